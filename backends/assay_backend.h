@@ -1,0 +1,90 @@
+/* What a backend is. A shared library that exports assay_backend_open(); it is loaded in a worker process, never in the
+ * assay program itself, so that a crash or a hang of a kernel is one verdict. Plain C: no other header is needed. */
+#ifndef ASSAY_BACKEND_H
+#define ASSAY_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ASSAY_BACKEND_VERSION 1
+#define ASSAY_MAX_RANK 5
+
+/* Bytes with a meaning. `format` is a row of `assay list formats`; a format with separate scales arrives as several
+ * tensors: "k" (codes) with "k.scale" (f32). shape is in elements, outermost axis first. stride[a] is the distance in
+ * BYTES between neighbours on axis a; the innermost axis is always dense (its stride is that of one element, or of one
+ * block's bytes / block elements, rounded down). Bytes outside the elements are poison: never read, never write them. */
+typedef struct assay_tensor {
+  const char* name;
+  const char* format;
+  void* data;
+  int32_t rank;
+  int64_t shape[ASSAY_MAX_RANK];
+  int64_t stride[ASSAY_MAX_RANK];
+} assay_tensor;
+
+typedef struct assay_attribute {
+  const char* name; /* "heads" */
+  const char* value; /* "32": text, as in the case line; every attribute of the op is present */
+} assay_attribute;
+
+/* How a backend says what it did. Call kernel() once per kernel launched, with the name that its path stands for. */
+typedef struct assay_trace {
+  void* self;
+  void (*kernel)(void* self, const char* name);
+  void (*note)(void* self, const char* key, const char* value); /* "temporary_bytes" "4096"; "target" "AVX3" */
+} assay_trace;
+
+typedef struct assay_call {
+  const char* op;
+  const char* variant; /* one of the backend's variants, "" for its own choice */
+  const assay_attribute* attributes;
+  int32_t attribute_count;
+  const assay_tensor* inputs; /* data is NULL in declare() */
+  int32_t input_count;
+  const assay_tensor* outputs;
+  int32_t output_count;
+} assay_call;
+
+typedef enum assay_status {
+  ASSAY_OK = 0,
+  ASSAY_UNSUPPORTED = 1, /* this op, these formats, these shapes: `reason` says what is missing */
+  ASSAY_FAILED = 2       /* it should have worked and did not: `reason` says why */
+} assay_status;
+
+/* Filled in by declare(): every field is NUL-terminated text. */
+typedef struct assay_declaration {
+  char contract[512]; /* the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; keys: `assay explain OP` */
+  char path[128];     /* the kernel that must be seen in the trace, "" when nothing is claimed */
+  char promises[128]; /* "deterministic=yes nan=propagate" */
+  char reason[256];   /* why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
+} assay_declaration;
+
+typedef struct assay_backend {
+  uint32_t version; /* ASSAY_BACKEND_VERSION */
+  const char* name;
+  const char* description; /* library, version, device: one line */
+  const char* variants;    /* space-separated names of selectable kernels or targets, "" for one */
+  void* self;
+  /* Says, without touching data, whether this call can be run and by what arithmetic. */
+  assay_status (*declare)(void* self, const assay_call* call, assay_declaration* declaration);
+  /* Runs it to completion (results visible in outputs on return). reason has room for 256 bytes. */
+  assay_status (*run)(void* self, const assay_call* call, const assay_trace* trace, char* reason);
+  void (*close)(void* self);
+} assay_backend;
+
+/* The one exported symbol. `options` is the text after the colon of backend=NAME:OPTIONS, "" without one. Returns NULL
+ * and a reason (256 bytes) when the device, driver or library is missing: that is reported, not fatal. */
+typedef const assay_backend* (*assay_backend_open_fn)(const char* options, char* reason);
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+const assay_backend* assay_backend_open(const char* options, char* reason);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+# What every directory of the project uses: one target for flags, one function per kind of target.
+include_guard(GLOBAL)
+
+add_library(assay_flags INTERFACE)
+target_compile_features(assay_flags INTERFACE cxx_std_20)
+target_include_directories(assay_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+target_compile_options(assay_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wpedantic -Wno-psabi
+  $<$<BOOL:${ASSAY_WERROR}>:-Werror>
+  # The reference is only true if the compiler keeps every rounding that is written: a*b+c stays two roundings
+  # unless std::fma is spelt out. Never add -ffast-math: NaN compares would vanish.
+  -ffp-contract=off -fno-fast-math)
+
+# assay_library(NAME SOURCES a.cpp b.cpp LINK libs...): a static library of this directory.
+# Every .cpp of the directory must be listed (tests and benchmarks apart): an orphan stops the configure step.
+function(assay_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;ORPHANS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${name} PUBLIC assay_flags ${arg_LINK})
+  assay_no_orphans("*.cpp" ${arg_SOURCES} ${arg_ORPHANS})
+endfunction()
+
+# assay_no_orphans(GLOB files...): the files of this directory that match GLOB are exactly the listed ones.
+# *_test.cpp and bench_*.cpp belong to assay_test and assay_bench and are checked there by being built.
+function(assay_no_orphans glob)
+  file(GLOB found RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${glob})
+  list(FILTER found EXCLUDE REGEX "(_test|^bench_.*|_main)\\.cpp$")
+  foreach(file IN LISTS found)
+    if(NOT file IN_LIST ARGN)
+      message(FATAL_ERROR "${CMAKE_CURRENT_SOURCE_DIR}/${file} is in no list: add it to CMakeLists.txt or delete it")
+    endif()
+  endforeach()
+endfunction()
+
+# assay_test(NAME SOURCES a_test.cpp LABELS truth LINK libs [TIMEOUT s]): one GoogleTest program, one ctest test per TEST.
+function(assay_test name)
+  cmake_parse_arguments(arg "WHOLE" "TIMEOUT" "SOURCES;LABELS;LINK" ${ARGN})
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
+  if(arg_WHOLE)  # start-up dominates: one ctest test for the whole program
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  else()
+    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()

@@ -1,0 +1,47 @@
+// A contract: the arithmetic that a kernel declares, as one line of text.
+//   qk=hopper_fp8 chunk=128 p=e4m3fn pv=hopper_fp8 promote=4 rowsum=f32 out=bf16 order=sequential
+// Keys are those of an op's list; values are accumulators (f32, f16, ...), matrix units (hopper_fp8), scalar formats,
+// integers, or words. Parse and print are a fixed point: print(parse(s)) is canonical, parse(print(c)) == c.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+enum class ContractValue : std::uint8_t {
+  accumulator,  // f64 f32 f16 bf16 i32, or a row of matrix_units(): how a sum of products is formed
+  format,       // a scalar format: a rounding
+  integer,      // a count, at least 1
+  number,       // a non-negative decimal (exp_ulp=2)
+  word,         // one of the key's listed words
+};
+
+struct ContractKey {
+  std::string_view name;
+  ContractValue kind;
+  std::string_view fallback;  // the value when the text does not name the key; "" when the key is required
+  std::string_view words;     // kind word only: "any|sequential|tree"
+  std::string_view meaning;   // one line, shown by `assay explain`
+};
+
+class Contract {
+ public:
+  Contract() = default;
+  // Throws InputError: unknown_name for a key that `keys` lacks (listing them), bad_value for its value.
+  static Contract parse(std::string_view text, std::span<const ContractKey> keys);
+  std::string print() const;  // "key=value ..." in the order of the op's list, defaults included
+
+  std::string_view text(std::string_view key) const;
+  std::int64_t integer(std::string_view key) const;
+  double number(std::string_view key) const;
+  bool operator==(const Contract&) const = default;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> entries_;
+};
+
+}  // namespace assay

@@ -1,0 +1,77 @@
+// A tensor format: how an array of real numbers [.., outer, middle, inner] becomes bytes. It is a scalar format, a
+// block format with its own byte layout, or a scaled format (scalar codes plus separate scales).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
+
+namespace assay {
+
+using Shape = std::vector<std::int64_t>;  // in elements, outermost axis first; the last axis is contiguous
+std::int64_t element_count(const Shape& shape);
+std::string to_string(const Shape& shape);  // "[2,8,128]"
+
+// One array of bytes of a tensor. The payload has suffix ""; companions are named after it: tensor "k" in
+// e4m3fn_tok has the planes "k" (e4m3fn) and "k.scale" (f32).
+struct PlaneSpec {
+  std::string suffix;  // "", ".scale", ".block_scale", ".global_scale"
+  std::string format;  // a scalar format, or the block format itself for an inline payload
+  Shape shape;         // of the plane, in its own elements
+  std::size_t bytes;
+};
+
+struct Plane {
+  PlaneSpec spec;
+  std::vector<std::byte> bytes;
+};
+
+struct Encoded {
+  std::string format;
+  Shape shape;               // logical, of the tensor
+  std::vector<Plane> planes; // payload first
+};
+
+enum class FormatKind : std::uint8_t { scalar, block, scaled };
+
+// Rows of the one list of formats (formats.cpp). Codecs of block formats live in blocks/<name>.cpp.
+struct Format {
+  std::string_view name;
+  FormatKind kind;
+  double bits_per_element;     // storage, scales included, for a long row
+  int block_elements;          // that the innermost axis must be a multiple of; 1 for scalars
+  double decode_relative_error;// 0 when decode is exact in f64; 2^-53 when it is correctly rounded (nvfp4, tq3_0)
+  std::string_view note;
+};
+
+std::span<const Format> formats();
+const Format& format(std::string_view name);       // throws InputError unknown_name, listing near names
+const Format* find_format(std::string_view name);
+
+// The planes that a tensor of this format and logical shape has. Throws ragged_block, shape_mismatch.
+std::vector<PlaneSpec> planes(const Format& format, const Shape& shape);
+
+// Quantises. Scales are computed by the format's own rule (absmax / max code and so on: each row says which).
+// Throws shape_mismatch, ragged_block; a computed scale of 0 (an all-zero group) is stored as the row documents.
+Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const float> values,
+                      const EncodePolicy& policy = {});
+// Quantises with the caller's scales (plane ".scale" of a scaled format): an old, locked or wrong scale included.
+// Throws bad_scale with the offending value when a scale is zero, negative, NaN or infinite.
+Encoded encode_tensor_with_scales(const Format& format, const Shape& shape, std::span<const float> values,
+                                  std::span<const float> scales, const EncodePolicy& policy = {});
+
+// The real numbers that the bytes stand for. Throws shape_mismatch when planes and shape disagree, bad_scale when a
+// separate f32 scale is zero, negative, NaN or infinite.
+std::vector<double> decode_tensor(const Encoded& tensor);
+// The same for elements [first, first + out.size()) in row-major order; `first` and the count are multiples of
+// block_elements. What streaming users (a KV cache of 2^20 keys) call.
+void decode_range(const Encoded& tensor, std::int64_t first, std::span<double> out);
+void decode_range(const Encoded& tensor, std::int64_t first, std::span<float> out);  // nearest f32
+
+}  // namespace assay

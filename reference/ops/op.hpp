@@ -1,0 +1,82 @@
+// What an op is to everything outside reference/: attributes, tensors, a contract, and the truth about its outputs.
+// One row per op in ops.cpp; the harness works from the rows alone and knows no op by name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/arithmetic/contract.hpp"
+#include "reference/formats/format.hpp"
+
+namespace assay {
+
+enum class AttributeKind : std::uint8_t { integer, real, word, format };
+
+struct AttributeSpec {
+  std::string_view name;
+  AttributeKind kind;
+  std::string_view fallback;  // "" when it must be given
+  std::string_view allowed;   // integer and real: "1..1048576"; word: "none|causal|window"; format: "" for any
+  std::string_view meaning;
+};
+
+// name -> text, every attribute of the op present after Attributes::complete.
+class Attributes {
+ public:
+  // Fills in defaults. Throws InputError: unknown_name (listing the op's attributes), bad_value (saying what is allowed).
+  static Attributes complete(std::span<const AttributeSpec> specs, const std::map<std::string, std::string>& given);
+  std::int64_t integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  const std::map<std::string, std::string>& all() const { return values_; }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+enum class TensorRole : std::uint8_t {
+  data,    // real numbers: a fill makes them, their format encodes them
+  index,   // integers that only the op can make well-formed (page table, lengths, routing): Op::indices makes them
+  output,
+};
+
+struct TensorSpec {
+  std::string name;    // "q"
+  TensorRole role;
+  std::string format;  // a row of formats()
+  Shape shape;
+};
+
+using TensorSet = std::map<std::string, Encoded>;  // by tensor name
+
+// What is true of one output.
+//   value[i]  the exact result, within certificate; NaN or +-Inf where that is what the op's definition gives
+//   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the reference's own
+//             certificate. +Inf says that nothing is claimed of this element. Where value is NaN the output must be NaN;
+//             where value is infinite it must be that infinity; a NaN output against a finite value is wrong.
+struct Truth {
+  std::string output;
+  std::vector<double> value;
+  std::vector<double> limit;
+  std::string limit_origin;  // "reference/ops/softmax: rounding of exp, sum and quotient": shown with each failure
+};
+
+struct Op {
+  std::string_view name;
+  std::string_view formula;
+  std::span<const AttributeSpec> attributes;
+  std::span<const ContractKey> contract;
+  std::vector<TensorSpec> (*tensors)(const Attributes&);  // throws InputError on an impossible shape
+  void (*indices)(const Attributes&, std::uint64_t seed, TensorSet& inputs);  // nullptr when the op has none
+  std::vector<Truth> (*truth)(const Attributes&, const TensorSet& inputs, const Contract&);
+};
+
+std::span<const Op> ops();
+const Op& op(std::string_view name);  // throws InputError unknown_name
+const Op* find_op(std::string_view name);
+
+}  // namespace assay
