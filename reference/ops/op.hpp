@@ -65,6 +65,14 @@ struct Truth {
   std::string limit_origin;  // "reference/ops/softmax: rounding of exp, sum and quotient": shown with each failure
 };
 
+// Elements of an input that no correct kernel reads: pages of no sequence, keys beyond a sequence's length. They are
+// poisoned in the run, and the outputs must not change.
+struct UnusedRange {
+  std::string tensor;
+  std::int64_t first;  // row-major element index
+  std::int64_t count;
+};
+
 struct Op {
   std::string_view name;
   std::string_view formula;
@@ -73,6 +81,7 @@ struct Op {
   std::vector<TensorSpec> (*tensors)(const Attributes&);  // throws InputError on an impossible shape
   void (*indices)(const Attributes&, std::uint64_t seed, TensorSet& inputs);  // nullptr when the op has none
   std::vector<Truth> (*truth)(const Attributes&, const TensorSet& inputs, const Contract&);
+  std::vector<UnusedRange> (*unused)(const Attributes&, const TensorSet& inputs) = nullptr;  // nullptr: all is used
 };
 
 std::span<const Op> ops();

@@ -1,0 +1,57 @@
+// The case grammar: one line of text, the same in a case file, on the command line and in a repro.
+//
+//   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
+//   key    = an attribute of the op | fill | seed | backend | variant
+//
+// Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No tolerance can be
+// written in a case: limits are derived.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+struct Case {
+  const Op* op = nullptr;
+  Attributes attributes;
+  std::string fill = "gaussian";
+  std::uint64_t seed = 1;
+  std::string backend;  // "" until the plan multiplies by the chosen backends
+  std::string variant;  // "" is the backend's own choice
+
+  std::string inputs() const;  // the part of the line that decides the inputs: everything but backend and variant
+  std::string line() const;    // the whole line; attributes at their defaults are left out
+};
+
+// A parsed line before its sets are multiplied.
+struct CaseSet {
+  std::string op;
+  std::vector<std::pair<std::string, std::vector<std::string>>> sets;
+  std::string print() const;
+  bool operator==(const CaseSet&) const = default;
+};
+
+// Throws InputError: unknown_name for an op or key that does not exist (with the near names), bad_value for an empty,
+// repeated or malformed value. `where` ("suites/softmax.cases:12") is put in front of the message.
+CaseSet parse_case(std::string_view text, std::string_view where = "case");
+std::vector<Case> expand(const CaseSet& set, std::string_view where = "case");
+
+// Lines of a case file: '#' starts a comment, a trailing backslash continues a line.
+struct SuiteLine {
+  std::string text;
+  std::string where;  // "suites/attention.cases:12"
+};
+std::vector<SuiteLine> read_suite(const std::string& path);  // throws InputError when it cannot be read
+
+// Whether a case lies in a set (every key of the set matches one of its values): the grammar of the lists of expected
+// gaps. The op "*" matches any op.
+bool matches(const CaseSet& set, const Case& c);
+
+}  // namespace assay
