@@ -53,24 +53,31 @@ std::optional<std::string> value_of(const Case& c, std::string_view key) {
   return found->second;
 }
 
-Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string>>& given, std::string_view where) {
+Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string>>& given,
+               std::string_view where) {
   Case c;
   c.op = &o;
   std::map<std::string, std::string> attributes;
   for (const auto& [key, value] : given) {
-    if (key == "fill") c.fill = value;
-    else if (key == "seed") c.seed = parse_seed(value, where);
-    else if (key == "backend") c.backend = value;
-    else if (key == "variant") c.variant = value;
-    else attributes.emplace(key, value);
+    if (key == "fill")
+      c.fill = value;
+    else if (key == "seed")
+      c.seed = parse_seed(value, where);
+    else if (key == "backend")
+      c.backend = value;
+    else if (key == "variant")
+      c.variant = value;
+    else
+      attributes.emplace(key, value);
   }
   try {
     c.attributes = Attributes::complete(o.attributes, attributes);
     (void)o.tensors(c.attributes);  // an impossible shape is refused here, before anything runs
   } catch (const InputError& e) {
     const std::string_view text = e.what();
-    throw InputError(e.kind(), fmt::format("{}: {}: {}", where, o.name,
-                                           text.substr(std::min(text.size(), to_string(e.kind()).size() + 2))));
+    throw InputError(e.kind(),
+                     fmt::format("{}: {}: {}", where, o.name,
+                                 text.substr(std::min(text.size(), to_string(e.kind()).size() + 2))));
   }
   return c;
 }
@@ -79,8 +86,8 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
 
 std::string Case::inputs() const {
   std::string text(op->name);
-  // An attribute is printed when it differs from what completion alone would give it; a default may be the value of
-  // another attribute (dv=@d).
+  // An attribute is printed when it differs from what completion alone would give it; a default may be the
+  // value of another attribute (dv=@d).
   for (const auto& spec : op->attributes) {
     const std::string name(spec.name);
     const std::string& value = attributes.all().at(name);
@@ -110,7 +117,8 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
   std::istringstream words{std::string(text)};
   CaseSet set;
   if (!(words >> set.op))
-    throw InputError(InputErrorKind::bad_value, fmt::format("{}: empty case line; allowed: op key=value ...", where));
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{}: empty case line; allowed: op key=value ...", where));
   std::vector<std::string> keys;
   if (set.op == "*") {  // lists of expected gaps only; expand() refuses it
     for (const auto& o : ops())
@@ -156,7 +164,8 @@ std::vector<Case> expand(const CaseSet& set, std::string_view where) {
   std::vector<std::size_t> at(set.sets.size(), 0);
   while (true) {
     std::vector<std::pair<std::string, std::string>> given;
-    for (std::size_t i = 0; i < at.size(); ++i) given.emplace_back(set.sets[i].first, set.sets[i].second[at[i]]);
+    for (std::size_t i = 0; i < at.size(); ++i)
+      given.emplace_back(set.sets[i].first, set.sets[i].second[at[i]]);
     cases.push_back(make_case(o, given, where));
     std::size_t i = at.size();  // an odometer: the last key turns fastest
     while (i > 0 && ++at[i - 1] == set.sets[i - 1].second.size()) at[--i] = 0;
@@ -186,7 +195,8 @@ std::vector<SuiteLine> read_suite(const std::string& path) {
     pending.clear();
   }
   if (!pending.empty())
-    throw InputError(InputErrorKind::bad_value, fmt::format("{}:{}: the file ends in a continued line", path, first));
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{}:{}: the file ends in a continued line", path, first));
   return lines;
 }
 

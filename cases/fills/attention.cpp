@@ -1,0 +1,267 @@
+// Designed inputs for attention. Each aims at the logits: with r a row of signs per (batch, KV head), q = r
+// and k_j = s_j r + noise give q.k_j / sqrt(d) = s_j sqrt(d) + N(0,1), so a target logit t_j asks for s_j =
+// t_j / sqrt(d).
+#include <algorithm>
+#include <cmath>
+
+#include "cases/fills/families.hpp"
+#include "harness/random.hpp"
+#include "reference/error.hpp"
+
+namespace assay::fill_families {
+namespace {
+
+// A view of q, k and v by logical position; paged caches are written through the page table.
+class AttentionFill {
+ public:
+  AttentionFill(const FillRequest& request, Values& values)
+      : batch(request.attributes.integer("batch")),
+        heads(request.attributes.integer("heads")),
+        kv_heads(request.attributes.integer("kv_heads")),
+        rows(request.attributes.integer("q")),
+        keys(request.attributes.integer("len")),
+        d(request.attributes.integer("d")),
+        dv(request.attributes.integer("dv")),
+        page_(request.attributes.integer("page")),
+        stream(request.seed, "attention") {
+    gaussian(request, values);  // sinks, slopes, and the noise that the families start from
+    q_ = values.at("q"), k_ = values.at("k"), v_ = values.at("v");
+    values_ = &values;
+    if (page_ > 0) {
+      const auto& plane = request.indices.at("page_table").planes.at(0);
+      const auto* entries = reinterpret_cast<const std::int32_t*>(plane.bytes.data());
+      table_.assign(entries, entries + plane.bytes.size() / sizeof(std::int32_t));
+      pages_per_sequence_ = static_cast<std::int64_t>(table_.size()) / batch;
+    }
+    const double given = request.attributes.real("scale");
+    scale = given > 0 ? given : 1.0 / std::sqrt(static_cast<double>(d));
+  }
+  ~AttentionFill() {
+    values_->at("q") = std::move(q_), values_->at("k") = std::move(k_), values_->at("v") = std::move(v_);
+  }
+  AttentionFill(const AttentionFill&) = delete;
+  AttentionFill& operator=(const AttentionFill&) = delete;
+
+  float* q(std::int64_t b, std::int64_t i, std::int64_t h) {
+    return &q_[static_cast<std::size_t>(((b * rows + i) * heads + h) * d)];
+  }
+  float* k(std::int64_t b, std::int64_t j, std::int64_t g) {
+    return &k_[static_cast<std::size_t>((token(b, j) * kv_heads + g) * d)];
+  }
+  float* v(std::int64_t b, std::int64_t j, std::int64_t g) {
+    return &v_[static_cast<std::size_t>((token(b, j) * kv_heads + g) * dv)];
+  }
+
+  // The signs that q and k share in (batch, KV head).
+  double sign(std::int64_t b, std::int64_t g, std::int64_t c) const {
+    return stream.bits(static_cast<std::uint64_t>(((b * kv_heads + g) * d + c) | (std::int64_t{1} << 60))) & 1
+               ? 1
+               : -1;
+  }
+  std::int64_t kv_head(std::int64_t h) const { return h * kv_heads / heads; }
+  // A key that every query row sees under any causal or windowed mask wide enough to see its own position.
+  std::int64_t visible_key(std::int64_t b, std::int64_t g) const {
+    const auto visible = static_cast<std::uint64_t>(std::max<std::int64_t>(1, keys - rows + 1));
+    return static_cast<std::int64_t>(
+        stream.below(static_cast<std::uint64_t>((b * kv_heads + g) | (std::int64_t{1} << 61)), visible));
+  }
+
+  // q_i = strength * r (+ a little of its own noise), k_j = target(b, g, j) / (strength * d * scale) * r +
+  // noise * N(0,1).
+  template <typename Target>
+  void aim(Target target, double strength = 1.0, double noise = 1.0) {
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t h = 0; h < heads; ++h) {
+          float* row = q(b, i, h);
+          for (std::int64_t c = 0; c < d; ++c) row[c] = static_cast<float>(strength * sign(b, kv_head(h), c));
+        }
+      for (std::int64_t g = 0; g < kv_heads; ++g) {
+        std::vector<float> signs(static_cast<std::size_t>(d));
+        for (std::int64_t c = 0; c < d; ++c)
+          signs[static_cast<std::size_t>(c)] = static_cast<float>(sign(b, g, c));
+        for (std::int64_t j = 0; j < keys; ++j) {
+          float* row = k(b, j, g);
+          const auto s = static_cast<float>(target(b, g, j) / (strength * static_cast<double>(d) * scale));
+          const auto n = static_cast<float>(noise);
+          for (std::int64_t c = 0; c < d; ++c) row[c] = s * signs[static_cast<std::size_t>(c)] + n * row[c];
+        }
+      }
+    }
+  }
+  // v_j[c] = value(b, g, j, c, the gaussian that stands there)
+  template <typename Value>
+  void value(Value f) {
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t j = 0; j < keys; ++j)
+        for (std::int64_t g = 0; g < kv_heads; ++g) {
+          float* row = v(b, j, g);
+          for (std::int64_t c = 0; c < dv; ++c) row[c] = static_cast<float>(f(b, g, j, c, row[c]));
+        }
+  }
+  double log_keys() const { return std::log(static_cast<double>(std::max<std::int64_t>(2, keys))); }
+
+  std::int64_t batch, heads, kv_heads, rows, keys, d, dv;
+
+ private:
+  std::int64_t page_;
+
+ public:
+  Stream stream;
+  double scale = 1;
+
+ private:
+  std::int64_t token(std::int64_t b, std::int64_t j) const {
+    if (page_ == 0) return b * keys + j;
+    return table_[static_cast<std::size_t>(b * pages_per_sequence_ + j / page_)] * page_ + j % page_;
+  }
+
+  std::vector<float> q_, k_, v_;
+  Values* values_ = nullptr;
+  std::vector<std::int32_t> table_;
+  std::int64_t pages_per_sequence_ = 0;
+};
+
+using I = std::int64_t;
+
+}  // namespace
+
+void needle(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? f.log_keys() : 0.0; }, 1.0, 0.5);
+  f.value([&](I b, I g, I j, I, float) { return j == f.visible_key(b, g) ? 1.0 : 0.0; });
+}
+
+void equal_onehot(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return 1.0; }, 1.0, 0.0);
+  f.value([&](I, I, I j, I c, float) { return j % f.dv == c ? 1.0 : 0.0; });
+}
+
+void window_onehot(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return 0.0; }, 1.0, 0.25);
+  f.value([&](I b, I g, I j, I, float) {
+    const I first = f.visible_key(b, g) / 32 * 32;
+    return j >= first && j < first + 32 ? 1.0 : 0.0;
+  });
+}
+
+void onehot_attention(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? 45.0 : 0.0; });
+}
+
+void attention_ramp(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I, I, I j) { return 24.0 * static_cast<double>(j) / static_cast<double>(f.keys); }, 1.0, 0.25);
+  f.value([](I, I, I, I, float x) { return 0.5 + x; });
+}
+
+void low_logits(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return -300.0; }, 2.0, 0.5);
+  f.value([](I, I, I, I, float x) { return 1.0 + 0.25 * x; });
+}
+
+void future(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  // Row i sees keys up to keys - rows + i: the logits of the last `rows` keys rise, so each row's strongest
+  // visible key is its last one and the next key, which it must not see, is stronger still.
+  f.aim(
+      [&](I, I, I j) {
+        const I beyond = j - (f.keys - f.rows);
+        return beyond < 0 ? 0.0 : f.log_keys() + 2.0 * static_cast<double>(beyond);
+      },
+      1.0, 0.25);
+  f.value([&](I, I, I j, I c, float) {
+    return j >= f.keys - f.rows ? 1.0 + static_cast<double>((j + c) % 4) : 0.0;
+  });
+}
+
+void equal_constant(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return 1.0; }, 1.0, 0.0);
+  f.value([](I, I g, I, I c, float) { return 0.75 + 0.125 * static_cast<double>((c + g) % 5); });
+}
+
+void cancel_qk(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  for (I b = 0; b < f.batch; ++b) {
+    for (I i = 0; i < f.rows; ++i)
+      for (I h = 0; h < f.heads; ++h)
+        for (I c = 0; c < f.d; ++c) f.q(b, i, h)[c] = 8.0F;
+    for (I j = 0; j < f.keys; ++j)
+      for (I g = 0; g < f.kv_heads; ++g) {
+        float* row = f.k(b, j, g);
+        for (I c = 0; c < f.d; ++c) row[c] = (c % 2 == 0 ? 12.0F : -12.0F) + 0.0625F * row[c];
+      }
+  }
+  f.value([](I, I, I, I, float x) { return 0.5 + x; });
+}
+
+void huge_logits(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim(
+      [&](I b, I g, I j) {
+        const auto cell = static_cast<std::uint64_t>((b * f.kv_heads + g) * f.keys + j);
+        return (f.stream.bits(cell) & 1 ? 1.0 : -1.0) * (9000.0 + 1000.0 * f.stream.uniform(~cell));
+      },
+      16.0, 0.5);
+}
+
+void near_ties(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  // Two neighbouring keys share their noise and stand far above the rest; V is +1 at one and -1 at the other,
+  // so the output is tanh of half the difference of their logits.
+  f.aim([&](I b, I g, I j) { return j / 2 == f.visible_key(b, g) / 2 ? 2.0 * f.log_keys() : 0.0; }, 1.0,
+        0.25);
+  for (I b = 0; b < f.batch; ++b)
+    for (I g = 0; g < f.kv_heads; ++g) {
+      const I first = f.visible_key(b, g) / 2 * 2;
+      if (first + 1 >= f.keys) continue;
+      std::copy_n(f.k(b, first, g), f.d, f.k(b, first + 1, g));
+      f.k(b, first + 1, g)[0] *= 1.0625F;
+    }
+  f.value([](I, I, I j, I c, float) { return (j + c) % 2 == 0 ? 1.0 : -1.0; });
+}
+
+void deep_logits(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim(
+      [&](I b, I g, I j) {
+        const auto cell = static_cast<std::uint64_t>((b * f.kv_heads + g) * f.keys + j);
+        return j == f.visible_key(b, g) ? 0.0 : -500.0 * f.stream.uniform(cell);
+      },
+      4.0, 0.125);
+  f.value([](I, I, I, I, float x) { return 1.0 + 0.5 * x; });
+}
+
+void value_mean(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.value([](I, I, I, I, float x) { return 0.5 + x; });
+}
+
+void outlier_channels(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  for (I b = 0; b < f.batch; ++b) {
+    for (I i = 0; i < f.rows; ++i)
+      for (I h = 0; h < f.heads; ++h)
+        for (I n = 0; n < 4; ++n) f.q(b, i, h)[(n * f.d) / 4 + 1] *= 0.25F;
+    for (I j = 0; j < f.keys; ++j)
+      for (I g = 0; g < f.kv_heads; ++g)
+        for (I n = 0; n < 4; ++n) f.k(b, j, g)[(n * f.d) / 4 + 1] *= 8.0F;
+  }
+}
+
+void subnormal_values(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.value([](I, I, I, I, float x) { return std::ldexp(1.0 + static_cast<double>(x), -20); });
+}
+
+void extreme_values(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.value([](I, I, I j, I c, float) { return (c % 8 == 7 && j % 2 == 0 ? -1.0 : 1.0) * 60000.0; });
+}
+
+}  // namespace assay::fill_families

@@ -1,0 +1,43 @@
+// The fill functions that the list in fills.cpp names.
+#pragma once
+
+#include "harness/fill.hpp"
+
+namespace assay::fill_families {
+
+// general.cpp: any op; every data tensor is filled by the same rule, from its own stream.
+void gaussian(const FillRequest&, Values&);
+void uniform(const FillRequest&, Values&);
+void integers(const FillRequest&, Values&);
+void constant(const FillRequest&, Values&);
+void ramp(const FillRequest&, Values&);
+void peaked(const FillRequest&, Values&);
+void deep(const FillRequest&, Values&);
+void outlier(const FillRequest&, Values&);
+void cancel(const FillRequest&, Values&);
+void offset(const FillRequest&, Values&);
+void subnormal(const FillRequest&, Values&);
+void extreme(const FillRequest&, Values&);
+void codes(const FillRequest&, Values&);
+void ties(const FillRequest&, Values&);
+void sparse(const FillRequest&, Values&);
+
+// attention.cpp: q, k and v are shaped together.
+void needle(const FillRequest&, Values&);
+void equal_onehot(const FillRequest&, Values&);
+void window_onehot(const FillRequest&, Values&);
+void onehot_attention(const FillRequest&, Values&);
+void attention_ramp(const FillRequest&, Values&);
+void low_logits(const FillRequest&, Values&);
+void future(const FillRequest&, Values&);
+void equal_constant(const FillRequest&, Values&);
+void cancel_qk(const FillRequest&, Values&);
+void huge_logits(const FillRequest&, Values&);
+void near_ties(const FillRequest&, Values&);
+void deep_logits(const FillRequest&, Values&);
+void value_mean(const FillRequest&, Values&);
+void outlier_channels(const FillRequest&, Values&);
+void subnormal_values(const FillRequest&, Values&);
+void extreme_values(const FillRequest&, Values&);
+
+}  // namespace assay::fill_families

@@ -1,0 +1,63 @@
+#include "cases/fills/families.hpp"
+
+namespace assay {
+namespace {
+
+using namespace fill_families;
+
+// A row's `shows` is what a wrong kernel cannot hide under it. An op's own fill stands before a general one
+// of its name.
+constexpr Fill kFills[] = {
+    {"needle", "attention",
+     "key at +ln N with V = 1 only there: logit errors amplified by ln N, a dropped or moved key", needle},
+    {"equal_onehot", "attention", "equal logits, V one-hot by key mod dv: each key's weight, counted exactly",
+     equal_onehot},
+    {"window_onehot", "attention", "V = 1 on 32 neighbouring keys only: a skipped, repeated or swapped tile",
+     window_onehot},
+    {"onehot_attention", "attention", "one key takes all the weight: the output is one row of V",
+     onehot_attention},
+    {"ramp", "attention", "logits rise with the key: the running maximum changes in every block (rescale)",
+     attention_ramp},
+    {"low_logits", "attention",
+     "all logits about -300: a maximum that starts at 0 or at -65504/2 is too high", low_logits},
+    {"future", "attention",
+     "the needle is the last visible key, stronger keys lie beyond it: mask off by one", future},
+    {"constant", "attention", "equal logits, constant V: the output is that constant (row sum, padding keys)",
+     equal_constant},
+    {"cancel", "attention", "large products that cancel in q.k: width of the QK accumulator", cancel_qk},
+    {"huge_logits", "attention",
+     "|logit| about 1e4: 16-bit logits, overflow before the maximum is subtracted", huge_logits},
+    {"ties", "attention", "two keys nearly tied at the top with opposite V: the last bits of a logit",
+     near_ties},
+    {"deep", "attention", "logits spread down to -500: underflow of weights", deep_logits},
+    {"value_mean", "attention", "V with mean 0.5: truncation of an accumulator is biased, and shows",
+     value_mean},
+    {"outlier", "attention", "four channels of K and q eight times larger: clipping, coarse scales",
+     outlier_channels},
+    {"subnormal", "attention", "V about 2^-20: flushed subnormals", subnormal_values},
+    {"extreme", "attention", "V near +-60000: a 16-bit accumulator overflows", extreme_values},
+
+    {"gaussian", "", "unit normal: the customary input, kept as the baseline", gaussian},
+    {"uniform", "", "uniform in [0.5, 1.5): biased accumulation adds up", uniform},
+    {"integers", "", "small integers: exact in any width, so only index errors show", integers},
+    {"constant", "", "one value everywhere per row: variance 0, equal logits", constant},
+    {"ramp", "", "rises along the row: maxima that keep changing, order of reduction", ramp},
+    {"peaked", "", "one element at +ln n over noise: softmax with a clear winner", peaked},
+    {"deep", "", "spread from 0 down to -500: exponentials that underflow", deep},
+    {"outlier", "", "a few elements 64 times larger: scales and clipping", outlier},
+    {"cancel", "", "large terms of both signs over small ones: cancellation", cancel},
+    {"offset", "", "mean 100, deviation 1: one-pass variance loses its digits", offset},
+    {"subnormal", "", "around the smallest normal of the tensor's format: flushing, double rounding",
+     subnormal},
+    {"extreme", "", "near the largest finite of the tensor's format: overflow, saturation", extreme},
+    {"codes", "", "every finite code of a narrow format in turn: table errors", codes},
+    {"ties", "", "half-way points between neighbouring codes and their f32 neighbours: rounding direction",
+     ties},
+    {"sparse", "", "three of four runs of 64 elements are zero: zero blocks, 0/0 scales", sparse},
+};
+
+}  // namespace
+
+std::span<const Fill> fills() { return kFills; }
+
+}  // namespace assay

@@ -1,0 +1,147 @@
+// Fills for any op: one rule per element, from (seed, tensor name, element index) alone.
+#include <algorithm>
+#include <cmath>
+
+#include "cases/fills/families.hpp"
+#include "harness/random.hpp"
+
+namespace assay::fill_families {
+namespace {
+
+// rule(stream, index, column, columns) for each element of each data tensor. Scale-like parameters of a norm
+// (gamma, beta) and weights of a router keep a gaussian of their own: a family shapes the data, not the
+// parameters.
+template <typename Rule>
+void each(const FillRequest& request, Values& values, Rule rule) {
+  for (const auto& t : request.tensors) {
+    if (t.role != TensorRole::data) continue;
+    const Stream stream(request.seed, t.name);
+    const auto count = static_cast<std::size_t>(element_count(t.shape));
+    const auto columns = static_cast<std::size_t>(t.shape.back());
+    auto& out = values[t.name];
+    out.resize(count);
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = static_cast<float>(rule(t, stream, i, i % columns, columns));
+  }
+}
+
+// The scalar format that holds the tensor's elements, or f16 for a format of several parts (its scales are
+// f16-like).
+const ScalarFormat& element_format(const TensorSpec& t) {
+  const ScalarFormat* scalar = find_scalar_format(t.format);
+  return scalar ? *scalar : scalar_format("f16");
+}
+
+double smallest_normal(const ScalarFormat& f) {
+  return f.kind == ScalarKind::floating ? std::ldexp(1.0, 1 - f.bias) : 1.0;
+}
+
+}  // namespace
+
+void gaussian(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return s.gaussian(i); });
+}
+
+void uniform(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return 0.5 + s.uniform(i); });
+}
+
+void integers(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) {
+    return static_cast<double>(s.below(i, 5)) - 2.0;
+  });
+}
+
+void constant(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t, std::size_t columns) {
+    return s.gaussian(i / columns);
+  });
+}
+
+void ramp(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
+    return 20.0 * static_cast<double>(column) / static_cast<double>(columns) - 10.0 + 0.125 * s.gaussian(i);
+  });
+}
+
+void peaked(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
+    const bool peak = column == s.below(~(i / columns), columns);
+    return s.gaussian(i) + (peak ? 2.0 + std::log(static_cast<double>(columns)) : 0.0);
+  });
+}
+
+void deep(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return -500.0 * s.uniform(i); });
+}
+
+void outlier(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) {
+    return s.gaussian(i) * (s.below(~i, 61) == 0 ? 64.0 : 1.0);
+  });
+}
+
+void cancel(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, auto) {
+    const double large = 64.0 * (1.0 + s.uniform(i / 2));  // the same for both of a pair
+    return (column % 2 == 0 ? large : -large) + 0.0625 * s.gaussian(~i);
+  });
+}
+
+void offset(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return 100.0 + s.gaussian(i); });
+}
+
+void subnormal(const FillRequest& r, Values& v) {
+  each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
+    return s.gaussian(i) * smallest_normal(element_format(t));
+  });
+}
+
+void extreme(const FillRequest& r, Values& v) {
+  each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
+    const double largest = std::min(element_format(t).max_finite, 65504.0);
+    return largest * (0.9 + 0.1 * s.uniform(i)) * (s.below(~i, 2) ? 1.0 : -1.0);
+  });
+}
+
+void codes(const FillRequest& r, Values& v) {
+  each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
+    const ScalarFormat& f = element_format(t);
+    if (f.bits > 16) return s.gaussian(i);
+    for (std::size_t code = i;;
+         ++code) {  // the next finite one: at most a handful of steps (NaN and Inf codes)
+      const double x = decode(f, static_cast<std::uint32_t>(code & ((std::size_t{1} << f.bits) - 1)));
+      if (std::isfinite(x)) return x;
+      code += 97;  // odd: leaves the NaN block of a wide format at once
+    }
+  });
+}
+
+void ties(const FillRequest& r, Values& v) {
+  each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
+    const ScalarFormat& f = element_format(t);
+    EncodePolicy down;
+    down.rounding = Rounding::toward_zero;
+    const double x = s.gaussian(i);
+    const double low = round_to(f, x, down);
+    // The neighbour of `low` away from zero: x between them is pushed to the middle, then one f32 step either
+    // way.
+    const double step = std::ldexp(
+        1.0, std::max(std::ilogb(std::fabs(low) + smallest_normal(f)), 1 - f.bias) - f.fraction_bits);
+    const double middle = low + std::copysign(step / 2, x);
+    const auto choice = s.below(~i, 3);
+    const auto m = static_cast<float>(middle);
+    if (choice == 0) return static_cast<double>(std::nextafterf(m, 0.0F));
+    if (choice == 1) return static_cast<double>(std::nextafterf(m, std::copysign(INFINITY, m)));
+    return static_cast<double>(m);
+  });
+}
+
+void sparse(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) {
+    return s.below(~(i / 64), 4) == 0 ? s.gaussian(i) : 0.0;
+  });
+}
+
+}  // namespace assay::fill_families

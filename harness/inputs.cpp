@@ -1,0 +1,50 @@
+#include "harness/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/fill.hpp"
+#include "harness/near_names.hpp"
+
+namespace assay {
+
+const Fill& fill(std::string_view name, std::string_view op_name) {
+  const Fill* general = nullptr;
+  std::vector<std::string> allowed;
+  for (const auto& f : fills()) {
+    if (!f.op.empty() && f.op != op_name) continue;
+    allowed.emplace_back(f.name);
+    if (f.name != name) continue;
+    if (!f.op.empty()) return f;
+    general = &f;
+  }
+  if (general) return *general;
+  throw InputError(InputErrorKind::unknown_name,
+                   fmt::format("{}: no fill '{}'; {}", op_name, name, suggest(name, allowed)));
+}
+
+Inputs make_inputs(const Case& c) {
+  Inputs inputs;
+  inputs.tensors = c.op->tensors(c.attributes);
+  if (c.op->indices) c.op->indices(c.attributes, c.seed, inputs.set);
+  Values values;
+  fill(c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, inputs.set, c.seed}, values);
+  for (const auto& t : inputs.tensors) {
+    if (t.role != TensorRole::data) continue;
+    const auto found = values.find(t.name);
+    if (found == values.end() || static_cast<std::int64_t>(found->second.size()) != element_count(t.shape))
+      throw InputError(
+          InputErrorKind::shape_mismatch,
+          fmt::format("fill {} wrote {} elements of {}{}", c.fill,
+                      found == values.end() ? 0 : found->second.size(), t.name, to_string(t.shape)));
+    EncodePolicy policy;
+    policy.seed = c.seed;
+    inputs.set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
+    found->second = {};  // a million-key cache need not be held twice
+  }
+  if (c.op->unused) inputs.unused = c.op->unused(c.attributes, inputs.set);
+  return inputs;
+}
+
+}  // namespace assay

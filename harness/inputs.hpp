@@ -1,0 +1,20 @@
+// From a case to the bytes that a backend gets: index tensors, fill, encode.
+#pragma once
+
+#include <vector>
+
+#include "harness/case.hpp"
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+struct Inputs {
+  std::vector<TensorSpec> tensors;  // inputs and outputs, in the op's order
+  TensorSet set;                    // the inputs' bytes
+  std::vector<UnusedRange> unused;
+};
+
+// A pure function of case.inputs(). Throws InputError.
+Inputs make_inputs(const Case& c);
+
+}  // namespace assay
