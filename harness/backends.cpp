@@ -1,0 +1,75 @@
+#include "harness/backends.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/near_names.hpp"
+#include "reference/error.hpp"
+
+namespace assay {
+namespace fs = std::filesystem;
+
+std::string program_directory() { return fs::read_symlink("/proc/self/exe").parent_path().string(); }
+
+std::vector<BackendInfo> known_backends() {
+  std::vector<fs::path> candidates;
+  if (const char* given = std::getenv("ASSAY_BACKENDS")) candidates.emplace_back(given);
+  const fs::path here = program_directory();
+  candidates.push_back(here / "backends");
+  candidates.push_back(here.parent_path() / "lib" / "assay" / "backends");
+  for (const auto& directory : candidates) {
+    std::ifstream file(directory / "backends.json");
+    if (!file) continue;
+    std::vector<BackendInfo> known;
+    for (const auto& row : nlohmann::json::parse(file)) {
+      BackendInfo b;
+      b.name = row.at("name");
+      b.not_built = row.at("not_built");
+      b.install = row.at("install");
+      b.alignment = row.at("alignment");
+      b.is_default = row.at("default");
+      if (b.not_built.empty()) b.file = (directory / row.at("file").get<std::string>()).string();
+      known.push_back(std::move(b));
+    }
+    return known;
+  }
+  throw InputError(
+      InputErrorKind::bad_value,
+      fmt::format("no backends.json in {} (set ASSAY_BACKENDS to its directory)", candidates[0].string()));
+}
+
+BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known) {
+  BackendChoice choice;
+  if (name.find('/') !=
+      std::string_view::npos) {  // a plug-in by path; options after a colon that follows the file name
+    const auto colon = name.find(':', name.rfind('/'));
+    choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));
+    choice.info.name = std::string(name.substr(0, colon));
+    choice.info.file = fs::absolute(choice.info.name).string();
+    if (!fs::exists(choice.info.file))
+      throw InputError(InputErrorKind::unknown_name, fmt::format("no plug-in file '{}'", choice.info.file));
+    return choice;
+  }
+  const auto colon = name.find(':');
+  choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));
+  const std::string_view base = name.substr(0, colon);
+  std::vector<std::string> names;
+  for (const auto& b : known) {
+    names.push_back(b.name);
+    if (b.name != base) continue;
+    if (!b.not_built.empty())
+      throw InputError(InputErrorKind::bad_value, fmt::format("backend '{}' was not built: {}; to get it: {}",
+                                                              b.name, b.not_built, b.install));
+    choice.info = b;
+    return choice;
+  }
+  throw InputError(InputErrorKind::unknown_name,
+                   fmt::format("no backend '{}' (a plug-in file is named by a path with a '/'); {}", base,
+                               suggest(base, names)));
+}
+
+}  // namespace assay

@@ -1,0 +1,35 @@
+// Which backends this build knows: the list that the build wrote beside the plug-ins, and plug-ins named by
+// path.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+struct BackendInfo {
+  std::string name;           // "cpu"
+  std::string file;           // of the plug-in, absolute; "" when it was not built
+  std::string not_built;      // why it was not built
+  std::string install;        // what to install to get it
+  std::size_t alignment = 0;  // bytes that its library asks of every buffer; 0: natural
+  bool is_default = false;    // part of a run that names no backend
+};
+
+// Reads backends.json from $ASSAY_BACKENDS, or from backends/ beside the program, or ../lib/assay/backends of
+// an installation. Throws InputError when there is none.
+std::vector<BackendInfo> known_backends();
+
+// "cpu", "onednn:threads=2" (options after a colon) or "./my_kernel.so". Throws InputError unknown_name
+// (listing those known), or bad_value with the reason and what to install when it was not built.
+struct BackendChoice {
+  BackendInfo info;
+  std::string options;
+};
+BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known);
+
+// The directory of the running program.
+std::string program_directory();
+
+}  // namespace assay

@@ -1,0 +1,86 @@
+#include "harness/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "harness/fill.hpp"
+
+namespace assay {
+namespace {
+
+std::regex compile_filter(const std::string& filter) {
+  try {
+    return std::regex(filter, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& e) {
+    throw InputError(InputErrorKind::bad_value, fmt::format("--filter '{}': {}", filter, e.what()));
+  }
+}
+
+std::vector<std::string> chosen_backends(const PlanOptions& options, const std::vector<BackendInfo>& known) {
+  std::vector<std::string> names = options.backends;
+  if (names.empty())
+    for (const auto& b : known)
+      if (b.is_default && b.not_built.empty()) names.push_back(b.name);
+  if (names.empty()) throw InputError(InputErrorKind::bad_value, "no backend was built; see: assay doctor");
+  for (const auto& name : names) (void)choose_backend(name, known);
+  return names;
+}
+
+bool names_seed(const CaseSet& set) {
+  return std::ranges::any_of(set.sets, [](const auto& s) { return s.first == "seed"; });
+}
+
+}  // namespace
+
+Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
+               const std::vector<BackendInfo>& known, const VariantsOf& variants) {
+  const std::vector<std::string> backends = chosen_backends(options, known);
+  const std::regex filter = compile_filter(options.filter);
+  std::map<std::string, std::vector<std::string>> variants_of;  // asked once per backend
+  std::map<std::string, std::size_t> group_of;                  // inputs -> index
+  std::vector<std::vector<std::string>> seen;  // per group: lines, so that no case runs twice
+  Plan plan;
+  for (const auto& line : lines) {
+    CaseSet set = parse_case(line.text, line.where);
+    if (options.seed_given && !names_seed(set))
+      set.sets.emplace_back("seed", std::vector{fmt::format("{}", options.seed)});
+    for (const auto& base : expand(set, line.where)) {
+      (void)fill(base.fill, base.op->name);
+      for (const auto& backend : base.backend.empty() ? backends : std::vector{base.backend}) {
+        if (!base.backend.empty()) (void)choose_backend(backend, known);
+        std::vector<std::string> names{base.variant};
+        if (base.variant == "all") {
+          auto [at, missing] = variants_of.try_emplace(backend);
+          if (missing) at->second = variants(backend);
+          names = at->second.empty() ? std::vector<std::string>{""} : at->second;
+        }
+        for (const auto& variant : names) {
+          Case c = base;
+          c.backend = backend, c.variant = variant;
+          const std::string text = c.line();
+          if (!options.filter.empty() && !std::regex_search(text, filter)) continue;
+          const auto [at, added] = group_of.try_emplace(c.inputs(), plan.groups.size());
+          if (added) plan.groups.emplace_back(), seen.emplace_back();
+          auto& lines_here = seen[at->second];
+          if (std::ranges::find(lines_here, text) != lines_here.end()) continue;
+          lines_here.push_back(text);
+          plan.groups[at->second].cases.push_back(std::move(c));
+        }
+      }
+    }
+  }
+  if (options.shards > 1) {
+    std::vector<Group> mine;
+    for (std::size_t i = 0; i < plan.groups.size(); ++i)
+      if (static_cast<int>(i % static_cast<std::size_t>(options.shards)) == options.shard)
+        mine.push_back(std::move(plan.groups[i]));
+    plan.groups = std::move(mine);
+  }
+  for (const auto& g : plan.groups) plan.cases += g.cases.size();
+  return plan;
+}
+
+}  // namespace assay

@@ -1,0 +1,41 @@
+// What will run: cases multiplied by backends and variants, filtered, sharded, and grouped so that inputs and
+// truth are made once for all backends that share them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/backends.hpp"
+#include "harness/case.hpp"
+
+namespace assay {
+
+struct PlanOptions {
+  std::vector<std::string> backends;  // for cases that name none; empty: the default ones that were built
+  std::string filter;         // a regular expression (ECMAScript) searched in the whole line; empty: all
+  int shard = 0, shards = 1;  // this part of so many
+  bool seed_given = false;
+  std::uint64_t seed = 1;  // for cases that name none
+};
+
+// Cases with the same inputs.
+struct Group {
+  std::vector<Case> cases;  // differing in backend and variant only
+};
+
+struct Plan {
+  std::vector<Group> groups;
+  std::size_t cases = 0;
+};
+
+// variants(backend): the names that variant=all stands for.
+using VariantsOf = std::function<std::vector<std::string>(const std::string& backend)>;
+
+// Throws InputError for a line that does not parse, an impossible case, an unknown fill or backend, a bad
+// filter.
+Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
+               const std::vector<BackendInfo>& known, const VariantsOf& variants);
+
+}  // namespace assay

@@ -1,0 +1,33 @@
+#include "harness/result.hpp"
+
+#include <algorithm>
+
+namespace assay {
+
+std::string format_label(const Case& c) {
+  std::vector<std::string> seen;
+  for (const auto& a : c.op->attributes) {
+    if (a.kind != AttributeKind::format) continue;
+    const std::string& value = c.attributes.text(a.name);
+    if (std::ranges::find(seen, value) == seen.end()) seen.push_back(value);
+  }
+  std::string label;
+  for (const auto& s : seen) label += (label.empty() ? "" : " ") + s;
+  return label;
+}
+
+void Summary::add(const CaseResult& r) {
+  ++cases;
+  ++counts[r.verdict.status];
+  outputs += r.verdict.elements;
+  kernel_seconds += r.kernel_seconds;
+  reference_seconds += r.reference_seconds;
+  busy_seconds += r.total_seconds;
+}
+
+bool Summary::green() const {
+  return cases > 0 &&
+         std::ranges::all_of(counts, [](const auto& c) { return is_green(c.first) || c.second == 0; });
+}
+
+}  // namespace assay

@@ -1,0 +1,42 @@
+// What a run leaves of one case, and what a run as a whole was: all that reports need.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/case.hpp"
+#include "harness/verdict.hpp"
+
+namespace assay {
+
+struct CaseResult {
+  Case c;
+  Verdict verdict;
+  std::string contract;              // as declared, canonical
+  std::string expected_path;         // "" when the backend claims none
+  std::vector<std::string> kernels;  // seen in the trace, in order
+  std::vector<std::pair<std::string, std::string>> notes;
+  double kernel_seconds = 0;     // inside the backend's run(), all repeats
+  double reference_seconds = 0;  // truth, this case's share
+  double total_seconds = 0;
+};
+
+// "e4m3fn", or "q8_0 q4_0 f16" when a case has several formats: the values of the op's format attributes in
+// their order, each once. The row of a case in the matrix.
+std::string format_label(const Case& c);
+
+struct Summary {
+  std::map<Status, std::size_t> counts;
+  std::size_t cases = 0;
+  std::size_t outputs = 0;  // elements judged
+  double wall_seconds = 0;
+  double kernel_seconds = 0, reference_seconds = 0, busy_seconds = 0;  // over all jobs
+
+  void add(const CaseResult& r);
+  bool green() const;
+};
+
+}  // namespace assay
