@@ -1,0 +1,141 @@
+// Attention as everything in this directory sees it: parsed attributes, geometry, which key a row sees, and
+// K/V as streams of decoded numbers. What is true of the numbers stands in certified.hpp (the value),
+// detap.hpp (the limit that assumes no order) and bounds.hpp (sharper limits).
+//
+//   x[i,j]   = cap(scale * sum_c q[i,c] k[j,c]) - slope * |i_abs - j|,   cap(s) = softcap * tanh(s / softcap)
+//   or s p[i,j]   = exp(x[i,j]) / (sum over visible j of exp(x[i,j])  +  exp(sink) when sinks=yes) out[i,c] =
+//   sum over visible j of p[i,j] v[j,c];  0 when row i sees no key. rotate=qkv: V is stored rotated (y = H D
+//   v / sqrt(32) in groups of 32 columns) and out = D H (sum p v) / sqrt(32). rotate=qk (and the q, k of
+//   qkv): both are stored rotated; H D / sqrt(32) is orthogonal, so q.k needs nothing.
+// i_abs = length[b] - rows + i: causal is aligned bottom-right. scale is the f64 number nearest to 1/sqrt(d),
+// or the attribute read as f64; it is that number in every derivation here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+// The op row's lists (problem.cpp).
+std::span<const AttributeSpec> attention_attributes();
+std::span<const ContractKey> attention_contract();
+std::vector<TensorSpec> attention_tensors(const Attributes& attributes);
+void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs);
+
+// The contract keys, and what they assume of a kernel. n = keys of a row, u = 2^-24.
+//   qk     accumulator or matrix unit of q.k                               chunk   products per partial sum
+//   of q.k; partial
+//          sums are then added in f32 (a count >= d: there is one level)
+//   scores format the logits are rounded to (once, after the scale)        q, convert  format q, or K and V,
+//   are first
+//          rounded to                                                      tile    keys per step of the
+//          online softmax: the running maximum changes, and the accumulators are rescaled, at most once per
+//          tile; the row sum and a scalar PV are summed inside a tile in any order, then added to the running
+//          sum
+//   p      format of the weights that enter PV                             denominator  row sum of the
+//   weights before
+//          (exact) or after (cast) that rounding
+//   pv     accumulator or matrix unit of p.v                               promote keys per partial sum of
+//   PV; partial sums
+//          are then added in f32                                          rowsum  accumulator of the row sum
+//   exp_ulp  error of the kernel's exp, in ulps of f32 (1 ulp <= 2u relative), for its own rounded argument
+//   split  parts of the keys computed apart and merged in f32              out     format of the output
+//   order  any: nothing is assumed inside the limits above; sequential: keys in ascending order, products of
+//   a dot in
+//          ascending order. Only levels above detap use it.
+//   level  which derivation sets the limit: detap, detord, ca (cast-aware), emu (matrix unit emulated)
+
+enum class MaskKind : std::uint8_t { none, causal, window, random };
+enum class RotateKind : std::uint8_t { none, qk, qkv };
+
+struct AttentionGeometry {
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, d = 0, dv = 0, rows = 1, length = 0, page = 0;
+  std::int64_t window = 0;
+  MaskKind mask = MaskKind::none;
+  RotateKind rotate = RotateKind::none;
+  double softcap = 0;  // 0: none
+  double scale = 0;    // resolved, > 0
+  bool sinks = false, alibi = false, ragged = false;
+  std::string k_format, v_format, dtype;
+
+  std::int64_t group() const { return heads / kv_heads; }  // q heads that share one kv head
+  std::int64_t table_width() const { return page == 0 ? 0 : (length + page - 1) / page; }
+  std::int64_t pages() const;  // of the pool: those in use and some that are not
+};
+// Throws InputError bad_value for what cannot be (heads not a multiple of kv_heads, page=0 table ...).
+AttentionGeometry attention_geometry(const Attributes& attributes);
+
+// The keys [first, last) that a row may see; the arbitrary mask, if any, thins them further.
+struct KeyRange {
+  std::int64_t first = 0, last = 0;
+};
+
+// One problem. Refers to `inputs`, which must outlive it. The constructor checks every shape and index, so
+// that nothing afterwards can read out of bounds. Throws InputError (shape_mismatch, bad_value, bad_scale).
+class AttentionProblem {
+ public:
+  AttentionProblem(const Attributes& attributes, const TensorSet& inputs);
+
+  const AttentionGeometry& geometry() const { return geometry_; }
+  std::int64_t length(std::int64_t b) const { return lengths_[static_cast<std::size_t>(b)]; }
+  std::int64_t kv_head(std::int64_t head) const { return head * geometry_.kv_heads / geometry_.heads; }
+  KeyRange range(std::int64_t b, std::int64_t row) const;
+  // 0/1 per key, length `geometry().length`; nullptr when every key of the range is visible.
+  const std::int8_t* mask_row(std::int64_t row) const {
+    return mask_ == nullptr ? nullptr : mask_ + row * geometry_.length;
+  }
+  bool visible(std::int64_t b, std::int64_t row, std::int64_t key) const;
+  std::int64_t position(std::int64_t b, std::int64_t row) const {
+    return length(b) - geometry_.rows + row;
+  }  // i_abs
+  double slope(std::int64_t head) const {
+    return slopes_.empty() ? 0.0 : slopes_[static_cast<std::size_t>(head)];
+  }
+  double sink(std::int64_t head) const {
+    return sinks_.empty() ? 0.0 : sinks_[static_cast<std::size_t>(head)];
+  }
+
+  // q[b,row,head,:] as stored, exact. d numbers.
+  std::span<const double> q(std::int64_t b, std::int64_t row, std::int64_t head) const;
+  // Index in the output, of element 0 of (b,row,head).
+  std::int64_t out_index(std::int64_t b, std::int64_t row, std::int64_t head) const {
+    return ((b * geometry_.rows + row) * geometry_.heads + head) * geometry_.dv;
+  }
+  std::int64_t out_size() const { return geometry_.batch * geometry_.rows * geometry_.heads * geometry_.dv; }
+
+  // The token of key j of sequence b in the K and V tensors: its index on their outer axis (pages resolved).
+  std::int64_t token(std::int64_t b, std::int64_t key) const;
+  // Keys [first, first + count) of one kv head as exact numbers, key-major: out[count][d], out[count][dv].
+  // NaN and infinities as stored. (Correctly rounded for formats whose row says so.)
+  void decode_k(std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t count,
+                double* out) const;
+  void decode_v(std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t count,
+                double* out) const;
+  // Tensor behind K or V, for readers of the raw codes.
+  const Encoded& k() const { return *k_; }
+  const Encoded& v() const { return *v_; }
+
+ private:
+  void decode(const Encoded& tensor, std::int64_t width, std::int64_t b, std::int64_t kv_head,
+              std::int64_t first, std::int64_t count, double* out) const;
+
+  AttentionGeometry geometry_;
+  const Encoded* k_ = nullptr;
+  const Encoded* v_ = nullptr;
+  const std::int8_t* mask_ = nullptr;
+  std::vector<std::int64_t> lengths_;
+  std::vector<std::int32_t> table_;  // [batch][table_width]
+  std::vector<double> q_, slopes_, sinks_;
+};
+
+// y = D H x / sqrt(32) on groups of 32, in place, and its transpose (columns = a multiple of 32): what
+// rotate=qkv does to an output. kTq3Signs has bit j set where the sign is -1.
+inline constexpr std::uint32_t kTq3Signs = 0xB1A6D4B2u;
+
+}  // namespace assay
