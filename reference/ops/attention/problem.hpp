@@ -28,28 +28,25 @@ std::span<const ContractKey> attention_contract();
 std::vector<TensorSpec> attention_tensors(const Attributes& attributes);
 void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs);
 
-// The contract keys, and what they assume of a kernel. n = keys of a row, u = 2^-24.
-//   qk     accumulator or matrix unit of q.k                               chunk   products per partial sum
-//   of q.k; partial
-//          sums are then added in f32 (a count >= d: there is one level)
-//   scores format the logits are rounded to (once, after the scale)        q, convert  format q, or K and V,
-//   are first
-//          rounded to                                                      tile    keys per step of the
-//          online softmax: the running maximum changes, and the accumulators are rescaled, at most once per
-//          tile; the row sum and a scalar PV are summed inside a tile in any order, then added to the running
-//          sum
-//   p      format of the weights that enter PV                             denominator  row sum of the
-//   weights before
-//          (exact) or after (cast) that rounding
-//   pv     accumulator or matrix unit of p.v                               promote keys per partial sum of
-//   PV; partial sums
-//          are then added in f32                                          rowsum  accumulator of the row sum
-//   exp_ulp  error of the kernel's exp, in ulps of f32 (1 ulp <= 2u relative), for its own rounded argument
-//   split  parts of the keys computed apart and merged in f32              out     format of the output
-//   order  any: nothing is assumed inside the limits above; sequential: keys in ascending order, products of
-//   a dot in
-//          ascending order. Only levels above detap use it.
-//   level  which derivation sets the limit: detap, detord, ca (cast-aware), emu (matrix unit emulated)
+// The contract keys, and what they assume of a kernel:
+//   qk          accumulator or matrix unit of q.k
+//   chunk       products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
+//   scores      format that the logits are rounded to, once, after the scale
+//   q, convert  formats that q, and K and V, are converted to before anything else
+//   tile        keys per step of the online softmax: the running maximum changes, and the accumulators are
+//   rescaled, at
+//               most once per tile; the row sum of a tile is formed in any order and added to the running sum
+//   exp_ulp     error of the kernel's exp in ulps of f32, for its own rounded argument
+//   p           format of the weights that enter PV
+//   denominator row sum of the weights before (exact) or after (cast) the rounding to p
+//   rowsum      accumulator of the row sum
+//   pv          accumulator or matrix unit of p.v
+//   promote     keys per partial sum of PV; partial sums are then added in f32
+//   split       parts of the keys computed apart and merged in f32
+//   out         format of the result before it is stored in dtype
+//   order       any: nothing is assumed beyond the above; sequential: keys, and products of a dot, in
+//   ascending order level       which derivation sets the limit: detap (assumes no order), detord, ca
+//   (cast-aware), emu (unit emulated)
 
 enum class MaskKind : std::uint8_t { none, causal, window, random };
 enum class RotateKind : std::uint8_t { none, qk, qkv };
@@ -133,9 +130,5 @@ class AttentionProblem {
   std::vector<std::int32_t> table_;  // [batch][table_width]
   std::vector<double> q_, slopes_, sinks_;
 };
-
-// y = D H x / sqrt(32) on groups of 32, in place, and its transpose (columns = a multiple of 32): what
-// rotate=qkv does to an output. kTq3Signs has bit j set where the sign is -1.
-inline constexpr std::uint32_t kTq3Signs = 0xB1A6D4B2u;
 
 }  // namespace assay
