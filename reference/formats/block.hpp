@@ -1,0 +1,46 @@
+// What a block format offers to format.cpp: its planes, its quantiser, its decoder. One constant per file of
+// blocks/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/formats/format.hpp"
+
+namespace assay {
+
+struct BlockCodec {
+  std::vector<PlaneSpec> (*planes)(const Shape& shape);  // the innermost axis is a multiple of block_elements
+  void (*encode)(std::span<const float> values, const EncodePolicy& policy,
+                 Encoded& into);  // planes are allocated
+  void (*decode)(const Encoded& tensor, std::int64_t first, std::span<double> out);
+  void (*decode_f32)(const Encoded& tensor, std::int64_t first, std::span<float> out);
+};
+
+// The constants of blocks/*.cpp; formats.cpp has one row for each.
+extern const BlockCodec q8_0_codec;
+extern const BlockCodec q4_0_codec;
+extern const BlockCodec q4_1_codec;
+extern const BlockCodec q5_0_codec;
+extern const BlockCodec q5_1_codec;
+extern const BlockCodec iq4_nl_codec;
+extern const BlockCodec tq3_0_c2s1_codec;
+extern const BlockCodec tq3_0_c2_codec;
+extern const BlockCodec mxfp4_codec;
+extern const BlockCodec mxfp4_ggml_codec;
+extern const BlockCodec mxfp8_codec;
+extern const BlockCodec mxfp8_e5m2_codec;
+extern const BlockCodec nvfp4_codec;
+extern const BlockCodec nvfp4_swizzled_codec;
+
+// Planes that several files share.
+Shape grouped(Shape shape, int group);  // the last axis divided by group
+PlaneSpec scalar_plane(std::string suffix, std::string_view scalar, Shape shape);
+const Plane& plane_of(const Encoded& tensor, std::string_view suffix);  // throws shape_mismatch when absent
+Plane& plane_of(Encoded& tensor, std::string_view suffix);
+float checked_scale(float scale, std::string_view plane, std::int64_t index);  // throws bad_scale
+
+}  // namespace assay

@@ -1,0 +1,72 @@
+// The one list of formats. A new scalar format is a row of scalar.cpp; a new block format is a file of
+// blocks/ and a row here; a new scaled format is a row here.
+#include <algorithm>
+#include <vector>
+
+#include "reference/formats/block.hpp"
+#include "reference/formats/format.hpp"
+#include "reference/formats/names.hpp"
+
+namespace assay {
+namespace {
+
+using enum FormatKind;
+
+constexpr double kRounded = 0x1p-53;  // decode is the nearest f64 of the real value
+
+std::vector<Format> rows() {
+  std::vector<Format> list;
+  for (const ScalarFormat& s : scalar_formats()) {
+    const double stored = s.storage_bytes == 0 ? 4 : 8 * s.storage_bytes;
+    list.push_back({s.name, scalar, stored, s.storage_bytes == 0 ? 2 : 1, 0, s.note, s.name});
+  }
+  const Format others[] = {
+      // name, kind, bits per element, block, decode error, note, element, scale axis, divisor, codec
+      {"q8_0", block, 8.5, 32, 0, "ggml: f16 scale, 32 x int8", {}, {}, 0, &q8_0_codec},
+      {"e4m3fn_tensor", scaled, 8, 1, 0, "one scale", "e4m3fn", ScaleAxis::tensor, 448},
+      {"e4m3fn_head", scaled, 8, 1, 0, "a scale per middle index", "e4m3fn", ScaleAxis::head, 448},
+      {"e4m3fn_tok", scaled, 8, 1, 0, "a scale per outer index", "e4m3fn", ScaleAxis::token, 448},
+      {"e4m3fn_ch", scaled, 8, 1, 0, "a scale per (middle, inner)", "e4m3fn", ScaleAxis::channel, 448},
+      {"e4m3fn_row", scaled, 8, 1, 0, "a scale per (outer, middle)", "e4m3fn", ScaleAxis::row, 448},
+      {"e4m3fnuz_tensor", scaled, 8, 1, 0, "one scale", "e4m3fnuz", ScaleAxis::tensor, 240},
+      {"e4m3fnuz_head", scaled, 8, 1, 0, "a scale per middle index", "e4m3fnuz", ScaleAxis::head, 240},
+      {"e4m3fnuz_tok", scaled, 8, 1, 0, "a scale per outer index", "e4m3fnuz", ScaleAxis::token, 240},
+      {"e4m3fnuz_ch", scaled, 8, 1, 0, "a scale per (middle, inner)", "e4m3fnuz", ScaleAxis::channel, 240},
+      {"e4m3fnuz_row", scaled, 8, 1, 0, "a scale per (outer, middle)", "e4m3fnuz", ScaleAxis::row, 240},
+      {"e5m2_tensor", scaled, 8, 1, 0, "one scale", "e5m2", ScaleAxis::tensor, 57344},
+      {"e5m2_head", scaled, 8, 1, 0, "a scale per middle index", "e5m2", ScaleAxis::head, 57344},
+      {"e5m2_tok", scaled, 8, 1, 0, "a scale per outer index", "e5m2", ScaleAxis::token, 57344},
+      {"e5m2_ch", scaled, 8, 1, 0, "a scale per (middle, inner)", "e5m2", ScaleAxis::channel, 57344},
+      {"e5m2_row", scaled, 8, 1, 0, "a scale per (outer, middle)", "e5m2", ScaleAxis::row, 57344},
+      {"int8_tensor", scaled, 8, 1, 0, "one scale", "int8", ScaleAxis::tensor, 127},
+      {"int8_head", scaled, 8, 1, 0, "a scale per middle index", "int8", ScaleAxis::head, 127},
+      {"int8_tok", scaled, 8, 1, 0, "a scale per outer index", "int8", ScaleAxis::token, 127},
+      {"int8_ch", scaled, 8, 1, 0, "a scale per (middle, inner)", "int8", ScaleAxis::channel, 127},
+      {"int8_row", scaled, 8, 1, 0, "a scale per (outer, middle)", "int8", ScaleAxis::row, 127},
+      {"int4_ch", scaled, 4, 2, 0, "symmetric, a scale per output channel (a row)", "int4", ScaleAxis::row,
+       7},
+      {"int4_g32", scaled, 5, 32, 0, "symmetric, a scale per 32 neighbours", "int4", ScaleAxis::group32, 7},
+  };
+  list.insert(list.end(), std::begin(others), std::end(others));
+  return list;
+}
+
+}  // namespace
+
+std::span<const Format> formats() {
+  static const std::vector<Format> list = rows();
+  return list;
+}
+
+const Format* find_format(std::string_view name) {
+  const auto list = formats();
+  const auto row = std::find_if(list.begin(), list.end(), [&](const Format& f) { return f.name == name; });
+  return row == list.end() ? nullptr : &*row;
+}
+
+const Format& format(std::string_view name) {
+  if (const Format* row = find_format(name)) return *row;
+  throw InputError(InputErrorKind::unknown_name, unknown_name_message("format", name, formats()));
+}
+
+}  // namespace assay

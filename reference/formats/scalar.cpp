@@ -1,0 +1,143 @@
+#include "reference/formats/scalar.hpp"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "reference/error.hpp"
+#include "reference/formats/names.hpp"
+#include "reference/formats/scalar_codec.hpp"
+
+namespace assay {
+namespace {
+
+using enum ScalarKind;
+
+// The list of scalar formats. Sources: OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e2m1, e3m2, e2m3, e8m0, int8
+// range); AMD CDNA3 ISA and Graphcore's FP8 proposal (fnuz); IEEE 754 (f16, f32); PTX ISA (bf16, tf32,
+// ue4m3).
+constexpr auto kRows = std::to_array<ScalarFormat>({
+    // name        kind        bits bytes exp frac bias signed specials                max_finite
+    {"e4m3fn", floating, 8, 1, 4, 3, 7, true, Specials::nan_all_ones, 448.0, 0, 0, "OCP FP8"},
+    {"e4m3fnuz", floating, 8, 1, 4, 3, 8, true, Specials::nan_minus_zero, 240.0, 0, 0,
+     "CDNA3 FP8; NaN is 0x80"},
+    {"e5m2", floating, 8, 1, 5, 2, 15, true, Specials::ieee, 57344.0, 0, 0, "OCP FP8"},
+    {"e5m2fnuz", floating, 8, 1, 5, 2, 16, true, Specials::nan_minus_zero, 57344.0, 0, 0,
+     "CDNA3 BF8; NaN is 0x80"},
+    {"e2m1", floating, 4, 0, 2, 1, 1, true, Specials::none, 6.0, 0, 0, "OCP MX FP4; two to a byte"},
+    {"e3m2", floating, 6, 1, 3, 2, 3, true, Specials::none, 28.0, 0, 0,
+     "OCP MX FP6; one to a byte, low bits"},
+    {"e2m3", floating, 6, 1, 2, 3, 1, true, Specials::none, 7.5, 0, 0, "OCP MX FP6; one to a byte, low bits"},
+    {"e8m0", power_of_two, 8, 1, 8, 0, 127, false, Specials::nan_all_ones, 0x1p127, 0, 0,
+     "OCP MX scale; no zero"},
+    {"ue4m3", floating, 8, 1, 4, 3, 7, false, Specials::nan_all_ones, 448.0, 0, 0,
+     "scale; e4m3fn without its sign, NaN is 0x7F, the top bit is ignored"},
+    {"f16", floating, 16, 2, 5, 10, 15, true, Specials::ieee, 65504.0, 0, 0, "IEEE binary16"},
+    {"bf16", floating, 16, 2, 8, 7, 127, true, Specials::ieee, 0x1.FEp127, 0, 0, "upper half of an f32"},
+    {"tf32", floating, 19, 4, 8, 10, 127, true, Specials::ieee, 0x1.FFCp127, 0, 0,
+     "stored as an f32: the code shifted up by 13, low bits ignored when read"},
+    {"f32", floating, 32, 4, 8, 23, 127, true, Specials::ieee, 0x1.FFFFFEp127, 0, 0, "IEEE binary32"},
+    {"int8", integer, 8, 1, 0, 0, 0, true, Specials::none, 127.0, -128, 127, "two's complement"},
+    {"int4", integer, 4, 0, 0, 0, 0, true, Specials::none, 7.0, -7, 7,
+     "two's complement, two to a byte; -8 decodes and is never produced (symmetric)"},
+    {"uint8", integer, 8, 1, 0, 0, 0, false, Specials::none, 255.0, 0, 255, "bytes and masks"},
+    {"int32", integer, 32, 4, 0, 0, 0, true, Specials::none, 2147483647.0, -2147483648.0, 2147483647.0,
+     "indices"},
+});
+
+consteval bool rows_agree_with_layout() {
+  for (const ScalarFormat& row : kRows) {
+    if (row.kind == integer) {
+      if (row.max_finite != row.integer_max) return false;
+      continue;
+    }
+    if (row.bits != (row.is_signed ? 1 : 0) + row.exponent_bits + row.fraction_bits && row.name != "ue4m3")
+      return false;
+    if (codec::decode_code(row, codec::row_max_code(row)) != row.max_finite) return false;
+    if (codec::row_has_nan(row)) {
+      const double nan = codec::decode_code(row, codec::row_nan_code(row));
+      if (nan == nan) return false;
+    }
+    // The code after max_finite is not a larger finite number: it is special, the sign, or no code at all.
+    const double next = codec::decode_code(row, codec::row_max_code(row) + 1U);
+    if (next > row.max_finite && next <= std::numeric_limits<double>::max()) return false;
+  }
+  return true;
+}
+static_assert(rows_agree_with_layout(), "a row's max_finite, width or NaN contradicts its layout");
+
+}  // namespace
+
+std::span<const ScalarFormat> scalar_formats() { return kRows; }
+
+const ScalarFormat* find_scalar_format(std::string_view name) {
+  const auto row =
+      std::find_if(kRows.begin(), kRows.end(), [&](const ScalarFormat& f) { return f.name == name; });
+  return row == kRows.end() ? nullptr : &*row;
+}
+
+const ScalarFormat& scalar_format(std::string_view name) {
+  if (const ScalarFormat* row = find_scalar_format(name)) return *row;
+  throw InputError(InputErrorKind::unknown_name, unknown_name_message("scalar format", name, kRows));
+}
+
+double decode(const ScalarFormat& format, std::uint32_t code) noexcept {
+  return codec::decode_code(format, code);
+}
+
+std::uint32_t encode(const ScalarFormat& format, double x, const EncodePolicy& policy,
+                     std::uint64_t index) noexcept {
+  return codec::with_rounding(policy.rounding,
+                              [&]<Rounding R>() { return codec::encode_one<R>(format, x, policy, index); });
+}
+
+double round_to(const ScalarFormat& format, double x, const EncodePolicy& policy,
+                std::uint64_t index) noexcept {
+  return decode(format, encode(format, x, policy, index));
+}
+
+void encode_many(const ScalarFormat& format, std::span<const float> x, const EncodePolicy& policy,
+                 std::uint64_t first_index, std::span<std::uint32_t> out) noexcept {
+  const ScalarFormat f = format;  // a copy the compiler can keep in registers
+  const EncodePolicy p = policy;
+  const std::size_t count = std::min(x.size(), out.size());
+  codec::with_rounding(p.rounding, [&]<Rounding R>() {
+    if (f.kind == floating) {
+      for (std::size_t i = 0; i < count; ++i) out[i] = codec::encode_floating<R>(f, x[i], p, first_index + i);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) out[i] = codec::encode_one<R>(f, x[i], p, first_index + i);
+    }
+  });
+}
+
+std::uint64_t stochastic_draw(std::uint64_t seed, std::uint64_t index) noexcept {
+  return codec::draw(seed, index);
+}
+std::uint32_t max_finite_code(const ScalarFormat& format) noexcept { return codec::row_max_code(format); }
+std::uint32_t nan_code(const ScalarFormat& format) noexcept { return codec::row_nan_code(format); }
+bool has_nan(const ScalarFormat& format) noexcept { return codec::row_has_nan(format); }
+
+namespace {
+
+template <typename Real>
+std::span<const Real> table_of(const ScalarFormat& format) {
+  static std::array<std::once_flag, kRows.size()> built;
+  static std::array<std::vector<Real>, kRows.size()> tables;
+  if (format.bits > 16) return {};
+  const auto row = static_cast<std::size_t>(find_scalar_format(format.name) - kRows.data());
+  std::call_once(built[row], [&] {
+    tables[row].resize(std::size_t{1} << format.bits);
+    for (std::uint32_t code = 0; code < tables[row].size(); ++code) {
+      tables[row][code] = static_cast<Real>(decode(format, code));
+    }
+  });
+  return tables[row];
+}
+
+}  // namespace
+
+std::span<const double> decode_table(const ScalarFormat& format) { return table_of<double>(format); }
+std::span<const float> decode_table_f32(const ScalarFormat& format) { return table_of<float>(format); }
+
+}  // namespace assay

@@ -1,0 +1,31 @@
+// Scaled formats: a plane of scalar codes and a plane ".scale" of f32; value = code * scale, exact in f64.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/formats/format.hpp"
+
+namespace assay {
+
+// A shape as the scale axes see it.
+struct Axes {
+  std::int64_t outer = 1;
+  std::int64_t middle = 1;
+  std::int64_t inner = 1;
+};
+Axes axes_of(const Shape& shape);
+
+Shape scale_shape(const Format& format, const Shape& shape);
+// Index into ".scale" of element `index` (row-major).
+std::int64_t scale_index(ScaleAxis axis, const Axes& axes, std::int64_t index) noexcept;
+
+// The scales that encode_tensor computes.
+std::vector<float> absmax_scales(const Format& format, const Shape& shape, std::span<const float> values);
+void encode_scaled(const Format& format, std::span<const float> values, std::span<const float> scales,
+                   const EncodePolicy& policy, Encoded& into);
+void decode_scaled(const Format& format, const Encoded& tensor, std::int64_t first, std::span<double> out);
+void decode_scaled(const Format& format, const Encoded& tensor, std::int64_t first, std::span<float> out);
+
+}  // namespace assay
