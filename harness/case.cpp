@@ -15,7 +15,7 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kReserved[] = {"fill", "seed", "backend", "variant"};
+constexpr std::string_view kReserved[] = {"fill", "seed", "layout", "backend", "variant"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -43,9 +43,17 @@ std::uint64_t parse_seed(const std::string& text, std::string_view where) {
   return seed;
 }
 
+std::string parse_layout(const std::string& text, std::string_view where) {
+  if (text != "dense" && text != "gaps")
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{}: layout={}: allowed: dense gaps", where, text));
+  return text;
+}
+
 std::optional<std::string> value_of(const Case& c, std::string_view key) {
   if (key == "fill") return c.fill;
   if (key == "seed") return fmt::format("{}", c.seed);
+  if (key == "layout") return c.layout;
   if (key == "backend") return c.backend;
   if (key == "variant") return c.variant;
   const auto found = c.attributes.all().find(std::string(key));
@@ -63,6 +71,8 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
       c.fill = value;
     else if (key == "seed")
       c.seed = parse_seed(value, where);
+    else if (key == "layout")
+      c.layout = parse_layout(value, where);
     else if (key == "backend")
       c.backend = value;
     else if (key == "variant")
@@ -97,7 +107,9 @@ std::string Case::inputs() const {
     if (!is_default) text += fmt::format(" {}={}", name, value);
   }
   if (fill != "gaussian") text += " fill=" + fill;
-  return text + fmt::format(" seed={}", seed);
+  text += fmt::format(" seed={}", seed);
+  if (layout != "dense") text += " layout=" + layout;
+  return text;
 }
 
 std::string Case::line() const {

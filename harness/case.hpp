@@ -1,10 +1,10 @@
 // The case grammar: one line of text, the same in a case file, on the command line and in a repro.
 //
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
-//   key    = an attribute of the op | fill | seed | backend | variant
+//   key    = an attribute of the op | fill | seed | layout | backend | variant
 //
-// Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No tolerance can be
-// written in a case: limits are derived.
+// Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No
+// tolerance can be written in a case: limits are derived.
 #pragma once
 
 #include <compare>
@@ -23,11 +23,13 @@ struct Case {
   Attributes attributes;
   std::string fill = "gaussian";
   std::uint64_t seed = 1;
-  std::string backend;  // "" until the plan multiplies by the chosen backends
-  std::string variant;  // "" is the backend's own choice
+  std::string layout = "dense";  // or "gaps": poisoned space behind every row of every tensor
+  std::string backend;           // "" until the plan multiplies by the chosen backends
+  std::string variant;           // "" is the backend's own choice
 
-  std::string inputs() const;  // the part of the line that decides the inputs: everything but backend and variant
-  std::string line() const;    // the whole line; attributes at their defaults are left out
+  std::string inputs()
+      const;  // the part of the line that decides the inputs: everything but backend and variant
+  std::string line() const;  // the whole line; attributes at their defaults are left out
 };
 
 // A parsed line before its sets are multiplied.
@@ -38,8 +40,8 @@ struct CaseSet {
   bool operator==(const CaseSet&) const = default;
 };
 
-// Throws InputError: unknown_name for an op or key that does not exist (with the near names), bad_value for an empty,
-// repeated or malformed value. `where` ("suites/softmax.cases:12") is put in front of the message.
+// Throws InputError: unknown_name for an op or key that does not exist (with the near names), bad_value for
+// an empty, repeated or malformed value. `where` ("suites/softmax.cases:12") is put in front of the message.
 CaseSet parse_case(std::string_view text, std::string_view where = "case");
 std::vector<Case> expand(const CaseSet& set, std::string_view where = "case");
 
@@ -50,8 +52,8 @@ struct SuiteLine {
 };
 std::vector<SuiteLine> read_suite(const std::string& path);  // throws InputError when it cannot be read
 
-// Whether a case lies in a set (every key of the set matches one of its values): the grammar of the lists of expected
-// gaps. The op "*" matches any op.
+// Whether a case lies in a set (every key of the set matches one of its values): the grammar of the lists of
+// expected gaps. The op "*" matches any op.
 bool matches(const CaseSet& set, const Case& c);
 
 }  // namespace assay

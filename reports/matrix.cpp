@@ -46,7 +46,8 @@ std::string Matrix::text() const {
   text += "\n";
   std::string last;
   for (const auto& [row, cells] : rows_) {
-    text += fmt::format("{:<{}}  {:<{}}", row.first == last ? "" : row.first, op_width, row.second, format_width);
+    text +=
+        fmt::format("{:<{}}  {:<{}}", row.first == last ? "" : row.first, op_width, row.second, format_width);
     last = row.first;
     for (std::size_t i = 0; i < backends_.size(); ++i) {
       const auto at = cells.find(backends_[i]);

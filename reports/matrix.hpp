@@ -1,4 +1,5 @@
-// The matrix of a run: one row per op and formats, one column per backend, in a cell how many cases were green.
+// The matrix of a run: one row per op and formats, one column per backend, in a cell how many cases were
+// green.
 #pragma once
 
 #include <map>

@@ -11,7 +11,7 @@
 namespace assay {
 
 struct RunHeader {
-  std::string command;  // that repeats the run
+  std::string command;                // that repeats the run
   std::vector<std::string> backends;  // "cpu: our own kernels, AVX3"
   std::size_t cases = 0;
   int jobs = 1;
@@ -26,12 +26,13 @@ class Reporter {
   virtual void end(const Summary&) {}
 };
 
-// Progress (a bar on a terminal, a plain line every few seconds otherwise), each finding as it comes, the matrix
-// ops x formats x backends, and a summary line.
+// Progress (a bar on a terminal, a plain line every few seconds otherwise), each finding as it comes, the
+// matrix ops x formats x backends, and a summary line.
 std::unique_ptr<Reporter> console_reporter(bool quiet);
-// Written whole at the end under a temporary name and renamed: never half a file. Throws InputError when the path cannot
-// be written, at construction.
+// Written whole at the end under a temporary name and renamed: never half a file. Throws InputError when the
+// path cannot be written, at construction.
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);
-std::unique_ptr<Reporter> json_reporter(const std::string& path);  // schema "assay-run" version 1: reports/schema.md
+std::unique_ptr<Reporter> json_reporter(
+    const std::string& path);  // schema "assay-run" version 1: reports/schema.md
 
 }  // namespace assay

@@ -1,0 +1,89 @@
+// The machine-readable report: schema "assay-run" version 1, described in schema.md.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "reports/file.hpp"
+#include "reports/matrix.hpp"
+#include "reports/reporter.hpp"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no infinity: a ratio that no limit would allow is the text "inf".
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json("inf"); }
+
+class JsonReport : public Reporter {
+ public:
+  explicit JsonReport(const std::string& path) : file_(path) {}
+
+  void begin(const RunHeader& h) override {
+    document_ = {{"schema", "assay-run"},  {"version", 1},   {"command", h.command},
+                 {"backends", h.backends}, {"jobs", h.jobs}, {"shard", h.shard},
+                 {"shards", h.shards}};
+    document_["results"] = Json::array();
+  }
+
+  void result(const CaseResult& r) override {
+    matrix_.add(r);
+    Json row = {{"case", r.c.line()},
+                {"op", r.c.op->name},
+                {"formats", format_label(r.c)},
+                {"backend", r.c.backend},
+                {"verdict", to_string(r.verdict.status)},
+                {"summary", r.verdict.summary},
+                {"contract", r.contract},
+                {"expected_path", r.expected_path},
+                {"kernels", r.kernels},
+                {"elements", r.verdict.elements},
+                {"bad", r.verdict.bad},
+                {"worst_ratio", number(r.verdict.worst_ratio)},
+                {"kernel_seconds", r.kernel_seconds},
+                {"reference_seconds", r.reference_seconds}};
+    if (!r.verdict.detail.empty()) row["detail"] = r.verdict.detail;
+    Json notes = Json::object();
+    for (const auto& [key, value] : r.notes) notes[key] = value;
+    if (!notes.empty()) row["notes"] = std::move(notes);
+    document_["results"].push_back(std::move(row));
+  }
+
+  void end(const Summary& s) override {
+    Json matrix = Json::array();
+    for (const auto& [row, cells] : matrix_.rows())
+      for (const auto& [backend, cell] : cells)
+        matrix.push_back({{"op", row.first},
+                          {"formats", row.second},
+                          {"backend", backend},
+                          {"cases", cell.cases},
+                          {"green", cell.green},
+                          {"gaps", cell.gaps},
+                          {"reason", cell.reason}});
+    document_["matrix"] = std::move(matrix);
+    Json counts = Json::object();
+    for (const auto& [status, count] : s.counts) counts[std::string(to_string(status))] = count;
+    document_["summary"] = {{"cases", s.cases},
+                            {"green", s.green()},
+                            {"verdicts", counts},
+                            {"outputs", s.outputs},
+                            {"wall_seconds", s.wall_seconds},
+                            {"busy_seconds", s.busy_seconds},
+                            {"kernel_seconds", s.kernel_seconds},
+                            {"reference_seconds", s.reference_seconds}};
+    file_.stream() << document_.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+    file_.finish();
+  }
+
+ private:
+  ReportFile file_;
+  Json document_;
+  Matrix matrix_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reporter> json_reporter(const std::string& path) {
+  return std::make_unique<JsonReport>(path);
+}
+
+}  // namespace assay
