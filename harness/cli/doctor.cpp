@@ -1,0 +1,48 @@
+// assay doctor: which backends and devices are here, why each missing one is missing, and what to install.
+#include <fmt/format.h>
+
+#include "harness/backends.hpp"
+#include "harness/cli/commands.hpp"
+#include "harness/cli/sources.hpp"
+#include "harness/worker/worker.hpp"
+
+namespace assay {
+namespace {
+
+int doctor() {
+  fmt::print("assay {}\n  suites    {}\n", ASSAY_VERSION, suites_directory());
+  std::size_t usable = 0;
+  for (const auto& b : known_backends()) {
+    if (!b.not_built.empty()) {
+      fmt::print("  missing   {:<10} {}\n            {:<10} to get it: {}\n", b.name, b.not_built, "",
+                 b.install);
+      continue;
+    }
+    WorkerOptions options;
+    options.plugin = b.file;
+    Worker worker(options);
+    const auto opened = worker.open();
+    if (const auto* refused = std::get_if<reply::Refused>(&opened)) {
+      fmt::print("  refused   {:<10} {}\n            {:<10} to get it: {}\n", b.name, refused->reason, "",
+                 b.install);
+      continue;
+    }
+    const auto& here = std::get<reply::Opened>(opened);
+    std::string variants;
+    for (const auto& v : here.variants) variants += " " + v;
+    fmt::print("  ready     {:<10} {}\n", b.name, here.description);
+    if (!variants.empty()) fmt::print("            {:<10} variants:{}\n", "", variants);
+    ++usable;
+  }
+  if (usable == 0) fmt::print("no backend can run here\n");
+  return usable > 0 ? kGreen : kCannotRun;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& exit_code) {
+  app.add_subcommand("doctor", "Say which backends are here, and what the missing ones need")
+      ->callback([&exit_code] { exit_code = doctor(); });
+}
+
+}  // namespace assay

@@ -1,0 +1,158 @@
+// assay explain: what an op is, or what would be judged in one case: contract, limit, its largest terms, and
+// what the inputs can show.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "harness/backends.hpp"
+#include "harness/cli/commands.hpp"
+#include "harness/cli/sources.hpp"
+#include "harness/runner.hpp"
+#include "harness/verdict.hpp"
+
+namespace assay {
+namespace {
+
+void explain_op(const Op& o) {
+  fmt::print("{}: {}\n\nattributes\n", o.name, o.formula);
+  for (const auto& a : o.attributes)
+    fmt::print("  {:<12} {:<12} {}{}\n", a.name,
+               a.fallback.empty() ? "required" : fmt::format("= {}", a.fallback), a.meaning,
+               a.allowed.empty() ? "" : fmt::format(" ({})", a.allowed));
+  fmt::print("\ncontract: what a backend declares of its arithmetic\n");
+  for (const auto& k : o.contract)
+    fmt::print("  {:<12} {:<12} {}{}\n", k.name,
+               k.fallback.empty() ? "required" : fmt::format("= {}", k.fallback), k.meaning,
+               k.words.empty() ? "" : fmt::format(" ({})", k.words));
+}
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+// The contract with one key made as exact as its kind allows; nullopt when it cannot be made more exact.
+std::optional<Contract> without(const Contract& contract, const ContractKey& key,
+                                std::span<const ContractKey> keys) {
+  std::string_view ideal;
+  switch (key.kind) {
+    case ContractValue::accumulator:
+      ideal = "f64";
+      break;
+    case ContractValue::format:
+      ideal = "f32";
+      break;
+    case ContractValue::number:
+      ideal = "0";
+      break;
+    case ContractValue::integer:
+    case ContractValue::word:
+      return std::nullopt;
+  }
+  if (contract.text(key.name) == ideal) return std::nullopt;
+  std::string text;
+  for (const auto& k : keys) {
+    const std::string_view value = k.name == key.name ? ideal : contract.text(k.name);
+    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, value);
+  }
+  try {
+    return Contract::parse(text, keys);
+  } catch (const InputError&) {
+    return std::nullopt;  // this key does not allow it
+  }
+}
+
+std::vector<double> finite_limits(const Truth& t) {
+  std::vector<double> limits;
+  for (std::size_t i = 0; i < t.limit.size(); ++i)
+    if (std::isfinite(t.limit[i]) && std::isfinite(t.value[i])) limits.push_back(t.limit[i]);
+  return limits;
+}
+
+void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract) {
+  const auto truths = c.op->truth(c.attributes, inputs.set, contract);
+  for (std::size_t n = 0; n < truths.size(); ++n) {
+    const Truth& t = truths[n];
+    std::vector<double> magnitude, relative;
+    std::size_t seen_percent = 0;
+    for (std::size_t i = 0; i < t.value.size(); ++i) {
+      if (!std::isfinite(t.value[i])) continue;
+      magnitude.push_back(std::fabs(t.value[i]));
+      if (t.value[i] != 0) relative.push_back(t.limit[i] / std::fabs(t.value[i]));
+      if (t.limit[i] < 0.01 * std::fabs(t.value[i])) ++seen_percent;
+    }
+    const Comparison zeros = compare(t, std::vector<double>(t.value.size(), 0.0));
+    const double limit = median(finite_limits(t));
+    fmt::print(
+        "\n{}: {} elements, {} finite; median |value| {:.4g}, median limit {:.4g}, median limit/|value| "
+        "{:.3g}\n",
+        t.output, t.value.size(), magnitude.size(), median(magnitude), limit, median(relative));
+    fmt::print("  limit  <- {}\n", t.limit_origin);
+    std::vector<std::pair<double, std::string>> terms;
+    for (const auto& key : c.op->contract)
+      if (const auto better = without(contract, key, c.op->contract)) {
+        const auto ideal = c.op->truth(c.attributes, inputs.set, *better);
+        const double share = limit > 0 ? 1 - median(finite_limits(ideal.at(n))) / limit : 0;
+        terms.emplace_back(share, fmt::format("{}={}", key.name, contract.text(key.name)));
+      }
+    std::ranges::sort(terms, std::greater<>{});
+    fmt::print("  terms  (how much smaller the median limit would be if that step were exact)\n");
+    for (const auto& [share, name] : terms) fmt::print("    {:>5.1f} %  {}\n", 100 * share, name);
+    fmt::print("  shows  an error of 1 % in {} of {} elements; an all-zero output {}\n", seen_percent,
+               t.value.size(),
+               zeros.ok ? "would pass (verdict distrust)" : fmt::format("fails in {} elements", zeros.bad));
+  }
+}
+
+int explain(const std::vector<std::string>& words, const std::vector<std::string>& backends) {
+  if (words.size() == 1 && find_op(words[0]) && backends.empty()) {
+    explain_op(op(words[0]));
+    return kGreen;
+  }
+  const auto known = known_backends();
+  Workers workers(known);
+  const Plan plan =
+      make_plan(gather_lines(words), {backends, "", 0, 1, false, 1}, known, [&](const std::string& b) {
+        const auto opened = workers.of(b).worker->open();
+        const auto* here = std::get_if<reply::Opened>(&opened);
+        return here ? here->variants : std::vector<std::string>{};
+      });
+  for (const auto& group : plan.groups) {
+    const Inputs inputs = make_inputs(group.cases.front());
+    for (const auto& c : group.cases) {
+      fmt::print("{}\n  {}\n", c.line(), c.op->formula);
+      for (const auto& t : inputs.tensors)
+        fmt::print("  {:<12} {} {}\n", t.name, to_string(t.shape), t.format);
+      const auto declared = workers.of(c.backend).worker->declare(make_call(c, inputs));
+      if (declared.status != RunStatus::done) {
+        fmt::print("  {}: {}\n", to_string(declared.status), declared.reason);
+        continue;
+      }
+      const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
+      fmt::print("\ncontract of {} (path {})\n", c.backend,
+                 declared.declaration.path.empty() ? "not claimed" : declared.declaration.path);
+      for (const auto& k : c.op->contract)
+        fmt::print("  {:<12} = {:<12} {}\n", k.name, contract.text(k.name), k.meaning);
+      explain_truth(c, inputs, contract);
+      fmt::print("\n");
+    }
+  }
+  return plan.cases > 0 ? kGreen : kNothingExecuted;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  auto backends = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand("explain", "Explain an op, or what is judged in a case and how");
+  command->add_option("case", *words, "An op, or a case line")->required();
+  command->add_option("--backend,-b", *backends, "Whose contract")->delimiter(',');
+  command->callback([words, backends, &exit_code] { exit_code = explain(*words, *backends); });
+}
+
+}  // namespace assay
