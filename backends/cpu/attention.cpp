@@ -1,0 +1,210 @@
+#include "backends/cpu/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/codecs.hpp"
+#include "backends/cpu/ops.hpp"
+
+namespace assay_cpu {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+const assay_tensor* optional_input(const Call& call, bool wanted, std::string_view name) {
+  return wanted ? &call.input(name) : nullptr;
+}
+
+}  // namespace
+
+AttentionProblem::AttentionProblem(const Call& call)
+    : batch(call.integer("batch")),
+      heads(call.integer("heads")),
+      kv_heads(call.integer("kv_heads")),
+      d(call.integer("d")),
+      dv(call.integer("dv")),
+      q(call.integer("q")),
+      len(call.integer("len")),
+      page(call.integer("page")),
+      scale(static_cast<float>(call.real("scale"))),
+      softcap(static_cast<float>(call.real("softcap"))),
+      causal(call.text("mask") == "causal" || call.text("mask") == "window"),
+      window(call.text("mask") == "window" ? call.integer("window") : 0),
+      mask(optional_input(call, call.text("mask") == "random", "mask")),
+      lengths(optional_input(call, call.text("lengths") == "ragged", "lengths")),
+      page_table(optional_input(call, page > 0, "page_table")),
+      sinks(optional_input(call, call.yes("sinks"), "sinks")),
+      slopes(optional_input(call, call.yes("alibi"), "slopes")),
+      unrotate(call.text("rotate") == "qkv"),
+      dtype(call.text("dtype")),
+      queries(call, "q", call.text("dtype")),
+      keys(call, "k", call.text("k")),
+      values(call, "v", call.text("v")),
+      out(call.output("out")) {
+  if (scale == 0) scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+}
+
+std::int64_t AttentionProblem::length(std::int64_t b) const { return lengths ? int32_at(*lengths, b) : len; }
+
+std::int64_t AttentionProblem::key_row(std::int64_t b, std::int64_t j, std::int64_t g) const {
+  if (page_table == nullptr) return (b * len + j) * kv_heads + g;
+  const std::int64_t pages_per_request = (len + page - 1) / page;
+  const std::int64_t physical = int32_at(*page_table, b * pages_per_request + j / page);
+  return (physical * page + j % page) * kv_heads + g;
+}
+
+Interval visible(const AttentionProblem& problem, std::int64_t b, std::int64_t i) {
+  const std::int64_t length = problem.length(b);
+  const std::int64_t position = length - problem.q + i;
+  Interval keys{0, length};
+  if (problem.causal) keys.end = std::clamp<std::int64_t>(position + 1, 0, length);
+  if (problem.window > 0) keys.begin = std::clamp<std::int64_t>(position - problem.window + 1, 0, keys.end);
+  return keys;
+}
+
+void Stream::reset(std::int64_t width) {
+  top = kMinusInfinity;
+  sum = 0;
+  std::fill(acc, acc + width, 0.0F);
+}
+
+void load_block(const AttentionProblem& problem, const Engine& engine, std::int64_t b, std::int64_t g,
+                KeyBlock& block, float* keys, float* values) {
+  for (std::int64_t j = 0; j < block.count; ++j) {
+    const std::int64_t row = problem.key_row(b, block.first + j, g);
+    problem.keys.read(engine, row, keys + j * problem.d);
+    problem.values.read(engine, row, values + j * problem.dv);
+  }
+  block.keys = keys;
+  block.values = values;
+}
+
+void absorb(const AttentionProblem& problem, const Engine& engine, const float* query, const KeyBlock& block,
+            Stream& stream, bool round_p_to_f16) {
+  const Interval seen = visible(problem, stream.b, stream.i);
+  const std::int64_t begin = std::max(seen.begin, block.first);
+  const std::int64_t end = std::min(seen.end, block.first + block.count);
+  if (begin >= end) return;
+
+  // Runs of visible keys; one run unless the mask is random.
+  Interval runs[kMaxBlockKeys];
+  std::int64_t run_count = 0;
+  if (problem.mask == nullptr) {
+    runs[run_count++] = {begin, end};
+  } else {
+    for (std::int64_t j = begin; j < end; ++j) {
+      if (int8_at(*problem.mask, stream.i * problem.len + j) == 0) continue;
+      if (run_count > 0 && runs[run_count - 1].end == j) {
+        ++runs[run_count - 1].end;
+      } else {
+        runs[run_count++] = {j, j + 1};
+      }
+    }
+    if (run_count == 0) return;
+  }
+
+  float weights[kMaxBlockKeys];
+  std::size_t n = 0;
+  const std::size_t d = static_cast<std::size_t>(problem.d);
+  const std::size_t dv = static_cast<std::size_t>(problem.dv);
+  const float position = static_cast<float>(problem.length(stream.b) - problem.q + stream.i);
+  const float slope = problem.slopes ? f32_at(*problem.slopes, stream.h) : 0;
+  for (std::int64_t r = 0; r < run_count; ++r) {
+    const std::size_t count = static_cast<std::size_t>(runs[r].end - runs[r].begin);
+    float* scores = weights + n;
+    engine.dot_rows(query, block.keys + (runs[r].begin - block.first) * problem.d, d, count, d, scores);
+    engine.scale(problem.scale, scores, count);
+    if (problem.softcap > 0) {
+      for (std::size_t j = 0; j < count; ++j)
+        scores[j] = problem.softcap * std::tanh(scores[j] / problem.softcap);
+    }
+    if (problem.slopes) {
+      for (std::size_t j = 0; j < count; ++j) {
+        scores[j] -=
+            slope * std::fabs(position - static_cast<float>(runs[r].begin + static_cast<std::int64_t>(j)));
+      }
+    }
+    n += count;
+  }
+
+  const float block_top = engine.max(weights, n);
+  if (block_top > stream.top) {
+    if (stream.top != kMinusInfinity) {  // nothing to rescale before the first finite logit
+      const float factor = std::exp(stream.top - block_top);
+      stream.sum *= factor;
+      engine.scale(factor, stream.acc, dv);
+    }
+    stream.top = block_top;
+  }
+  // While every logit so far is -inf, or NaN hides the maximum, any finite shift gives 0 for -inf and NaN for
+  // NaN.
+  const float shift = stream.top == kMinusInfinity ? 0.0F : stream.top;
+  stream.sum += engine.exp_shift(weights, shift, weights, n);
+  if (round_p_to_f16) {
+    for (std::size_t j = 0; j < n; ++j) weights[j] = f16_value(f16_code(weights[j]));
+  }
+  const float* w = weights;
+  for (std::int64_t r = 0; r < run_count; ++r) {
+    const std::size_t count = static_cast<std::size_t>(runs[r].end - runs[r].begin);
+    engine.add_rows(w, block.values + (runs[r].begin - block.first) * problem.dv, dv, count, dv, stream.acc);
+    w += count;
+  }
+}
+
+void finish(const AttentionProblem& problem, const Engine& engine, Stream& stream) {
+  const std::size_t dv = static_cast<std::size_t>(problem.dv);
+  const std::int64_t row = problem.query_row(stream.b, stream.i, stream.h);
+  if (problem.sinks && !(stream.sum == 0 && stream.top == kMinusInfinity)) {
+    const float sink = f32_at(*problem.sinks, stream.h);
+    if (sink > stream.top) {
+      const float factor = std::exp(stream.top - sink);
+      stream.sum *= factor;
+      engine.scale(factor, stream.acc, dv);
+      stream.top = sink;
+    }
+    stream.sum += std::exp(sink - stream.top);
+  }
+  if (stream.sum == 0) {
+    std::fill(stream.acc, stream.acc + dv, 0.0F);
+  } else {
+    engine.scale(1.0F / stream.sum, stream.acc, dv);
+  }
+  if (problem.unrotate) wht_row(stream.acc, problem.dv, 32, kTq3Signs, true);
+  write_row(engine, problem.dtype, stream.acc, problem.dv, mutable_row(problem.out, row));
+}
+
+void attention_check(const Call& call) {
+  const std::string_view dtype = call.text("dtype");
+  check_dtype(dtype);
+  check_readable(call, "q", dtype);
+  check_readable(call, "k", call.text("k"));
+  check_readable(call, "v", call.text("v"));
+  const std::int64_t heads = call.integer("heads");
+  const std::int64_t kv_heads = call.integer("kv_heads");
+  if (kv_heads < 1 || heads % kv_heads != 0) throw Unsupported("heads is not a multiple of kv_heads");
+  if (call.integer("d") > kLargestHead || call.integer("dv") > kLargestHead) {
+    throw Unsupported("a head dimension above " + std::to_string(kLargestHead));
+  }
+  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0) {
+    throw Unsupported("rotate=qkv needs dv in whole groups of 32");
+  }
+  if (call.text("mask") == "random") call.input("mask");
+  if (call.text("lengths") == "ragged") call.input("lengths");
+  if (call.integer("page") > 0) call.input("page_table");
+  if (call.yes("sinks")) call.input("sinks");
+  if (call.yes("alibi")) call.input("slopes");
+  call.output("out");
+}
+
+std::string attention_contract(const Engine& engine, std::int64_t tile) {
+  return "qk=f32 tile=" + std::to_string(tile) + " exp_ulp=" + std::to_string(engine.exp_ulp) +
+         " p=f32 rowsum=f32 pv=f32 out=dtype order=any";
+}
+
+std::string attention_name(const Call& call, std::string_view kind) {
+  return "attention_" + std::string(kind) + "_" + std::string(call.text("k")) + "_" +
+         std::string(call.text("v"));
+}
+
+}  // namespace assay_cpu

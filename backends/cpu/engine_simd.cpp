@@ -1,0 +1,426 @@
+// The Highway engines. This file is compiled once per instruction set by foreach_target.h.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/engine_simd.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "backends/cpu/codecs.hpp"
+#include "backends/cpu/engine.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay_cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F = hn::ScalableTag<float>;
+using I = hn::RebindToSigned<F>;
+using U = hn::RebindToUnsigned<F>;
+using V = hn::Vec<F>;
+
+// The last n < Lanes elements, `rest` beyond them; reads nothing behind them.
+HWY_INLINE V load_tail(F f, const float* p, std::size_t n, float rest = 0) {
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(hn::Set(f, rest), f, lanes);
+  std::memcpy(lanes, p, n * sizeof(float));
+  return hn::Load(f, lanes);
+}
+
+HWY_INLINE void store_tail(V v, F f, float* p, std::size_t n) {
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(v, f, lanes);
+  std::memcpy(p, lanes, n * sizeof(float));
+}
+
+// e^x, relative error below kExpUlp ulp for x in [-104, 0] (checked there on every float); 0 below, NaN for
+// NaN. x = n ln 2 + r, |r| <= ln 2 / 2: the polynomial is Taylor's to r^7 (remainder r^8 / 8! < 6e-9
+// relative), and 2^n is applied as two factors so that a subnormal result is rounded once.
+HWY_INLINE V exp_lanes(F f, V x) {
+  const V held = hn::Min(hn::Max(x, hn::Set(f, -105.0F)), hn::Set(f, 90.0F));
+  const V n = hn::Round(hn::Mul(held, hn::Set(f, 1.44269504F)));
+  V r = hn::NegMulAdd(n, hn::Set(f, 0.693359375F), held);  // 10 bits: the product is exact
+  r = hn::NegMulAdd(n, hn::Set(f, -2.12194440e-4F), r);
+  V p = hn::Set(f, 1.0F / 5040);
+  p = hn::MulAdd(p, r, hn::Set(f, 1.0F / 720));
+  p = hn::MulAdd(p, r, hn::Set(f, 1.0F / 120));
+  p = hn::MulAdd(p, r, hn::Set(f, 1.0F / 24));
+  p = hn::MulAdd(p, r, hn::Set(f, 1.0F / 6));
+  p = hn::MulAdd(p, r, hn::Set(f, 0.5F));
+  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(f, 1.0F));
+  const I i;
+  const auto exponent = hn::ConvertTo(i, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto power = [&](auto e)
+                         HWY_ATTR { return hn::BitCast(f, hn::ShiftLeft<23>(hn::Add(e, hn::Set(i, 127)))); };
+  const V scaled = hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(exponent, half)));
+  return hn::IfThenElse(hn::IsNaN(x), x, scaled);
+}
+
+float dot(const float* a, const float* b, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  V s0 = hn::Zero(f), s1 = hn::Zero(f), s2 = hn::Zero(f), s3 = hn::Zero(f);
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    s0 = hn::MulAdd(hn::LoadU(f, a + i), hn::LoadU(f, b + i), s0);
+    s1 = hn::MulAdd(hn::LoadU(f, a + i + lanes), hn::LoadU(f, b + i + lanes), s1);
+    s2 = hn::MulAdd(hn::LoadU(f, a + i + 2 * lanes), hn::LoadU(f, b + i + 2 * lanes), s2);
+    s3 = hn::MulAdd(hn::LoadU(f, a + i + 3 * lanes), hn::LoadU(f, b + i + 3 * lanes), s3);
+  }
+  for (; i + lanes <= n; i += lanes) s0 = hn::MulAdd(hn::LoadU(f, a + i), hn::LoadU(f, b + i), s0);
+  if (i < n) s1 = hn::MulAdd(load_tail(f, a + i, n - i), load_tail(f, b + i, n - i), s1);
+  return hn::GetLane(hn::SumOfLanes(f, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+void dot_rows(const float* a, const float* rows, std::size_t stride, std::size_t count, std::size_t n,
+              float* scores) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  std::size_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float* b = rows + j * stride;
+    V s0 = hn::Zero(f), s1 = hn::Zero(f), s2 = hn::Zero(f), s3 = hn::Zero(f);
+    std::size_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      const V x = hn::LoadU(f, a + i);
+      s0 = hn::MulAdd(x, hn::LoadU(f, b + i), s0);
+      s1 = hn::MulAdd(x, hn::LoadU(f, b + stride + i), s1);
+      s2 = hn::MulAdd(x, hn::LoadU(f, b + 2 * stride + i), s2);
+      s3 = hn::MulAdd(x, hn::LoadU(f, b + 3 * stride + i), s3);
+    }
+    if (i < n) {
+      const V x = load_tail(f, a + i, n - i);
+      s0 = hn::MulAdd(x, load_tail(f, b + i, n - i), s0);
+      s1 = hn::MulAdd(x, load_tail(f, b + stride + i, n - i), s1);
+      s2 = hn::MulAdd(x, load_tail(f, b + 2 * stride + i, n - i), s2);
+      s3 = hn::MulAdd(x, load_tail(f, b + 3 * stride + i, n - i), s3);
+    }
+    scores[j] = hn::GetLane(hn::SumOfLanes(f, s0));
+    scores[j + 1] = hn::GetLane(hn::SumOfLanes(f, s1));
+    scores[j + 2] = hn::GetLane(hn::SumOfLanes(f, s2));
+    scores[j + 3] = hn::GetLane(hn::SumOfLanes(f, s3));
+  }
+  for (; j < count; ++j) scores[j] = dot(a, rows + j * stride, n);
+}
+
+void add_rows(const float* weights, const float* rows, std::size_t stride, std::size_t count, std::size_t n,
+              float* y) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    V y0 = hn::LoadU(f, y + i), y1 = hn::LoadU(f, y + i + lanes);
+    V y2 = hn::LoadU(f, y + i + 2 * lanes), y3 = hn::LoadU(f, y + i + 3 * lanes);
+    for (std::size_t j = 0; j < count; ++j) {
+      const V w = hn::Set(f, weights[j]);
+      const float* row = rows + j * stride + i;
+      y0 = hn::MulAdd(w, hn::LoadU(f, row), y0);
+      y1 = hn::MulAdd(w, hn::LoadU(f, row + lanes), y1);
+      y2 = hn::MulAdd(w, hn::LoadU(f, row + 2 * lanes), y2);
+      y3 = hn::MulAdd(w, hn::LoadU(f, row + 3 * lanes), y3);
+    }
+    hn::StoreU(y0, f, y + i);
+    hn::StoreU(y1, f, y + i + lanes);
+    hn::StoreU(y2, f, y + i + 2 * lanes);
+    hn::StoreU(y3, f, y + i + 3 * lanes);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    V y0 = hn::LoadU(f, y + i);
+    for (std::size_t j = 0; j < count; ++j) {
+      y0 = hn::MulAdd(hn::Set(f, weights[j]), hn::LoadU(f, rows + j * stride + i), y0);
+    }
+    hn::StoreU(y0, f, y + i);
+  }
+  if (i < n) {
+    V y0 = load_tail(f, y + i, n - i);
+    for (std::size_t j = 0; j < count; ++j) {
+      y0 = hn::MulAdd(hn::Set(f, weights[j]), load_tail(f, rows + j * stride + i, n - i), y0);
+    }
+    store_tail(y0, f, y + i, n - i);
+  }
+}
+
+void scale(float factor, float* y, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  const V w = hn::Set(f, factor);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(f, y + i), w), f, y + i);
+  for (; i < n; ++i) y[i] *= factor;
+}
+
+float max(const float* x, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  V best = hn::Set(f, -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) best = hn::Max(hn::LoadU(f, x + i), best);
+  float top = hn::GetLane(hn::MaxOfLanes(f, best));
+  for (; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+float sum(const float* x, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  V s0 = hn::Zero(f), s1 = hn::Zero(f);
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    s0 = hn::Add(s0, hn::LoadU(f, x + i));
+    s1 = hn::Add(s1, hn::LoadU(f, x + i + lanes));
+  }
+  for (; i + lanes <= n; i += lanes) s0 = hn::Add(s0, hn::LoadU(f, x + i));
+  if (i < n) s1 = hn::Add(s1, load_tail(f, x + i, n - i));
+  return hn::GetLane(hn::SumOfLanes(f, hn::Add(s0, s1)));
+}
+
+float sum_squares(const float* x, float shift, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  const V c = hn::Set(f, shift);
+  V s0 = hn::Zero(f), s1 = hn::Zero(f);
+  std::size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V a = hn::Sub(hn::LoadU(f, x + i), c);
+    const V b = hn::Sub(hn::LoadU(f, x + i + lanes), c);
+    s0 = hn::MulAdd(a, a, s0);
+    s1 = hn::MulAdd(b, b, s1);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const V a = hn::Sub(hn::LoadU(f, x + i), c);
+    s0 = hn::MulAdd(a, a, s0);
+  }
+  if (i < n) {
+    const V a = hn::Sub(load_tail(f, x + i, n - i, shift), c);
+    s1 = hn::MulAdd(a, a, s1);
+  }
+  return hn::GetLane(hn::SumOfLanes(f, hn::Add(s0, s1)));
+}
+
+float exp_shift(const float* x, float shift, float* y, std::size_t n) {
+  const F f;
+  const std::size_t lanes = hn::Lanes(f);
+  const V c = hn::Set(f, shift);
+  V total = hn::Zero(f);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const V e = exp_lanes(f, hn::Sub(hn::LoadU(f, x + i), c));
+    hn::StoreU(e, f, y + i);
+    total = hn::Add(total, e);
+  }
+  if (i < n) {
+    const V e = exp_lanes(f, hn::Sub(load_tail(f, x + i, n - i, -std::numeric_limits<float>::infinity()), c));
+    store_tail(e, f, y + i, n - i);
+    total = hn::Add(total, load_tail(f, y + i, n - i));
+  }
+  return hn::GetLane(hn::SumOfLanes(f, total));
+}
+
+std::int32_t dot_int8(const std::int8_t* a, const std::int8_t* b, std::size_t n) {
+  const hn::ScalableTag<std::int32_t> i32;
+  const hn::Rebind<std::int8_t, decltype(i32)> i8;
+  const std::size_t lanes = hn::Lanes(i32);
+  auto total = hn::Zero(i32);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = hn::PromoteTo(i32, hn::LoadU(i8, a + i));
+    const auto y = hn::PromoteTo(i32, hn::LoadU(i8, b + i));
+    total = hn::Add(total, hn::Mul(x, y));
+  }
+  std::int32_t result = hn::GetLane(hn::SumOfLanes(i32, total));
+  for (; i < n; ++i) result += std::int32_t{a[i]} * b[i];
+  return result;
+}
+
+// A code's fields moved to an f32's stand for its value times 2^-kRebias, subnormals included.
+template <class Code, int kBits, int kShift, int kRebias, int kNanFrom>
+HWY_INLINE V small_lanes(F f, hn::Vec<hn::Rebind<Code, F>> codes) {
+  const U u;
+  const auto bits = hn::PromoteTo(u, codes);
+  const auto magnitude = hn::And(bits, hn::Set(u, (1U << (kBits - 1)) - 1));
+  const auto sign = hn::ShiftLeft<32 - kBits>(hn::AndNot(hn::Set(u, (1U << (kBits - 1)) - 1), bits));
+  const V factor = hn::BitCast(f, hn::Set(u, static_cast<std::uint32_t>(127 + kRebias) << 23));
+  V value = hn::Mul(hn::BitCast(f, hn::ShiftLeft<kShift>(magnitude)), factor);
+  if constexpr (kNanFrom > 0) {  // from this magnitude on: Inf (fraction 0) and NaN keep their fraction
+    const V special = hn::BitCast(f, hn::Or(hn::ShiftLeft<kShift>(magnitude), hn::Set(u, 0x7F800000U)));
+    const I i;
+    const auto high = hn::Gt(hn::BitCast(i, magnitude), hn::Set(i, kNanFrom - 1));
+    value = hn::IfThenElse(hn::RebindMask(f, high), special, value);
+  }
+  value = hn::BitCast(f, hn::Or(hn::BitCast(u, value), sign));
+  if constexpr (kNanFrom < 0) {  // the code of -0 is NaN
+    const V nan = hn::BitCast(f, hn::Set(u, 0x7FC00000U));
+    value = hn::IfThenElse(hn::RebindMask(f, hn::Eq(bits, hn::Set(u, 1U << (kBits - 1)))), nan, value);
+  }
+  return value;
+}
+
+template <class Code, class Lanes>
+HWY_INLINE void widen(const void* codes, float* y, std::size_t n, const Lanes& decode) {
+  const F f;
+  const hn::Rebind<Code, F> narrow;
+  const std::size_t lanes = hn::Lanes(f);
+  const Code* from = static_cast<const Code*>(codes);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(decode(f, hn::LoadU(narrow, from + i)), f, y + i);
+  if (i < n) {
+    HWY_ALIGN Code tail[HWY_MAX_BYTES / sizeof(Code)] = {};
+    std::memcpy(tail, from + i, (n - i) * sizeof(Code));
+    store_tail(decode(f, hn::Load(narrow, tail)), f, y + i, n - i);
+  }
+}
+
+void from_f16(const void* codes, float* y, std::size_t n) {
+  widen<std::uint16_t>(codes, y, n, [](F f, auto v) HWY_ATTR {
+    return small_lanes<std::uint16_t, 16, 13, 112, 0x7C00>(f, v);
+  });
+}
+void from_bf16(const void* codes, float* y, std::size_t n) {
+  widen<std::uint16_t>(codes, y, n, [](F f, auto v) HWY_ATTR {
+    return hn::BitCast(f, hn::ShiftLeft<16>(hn::PromoteTo(U(), v)));
+  });
+}
+void from_e4m3fn(const void* codes, float* y, std::size_t n) {
+  widen<std::uint8_t>(codes, y, n,
+                      [](F f, auto v) HWY_ATTR { return small_lanes<std::uint8_t, 8, 20, 120, 0x7F>(f, v); });
+}
+void from_e4m3fnuz(const void* codes, float* y, std::size_t n) {
+  widen<std::uint8_t>(codes, y, n,
+                      [](F f, auto v) HWY_ATTR { return small_lanes<std::uint8_t, 8, 20, 119, -1>(f, v); });
+}
+void from_e5m2(const void* codes, float* y, std::size_t n) {
+  widen<std::uint8_t>(codes, y, n,
+                      [](F f, auto v) HWY_ATTR { return small_lanes<std::uint8_t, 8, 21, 112, 0x7C>(f, v); });
+}
+void from_int8(const void* codes, float* y, std::size_t n) {
+  widen<std::int8_t>(codes, y, n,
+                     [](F f, auto v) HWY_ATTR { return hn::ConvertTo(f, hn::PromoteTo(I(), v)); });
+}
+
+void to_f16(const float* x, void* codes, std::size_t n) {
+  const F f;
+  const U u;
+  const hn::Rebind<std::uint16_t, F> narrow;
+  const std::size_t lanes = hn::Lanes(f);
+  std::uint16_t* to = static_cast<std::uint16_t*>(codes);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto bits = hn::BitCast(u, hn::LoadU(f, x + i));
+    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000U));
+    const auto magnitude = hn::And(bits, hn::Set(u, 0x7FFFFFFFU));
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(u, 1U));
+    auto code = hn::ShiftRight<13>(
+        hn::Sub(hn::Add(hn::Add(magnitude, hn::Set(u, 0xFFFU)), odd), hn::Set(u, 0x38000000U)));
+    const auto small = hn::Sub(hn::BitCast(u, hn::Add(hn::BitCast(f, magnitude), hn::Set(f, 0.5F))),
+                               hn::Set(u, 0x3F000000U));
+    code = hn::IfThenElse(hn::Lt(magnitude, hn::Set(u, 0x38800000U)), small, code);
+    code = hn::IfThenElse(hn::Gt(magnitude, hn::Set(u, 0x477FEFFFU)), hn::Set(u, 0x7C00U), code);
+    code = hn::IfThenElse(hn::Gt(magnitude, hn::Set(u, 0x7F800000U)), hn::Set(u, 0x7E00U), code);
+    hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(I(), hn::Or(code, sign))), narrow, to + i);
+  }
+  for (; i < n; ++i) to[i] = f16_code(x[i]);
+}
+
+void to_bf16(const float* x, void* codes, std::size_t n) {
+  const F f;
+  const U u;
+  const hn::Rebind<std::uint16_t, F> narrow;
+  const std::size_t lanes = hn::Lanes(f);
+  std::uint16_t* to = static_cast<std::uint16_t*>(codes);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto bits = hn::BitCast(u, hn::LoadU(f, x + i));
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1U));
+    auto code = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(u, 0x7FFFU)), odd));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(u, 0x40U));
+    code =
+        hn::IfThenElse(hn::Gt(hn::And(bits, hn::Set(u, 0x7FFFFFFFU)), hn::Set(u, 0x7F800000U)), quiet, code);
+    hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(I(), code)), narrow, to + i);
+  }
+  for (; i < n; ++i) to[i] = bf16_code(x[i]);
+}
+
+#if HWY_TARGET == HWY_AVX3_DL
+#define ASSAY_TARGET_NAME "avx3_dl"
+#elif HWY_TARGET == HWY_AVX3
+#define ASSAY_TARGET_NAME "avx3"
+#elif HWY_TARGET == HWY_AVX2
+#define ASSAY_TARGET_NAME "avx2"
+#elif HWY_TARGET == HWY_SSE4
+#define ASSAY_TARGET_NAME "sse4"
+#elif HWY_TARGET == HWY_SSSE3
+#define ASSAY_TARGET_NAME "ssse3"
+#elif HWY_TARGET == HWY_NEON
+#define ASSAY_TARGET_NAME "neon"
+#elif HWY_TARGET == HWY_EMU128
+#define ASSAY_TARGET_NAME "emu128"
+#else
+#define ASSAY_TARGET_NAME "hwy_scalar"
+#endif
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+constexpr bool kFma = false;
+#else
+constexpr bool kFma = true;
+#endif
+
+}  // namespace
+
+const Engine* engine() {
+  static const Engine table = {
+      .name = ASSAY_TARGET_NAME,
+      .fma = kFma,
+      .exp_ulp = 2,
+      .dot = dot,
+      .dot_rows = dot_rows,
+      .add_rows = add_rows,
+      .scale = scale,
+      .max = max,
+      .sum = sum,
+      .sum_squares = sum_squares,
+      .exp_shift = exp_shift,
+      .dot_int8 = dot_int8,
+      .from_f16 = from_f16,
+      .from_bf16 = from_bf16,
+      .from_e4m3fn = from_e4m3fn,
+      .from_e4m3fnuz = from_e4m3fnuz,
+      .from_e5m2 = from_e5m2,
+      .from_int8 = from_int8,
+      .to_f16 = to_f16,
+      .to_bf16 = to_bf16,
+  };
+  return &table;
+}
+#undef ASSAY_TARGET_NAME
+
+}  // namespace HWY_NAMESPACE
+}  // namespace assay_cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace assay_cpu {
+
+HWY_EXPORT(engine);
+
+std::span<const Engine* const> simd_engines() {
+  static const std::vector<const Engine*> engines = [] {
+    std::vector<const Engine*> found;
+#if (HWY_TARGETS & (HWY_TARGETS - 1)) == 0
+    found.push_back(HWY_STATIC_DISPATCH(engine)());
+#else
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {  // best first
+      hwy::ChosenTarget one;
+      one.Update(target);
+      found.push_back(HWY_DISPATCH_TABLE(engine)[one.GetIndex()]());
+    }
+#endif
+    return found;
+  }();
+  return engines;
+}
+
+}  // namespace assay_cpu
+#endif

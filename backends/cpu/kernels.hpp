@@ -1,0 +1,41 @@
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
+// itself.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/cpu/call.hpp"
+#include "backends/cpu/engine.hpp"
+
+namespace assay_cpu {
+
+class Trace {
+ public:
+  explicit Trace(const assay_trace* trace) : trace_(trace) {}
+  void kernel(const std::string& name) const {
+    if (trace_ != nullptr && trace_->kernel != nullptr) trace_->kernel(trace_->self, name.c_str());
+  }
+  void note(const char* key, const std::string& value) const {
+    if (trace_ != nullptr && trace_->note != nullptr) trace_->note(trace_->self, key, value.c_str());
+  }
+
+ private:
+  const assay_trace* trace_;
+};
+
+struct Kernel {
+  std::string_view op;
+  std::string_view variant;  // "" for an op with one kernel; "decode", "prefill", ...: the word of a variant
+  bool (*chosen)(const Call& call);       // whether an engine left to itself picks this one; nullptr: always
+  void (*check)(const Call& call);        // throws Unsupported
+  std::string (*name)(const Call& call);  // in the trace and in declaration.path
+  std::string (*contract)(const Call& call, const Engine& engine);
+  // Announces itself through trace.kernel() and runs.
+  void (*run)(const Call& call, const Engine& engine, const Trace& trace);
+};
+
+std::span<const Kernel> kernels();
+
+}  // namespace assay_cpu

@@ -1,0 +1,40 @@
+// What each op's file gives to the list in kernels.cpp: OP_check, OP_contract, OP_run, and helpers that ops
+// share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/cpu/call.hpp"
+#include "backends/cpu/engine.hpp"
+#include "backends/cpu/kernels.hpp"
+
+namespace assay_cpu {
+
+#define ASSAY_OP(op)                                                 \
+  void op##_check(const Call& call);                                 \
+  std::string op##_contract(const Call& call, const Engine& engine); \
+  void op##_run(const Call& call, const Engine& engine, const Trace& trace)
+ASSAY_OP(softmax);
+ASSAY_OP(wht);
+#undef ASSAY_OP
+
+#define ASSAY_ATTENTION(kind)                                                      \
+  bool attention_##kind##_chosen(const Call& call);                                \
+  std::string attention_##kind##_name(const Call& call);                           \
+  std::string attention_##kind##_contract(const Call& call, const Engine& engine); \
+  void attention_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
+ASSAY_ATTENTION(decode);
+ASSAY_ATTENTION(prefill);
+ASSAY_ATTENTION(split);
+#undef ASSAY_ATTENTION
+
+// From this many keys on a decode call is split over the keys.
+inline constexpr std::int64_t kSplitFromKeys = 2048;
+
+// In place over x[0 .. length), in groups of `points`; signs packed 32 to a word, nullptr for none.
+void wht_row(float* x, std::int64_t length, std::int64_t points, const std::uint32_t* signs, bool inverse);
+// The signs of the 32-point transform of tq3_0.
+inline constexpr std::uint32_t kTq3Signs[1] = {0xB1A6D4B2U};
+
+}  // namespace assay_cpu

@@ -1,0 +1,124 @@
+// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and
+// reasons.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "backends/assay_backend.h"
+#include "backends/cpu/kernels.hpp"
+
+namespace assay_cpu {
+namespace {
+
+struct Selection {
+  const Kernel* kernel;
+  const Engine* engine;
+};
+
+template <std::size_t kSize>
+void put(char (&field)[kSize], const std::string& text) {
+  std::snprintf(field, kSize, "%s", text.c_str());
+}
+
+bool names_a_kernel(std::string_view word) {
+  return std::any_of(kernels().begin(), kernels().end(),
+                     [&](const Kernel& row) { return !word.empty() && row.variant == word; });
+}
+
+// variant = "" | TARGET | KERNEL | KERNEL.TARGET
+Selection select(const Call& call) {
+  std::string_view kernel_word = call.variant();
+  std::string_view target_word;
+  if (const std::size_t dot = kernel_word.find('.'); dot != std::string_view::npos) {
+    target_word = kernel_word.substr(dot + 1);
+    kernel_word = kernel_word.substr(0, dot);
+  } else if (!names_a_kernel(kernel_word)) {
+    target_word = kernel_word;
+    kernel_word = {};
+  }
+  const Engine* engine = target_word.empty() ? &best_engine() : find_engine(target_word);
+  if (engine == nullptr) {
+    throw Unsupported("variant '" + std::string(call.variant()) +
+                      "' is not one of this machine's: see the list of variants");
+  }
+  bool known = false;
+  for (const Kernel& row : kernels()) {
+    if (row.op != call.op()) continue;
+    known = true;
+    const bool wanted =
+        kernel_word.empty() ? row.chosen == nullptr || row.chosen(call) : row.variant == kernel_word;
+    if (wanted) return {&row, engine};
+  }
+  if (!known) throw Unsupported("the cpu backend has no kernel for op " + std::string(call.op()));
+  throw Unsupported("op " + std::string(call.op()) + " has no kernel '" + std::string(kernel_word) + "'");
+}
+
+assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
+  *declaration = {};
+  try {
+    const Call call(*raw);
+    const Selection selection = select(call);
+    selection.kernel->check(call);
+    put(declaration->contract, selection.kernel->contract(call, *selection.engine));
+    put(declaration->path, selection.kernel->name(call));
+    put(declaration->promises, "deterministic=yes nan=propagate");
+    return ASSAY_OK;
+  } catch (const Unsupported& refusal) {
+    put(declaration->reason, refusal.what());
+    return ASSAY_UNSUPPORTED;
+  } catch (const std::exception& error) {
+    put(declaration->reason, error.what());
+    return ASSAY_FAILED;
+  }
+}
+
+assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, char* reason) {
+  try {
+    const Call call(*raw);
+    const Selection selection = select(call);
+    selection.kernel->check(call);
+    const Trace trace(raw_trace);
+    trace.note("target", selection.engine->name);
+    selection.kernel->run(call, *selection.engine, trace);
+    return ASSAY_OK;
+  } catch (const Unsupported& refusal) {
+    std::snprintf(reason, 256, "%s", refusal.what());
+    return ASSAY_UNSUPPORTED;
+  } catch (const std::exception& error) {
+    std::snprintf(reason, 256, "%s", error.what());
+    return ASSAY_FAILED;
+  }
+}
+
+// "scalar avx3 ... decode decode.scalar ...": targets, kernels of ops that have several, and both together.
+std::string variant_list() {
+  std::string targets = kScalarEngine.name;
+  std::string both;
+  for (const Engine* engine : simd_engines()) targets += std::string(" ") + engine->name;
+  for (const Kernel& row : kernels()) {
+    if (row.variant.empty()) continue;
+    const std::string word(row.variant);
+    both += " " + word + " " + word + "." + kScalarEngine.name;
+    for (const Engine* engine : simd_engines()) both += " " + word + "." + engine->name;
+  }
+  return targets + both;
+}
+
+}  // namespace
+}  // namespace assay_cpu
+
+extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
+  if (options != nullptr && options[0] != '\0') {
+    std::snprintf(reason, 256, "the cpu backend has no options, got '%s'", options);
+    return nullptr;
+  }
+  static const std::string variants = assay_cpu::variant_list();
+  static const std::string description =
+      std::string("assay's own CPU kernels, best target ") + assay_cpu::best_engine().name;
+  static const assay_backend backend = {
+      ASSAY_BACKEND_VERSION, "cpu",          description.c_str(), variants.c_str(), nullptr,
+      assay_cpu::declare,    assay_cpu::run, [](void*) {},
+  };
+  return &backend;
+}
