@@ -32,19 +32,8 @@ Encoded allocate(const Format& format, const Shape& shape, std::span<const float
 
 template <typename Real>
 void decode_into(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
-  const Format& row = format(tensor.format);
-  check_planes(tensor);
-  const std::int64_t total = element_count(tensor.shape);
-  const auto count = static_cast<std::int64_t>(out.size());
-  if (first < 0 || first > total || count > total - first) {
-    refuse_shape(fmt::format("elements [{}, {}) of a tensor of {}", first, first + count, total));
-  }
-  if (first % row.block_elements != 0 || count % row.block_elements != 0) {
-    throw InputError(InputErrorKind::ragged_block,
-                     fmt::format("elements [{}, {}) of {}: both ends must be multiples of {}", first,
-                                 first + count, row.name, row.block_elements));
-  }
-  if (count == 0) return;
+  const Format& row = check_range(tensor, first, static_cast<std::int64_t>(out.size()));
+  if (out.empty()) return;
   switch (row.kind) {
     case FormatKind::scalar:
       return decode_plane(scalar_format(row.element), tensor.planes[0].bytes, first, out);
@@ -116,6 +105,21 @@ void check_planes(const Encoded& tensor) {
                                to_string(got.spec.shape), got.bytes.size()));
     }
   }
+}
+
+const Format& check_range(const Encoded& tensor, std::int64_t first, std::int64_t count) {
+  const Format& row = format(tensor.format);
+  check_planes(tensor);
+  const std::int64_t total = element_count(tensor.shape);
+  if (first < 0 || first > total || count > total - first) {
+    refuse_shape(fmt::format("elements [{}, {}) of a tensor of {}", first, first + count, total));
+  }
+  if (first % row.block_elements != 0 || count % row.block_elements != 0) {
+    throw InputError(InputErrorKind::ragged_block,
+                     fmt::format("elements [{}, {}) of {}: both ends must be multiples of {}", first,
+                                 first + count, row.name, row.block_elements));
+  }
+  return row;
 }
 
 Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const float> values,

@@ -78,6 +78,9 @@ std::vector<PlaneSpec> planes(const Format& format, const Shape& shape);
 
 // Checks that the planes of `tensor` are those of its format and shape. Throws shape_mismatch, ragged_block.
 void check_planes(const Encoded& tensor);
+// check_planes, and that [first, first + count) lies inside on block boundaries. Returns the row of the
+// format.
+const Format& check_range(const Encoded& tensor, std::int64_t first, std::int64_t count);
 
 // Quantises. Scales are computed by the format's own rule, in f32:
 //   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7);

@@ -12,7 +12,8 @@ namespace {
 
 using enum FormatKind;
 
-constexpr double kRounded = 0x1p-53;  // decode is the nearest f64 of the real value
+constexpr double kRounded = 0x1p-53;                // decode is the nearest f64 of the real value
+constexpr double kTq3 = 0x1p-53 * (1.0 + 0x1p-40);  // nearest but for ties closer than 2^-40 of an ulp
 
 std::vector<Format> rows() {
   std::vector<Format> list;
@@ -23,6 +24,28 @@ std::vector<Format> rows() {
   const Format others[] = {
       // name, kind, bits per element, block, decode error, note, element, scale axis, divisor, codec
       {"q8_0", block, 8.5, 32, 0, "ggml: f16 scale, 32 x int8", {}, {}, 0, &q8_0_codec},
+      {"q4_0", block, 4.5, 32, 0, "ggml: f16 scale, offset 8", {}, {}, 0, &q4_0_codec},
+      {"q4_1", block, 5, 32, 0, "ggml: f16 scale and minimum", {}, {}, 0, &q4_1_codec},
+      {"q5_0", block, 5.5, 32, 0, "ggml: f16 scale, offset 16", {}, {}, 0, &q5_0_codec},
+      {"q5_1", block, 6, 32, 0, "ggml: f16 scale and minimum", {}, {}, 0, &q5_1_codec},
+      {"iq4_nl", block, 4.5, 32, 0, "ggml: f16 scale, 16-entry codebook", {}, {}, 0, &iq4_nl_codec},
+      {"tq3_0_c2s1",
+       block,
+       3.5,
+       32,
+       kTq3,
+       "rotated, 2-bit codebook, residual signs",
+       {},
+       {},
+       0,
+       &tq3_0_c2s1_codec},
+      {"tq3_0_c2", block, 3.5, 32, kTq3, "the same bytes, signs unused", {}, {}, 0, &tq3_0_c2_codec},
+      {"mxfp4", block, 4.25, 32, 0, "OCP MX: e2m1, .scale e8m0", {}, {}, 0, &mxfp4_codec},
+      {"mxfp4_ggml", block, 4.25, 32, 0, "ggml: e8m0, then nibbles", {}, {}, 0, &mxfp4_ggml_codec},
+      {"mxfp8", block, 8.25, 32, 0, "OCP MX: e4m3fn, .scale e8m0", {}, {}, 0, &mxfp8_codec},
+      {"mxfp8_e5m2", block, 8.25, 32, 0, "OCP MX: e5m2, .scale e8m0", {}, {}, 0, &mxfp8_e5m2_codec},
+      {"nvfp4", block, 4.5, 16, kRounded, "e2m1 * block / global", {}, {}, 0, &nvfp4_codec},
+      {"nvfp4_swizzled", block, 4.5, 16, kRounded, "block scales 128x4", {}, {}, 0, &nvfp4_swizzled_codec},
       {"e4m3fn_tensor", scaled, 8, 1, 0, "one scale", "e4m3fn", ScaleAxis::tensor, 448},
       {"e4m3fn_head", scaled, 8, 1, 0, "a scale per middle index", "e4m3fn", ScaleAxis::head, 448},
       {"e4m3fn_tok", scaled, 8, 1, 0, "a scale per outer index", "e4m3fn", ScaleAxis::token, 448},

@@ -62,6 +62,41 @@ inline unsigned offset_code(float x, int offset, int top, const EncodePolicy& po
   return code >= top ? static_cast<unsigned>(top) : static_cast<unsigned>(code);
 }
 
+// A poisoned block: all bytes 0 and the f16 at `scale_offset` NaN.
+inline void poison(std::byte* out, int bytes, int scale_offset) {
+  std::memset(out, 0, static_cast<std::size_t>(bytes));
+  store_f16(out + scale_offset, std::numeric_limits<double>::quiet_NaN());
+}
+
+// ggml's nibble order: byte j holds element j in its low half and element j + 16 in its high half.
+inline void pack_nibbles(const std::array<unsigned, 32>& codes, std::byte* out) {
+  for (int j = 0; j < 16; ++j)
+    out[j] = static_cast<std::byte>((codes[j] & 0xFU) | ((codes[j + 16] & 0xFU) << 4));
+}
+inline unsigned nibble(const std::byte* in, int element) {
+  return (static_cast<unsigned>(in[element % 16]) >> (element < 16 ? 0 : 4)) & 0xFU;
+}
+// The fifth bits of q5_0 and q5_1: bit e of a little-endian u32 belongs to element e.
+inline void pack_fifth_bits(const std::array<unsigned, 32>& codes, std::byte* out) {
+  std::uint32_t bits = 0;
+  for (int e = 0; e < 32; ++e) bits |= (codes[e] >> 4 & 1U) << e;
+  std::memcpy(out, &bits, sizeof bits);
+}
+inline std::uint32_t load_u32(const std::byte* at) {
+  std::uint32_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// The element of largest magnitude, the first one among equals, with its sign.
+inline float signed_absmax(std::span<const float> v) {
+  float extreme = 0;
+  for (const float x : v) {
+    if (std::fabs(x) > std::fabs(extreme)) extreme = x;
+  }
+  return extreme;
+}
+
 template <typename Block, typename Real>
 void decode_blocks(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
   const std::byte* at = tensor.planes[0].bytes.data() + first / Block::kElements * Block::kBytes;

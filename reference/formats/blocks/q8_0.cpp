@@ -16,13 +16,8 @@ struct Q8_0 {
 
   static void encode(const float* x, std::byte* out, EncodePolicy policy, std::uint64_t first_index) {
     std::array<float, kElements> v;
-    if (!blocks::load_finite<kElements>(x, v, policy)) {
-      std::memset(out, 0, kBytes);
-      blocks::store_f16(out, std::numeric_limits<double>::quiet_NaN());
-      return;
-    }
-    float absmax = 0;
-    for (const float e : v) absmax = std::max(absmax, std::fabs(e));
+    if (!blocks::load_finite<kElements>(x, v, policy)) return blocks::poison(out, kBytes, 0);
+    const float absmax = std::fabs(blocks::signed_absmax(v));
     const float d = absmax / 127.0F;
     const float id = blocks::inverse_or_zero(d);
     if (policy.rounding == Rounding::nearest_even) policy.rounding = Rounding::nearest_away;

@@ -1,0 +1,78 @@
+// iq4_nl (ggml): 32 elements in 18 bytes.
+//   0..1   f16 d
+//   2..17  byte j: code of element j in bits 0..3, of element j + 16 in bits 4..7
+// value = d * codebook[code], exact in f64 (11 + 7 bits).
+// Quantiser, bit-compatible with quantize_row_iq4_nl_ref, all in f32: m = the signed element of largest
+// magnitude, d0 = m / -127, code = the codebook entry nearest to x / d0 (x times the f32 inverse; ties to the
+// larger entry), then d = sum x^2 c x / sum x^2 c^2 over the chosen entries c, the least-squares scale under
+// weights x^2, summed in order. A block whose absmax is below 1e-15 has d = 0; ggml leaves stale codes there,
+// here they are 0.
+#include "reference/formats/blocks/inline_block.hpp"
+
+namespace assay {
+namespace {
+
+struct Iq4Nl {
+  static constexpr std::string_view kName = "iq4_nl";
+  static constexpr int kElements = 32;
+  static constexpr int kBytes = 18;
+  static constexpr std::array<float, 16> kCodebook = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                      1,    13,   25,  38,  53,  69,  89,  113};
+  static constexpr float kSmallestAbsmax = 1e-15F;
+
+  static unsigned nearest_code(float x, const EncodePolicy& policy, std::uint64_t index) {
+    if (!(x > kCodebook.front())) return 0;
+    if (x >= kCodebook.back()) return 15;
+    unsigned above = 1;
+    while (kCodebook[above] <= x) ++above;
+    const float below = kCodebook[above - 1];
+    const float gap = kCodebook[above] - below;
+    switch (policy.rounding) {
+      case Rounding::nearest_even:
+      case Rounding::nearest_away:
+        return x - below < kCodebook[above] - x ? above - 1 : above;
+      case Rounding::toward_zero:
+        return x < 0 && x != below ? above : above - 1;
+      case Rounding::toward_negative:
+        return above - 1;
+      case Rounding::stochastic:
+        break;
+    }
+    const double part = static_cast<double>(x - below) / gap;
+    return stochastic_draw(policy.seed, index) < static_cast<std::uint64_t>(part * 0x1p64) ? above
+                                                                                           : above - 1;
+  }
+
+  static void encode(const float* x, std::byte* out, const EncodePolicy& policy, std::uint64_t first_index) {
+    std::array<float, kElements> v;
+    if (!blocks::load_finite<kElements>(x, v, policy)) return blocks::poison(out, kBytes, 0);
+    std::memset(out, 0, kBytes);
+    const float extreme = blocks::signed_absmax(v);
+    if (std::fabs(extreme) < kSmallestAbsmax) return;
+    const float inverse = 1.0F / (extreme / kCodebook.front());
+    std::array<unsigned, kElements> codes;
+    float product_sum = 0;
+    float square_sum = 0;
+    for (int e = 0; e < kElements; ++e) {
+      codes[e] = nearest_code(inverse * v[e], policy, first_index + e);
+      const float entry = kCodebook[codes[e]];
+      const float weight = v[e] * v[e];
+      product_sum += weight * entry * v[e];
+      square_sum += weight * entry * entry;
+    }
+    blocks::store_f16(out, square_sum > 0 ? product_sum / square_sum : 0.0F);
+    blocks::pack_nibbles(codes, out + 2);
+  }
+
+  template <typename Real>
+  static void decode(const std::byte* in, Real* out) {
+    const auto d = static_cast<Real>(blocks::load_f16(in));
+    for (int e = 0; e < kElements; ++e) out[e] = d * static_cast<Real>(kCodebook[blocks::nibble(in + 2, e)]);
+  }
+};
+
+}  // namespace
+
+constinit const BlockCodec iq4_nl_codec = blocks::inline_codec<Iq4Nl>();
+
+}  // namespace assay
