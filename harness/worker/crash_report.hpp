@@ -1,0 +1,103 @@
+// The last line of a dying worker: which signal, where, and whether it was a read or a write.
+#pragma once
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <ucontext.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "harness/worker/protocol.hpp"
+
+namespace assay {
+
+// What a signal handler may look at; written before each run.
+struct CrashContext {
+  const volatile std::byte* memory = nullptr;
+  volatile std::size_t memory_bytes = 0;
+};
+inline CrashContext g_crash_context;
+
+namespace crash_detail {
+
+// Text without allocation or locale: all that is safe in a signal handler.
+class Line {
+ public:
+  void text(const char* s) {
+    while (*s != '\0' && size_ < sizeof bytes_) bytes_[size_++] = *s++;
+  }
+  void number(std::uint64_t value) {
+    char digits[20];
+    std::size_t n = 0;
+    do {
+      digits[n++] = static_cast<char>('0' + value % 10);
+      value /= 10;
+    } while (value != 0);
+    while (n > 0 && size_ < sizeof bytes_) bytes_[size_++] = digits[--n];
+  }
+  void send() const {
+    const ssize_t sent = ::send(kControlDescriptor, bytes_, size_, MSG_NOSIGNAL);
+    static_cast<void>(sent);  // nobody left to tell
+  }
+
+ private:
+  char bytes_[256];
+  std::size_t size_ = 0;
+};
+
+inline const char* access_of([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  constexpr std::uint64_t kWriteBit = 2;  // of the page fault's error code
+  const auto* machine = static_cast<const ucontext_t*>(context);
+  return (static_cast<std::uint64_t>(machine->uc_mcontext.gregs[REG_ERR]) & kWriteBit) != 0 ? "write"
+                                                                                            : "read";
+#else
+  return "unknown";
+#endif
+}
+
+inline void handle(int signal, siginfo_t* info, void* context) {
+  const bool has_address = signal == SIGSEGV || signal == SIGBUS;
+  const auto address = has_address ? reinterpret_cast<std::uint64_t>(info->si_addr) : 0;
+  const auto base = reinterpret_cast<std::uint64_t>(g_crash_context.memory);
+  const bool inside =
+      has_address && base != 0 && address >= base && address - base < g_crash_context.memory_bytes;
+  Line line;
+  line.text("{\"type\":\"crash\",\"signal\":");
+  line.number(static_cast<std::uint64_t>(signal));
+  line.text(",\"address\":");
+  line.number(address);
+  line.text(",\"offset\":");
+  if (inside) {
+    line.number(address - base);
+  } else {
+    line.text("-1");
+  }
+  line.text(",\"access\":\"");
+  line.text(signal == SIGSEGV ? access_of(context) : "unknown");
+  line.text("\"}\n");
+  line.send();
+  ::signal(signal, SIG_DFL);  // the exit status then names the signal
+  ::raise(signal);
+}
+
+}  // namespace crash_detail
+
+// A stack of its own for the handler: a stack overflow is reported too.
+inline void install_crash_report() {
+  static std::array<std::byte, 65536> stack;
+  stack_t alternate{};
+  alternate.ss_sp = stack.data();
+  alternate.ss_size = stack.size();
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = crash_detail::handle;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(signal, &action, nullptr);
+}
+
+}  // namespace assay

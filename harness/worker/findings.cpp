@@ -1,0 +1,135 @@
+#include "harness/worker/findings.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+namespace assay {
+namespace {
+
+// "4 bytes past the last element of y", for a byte at `at` from the first element.
+std::string place(const BufferPlane& plane, const Geometry& shape, std::int64_t at) {
+  const auto extent = static_cast<std::int64_t>(shape.extent);
+  if (at < 0) return fmt::format("{} bytes in front of the first element of {}", -at, plane.name);
+  if (at >= extent) return fmt::format("{} bytes past the last element of {}", at - extent, plane.name);
+  return fmt::format("byte {} of {}", at, plane.name);
+}
+
+std::size_t distance(const Slot& slot, std::size_t at) {
+  if (at < slot.offset) return slot.offset - at;
+  return at >= slot.offset + slot.bytes ? at - (slot.offset + slot.bytes) + 1 : 0;
+}
+
+bool unit_differs(const BufferPlane& plane, std::span<const std::byte> a, std::span<const std::byte> b,
+                  std::size_t unit) {
+  const auto first = static_cast<std::ptrdiff_t>(unit * plane.unit_bytes);
+  const auto last = first + static_cast<std::ptrdiff_t>(plane.unit_bytes);
+  return !std::equal(a.begin() + first, a.begin() + last, b.begin() + first);
+}
+
+}  // namespace
+
+PlaneSet plane_set(const WorkerCall& call, std::size_t alignment) {
+  PlaneSet set;
+  set.input_count = call.inputs.size();
+  for (const BufferPlane& plane : call.inputs) set.planes.push_back(&plane);
+  for (const BufferPlane& plane : call.outputs) set.planes.push_back(&plane);
+  for (const BufferPlane* plane : set.planes) set.shapes.push_back(geometry(*plane, alignment));
+  return set;
+}
+
+void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Crash& crash, RunResult& result) {
+  if (crash.offset < 0 || layout.slots.empty()) return;
+  const auto fault = static_cast<std::size_t>(crash.offset);
+  std::size_t nearest = 0;
+  for (std::size_t i = 1; i < layout.slots.size(); ++i) {
+    if (distance(layout.slots[i], fault) < distance(layout.slots[nearest], fault)) nearest = i;
+  }
+  const Slot& slot = layout.slots[nearest];
+  const BufferPlane& plane = *set.planes[nearest];
+  const Geometry& shape = set.shapes[nearest];
+  const std::int64_t at = crash.offset - static_cast<std::int64_t>(slot.start);
+  const bool in_elements = at >= 0 && at < static_cast<std::int64_t>(shape.extent);
+  const bool in_slot = distance(slot, fault) == 0;
+  if (in_slot && (nearest >= set.input_count || crash.access != "write"))
+    return;  // allowed, so it is not the cause
+  result.plane = plane.name;
+  result.offset = at;
+  if (in_slot && in_elements) {
+    result.status = RunStatus::input_changed;
+    result.reason = "writes to an input: " + place(plane, shape, at);
+  } else if (crash.access == "read") {
+    result.status = RunStatus::leak;
+    result.reason = "reads out of bounds: " + place(plane, shape, at);
+  } else {
+    result.status = RunStatus::overrun;
+    result.reason = (crash.access == "write" ? "writes" : "reads or writes") +
+                    std::string(" out of bounds: ") + place(plane, shape, at);
+  }
+}
+
+void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& layout, Poison poison,
+                  bool check_inputs, RunResult& result) {
+  for (std::size_t i = set.planes.size(); i-- > (check_inputs ? 0 : set.input_count);) {
+    const bool input = i < set.input_count;
+    const auto damage = damaged_poison(arena, *set.planes[i], set.shapes[i], layout.slots[i],
+                                       input ? input_poison(poison) : poison);
+    if (!damage) continue;
+    result.status = RunStatus::overrun;
+    result.plane = set.planes[i]->name;
+    result.offset = *damage;
+    result.reason = "wrote outside the elements: " + place(*set.planes[i], set.shapes[i], *damage);
+    return;
+  }
+  for (std::size_t i = 0; check_inputs && i < set.input_count; ++i) {
+    const auto changed = changed_input(arena, *set.planes[i], set.shapes[i], layout.slots[i]);
+    if (!changed) continue;
+    result.status = RunStatus::input_changed;
+    result.plane = set.planes[i]->name;
+    result.offset = *changed;
+    result.reason = fmt::format("wrote to an input: byte {} of {}", *changed, result.plane);
+    return;
+  }
+}
+
+bool find_difference(const PlaneSet& set, const std::vector<std::vector<std::byte>>& first,
+                     const std::vector<std::vector<std::byte>>& second, RunResult& result) {
+  for (std::size_t output = 0; output < first.size(); ++output) {
+    const auto& a = first[output];
+    const auto& b = second[output];
+    if (a == b) continue;
+    const BufferPlane& plane = *set.planes[set.input_count + output];
+    result.plane = plane.name;
+    result.offset = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+    result.unit = result.offset / static_cast<std::int64_t>(plane.unit_bytes);
+    result.count = 0;
+    for (std::size_t unit = 0; unit < a.size() / plane.unit_bytes; ++unit) {
+      result.count += unit_differs(plane, a, b, unit) ? 1 : 0;
+    }
+    return true;
+  }
+  return false;
+}
+
+void check_unwritten(const PlaneSet& set, const std::vector<std::vector<std::byte>>& nan_run,
+                     const std::vector<std::vector<std::byte>>& finite_run, RunResult& result) {
+  for (std::size_t output = 0; output < nan_run.size(); ++output) {
+    if (nan_run[output] == finite_run[output]) continue;  // an unwritten unit differs as its poison does
+    const BufferPlane& plane = *set.planes[set.input_count + output];
+    const Unwritten found =
+        unwritten_units(plane, set.shapes[set.input_count + output], nan_run[output], finite_run[output]);
+    if (found.count == 0) continue;
+    result.status = RunStatus::unwritten;
+    result.plane = plane.name;
+    result.unit = found.first_unit;
+    result.count = found.count;
+    result.offset = found.first_unit * static_cast<std::int64_t>(plane.unit_bytes);
+    result.reason = fmt::format("{} of {} units of {} were not written, the first is unit {}", found.count,
+                                plane.bytes / plane.unit_bytes, plane.name, found.first_unit);
+    return;
+  }
+}
+
+}  // namespace assay

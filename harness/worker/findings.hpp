@@ -1,0 +1,38 @@
+// What the state of the shared memory, and the address of a fault, say about a run.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "harness/worker/worker.hpp"
+
+namespace assay {
+
+// The planes of one call, inputs first, with the geometry of each.
+struct PlaneSet {
+  std::vector<const BufferPlane*> planes;
+  std::vector<Geometry> shapes;
+  std::size_t input_count = 0;
+};
+PlaneSet plane_set(const WorkerCall& call, std::size_t alignment);
+
+// Inputs carry the other poison than outputs: a kernel that copies an input's poison to its output is then
+// told from one that never wrote the output.
+constexpr Poison input_poison(Poison output) { return output == Poison::nan ? Poison::finite : Poison::nan; }
+
+// A fault in a guard or on a read-only input becomes overrun, leak or input_changed; any other stays a crash.
+void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Crash& crash, RunResult& result);
+
+// overrun and input_changed, from the bytes after a run. Inputs are looked at if they could be written.
+void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& layout, Poison poison,
+                  bool check_inputs, RunResult& result);
+
+// Where two runs differ: fills in plane, offset, unit and count. False when they are bitwise equal.
+bool find_difference(const PlaneSet& set, const std::vector<std::vector<std::byte>>& first,
+                     const std::vector<std::vector<std::byte>>& second, RunResult& result);
+
+// Units left unwritten in both of two runs under different poisons; sets status unwritten when there are any.
+void check_unwritten(const PlaneSet& set, const std::vector<std::vector<std::byte>>& nan_run,
+                     const std::vector<std::vector<std::byte>>& finite_run, RunResult& result);
+
+}  // namespace assay

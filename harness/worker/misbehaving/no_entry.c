@@ -1,0 +1,2 @@
+/* A shared library that is no plug-in. */
+int assay_not_a_backend(void) { return 0; }

@@ -1,0 +1,196 @@
+#include "harness/worker/protocol.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json json_of(const TensorMessage& tensor) {
+  Json json{
+      {"name", tensor.name}, {"format", tensor.format}, {"shape", tensor.shape}, {"stride", tensor.stride}};
+  if (tensor.offset >= 0) json["offset"] = tensor.offset;
+  return json;
+}
+
+Json json_of(const std::vector<TensorMessage>& tensors) {
+  Json json = Json::array();
+  for (const TensorMessage& tensor : tensors) json.push_back(json_of(tensor));
+  return json;
+}
+
+Json json_of(const CallMessage& call) {
+  return {{"op", call.op},
+          {"variant", call.variant},
+          {"attributes", call.attributes},
+          {"inputs", json_of(call.inputs)},
+          {"outputs", json_of(call.outputs)}};
+}
+
+Json json_of(const std::vector<SlotMessage>& slots) {
+  Json json = Json::array();
+  for (const SlotMessage& slot : slots) json.push_back({slot.offset, slot.bytes, slot.writable ? "w" : "r"});
+  return json;
+}
+
+std::vector<TensorMessage> tensors_of(const Json& json) {
+  std::vector<TensorMessage> tensors;
+  for (const Json& one : json) {
+    TensorMessage& tensor = tensors.emplace_back();
+    one.at("name").get_to(tensor.name);
+    one.at("format").get_to(tensor.format);
+    one.at("shape").get_to(tensor.shape);
+    one.at("stride").get_to(tensor.stride);
+    if (tensor.shape.size() != tensor.stride.size()) throw ProtocolError("shape and stride differ in length");
+    tensor.offset = one.value("offset", std::int64_t{-1});
+  }
+  return tensors;
+}
+
+CallMessage call_of(const Json& json) {
+  CallMessage call;
+  json.at("op").get_to(call.op);
+  json.at("variant").get_to(call.variant);
+  json.at("attributes").get_to(call.attributes);
+  call.inputs = tensors_of(json.at("inputs"));
+  call.outputs = tensors_of(json.at("outputs"));
+  return call;
+}
+
+std::vector<SlotMessage> slots_of(const Json& json) {
+  std::vector<SlotMessage> slots;
+  for (const Json& one : json) {
+    slots.push_back(
+        {one.at(0).get<std::int64_t>(), one.at(1).get<std::int64_t>(), one.at(2).get<std::string>() == "w"});
+  }
+  return slots;
+}
+
+// Runs `read` and turns every way in which JSON can be ill-formed into a ProtocolError that shows the line.
+template <typename Result, typename Read>
+Result parsed(std::string_view line, Read read) {
+  try {
+    const Json json = Json::parse(line);
+    return read(json, json.at("type").get<std::string>());
+  } catch (const Json::exception& error) {
+    throw ProtocolError(std::string(error.what()) + " in: " + std::string(line.substr(0, 200)));
+  }
+}
+
+}  // namespace
+
+std::string to_line(const Request& message) {
+  return line_of(
+      std::visit(Overloaded{
+                     [](const request::Hello& m) {
+                       return Json{{"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}};
+                     },
+                     [](const request::Open& m) {
+                       return Json{{"type", "open"}, {"plugin", m.plugin}, {"options", m.options}};
+                     },
+                     [](const request::Declare& m) {
+                       return Json{{"type", "declare"}, {"call", json_of(m.call)}};
+                     },
+                     [](const request::Run& m) {
+                       return Json{{"type", "run"},
+                                   {"call", json_of(m.call)},
+                                   {"memory_bytes", m.memory_bytes},
+                                   {"slots", json_of(m.slots)}};
+                     },
+                     [](const request::Bye&) {
+                       return Json{{"type", "bye"}};
+                     },
+                 },
+                 message));
+}
+
+std::string to_line(const Reply& message) {
+  return line_of(std::visit(
+      Overloaded{
+          [](const reply::Hello& m) {
+            return Json{
+                {"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}, {"guards", m.guards}};
+          },
+          [](const reply::Opened& m) {
+            return Json{{"type", "opened"},
+                        {"name", m.name},
+                        {"description", m.description},
+                        {"variants", m.variants}};
+          },
+          [](const reply::Refused& m) {
+            return Json{{"type", "refused"}, {"reason", m.reason}};
+          },
+          [](const reply::Declared& m) {
+            return Json{
+                {"type", "declared"}, {"contract", m.contract}, {"path", m.path}, {"promises", m.promises}};
+          },
+          [](const reply::Unsupported& m) {
+            return Json{{"type", "unsupported"}, {"reason", m.reason}};
+          },
+          [](const reply::Failed& m) {
+            return Json{{"type", "failed"}, {"reason", m.reason}};
+          },
+          [](const reply::Done& m) {
+            return Json{{"type", "done"},
+                        {"kernels", m.trace.kernels},
+                        {"notes", m.trace.notes},
+                        {"wall_ns", m.trace.wall_ns}};
+          },
+          [](const reply::Crash& m) {
+            return Json{{"type", "crash"},
+                        {"signal", m.signal},
+                        {"address", m.address},
+                        {"offset", m.offset},
+                        {"access", m.access}};
+          },
+      },
+      message));
+}
+
+Request parse_request(std::string_view line) {
+  return parsed<Request>(line, [](const Json& json, const std::string& type) -> Request {
+    if (type == "hello") return request::Hello{json.at("protocol"), json.at("version")};
+    if (type == "open") return request::Open{json.at("plugin"), json.at("options")};
+    if (type == "declare") return request::Declare{call_of(json.at("call"))};
+    if (type == "run") {
+      return request::Run{call_of(json.at("call")), json.at("memory_bytes"), slots_of(json.at("slots"))};
+    }
+    if (type == "bye") return request::Bye{};
+    throw ProtocolError("unknown request type '" + type + "': hello, open, declare, run or bye");
+  });
+}
+
+Reply parse_reply(std::string_view line) {
+  return parsed<Reply>(line, [](const Json& json, const std::string& type) -> Reply {
+    if (type == "hello") {
+      return reply::Hello{json.at("protocol"), json.at("version"), json.value("guards", false)};
+    }
+    if (type == "opened") return reply::Opened{json.at("name"), json.at("description"), json.at("variants")};
+    if (type == "refused") return reply::Refused{json.at("reason")};
+    if (type == "declared") return reply::Declared{json.at("contract"), json.at("path"), json.at("promises")};
+    if (type == "unsupported") return reply::Unsupported{json.at("reason")};
+    if (type == "failed") return reply::Failed{json.at("reason")};
+    if (type == "done") {
+      return reply::Done{{json.at("kernels").get<std::vector<std::string>>(),
+                          json.at("notes").get<TextPairs>(), json.at("wall_ns").get<std::int64_t>()}};
+    }
+    if (type == "crash") {
+      return reply::Crash{json.at("signal"), json.at("address"), json.at("offset"), json.at("access")};
+    }
+    throw ProtocolError("unknown reply type '" + type + "'");
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,256 @@
+// assay-worker: the process in which a plug-in runs. Started by the assay program with its control socket as
+// descriptor 3 and the shared memory as descriptor 4; speaks protocol.md.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "backends/assay_backend.h"
+#include "harness/worker/channel.hpp"
+#include "harness/worker/crash_report.hpp"
+#include "harness/worker/protocol.hpp"
+#include "harness/worker/slot_mapping.hpp"
+
+namespace assay {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitChannelLost = 71;
+constexpr std::size_t kMaxKernels = 65536;
+constexpr std::size_t kReasonBytes = 256;
+
+std::string bounded_text(const char* text, std::size_t limit) {
+  return text == nullptr ? std::string() : std::string(text, strnlen(text, limit));
+}
+
+// Ends the worker when the assay program goes away, in the middle of an endless kernel too. Not
+// PR_SET_PDEATHSIG: that fires when the *thread* which started the worker ends, and a Worker may outlive the
+// thread that first used it.
+void end_with_parent() {
+  std::thread([] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    pollfd watched{kControlDescriptor, POLLRDHUP, 0};
+    while (poll(&watched, 1, -1) <= 0) {
+    }
+    _exit(kExitChannelLost);
+  }).detach();
+}
+
+// Filled by the plug-in's callbacks, which may come from its own threads.
+struct TraceRecorder {
+  Trace trace;
+  std::size_t dropped = 0;
+  std::mutex mutex;
+
+  static void kernel(void* self, const char* name) {
+    auto& recorder = *static_cast<TraceRecorder*>(self);
+    const std::lock_guard lock(recorder.mutex);
+    if (recorder.trace.kernels.size() < kMaxKernels) {
+      recorder.trace.kernels.emplace_back(name == nullptr ? "" : name);
+    } else {
+      ++recorder.dropped;
+    }
+  }
+  static void note(void* self, const char* key, const char* value) {
+    auto& recorder = *static_cast<TraceRecorder*>(self);
+    const std::lock_guard lock(recorder.mutex);
+    recorder.trace.notes.emplace_back(key == nullptr ? "" : key, value == nullptr ? "" : value);
+  }
+};
+
+// An assay_call whose texts and arrays live here. `memory` is null for declare.
+class Call {
+ public:
+  Call(const CallMessage& message, const SlotMapping* memory) {
+    for (const auto& [name, value] : message.attributes) attributes_.push_back({name.c_str(), value.c_str()});
+    for (const TensorMessage& tensor : message.inputs) inputs_.push_back(tensor_of(tensor, memory));
+    for (const TensorMessage& tensor : message.outputs) outputs_.push_back(tensor_of(tensor, memory));
+    call_ = {message.op.c_str(), message.variant.c_str(), attributes_.data(), count(attributes_),
+             inputs_.data(),     count(inputs_),          outputs_.data(),    count(outputs_)};
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  const assay_call* get() const { return &call_; }
+
+ private:
+  template <typename T>
+  static std::int32_t count(const std::vector<T>& list) {
+    return static_cast<std::int32_t>(list.size());
+  }
+  static assay_tensor tensor_of(const TensorMessage& message, const SlotMapping* memory) {
+    if (message.shape.size() > ASSAY_MAX_RANK) {
+      throw ProtocolError(fmt::format("tensor {} has rank {}, at most {} is possible", message.name,
+                                      message.shape.size(), ASSAY_MAX_RANK));
+    }
+    assay_tensor tensor{};
+    tensor.name = message.name.c_str();
+    tensor.format = message.format.c_str();
+    tensor.rank = static_cast<std::int32_t>(message.shape.size());
+    std::copy(message.shape.begin(), message.shape.end(), tensor.shape);
+    std::copy(message.stride.begin(), message.stride.end(), tensor.stride);
+    if (memory != nullptr) {
+      if (message.offset < 0 || static_cast<std::size_t>(message.offset) > memory->bytes()) {
+        throw ProtocolError("tensor " + message.name + " lies outside the shared memory");
+      }
+      tensor.data = memory->data() + message.offset;
+    }
+    return tensor;
+  }
+
+  std::vector<assay_attribute> attributes_;
+  std::vector<assay_tensor> inputs_;
+  std::vector<assay_tensor> outputs_;
+  assay_call call_{};
+};
+
+class Server {
+ public:
+  Reply answer(const request::Hello&) {
+    return reply::Hello{std::string(kProtocolName), kProtocolVersion, true};
+  }
+
+  Reply answer(const request::Open& open) {
+    if (backend_ != nullptr) return reply::Refused{"a backend is open already"};
+    void* library = dlopen(open.plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return reply::Refused{fmt::format("cannot load {}: {}", open.plugin, dlerror())};
+    const auto entry = reinterpret_cast<assay_backend_open_fn>(dlsym(library, "assay_backend_open"));
+    if (entry == nullptr)
+      return reply::Refused{open.plugin + " is no plug-in: it does not export assay_backend_open"};
+    char reason[kReasonBytes] = "";
+    const assay_backend* backend = entry(open.options.c_str(), reason);
+    if (backend == nullptr) {
+      const std::string why = bounded_text(reason, kReasonBytes);
+      return reply::Refused{why.empty() ? open.plugin + " does not open, and gives no reason" : why};
+    }
+    if (backend->version != ASSAY_BACKEND_VERSION) {
+      return reply::Refused{
+          fmt::format("{} is built for version {} of assay_backend.h; this worker knows version {}",
+                      open.plugin, backend->version, ASSAY_BACKEND_VERSION)};
+    }
+    if (backend->declare == nullptr || backend->run == nullptr) {
+      return reply::Refused{open.plugin + " leaves declare or run empty"};
+    }
+    backend_ = backend;
+    reply::Opened opened{bounded_text(backend->name, 4096), bounded_text(backend->description, 4096), {}};
+    std::istringstream variants(bounded_text(backend->variants, 65536));
+    for (std::string word; variants >> word;) opened.variants.push_back(word);
+    return opened;
+  }
+
+  Reply answer(const request::Declare& declare) {
+    if (backend_ == nullptr) return reply::Failed{"no backend is open"};
+    const Call call(declare.call, nullptr);
+    assay_declaration declaration{};
+    const assay_status status = backend_->declare(backend_->self, call.get(), &declaration);
+    if (status == ASSAY_OK) {
+      return reply::Declared{bounded_text(declaration.contract, sizeof declaration.contract),
+                             bounded_text(declaration.path, sizeof declaration.path),
+                             bounded_text(declaration.promises, sizeof declaration.promises)};
+    }
+    return refusal(status, bounded_text(declaration.reason, sizeof declaration.reason));
+  }
+
+  Reply answer(const request::Run& run) {
+    if (backend_ == nullptr) return reply::Failed{"no backend is open"};
+    memory_.adopt(run.memory_bytes, run.slots);
+    g_crash_context.memory = memory_.data();
+    g_crash_context.memory_bytes = memory_.bytes();
+    const Call call(run.call, &memory_);
+    TraceRecorder recorder;
+    const assay_trace trace{&recorder, TraceRecorder::kernel, TraceRecorder::note};
+    char reason[kReasonBytes] = "";
+    const auto begin = std::chrono::steady_clock::now();
+    const assay_status status = backend_->run(backend_->self, call.get(), &trace, reason);
+    const auto end = std::chrono::steady_clock::now();
+    if (status != ASSAY_OK) return refusal(status, bounded_text(reason, kReasonBytes));
+    recorder.trace.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
+    if (recorder.dropped > 0)
+      recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
+    return reply::Done{std::move(recorder.trace)};
+  }
+
+  Reply answer(const request::Bye&) {  // never sent: the loop below ends first
+    return reply::Failed{"bye has no reply"};
+  }
+
+  void close() {
+    if (backend_ != nullptr && backend_->close != nullptr) backend_->close(backend_->self);
+    backend_ = nullptr;
+  }
+
+ private:
+  static Reply refusal(assay_status status, std::string reason) {
+    if (reason.empty()) reason = "the backend gives no reason";
+    if (status == ASSAY_UNSUPPORTED) return reply::Unsupported{std::move(reason)};
+    if (status == ASSAY_FAILED) return reply::Failed{std::move(reason)};
+    return reply::Failed{
+        fmt::format("status {} is none of assay_backend.h: {}", static_cast<int>(status), reason)};
+  }
+
+  const assay_backend* backend_ = nullptr;
+  SlotMapping memory_;
+};
+
+int serve() {
+  Server server;
+  std::string buffer;
+  for (;;) {
+    auto line = take_line(buffer);
+    if (!line) {
+      if (receive_some(kControlDescriptor, buffer, 0) == Received::end) return kExitChannelLost;
+      continue;
+    }
+    Reply answer = reply::Failed{};
+    bool opening = false;
+    try {
+      const Request request = parse_request(*line);
+      opening = std::holds_alternative<request::Open>(request);
+      if (std::holds_alternative<request::Bye>(request)) {
+        server.close();
+        return 0;
+      }
+      answer = std::visit([&](const auto& message) { return server.answer(message); }, request);
+    } catch (const ProtocolError& error) {
+      answer = reply::Failed{error.what()};
+    } catch (const std::exception& error) {
+      answer = reply::Failed{std::string("threw an exception: ") + error.what()};
+    } catch (...) {
+      answer = reply::Failed{"threw an exception that is no std::exception"};
+    }
+    if (auto* failed = std::get_if<reply::Failed>(&answer); opening && failed != nullptr) {
+      answer = reply::Refused{failed->reason};
+    }
+    std::fflush(nullptr);  // what the plug-in printed belongs to this call
+    if (!send_all(kControlDescriptor, to_line(answer))) return kExitChannelLost;
+  }
+}
+
+}  // namespace
+}  // namespace assay
+
+int main() {
+  if (fcntl(assay::kControlDescriptor, F_SETFD, FD_CLOEXEC) != 0 ||
+      fcntl(assay::kMemoryDescriptor, F_SETFD, FD_CLOEXEC) != 0) {
+    std::fputs("assay-worker is started by the assay program: see protocol.md\n", stderr);
+    return assay::kExitUsage;
+  }
+  const rlimit no_core{0, 0};  // crashes are expected here, and reported
+  setrlimit(RLIMIT_CORE, &no_core);
+  assay::install_crash_report();
+  assay::end_with_parent();
+  const int status = assay::serve();
+  std::fflush(nullptr);
+  _exit(status);  // no destructors of libraries that may already be in disorder
+}

@@ -1,0 +1,394 @@
+// The worker against plug-ins that misbehave: each gets its own verdict, and the next call still runs.
+#include "harness/worker/worker.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "harness/worker/test_call.hpp"
+
+namespace assay {
+namespace {
+
+using std::chrono::milliseconds;
+
+RunResult run(Worker& worker, TwiceCall& call) { return worker.run(call.request()); }
+
+class WorkerTest : public ::testing::Test {
+ protected:
+  // Runs `call`, then the correct twin, which must pass whatever happened before.
+  RunResult run_then_correct(TwiceCall& call) {
+    RunResult result = run(worker_, call);
+    TwiceCall correct("correct");
+    const RunResult next = run(worker_, correct);
+    EXPECT_EQ(next.status, RunStatus::done) << next.reason;
+    return result;
+  }
+  RunResult run_variant(const char* variant, std::int64_t row_gap = 0) {
+    TwiceCall call(variant, 4, 6, row_gap);
+    return run_then_correct(call);
+  }
+  Worker worker_{worker_options("assay_misbehaving.so")};
+};
+
+TEST_F(WorkerTest, OpenTellsWhatTheBackendIs) {
+  const auto answer = worker_.open();
+  ASSERT_TRUE(std::holds_alternative<reply::Opened>(answer)) << std::get<reply::Refused>(answer).reason;
+  const auto& opened = std::get<reply::Opened>(answer);
+  EXPECT_EQ(opened.name, "misbehaving");
+  EXPECT_EQ(opened.description, "breaks one rule per variant");
+  EXPECT_EQ(opened.variants, (std::vector<std::string>{"correct", "write_null"}));
+}
+
+TEST_F(WorkerTest, DeclareGivesTheContractOrAReason) {
+  TwiceCall call("correct");
+  const DeclareResult declared = worker_.declare(call.request().call);
+  EXPECT_EQ(declared.status, RunStatus::done) << declared.reason;
+  EXPECT_EQ(declared.declaration.contract, "out=f32");
+  EXPECT_EQ(declared.declaration.path, "twice_correct");
+  EXPECT_EQ(declared.declaration.promises, "deterministic=yes");
+  call.request().call.op = "thrice";
+  const DeclareResult unsupported = worker_.declare(call.request().call);
+  EXPECT_EQ(unsupported.status, RunStatus::unsupported);
+  EXPECT_EQ(unsupported.reason, "op thrice: only twice is here");
+  EXPECT_EQ(run(worker_, call).status, RunStatus::unsupported);
+}
+
+TEST_F(WorkerTest, AnUnknownVariantFailsWithTheBackendsReason) {
+  const RunResult result = run_variant("no_such_variant");
+  EXPECT_EQ(result.status, RunStatus::failed);
+  EXPECT_EQ(result.reason, "variant no_such_variant is unknown");
+}
+
+TEST_F(WorkerTest, ACorrectKernelIsDoneWithOutputsAndTrace) {
+  for (const std::int64_t row_gap : {0, 40}) {
+    TwiceCall call("correct", 5, 7, row_gap);
+    call.request().repeats = 2;
+    const RunResult result = run(worker_, call);
+    ASSERT_EQ(result.status, RunStatus::done) << result.reason;
+    const auto y = TwiceCall::floats(result.outputs[0]);
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 2 * call.values()[i]);
+    EXPECT_EQ(result.outputs, result.second);
+    EXPECT_EQ(result.trace.kernels, (std::vector<std::string>{"prepare", "twice_correct"}));
+    EXPECT_EQ(result.trace.notes, (TextPairs{{"attributes", "5"}}));
+    EXPECT_EQ(result.wall_ns.size(), 4U);
+  }
+  EXPECT_EQ(worker_.starts(), 1);
+}
+
+TEST_F(WorkerTest, ATransposedOutputIsReadBackInItsOwnOrder) {
+  TwiceCall call("correct", 1, 6);
+  call.x().shape = call.y().shape = {3, 2};
+  call.y().stride = {8, 4};
+  call.x().stride = {8, 4};
+  const RunResult result = run(worker_, call);
+  ASSERT_EQ(result.status, RunStatus::done) << result.reason;
+  EXPECT_EQ(TwiceCall::floats(result.outputs[0])[5], 2 * call.values()[5]);
+}
+
+TEST_F(WorkerTest, AFatalSignalIsACrashWithItsName) {
+  const RunResult segfault = run_variant("write_null");
+  EXPECT_EQ(segfault.status, RunStatus::crash);
+  EXPECT_EQ(segfault.signal, SIGSEGV);
+  EXPECT_EQ(segfault.address, 8U);
+  EXPECT_EQ(segfault.reason, "SIGSEGV at address 0x8");
+  EXPECT_EQ(run_variant("abort_run").signal, SIGABRT);
+  EXPECT_EQ(run_variant("crash_in_thread").signal, SIGSEGV);
+  EXPECT_EQ(run_variant("overflow_stack").signal, SIGSEGV);
+  EXPECT_EQ(worker_.starts(), 5);
+}
+
+TEST_F(WorkerTest, AnEndlessLoopIsAHang) {
+  TwiceCall call("loop_for_ever");
+  call.request().timeout = milliseconds(150);
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::hang);
+  EXPECT_EQ(result.reason, "no answer within 150 ms");
+}
+
+TEST_F(WorkerTest, AnEndlessLoopThatPrintsIsAHangToo) {
+  TwiceCall call("chatter_for_ever");
+  call.request().timeout = milliseconds(150);
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::hang);
+  EXPECT_NE(result.output_tail.find("still here"), std::string::npos);
+}
+
+TEST_F(WorkerTest, AnEndlessDeclareIsAHang) {
+  TwiceCall call("loop_for_ever");
+  call.request().call.attributes.clear();
+  EXPECT_EQ(worker_.declare(call.request().call, milliseconds(150)).status, RunStatus::hang);
+  EXPECT_EQ(run_variant("correct").status, RunStatus::done);
+}
+
+TEST_F(WorkerTest, OneElementPastTheEndIsAnOverrun) {
+  const RunResult result = run_variant("write_past_end");
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(result.signal, SIGSEGV);  // in the guard, at once
+}
+
+TEST_F(WorkerTest, OneElementInFrontOfTheStartIsAnOverrun) {
+  const RunResult result = run_variant("write_before_start");
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.offset, -4);
+}
+
+TEST_F(WorkerTest, AWriteIntoTheGapBetweenRowsIsAnOverrun) {
+  const RunResult result = run_variant("write_into_gap", 16);
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.offset, 6 * 4);
+}
+
+TEST_F(WorkerTest, AnOverrunIntoAlignmentSlackIsFoundInThePoison) {
+  TwiceCall call("write_past_end");
+  call.request().alignment = 64;  // 96 bytes of elements, 32 of slack
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(result.signal, 0);
+}
+
+TEST_F(WorkerTest, ARowThatIsNotWrittenIsUnwritten) {
+  const RunResult result = run_variant("skip_row");
+  EXPECT_EQ(result.status, RunStatus::unwritten) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.unit, 18);
+  EXPECT_EQ(result.count, 6);
+  EXPECT_EQ(run_variant("skip_everything", 16).count, 24);
+}
+
+TEST_F(WorkerTest, AValueThatEqualsThePoisonIsNotTakenForUnwritten) {
+  EXPECT_EQ(run_variant("write_poison_values").status, RunStatus::done);
+}
+
+TEST_F(WorkerTest, UnwrittenIsFoundInANondeterministicBackendToo) {
+  TwiceCall call("skip_row");
+  call.request().deterministic = false;
+  EXPECT_EQ(run_then_correct(call).status, RunStatus::unwritten);
+}
+
+TEST_F(WorkerTest, OneRowReadPastTheEndIsALeak) {
+  const RunResult result = run_variant("read_row_past_end");
+  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
+  EXPECT_EQ(result.plane, "x");
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(run_variant("read_row_past_end", 6000).status, RunStatus::leak) << "a gap of more than a page";
+}
+
+TEST_F(WorkerTest, AReadInFrontOfTheStartIsALeak) {
+  const RunResult result = run_variant("read_before_start");
+  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
+  EXPECT_EQ(result.offset, -4);
+}
+
+TEST_F(WorkerTest, OtherBitsOnTheSecondCallAreNondeterministic) {
+  for (const char* variant : {"other_bits", "other_bits_every_second_time"}) {
+    const RunResult result = run_variant(variant);
+    EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
+    EXPECT_EQ(result.unit, 1);
+    EXPECT_EQ(result.count, 1);
+    EXPECT_FALSE(result.depends_on_address);
+    TwiceCall repeated(variant);
+    repeated.request().repeats = 1;
+    repeated.request().second_run = false;
+    EXPECT_EQ(run(worker_, repeated).status, RunStatus::nondeterministic);
+  }
+}
+
+TEST_F(WorkerTest, OtherBitsAreAllowedWhenDeclared) {
+  TwiceCall call("other_bits");
+  call.request().deterministic = false;
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::done);
+  EXPECT_NE(result.outputs, result.second);
+}
+
+TEST_F(WorkerTest, BitsThatDependOnTheAddressAreNondeterministicAndSaidToBeSo) {
+  const RunResult result = run_variant("bits_by_address");
+  EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
+  EXPECT_TRUE(result.depends_on_address);
+  TwiceCall fixed("bits_by_address");
+  fixed.request().vary_placement = false;
+  EXPECT_EQ(run(worker_, fixed).status, RunStatus::done);
+}
+
+TEST_F(WorkerTest, AResultThatDependsOnAGapIsALeak) {
+  EXPECT_EQ(run_variant("read_gap", 16).status, RunStatus::leak);
+  EXPECT_EQ(run_variant("copy_poison", 16).status, RunStatus::leak) << "written, with poison: not unwritten";
+}
+
+TEST_F(WorkerTest, AResultThatDependsOnAnUnusedRangeIsALeak) {
+  for (const char* variant : {"read_last_row", "zero_last_row"}) {
+    TwiceCall call(variant);
+    call.x().unused = {{18 * 4, 6 * 4}};
+    call.x().poison[0] = {std::byte{0}, std::byte{0}, std::byte{0x80},
+                          std::byte{0xFF}};  // -Inf against 5A5A5A5A
+    const RunResult result = run_then_correct(call);
+    EXPECT_EQ(result.status, variant == std::string("zero_last_row") ? RunStatus::done : RunStatus::leak);
+  }
+}
+
+TEST_F(WorkerTest, AWriteToAnUnusedRangeOfTheOutputIsAnOverrun) {
+  TwiceCall skips("skip_row");
+  skips.y().unused = {{18 * 4, 6 * 4}};
+  EXPECT_EQ(run_then_correct(skips).status, RunStatus::done);
+  TwiceCall writes("correct");
+  writes.y().unused = {{18 * 4, 6 * 4}};
+  const RunResult result = run_then_correct(writes);
+  EXPECT_EQ(result.status, RunStatus::overrun);
+  EXPECT_EQ(result.offset, 18 * 4);
+}
+
+TEST_F(WorkerTest, AWriteToAnInputIsFound) {
+  const RunResult result = run_variant("change_input");
+  EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
+  EXPECT_EQ(result.plane, "x");
+  EXPECT_EQ(result.offset, 4 * 8);
+}
+
+TEST(WorkerWithWritableInputs, FindsAChangedInputByComparison) {
+  WorkerOptions options = worker_options("assay_misbehaving.so");
+  options.writable_inputs = true;
+  Worker worker(options);
+  for (const std::int64_t row_gap : {0, 12}) {
+    TwiceCall call("change_input", 4, 6, row_gap);
+    const RunResult result = run(worker, call);
+    EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
+    EXPECT_EQ(result.offset / 4, 8);
+    EXPECT_EQ(result.signal, 0);
+    TwiceCall correct("correct", 4, 6, row_gap);
+    EXPECT_EQ(run(worker, correct).status, RunStatus::done);
+  }
+  EXPECT_EQ(worker.starts(), 1);
+}
+
+TEST_F(WorkerTest, AnExceptionIsAFailureWithItsText) {
+  const RunResult result = run_variant("throw_standard");
+  EXPECT_EQ(result.status, RunStatus::failed);
+  EXPECT_EQ(result.reason, "threw an exception: no memory for the tile");
+  EXPECT_EQ(run_variant("throw_number").status, RunStatus::failed);
+  EXPECT_EQ(worker_.starts(), 1);
+}
+
+TEST_F(WorkerTest, AnExitIsACrashWithItsStatus) {
+  const RunResult result = run_variant("leave");
+  EXPECT_EQ(result.status, RunStatus::crash);
+  EXPECT_EQ(result.reason, "the worker ended without an answer: exited with status 3");
+}
+
+TEST_F(WorkerTest, ClosedDescriptorsAreACrash) {
+  EXPECT_EQ(run_variant("close_descriptors").status, RunStatus::crash);
+}
+
+TEST_F(WorkerTest, AChildThatHoldsTheSocketsDoesNotHideTheEnd) {
+  TwiceCall call("leave_child_behind");
+  call.request().timeout = milliseconds(20'000);
+  const auto begin = std::chrono::steady_clock::now();
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::crash);
+  EXPECT_EQ(result.signal, SIGKILL);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(10'000));
+}
+
+TEST_F(WorkerTest, MuchOutputIsReadAndItsEndKept) {
+  const RunResult result = run_variant("print_much");
+  EXPECT_EQ(result.status, RunStatus::done) << result.reason;
+  EXPECT_NE(result.output_tail.find("the last words"), std::string::npos);
+  EXPECT_LE(result.output_tail.size(), 16384U);
+}
+
+TEST_F(WorkerTest, PlanesThatCannotBePlacedAreRefused) {
+  TwiceCall overlap("correct");
+  overlap.y().stride = {20, 4};
+  EXPECT_THROW(run(worker_, overlap), std::invalid_argument);
+  TwiceCall same_poison("correct");
+  same_poison.y().poison = {std::vector{std::byte{1}}, std::vector{std::byte{1}, std::byte{1}}};
+  EXPECT_THROW(run(worker_, same_poison), std::invalid_argument);
+  TwiceCall no_data("correct");
+  no_data.x().data = {};
+  EXPECT_THROW(run(worker_, no_data), std::invalid_argument);
+}
+
+struct Refusal {
+  const char* plugin;
+  const char* options;
+  const char* reason;  // a part of it
+};
+class WorkerRefusal : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(WorkerRefusal, NamesItsCause) {
+  WorkerOptions options = worker_options(GetParam().plugin, GetParam().options);
+  options.open_timeout = milliseconds(300);
+  Worker worker(options);
+  const auto answer = worker.open();
+  ASSERT_TRUE(std::holds_alternative<reply::Refused>(answer));
+  EXPECT_NE(std::get<reply::Refused>(answer).reason.find(GetParam().reason), std::string::npos)
+      << std::get<reply::Refused>(answer).reason;
+  TwiceCall call("correct");
+  const RunResult result = run(worker, call);
+  EXPECT_EQ(result.status, RunStatus::failed);
+  EXPECT_EQ(result.reason, std::get<reply::Refused>(answer).reason);
+  EXPECT_EQ(worker.starts(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Open, WorkerRefusal,
+    ::testing::Values(Refusal{"assay_wrong_version.so", "", "is built for version 42 of assay_backend.h"},
+                      Refusal{"assay_no_entry.so", "", "does not export assay_backend_open"},
+                      Refusal{"no_such_file.so", "", "cannot load"},
+                      Refusal{"assay_misbehaving.so", "absent", "no such device"},
+                      Refusal{"assay_misbehaving.so", "crash", "while it was opened: SIGABRT"},
+                      Refusal{"assay_misbehaving.so", "hang",
+                              "while it was opened: no answer within 300 ms"}));
+
+TEST(WorkerProgram, ThatIsMissingOrSpeaksNothingIsRefused) {
+  for (const char* program : {"/no/such/worker", "true"}) {
+    WorkerOptions options = worker_options("assay_misbehaving.so");
+    options.command = {program};
+    Worker worker(options);
+    EXPECT_TRUE(std::holds_alternative<reply::Refused>(worker.open())) << program;
+  }
+}
+
+TEST(Workers, RunInSeveralThreadsAndLeaveNothingBehind) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&right, t] {
+      Worker worker(worker_options("assay_misbehaving.so"));
+      for (int i = 0; i < 20; ++i) {
+        const bool crash = (i + t) % 5 == 0;
+        TwiceCall call(crash ? "write_null" : "correct", 3 + t, 5 + i);
+        const RunResult result = run(worker, call);
+        right += result.status == (crash ? RunStatus::crash : RunStatus::done) ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 80);
+  EXPECT_EQ(open_files(), before);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+}
+
+TEST(Workers, MayBeUsedAfterTheThreadThatStartedThemEnded) {
+  Worker worker(worker_options("assay_misbehaving.so"));
+  std::thread([&] { worker.open(); }).join();
+  TwiceCall call("correct");
+  EXPECT_EQ(run(worker, call).status, RunStatus::done);
+  EXPECT_EQ(worker.starts(), 1);
+}
+
+}  // namespace
+}  // namespace assay
