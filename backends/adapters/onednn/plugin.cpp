@@ -1,0 +1,107 @@
+#include <omp.h>
+
+#include <memory>
+
+#include "backends/adapters/onednn/onednn.hpp"
+
+namespace assay_onednn {
+namespace {
+
+struct State {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::string description;
+  assay_backend backend{};
+};
+
+Prepared prepare(const Call& call, const dnnl::engine& engine) {
+  if (call.op() == "softmax") return prepare_softmax(call, engine);
+  if (call.op() == "layernorm") return prepare_layernorm(call, engine);
+  if (call.op() == "matmul") return prepare_matmul(call, engine);
+  throw Unsupported("oneDNN 2 has no primitive for " + std::string(call.op()));
+}
+
+// A primitive that oneDNN cannot make is a gap of the library, not a failure of the run.
+Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
+  try {
+    return prepare(call, engine);
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_unimplemented || e.status == dnnl_invalid_arguments)
+      throw Unsupported(std::string("oneDNN: ") + e.what());
+    throw;
+  }
+}
+
+assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
+  return assay_adapter::guarded(declaration->reason, sizeof declaration->reason, [&] {
+    const Prepared p = prepare_or_refuse(Call(*c), static_cast<State*>(self)->engine);
+    assay_adapter::put(declaration->contract, sizeof declaration->contract, p.contract);
+    assay_adapter::put(declaration->path, sizeof declaration->path, p.implementation);
+    assay_adapter::put(declaration->promises, sizeof declaration->promises, "deterministic=yes");
+  });
+}
+
+assay_status run(void* self, const assay_call* c, const assay_trace* trace, char* reason) {
+  return assay_adapter::guarded(reason, 256, [&] {
+    State& state = *static_cast<State*>(self);
+    const Prepared p = prepare_or_refuse(Call(*c), state.engine);
+    p.primitive.execute(state.stream, p.arguments);
+    state.stream.wait();
+    trace->kernel(trace->self, p.implementation.c_str());
+  });
+}
+
+void close(void* self) { delete static_cast<State*>(self); }
+
+}  // namespace
+
+dnnl::memory::data_type data_type(const assay_tensor& t) {
+  const std::string_view format = t.format;
+  if (format == "f32") return dnnl::memory::data_type::f32;
+  if (format == "bf16") return dnnl::memory::data_type::bf16;
+  if (format == "f16") return dnnl::memory::data_type::f16;
+  if (format == "int8") return dnnl::memory::data_type::s8;
+  throw Unsupported(std::string(t.name) + " in " + t.format + ": oneDNN 2 on a CPU has f32, bf16 and int8");
+}
+
+dnnl::memory::desc row_major(const assay_tensor& t) {
+  const auto type = data_type(t);
+  const auto size = static_cast<std::int64_t>(dnnl::memory::data_type_size(type));
+  dnnl::memory::dims dims(t.shape, t.shape + t.rank), strides(static_cast<std::size_t>(t.rank), 1);
+  for (std::size_t a = 0; a + 1 < strides.size(); ++a) {
+    if (t.stride[a] % size != 0) throw Unsupported(std::string(t.name) + ": a stride of part of an element");
+    strides[a] = t.stride[a] / size;
+  }
+  return {dims, type, strides};
+}
+
+dnnl::memory bind(const dnnl::memory::desc& desc, const dnnl::engine& engine, const assay_tensor& t) {
+  // Without data (declare) oneDNN must not allocate: DNNL_MEMORY_NONE.
+  return {desc, engine, t.data ? t.data : DNNL_MEMORY_NONE};
+}
+
+std::string dtype_name(const assay_tensor& t) { return t.format; }
+
+}  // namespace assay_onednn
+
+extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
+  using namespace assay_onednn;
+  int threads = 1;  // the harness runs several workers side by side
+  if (*options != '\0' && std::sscanf(options, "threads=%d", &threads) != 1) {
+    assay_adapter::put(reason, 256, std::string("options '") + options + "': allowed: threads=N");
+    return nullptr;
+  }
+  try {
+    omp_set_num_threads(threads);
+    auto state = std::make_unique<State>();
+    const dnnl_version_t* v = dnnl_version();
+    state->description = "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+                         std::to_string(v->patch) + ", CPU, " + std::to_string(threads) + " thread";
+    state->backend = {
+        ASSAY_BACKEND_VERSION, "onednn", state->description.c_str(), "", state.get(), declare, run, close};
+    return &state.release()->backend;
+  } catch (const std::exception& e) {
+    assay_adapter::put(reason, 256, e.what());
+    return nullptr;
+  }
+}
