@@ -7,35 +7,15 @@
 #define ASSAY_REFERENCE_REAL_EXP_INL_HPP_
 #endif
 
-#include <cmath>
 #include <limits>
 
 #include "hwy/highway.h"
 #include "reference/real/exp.hpp"
+#include "reference/real/fma-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace assay {
 namespace HWY_NAMESPACE {
-
-/// a b + c with one rounding on every target. Targets without an FMA instruction take the C library's exact
-/// fma lane by lane: slow, but the same bits.
-template <class D, class V>
-HWY_INLINE V fused_mul_add(D d, V a, V b, V c) {
-#if HWY_NATIVE_FMA
-  (void)d;
-  return hwy::HWY_NAMESPACE::MulAdd(a, b, c);
-#else
-  namespace hn = hwy::HWY_NAMESPACE;
-  HWY_ALIGN double la[HWY_MAX_BYTES / sizeof(double)];
-  HWY_ALIGN double lb[HWY_MAX_BYTES / sizeof(double)];
-  HWY_ALIGN double lc[HWY_MAX_BYTES / sizeof(double)];
-  hn::Store(a, d, la);
-  hn::Store(b, d, lb);
-  hn::Store(c, d, lc);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) la[i] = std::fma(la[i], lb[i], lc[i]);
-  return hn::Load(d, la);
-#endif
-}
 
 /// exp(hi + lo) lane by lane, relative error at most kExpRelativeError: see exp.hpp.
 template <class D, class V>
