@@ -40,16 +40,17 @@ struct BufferPlane {
   std::string name;                 // "k", "k.scale"
   std::string format;               // as in assay_tensor
   std::vector<std::int64_t> shape;  // in elements, outermost first
-  std::vector<std::int64_t>
-      stride;             // in bytes; empty: dense. The innermost is that of assay_tensor, and not used here
-  std::size_t bytes = 0;  // of all elements, dense
+  // In bytes; empty: dense. The innermost axis is always dense, its entry is filled in.
+  std::vector<std::int64_t> stride;
+  std::size_t bytes = 0;       // of all elements, dense
   std::size_t unit_bytes = 1;  // of what is stored as a whole: an element, a block; 1 for 4-bit codes
-  std::span<const std::byte>
-      data;  // input: `bytes` bytes, dense, row-major; must outlive the run. Output: empty
-  std::vector<ByteRange>
-      unused;  // of the dense bytes. Input: holds poison (an unused KV page); output: must stay so
-  // What poison looks like, repeated from the first element on. Empty: 0xFF (a NaN in IEEE formats, e4m3fn
-  // and e8m0, -1 in integers) and 0x5A (finite in all of them). The two must differ in every unit.
+  // Input: `bytes` bytes, dense, row-major; must outlive the run. Output: empty.
+  std::span<const std::byte> data;
+  // Of the dense bytes. Input: holds poison (an unused KV page). Output: must stay poison.
+  std::vector<ByteRange> unused;
+  // What poison looks like, repeated from the first element on, indexed by Poison. Empty: 0xFF (a NaN in IEEE
+  // formats, e4m3fn and e8m0; -1 in integers) and 0x5A (finite in all of them). The two must differ in every
+  // unit.
   std::array<std::vector<std::byte>, 2> poison{};
 };
 

@@ -1,6 +1,8 @@
 // A call of the misbehaving plug-in's op for tests: y = 2 x, [rows, cols] f32.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <string>
 #include <utility>
@@ -54,5 +56,23 @@ inline WorkerOptions worker_options(const char* plugin, std::string options = ""
   out.options = std::move(options);
   return out;
 }
+
+// The correct twin must pass whatever the worker went through before.
+class WorkerFixture : public ::testing::Test {
+ protected:
+  RunResult run(TwiceCall& call) { return worker_.run(call.request()); }
+  RunResult run_then_correct(TwiceCall& call) {
+    RunResult result = run(call);
+    TwiceCall correct("correct");
+    const RunResult next = run(correct);
+    EXPECT_EQ(next.status, RunStatus::done) << next.reason;
+    return result;
+  }
+  RunResult run_variant(const char* variant, std::int64_t row_gap = 0) {
+    TwiceCall call(variant, 4, 6, row_gap);
+    return run_then_correct(call);
+  }
+  Worker worker_{worker_options("assay_misbehaving.so")};
+};
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// The worker against plug-ins that misbehave: each gets its own verdict, and the next call still runs.
+// The worker as a process: what it opens and declares, how it dies, and that the next call still runs.
 #include "harness/worker/worker.hpp"
 
 #include <gtest/gtest.h>
@@ -16,24 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-RunResult run(Worker& worker, TwiceCall& call) { return worker.run(call.request()); }
-
-class WorkerTest : public ::testing::Test {
- protected:
-  // Runs `call`, then the correct twin, which must pass whatever happened before.
-  RunResult run_then_correct(TwiceCall& call) {
-    RunResult result = run(worker_, call);
-    TwiceCall correct("correct");
-    const RunResult next = run(worker_, correct);
-    EXPECT_EQ(next.status, RunStatus::done) << next.reason;
-    return result;
-  }
-  RunResult run_variant(const char* variant, std::int64_t row_gap = 0) {
-    TwiceCall call(variant, 4, 6, row_gap);
-    return run_then_correct(call);
-  }
-  Worker worker_{worker_options("assay_misbehaving.so")};
-};
+class WorkerTest : public WorkerFixture {};
 
 TEST_F(WorkerTest, OpenTellsWhatTheBackendIs) {
   const auto answer = worker_.open();
@@ -55,7 +38,7 @@ TEST_F(WorkerTest, DeclareGivesTheContractOrAReason) {
   const DeclareResult unsupported = worker_.declare(call.request().call);
   EXPECT_EQ(unsupported.status, RunStatus::unsupported);
   EXPECT_EQ(unsupported.reason, "op thrice: only twice is here");
-  EXPECT_EQ(run(worker_, call).status, RunStatus::unsupported);
+  EXPECT_EQ(run(call).status, RunStatus::unsupported);
 }
 
 TEST_F(WorkerTest, AnUnknownVariantFailsWithTheBackendsReason) {
@@ -68,7 +51,7 @@ TEST_F(WorkerTest, ACorrectKernelIsDoneWithOutputsAndTrace) {
   for (const std::int64_t row_gap : {0, 40}) {
     TwiceCall call("correct", 5, 7, row_gap);
     call.request().repeats = 2;
-    const RunResult result = run(worker_, call);
+    const RunResult result = run(call);
     ASSERT_EQ(result.status, RunStatus::done) << result.reason;
     const auto y = TwiceCall::floats(result.outputs[0]);
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 2 * call.values()[i]);
@@ -85,7 +68,7 @@ TEST_F(WorkerTest, ATransposedOutputIsReadBackInItsOwnOrder) {
   call.x().shape = call.y().shape = {3, 2};
   call.y().stride = {8, 4};
   call.x().stride = {8, 4};
-  const RunResult result = run(worker_, call);
+  const RunResult result = run(call);
   ASSERT_EQ(result.status, RunStatus::done) << result.reason;
   EXPECT_EQ(TwiceCall::floats(result.outputs[0])[5], 2 * call.values()[5]);
 }
@@ -123,150 +106,6 @@ TEST_F(WorkerTest, AnEndlessDeclareIsAHang) {
   call.request().call.attributes.clear();
   EXPECT_EQ(worker_.declare(call.request().call, milliseconds(150)).status, RunStatus::hang);
   EXPECT_EQ(run_variant("correct").status, RunStatus::done);
-}
-
-TEST_F(WorkerTest, OneElementPastTheEndIsAnOverrun) {
-  const RunResult result = run_variant("write_past_end");
-  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
-  EXPECT_EQ(result.plane, "y");
-  EXPECT_EQ(result.offset, 4 * 6 * 4);
-  EXPECT_EQ(result.signal, SIGSEGV);  // in the guard, at once
-}
-
-TEST_F(WorkerTest, OneElementInFrontOfTheStartIsAnOverrun) {
-  const RunResult result = run_variant("write_before_start");
-  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
-  EXPECT_EQ(result.plane, "y");
-  EXPECT_EQ(result.offset, -4);
-}
-
-TEST_F(WorkerTest, AWriteIntoTheGapBetweenRowsIsAnOverrun) {
-  const RunResult result = run_variant("write_into_gap", 16);
-  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
-  EXPECT_EQ(result.offset, 6 * 4);
-}
-
-TEST_F(WorkerTest, AnOverrunIntoAlignmentSlackIsFoundInThePoison) {
-  TwiceCall call("write_past_end");
-  call.request().alignment = 64;  // 96 bytes of elements, 32 of slack
-  const RunResult result = run_then_correct(call);
-  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
-  EXPECT_EQ(result.offset, 4 * 6 * 4);
-  EXPECT_EQ(result.signal, 0);
-}
-
-TEST_F(WorkerTest, ARowThatIsNotWrittenIsUnwritten) {
-  const RunResult result = run_variant("skip_row");
-  EXPECT_EQ(result.status, RunStatus::unwritten) << result.reason;
-  EXPECT_EQ(result.plane, "y");
-  EXPECT_EQ(result.unit, 18);
-  EXPECT_EQ(result.count, 6);
-  EXPECT_EQ(run_variant("skip_everything", 16).count, 24);
-}
-
-TEST_F(WorkerTest, AValueThatEqualsThePoisonIsNotTakenForUnwritten) {
-  EXPECT_EQ(run_variant("write_poison_values").status, RunStatus::done);
-}
-
-TEST_F(WorkerTest, UnwrittenIsFoundInANondeterministicBackendToo) {
-  TwiceCall call("skip_row");
-  call.request().deterministic = false;
-  EXPECT_EQ(run_then_correct(call).status, RunStatus::unwritten);
-}
-
-TEST_F(WorkerTest, OneRowReadPastTheEndIsALeak) {
-  const RunResult result = run_variant("read_row_past_end");
-  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
-  EXPECT_EQ(result.plane, "x");
-  EXPECT_EQ(result.offset, 4 * 6 * 4);
-  EXPECT_EQ(run_variant("read_row_past_end", 6000).status, RunStatus::leak) << "a gap of more than a page";
-}
-
-TEST_F(WorkerTest, AReadInFrontOfTheStartIsALeak) {
-  const RunResult result = run_variant("read_before_start");
-  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
-  EXPECT_EQ(result.offset, -4);
-}
-
-TEST_F(WorkerTest, OtherBitsOnTheSecondCallAreNondeterministic) {
-  for (const char* variant : {"other_bits", "other_bits_every_second_time"}) {
-    const RunResult result = run_variant(variant);
-    EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
-    EXPECT_EQ(result.unit, 1);
-    EXPECT_EQ(result.count, 1);
-    EXPECT_FALSE(result.depends_on_address);
-    TwiceCall repeated(variant);
-    repeated.request().repeats = 1;
-    repeated.request().second_run = false;
-    EXPECT_EQ(run(worker_, repeated).status, RunStatus::nondeterministic);
-  }
-}
-
-TEST_F(WorkerTest, OtherBitsAreAllowedWhenDeclared) {
-  TwiceCall call("other_bits");
-  call.request().deterministic = false;
-  const RunResult result = run_then_correct(call);
-  EXPECT_EQ(result.status, RunStatus::done);
-  EXPECT_NE(result.outputs, result.second);
-}
-
-TEST_F(WorkerTest, BitsThatDependOnTheAddressAreNondeterministicAndSaidToBeSo) {
-  const RunResult result = run_variant("bits_by_address");
-  EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
-  EXPECT_TRUE(result.depends_on_address);
-  TwiceCall fixed("bits_by_address");
-  fixed.request().vary_placement = false;
-  EXPECT_EQ(run(worker_, fixed).status, RunStatus::done);
-}
-
-TEST_F(WorkerTest, AResultThatDependsOnAGapIsALeak) {
-  EXPECT_EQ(run_variant("read_gap", 16).status, RunStatus::leak);
-  EXPECT_EQ(run_variant("copy_poison", 16).status, RunStatus::leak) << "written, with poison: not unwritten";
-}
-
-TEST_F(WorkerTest, AResultThatDependsOnAnUnusedRangeIsALeak) {
-  for (const char* variant : {"read_last_row", "zero_last_row"}) {
-    TwiceCall call(variant);
-    call.x().unused = {{18 * 4, 6 * 4}};
-    call.x().poison[0] = {std::byte{0}, std::byte{0}, std::byte{0x80},
-                          std::byte{0xFF}};  // -Inf against 5A5A5A5A
-    const RunResult result = run_then_correct(call);
-    EXPECT_EQ(result.status, variant == std::string("zero_last_row") ? RunStatus::done : RunStatus::leak);
-  }
-}
-
-TEST_F(WorkerTest, AWriteToAnUnusedRangeOfTheOutputIsAnOverrun) {
-  TwiceCall skips("skip_row");
-  skips.y().unused = {{18 * 4, 6 * 4}};
-  EXPECT_EQ(run_then_correct(skips).status, RunStatus::done);
-  TwiceCall writes("correct");
-  writes.y().unused = {{18 * 4, 6 * 4}};
-  const RunResult result = run_then_correct(writes);
-  EXPECT_EQ(result.status, RunStatus::overrun);
-  EXPECT_EQ(result.offset, 18 * 4);
-}
-
-TEST_F(WorkerTest, AWriteToAnInputIsFound) {
-  const RunResult result = run_variant("change_input");
-  EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
-  EXPECT_EQ(result.plane, "x");
-  EXPECT_EQ(result.offset, 4 * 8);
-}
-
-TEST(WorkerWithWritableInputs, FindsAChangedInputByComparison) {
-  WorkerOptions options = worker_options("assay_misbehaving.so");
-  options.writable_inputs = true;
-  Worker worker(options);
-  for (const std::int64_t row_gap : {0, 12}) {
-    TwiceCall call("change_input", 4, 6, row_gap);
-    const RunResult result = run(worker, call);
-    EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
-    EXPECT_EQ(result.offset / 4, 8);
-    EXPECT_EQ(result.signal, 0);
-    TwiceCall correct("correct", 4, 6, row_gap);
-    EXPECT_EQ(run(worker, correct).status, RunStatus::done);
-  }
-  EXPECT_EQ(worker.starts(), 1);
 }
 
 TEST_F(WorkerTest, AnExceptionIsAFailureWithItsText) {
@@ -307,13 +146,13 @@ TEST_F(WorkerTest, MuchOutputIsReadAndItsEndKept) {
 TEST_F(WorkerTest, PlanesThatCannotBePlacedAreRefused) {
   TwiceCall overlap("correct");
   overlap.y().stride = {20, 4};
-  EXPECT_THROW(run(worker_, overlap), std::invalid_argument);
+  EXPECT_THROW(run(overlap), std::invalid_argument);
   TwiceCall same_poison("correct");
   same_poison.y().poison = {std::vector{std::byte{1}}, std::vector{std::byte{1}, std::byte{1}}};
-  EXPECT_THROW(run(worker_, same_poison), std::invalid_argument);
+  EXPECT_THROW(run(same_poison), std::invalid_argument);
   TwiceCall no_data("correct");
   no_data.x().data = {};
-  EXPECT_THROW(run(worker_, no_data), std::invalid_argument);
+  EXPECT_THROW(run(no_data), std::invalid_argument);
 }
 
 struct Refusal {
@@ -332,7 +171,7 @@ TEST_P(WorkerRefusal, NamesItsCause) {
   EXPECT_NE(std::get<reply::Refused>(answer).reason.find(GetParam().reason), std::string::npos)
       << std::get<reply::Refused>(answer).reason;
   TwiceCall call("correct");
-  const RunResult result = run(worker, call);
+  const RunResult result = worker.run(call.request());
   EXPECT_EQ(result.status, RunStatus::failed);
   EXPECT_EQ(result.reason, std::get<reply::Refused>(answer).reason);
   EXPECT_EQ(worker.starts(), 1);
@@ -371,7 +210,7 @@ TEST(Workers, RunInSeveralThreadsAndLeaveNothingBehind) {
       for (int i = 0; i < 20; ++i) {
         const bool crash = (i + t) % 5 == 0;
         TwiceCall call(crash ? "write_null" : "correct", 3 + t, 5 + i);
-        const RunResult result = run(worker, call);
+        const RunResult result = worker.run(call.request());
         right += result.status == (crash ? RunStatus::crash : RunStatus::done) ? 1 : 0;
       }
     });
@@ -386,7 +225,7 @@ TEST(Workers, MayBeUsedAfterTheThreadThatStartedThemEnded) {
   Worker worker(worker_options("assay_misbehaving.so"));
   std::thread([&] { worker.open(); }).join();
   TwiceCall call("correct");
-  EXPECT_EQ(run(worker, call).status, RunStatus::done);
+  EXPECT_EQ(worker.run(call.request()).status, RunStatus::done);
   EXPECT_EQ(worker.starts(), 1);
 }
 

@@ -1,0 +1,158 @@
+// What a kernel does to memory that is not its own, and to its outputs: each misdeed has its own verdict.
+#include "harness/worker/findings.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/worker/test_call.hpp"
+
+namespace assay {
+namespace {
+
+class Findings : public WorkerFixture {};
+
+TEST_F(Findings, OneElementPastTheEndIsAnOverrun) {
+  const RunResult result = run_variant("write_past_end");
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(result.signal, SIGSEGV);  // in the guard, at once
+}
+
+TEST_F(Findings, OneElementInFrontOfTheStartIsAnOverrun) {
+  const RunResult result = run_variant("write_before_start");
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.offset, -4);
+}
+
+TEST_F(Findings, AWriteIntoTheGapBetweenRowsIsAnOverrun) {
+  const RunResult result = run_variant("write_into_gap", 16);
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.offset, 6 * 4);
+}
+
+TEST_F(Findings, AnOverrunIntoAlignmentSlackIsFoundInThePoison) {
+  TwiceCall call("write_past_end");
+  call.request().alignment = 64;  // 96 bytes of elements, 32 of slack
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::overrun) << result.reason;
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(result.signal, 0);
+}
+
+TEST_F(Findings, ARowThatIsNotWrittenIsUnwritten) {
+  const RunResult result = run_variant("skip_row");
+  EXPECT_EQ(result.status, RunStatus::unwritten) << result.reason;
+  EXPECT_EQ(result.plane, "y");
+  EXPECT_EQ(result.unit, 18);
+  EXPECT_EQ(result.count, 6);
+  EXPECT_EQ(run_variant("skip_everything", 16).count, 24);
+}
+
+TEST_F(Findings, AValueThatEqualsThePoisonIsNotTakenForUnwritten) {
+  EXPECT_EQ(run_variant("write_poison_values").status, RunStatus::done);
+}
+
+TEST_F(Findings, UnwrittenIsFoundInANondeterministicBackendToo) {
+  TwiceCall call("skip_row");
+  call.request().deterministic = false;
+  EXPECT_EQ(run_then_correct(call).status, RunStatus::unwritten);
+}
+
+TEST_F(Findings, OneRowReadPastTheEndIsALeak) {
+  const RunResult result = run_variant("read_row_past_end");
+  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
+  EXPECT_EQ(result.plane, "x");
+  EXPECT_EQ(result.offset, 4 * 6 * 4);
+  EXPECT_EQ(run_variant("read_row_past_end", 6000).status, RunStatus::leak) << "a gap of more than a page";
+}
+
+TEST_F(Findings, AReadInFrontOfTheStartIsALeak) {
+  const RunResult result = run_variant("read_before_start");
+  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
+  EXPECT_EQ(result.offset, -4);
+}
+
+TEST_F(Findings, OtherBitsOnTheSecondCallAreNondeterministic) {
+  for (const char* variant : {"other_bits", "other_bits_every_second_time"}) {
+    const RunResult result = run_variant(variant);
+    EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
+    EXPECT_EQ(result.unit, 1);
+    EXPECT_EQ(result.count, 1);
+    EXPECT_FALSE(result.depends_on_address);
+    TwiceCall repeated(variant);
+    repeated.request().repeats = 1;
+    repeated.request().second_run = false;
+    EXPECT_EQ(run(repeated).status, RunStatus::nondeterministic);
+  }
+}
+
+TEST_F(Findings, OtherBitsAreAllowedWhenDeclared) {
+  TwiceCall call("other_bits");
+  call.request().deterministic = false;
+  const RunResult result = run_then_correct(call);
+  EXPECT_EQ(result.status, RunStatus::done);
+  EXPECT_NE(result.outputs, result.second);
+}
+
+TEST_F(Findings, BitsThatDependOnTheAddressAreNondeterministicAndSaidToBeSo) {
+  const RunResult result = run_variant("bits_by_address");
+  EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
+  EXPECT_TRUE(result.depends_on_address);
+  TwiceCall fixed("bits_by_address");
+  fixed.request().vary_placement = false;
+  EXPECT_EQ(run(fixed).status, RunStatus::done);
+}
+
+TEST_F(Findings, AResultThatDependsOnAGapIsALeak) {
+  EXPECT_EQ(run_variant("read_gap", 16).status, RunStatus::leak);
+  EXPECT_EQ(run_variant("copy_poison", 16).status, RunStatus::leak) << "written, with poison: not unwritten";
+}
+
+TEST_F(Findings, AResultThatDependsOnAnUnusedRangeIsALeak) {
+  for (const char* variant : {"read_last_row", "zero_last_row"}) {
+    TwiceCall call(variant);
+    call.x().unused = {{18 * 4, 6 * 4}};
+    call.x().poison[0] = {std::byte{0}, std::byte{0}, std::byte{0x80},
+                          std::byte{0xFF}};  // -Inf against 5A5A5A5A
+    const RunResult result = run_then_correct(call);
+    EXPECT_EQ(result.status, variant == std::string("zero_last_row") ? RunStatus::done : RunStatus::leak);
+  }
+}
+
+TEST_F(Findings, AWriteToAnUnusedRangeOfTheOutputIsAnOverrun) {
+  TwiceCall skips("skip_row");
+  skips.y().unused = {{18 * 4, 6 * 4}};
+  EXPECT_EQ(run_then_correct(skips).status, RunStatus::done);
+  TwiceCall writes("correct");
+  writes.y().unused = {{18 * 4, 6 * 4}};
+  const RunResult result = run_then_correct(writes);
+  EXPECT_EQ(result.status, RunStatus::overrun);
+  EXPECT_EQ(result.offset, 18 * 4);
+}
+
+TEST_F(Findings, AWriteToAnInputIsFound) {
+  const RunResult result = run_variant("change_input");
+  EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
+  EXPECT_EQ(result.plane, "x");
+  EXPECT_EQ(result.offset, 4 * 8);
+}
+
+TEST(WorkerWithWritableInputs, FindsAChangedInputByComparison) {
+  WorkerOptions options = worker_options("assay_misbehaving.so");
+  options.writable_inputs = true;
+  Worker worker(options);
+  for (const std::int64_t row_gap : {0, 12}) {
+    TwiceCall call("change_input", 4, 6, row_gap);
+    const RunResult result = worker.run(call.request());
+    EXPECT_EQ(result.status, RunStatus::input_changed) << result.reason;
+    EXPECT_EQ(result.offset / 4, 8);
+    EXPECT_EQ(result.signal, 0);
+    TwiceCall correct("correct", 4, 6, row_gap);
+    EXPECT_EQ(worker.run(correct.request()).status, RunStatus::done);
+  }
+  EXPECT_EQ(worker.starts(), 1);
+}
+
+}  // namespace
+}  // namespace assay

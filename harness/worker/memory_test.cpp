@@ -1,0 +1,184 @@
+// Placement, poison and checks, on memory that no worker touches.
+#include "harness/worker/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace assay {
+namespace {
+
+BufferPlane plane_of(std::vector<std::int64_t> shape, std::size_t unit,
+                     std::vector<std::int64_t> stride = {}) {
+  BufferPlane plane;
+  plane.name = "p";
+  plane.bytes = unit;
+  for (const std::int64_t n : shape) plane.bytes *= static_cast<std::size_t>(n);
+  plane.shape = std::move(shape);
+  plane.stride = std::move(stride);
+  plane.unit_bytes = unit;
+  return plane;
+}
+
+std::vector<std::byte> ramp(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(1 + i % 89);  // never poison
+  return bytes;
+}
+
+// Permuted, gapped and dense planes of several unit sizes.
+std::vector<BufferPlane> some_planes() {
+  std::vector<BufferPlane> planes = {
+      plane_of({7}, 4),
+      plane_of({1}, 4),
+      plane_of({3, 5}, 2),
+      plane_of({3, 5}, 2, {16, 2}),
+      plane_of({2, 3, 4}, 2, {8, 16, 2}),     // [B, H, D] as a view of [H, B, D]
+      plane_of({2, 3, 4}, 1, {6, 100, 1}),    // and with gaps
+      plane_of({4, 1, 6}, 18, {108, 7, 18}),  // blocks of 18 bytes; an axis of length 1 may have any stride
+      plane_of({5000}, 4),
+      plane_of({40, 100}, 4, {5000, 4}),
+      plane_of({0, 4}, 4),
+  };
+  planes[2].unused = {{10, 10}};
+  planes[3].unused = {{4, 8}, {20, 10}};
+  planes[7].poison[0] = {std::byte{0}, std::byte{0}, std::byte{0xC0}, std::byte{0x7F}};
+  planes[8].poison[1] = {std::byte{0}, std::byte{1}, std::byte{2}};
+  return planes;
+}
+
+class Memory : public ::testing::TestWithParam<Placement> {
+ protected:
+  Arena arena_;
+};
+
+TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
+  std::minstd_rand random(7);
+  for (BufferPlane& plane : some_planes()) {
+    const std::vector<std::byte> bytes = ramp(plane.bytes);
+    plane.data = bytes;
+    for (const std::size_t alignment : {1, 64}) {
+      const Geometry shape = geometry(plane, alignment);
+      const Layout layout = lay_out(std::span(&shape, 1), GetParam());
+      const Slot& slot = layout.slots[0];
+      arena_.reserve(layout.bytes);
+      for (const Poison poison : {Poison::nan, Poison::finite}) {
+        write_input(arena_.data(), plane, shape, slot, poison);
+        std::vector<std::byte> expected = bytes;
+        for (const ByteRange& range : plane.unused)
+          std::fill_n(expected.begin() + range.first, range.count, std::byte{});
+        EXPECT_EQ(read_output(arena_.data(), plane, shape, slot), expected);
+        EXPECT_FALSE(changed_input(arena_.data(), plane, shape, slot));
+        EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
+        // Flip one bit anywhere in the slot: exactly one of the two checks says so, and where.
+        for (int trial = 0; trial < 64; ++trial) {
+          const std::size_t at = slot.offset + random() % slot.bytes;
+          arena_.data()[at] ^= std::byte{4};
+          const auto changed = changed_input(arena_.data(), plane, shape, slot);
+          const auto damaged = damaged_poison(arena_.data(), plane, shape, slot, poison);
+          EXPECT_NE(changed.has_value(), damaged.has_value());
+          if (damaged) {
+            EXPECT_EQ(*damaged, static_cast<std::int64_t>(at) - static_cast<std::int64_t>(slot.start));
+          }
+          arena_.data()[at] ^= std::byte{4};
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Memory, PlanesStandAgainstAGuardAndAreAligned) {
+  std::vector<Geometry> shapes;
+  for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 1));
+  for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 64));
+  const Layout layout = lay_out(shapes, GetParam());
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Slot& slot = layout.slots[i];
+    EXPECT_EQ(slot.offset % kPageBytes, 0U);
+    EXPECT_EQ(slot.bytes % kPageBytes, 0U);
+    EXPECT_GE(slot.offset - end, shapes[i].guard);
+    EXPECT_GE(slot.start, slot.offset);
+    end = slot.offset + slot.bytes;
+    EXPECT_LE(slot.start + shapes[i].extent, end);
+    EXPECT_EQ(slot.start % shapes[i].alignment, 0U);
+    if (GetParam() == Placement::left) {
+      EXPECT_EQ(slot.start, slot.offset);
+    } else {
+      EXPECT_LT(end - (slot.start + shapes[i].extent), shapes[i].alignment);
+    }
+  }
+  EXPECT_GE(layout.bytes - end, kGuardBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, Memory, ::testing::Values(Placement::right, Placement::left));
+
+TEST(MemoryGeometry, SlotsDoNotDependOnThePlacement) {
+  std::vector<Geometry> shapes;
+  for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 1));
+  const Layout right = lay_out(shapes, Placement::right);
+  const Layout left = lay_out(shapes, Placement::left);
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    EXPECT_EQ(right.slots[i].offset, left.slots[i].offset);
+    EXPECT_EQ(right.slots[i].bytes, left.slots[i].bytes);
+  }
+}
+
+TEST(MemoryGeometry, AnElementOfANaturalSizeEndsExactlyAtTheGuard) {
+  for (const std::size_t unit : {1, 2, 4, 8, 18, 34}) {
+    const Geometry shape = geometry(plane_of({3, 7}, unit), 1);
+    const Slot slot = lay_out(std::span(&shape, 1), Placement::right).slots[0];
+    EXPECT_EQ(slot.start + shape.extent, slot.offset + slot.bytes) << unit;
+  }
+}
+
+TEST(MemoryGeometry, TheGuardIsWiderThanOneStepOfTheWidestStride) {
+  EXPECT_GT(geometry(plane_of({3, 50'000}, 4), 1).guard, 200'000U);
+}
+
+TEST(MemoryGeometry, TheInnermostStrideIsFilledIn) {
+  EXPECT_EQ(geometry(plane_of({3, 5}, 4), 1).stride, (std::vector<std::int64_t>{20, 4}));
+  EXPECT_EQ(geometry(plane_of({3, 5}, 4, {64, 0}), 1).stride, (std::vector<std::int64_t>{64, 4}));
+  BufferPlane codes = plane_of({3, 8}, 1, {64, 0});
+  codes.bytes = 12;  // two codes per byte
+  EXPECT_EQ(geometry(codes, 1).stride, (std::vector<std::int64_t>{64, 0}));
+}
+
+TEST(MemoryGeometry, RefusesWhatCannotBePlaced) {
+  EXPECT_THROW(geometry(plane_of({3, 5}, 4, {19, 4}), 1), std::invalid_argument);         // rows overlap
+  EXPECT_THROW(geometry(plane_of({3, 5}, 4, {-20, 4}), 1), std::invalid_argument);        // run backwards
+  EXPECT_THROW(geometry(plane_of({2, 2, 5}, 4, {24, 20, 4}), 1), std::invalid_argument);  // interleave
+  EXPECT_THROW(geometry(plane_of({3, 5}, 4, {20}), 1), std::invalid_argument);
+  BufferPlane plane = plane_of({3, 5}, 4);
+  plane.unused = {{56, 5}};
+  EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+  plane = plane_of({3, 5}, 4);
+  plane.unit_bytes = 7;
+  EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+}
+
+TEST(MemoryUnwritten, CountsUnitsThatHoldBothPoisons) {
+  const BufferPlane plane = plane_of({6}, 2);
+  const Geometry shape = geometry(plane, 1);
+  std::vector<std::byte> nan(12, std::byte{0xFF});
+  std::vector<std::byte> finite(12, std::byte{0x5A});
+  EXPECT_EQ(unwritten_units(plane, shape, nan, finite).count, 6);
+  nan[3] = finite[3] = std::byte{0};  // unit 1 written
+  nan[0] = nan[1] = std::byte{0x5A};  // unit 0 holds the same value in both runs
+  const Unwritten found = unwritten_units(plane, shape, nan, finite);
+  EXPECT_EQ(found.count, 4);
+  EXPECT_EQ(found.first_unit, 2);
+}
+
+TEST(MemoryArena, GivesBackWhatAHugeCallNeeded) {
+  Arena arena;
+  arena.reserve(std::size_t{1} << 30);
+  EXPECT_GE(arena.bytes(), std::size_t{1} << 30);
+  arena.data()[arena.bytes() - 1] = std::byte{1};
+  arena.reserve(4096);
+  EXPECT_LE(arena.bytes(), std::size_t{64} << 20);
+  arena.data()[0] = std::byte{1};
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,116 @@
+// Lines of the protocol: what is printed is read back, and what is no message is refused.
+#include "harness/worker/protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/worker/channel.hpp"
+#include "harness/worker/test_call.hpp"
+
+namespace assay {
+namespace {
+
+CallMessage some_call() {
+  return {"attention",
+          "split",
+          {{"heads", "32"}, {"word", "a \"quoted\"\nline"}},
+          {{"q", "f16", {1, 2, 3}, {12, 6, 2}, 4096}, {"k.scale", "f32", {1}, {4}, -1}},
+          {{"out", "bf16", {7}, {2}, 8192}}};
+}
+
+TEST(Protocol, EveryRequestIsAFixedPointOfPrintAndParse) {
+  const Request requests[] = {
+      request::Hello{}, request::Open{"/a b/plugin.so", "device=1"}, request::Declare{some_call()},
+      request::Run{some_call(), 1 << 20, {{4096, 8192, true}, {65536, 4096, false}}}, request::Bye{}};
+  for (const Request& message : requests) {
+    const std::string line = to_line(message);
+    EXPECT_EQ(line.find('\n'), line.size() - 1) << line;
+    const Request read = parse_request(line);
+    EXPECT_EQ(read.index(), message.index());
+    EXPECT_EQ(to_line(read), line);
+  }
+  const auto run = std::get<request::Run>(parse_request(to_line(requests[3])));
+  EXPECT_EQ(run.slots, (std::vector<SlotMessage>{{4096, 8192, true}, {65536, 4096, false}}));
+  EXPECT_EQ(run.call.attributes[1].second, "a \"quoted\"\nline");
+  EXPECT_EQ(run.call.inputs[1].offset, -1);
+}
+
+TEST(Protocol, EveryReplyIsAFixedPointOfPrintAndParse) {
+  const Reply replies[] = {reply::Hello{std::string(kProtocolName), 1, true},
+                           reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
+                           reply::Refused{"no device"},
+                           reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
+                           reply::Unsupported{"d=96"},
+                           reply::Failed{"no memory"},
+                           reply::Done{{{"a", "b", "a"}, {{"target", "AVX3"}, {"target", "SSE4"}}, 12345}},
+                           reply::Crash{11, 0xFFFFFFFFFFFFFFF8U, -1, "write"}};
+  for (const Reply& message : replies) {
+    const std::string line = to_line(message);
+    const Reply read = parse_reply(line);
+    EXPECT_EQ(read.index(), message.index());
+    EXPECT_EQ(to_line(read), line);
+  }
+  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(replies[7]))).address, 0xFFFFFFFFFFFFFFF8U);
+}
+
+TEST(Protocol, WhatIsNoMessageIsRefused) {
+  for (const char* line :
+       {"", "{", "[]", "17", R"({"kind":"hello"})", R"({"type":"dance"})", R"({"type":"open"})",
+        R"({"type":"open","plugin":1,"options":""})", R"({"type":"declare","call":{}})"}) {
+    EXPECT_THROW(parse_request(line), ProtocolError) << line;
+    EXPECT_THROW(parse_reply(line), ProtocolError) << line;
+  }
+  EXPECT_THROW(parse_reply(R"({"type":"done","kernels":"softmax","notes":[],"wall_ns":1})"), ProtocolError);
+  CallMessage crooked = some_call();
+  crooked.inputs[0].stride.pop_back();
+  EXPECT_THROW(parse_request(to_line(Request{request::Declare{crooked}})), ProtocolError);
+}
+
+TEST(Protocol, BytesThatAreNotTextDoNotBreakALine) {
+  const std::string line = to_line(Reply{reply::Failed{"bad \xFF\xFE name"}});
+  EXPECT_NE(std::get<reply::Failed>(parse_reply(line)).reason.find("name"), std::string::npos);
+}
+
+TEST(Protocol, LinesAreTakenFromWhateverPiecesArrive) {
+  std::string buffer = "first\nsec";
+  EXPECT_EQ(take_line(buffer), "first");
+  EXPECT_EQ(take_line(buffer), std::nullopt);
+  buffer += "ond\n\nthird";
+  EXPECT_EQ(take_line(buffer), "second");
+  EXPECT_EQ(take_line(buffer), "");
+  EXPECT_EQ(take_line(buffer), std::nullopt);
+  EXPECT_EQ(buffer, "third");
+}
+
+class ExampleWorker : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string_view(ASSAY_PYTHON).empty()) GTEST_SKIP() << "no Python interpreter was found";
+  }
+  static WorkerOptions options() {
+    WorkerOptions out;
+    out.command = {ASSAY_PYTHON, ASSAY_EXAMPLE_WORKER};
+    return out;
+  }
+};
+
+TEST_F(ExampleWorker, InPythonIsJudgedLikeAPlugIn) {
+  Worker worker(options());
+  for (const std::int64_t row_gap : {0, 24}) {
+    TwiceCall call("", 5, 7, row_gap);
+    const DeclareResult declared = worker.declare(call.request().call);
+    EXPECT_EQ(declared.declaration.path, "struct.pack") << declared.reason;
+    const RunResult result = worker.run(call.request());
+    ASSERT_EQ(result.status, RunStatus::done) << result.reason << result.output_tail;
+    EXPECT_EQ(TwiceCall::floats(result.outputs[0])[34], 2 * call.values()[34]);
+    EXPECT_EQ(result.trace.kernels, std::vector<std::string>{"struct.pack"});
+  }
+  TwiceCall large("", 300, 700);  // the memory grows
+  EXPECT_EQ(worker.run(large.request()).status, RunStatus::done);
+  TwiceCall other("");
+  other.request().call.op = "thrice";
+  EXPECT_EQ(worker.run(other.request()).status, RunStatus::unsupported);
+  EXPECT_EQ(worker.starts(), 1);
+}
+
+}  // namespace
+}  // namespace assay
