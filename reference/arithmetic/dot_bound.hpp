@@ -56,13 +56,15 @@ double product_head(double abs_x, std::string_view x_format, double abs_y, std::
 //   (nearest),
 // with T the number of cuts: g + 1 (truncate), 4 + 1 (group_scaled), g + 2 (floor: g products, the sum, c),
 // g + 4 (floor_halves: g products, two halves, the sum, c or its dropping, |c| < 2^(E-25)), 0 (exact).
-// 2^M <= max(H, |accumulator before the block|, 2^-126). Chained: let E_t bound the error after t blocks; any
-// partial sum is at most A in magnitude, so 2^M <= G + E_t with G = max(H, A, 2^-126), and
+// 2^M <= max(H, |accumulator before the block|, 2^emin). Chained: let E_t bound the error after t blocks; any
+// partial sum is at most A in magnitude, so 2^M <= G + E_t with G = max(H, A, 2^emin of the output format),
+// and
 //   E_{t+1} <= alpha E_t + beta,  alpha = (1 + rho)(1 + T 2^-F),  beta = (1 + rho) T 2^-F G + rho A + eta,
 // whence E_B <= beta (alpha^B - 1) / (alpha - 1) =: E. Then, since E_t <= E for all t, M <= floor(log2(G +
 // E)) holds for every block and E_B <= B ((1 + rho) T 2^(floor(log2(G + E)) - F) + rho (A + E) + eta): the
 // smaller is returned.
 //   unpack_split: two-level (below) with T(25, 16, f32), two blocks to a promotion.
+//   (promote > 0 there: one more f32 addition per promotion.)
 //   pairwise_flush: the scalar bound in f32 with eta = 2^-126 (a result below is flushed) for each of at most
 //   2n + 1 operations, plus `flushed` and a flushed c. Standing assumption: the scalar bound in f32 for any
 //   order, which holds for every model that only rounds to nearest f32, fused or not, not just for the row's.
@@ -70,8 +72,8 @@ double product_head(double abs_x, std::string_view x_format, double abs_y, std::
 //
 // promote > 0 (units only): partial sums over `promote` blocks, each from zero, added to an f32 accumulator.
 // With A_i the absolute sum of partial i and N of them, E_i <= phi ((1 + rho) T 2^-F G_i + rho A_i + eta),
-// phi = (alpha^promote - 1) / (alpha - 1), G_i <= H + 2^-126 + A_i and sum A_i = S, so
-//   sum E_i <= phi ((1 + rho) T 2^-F (N (H + 2^-126) + S) + rho S + N eta) =: E_in,
+// phi = (alpha^promote - 1) / (alpha - 1), G_i <= H + 2^emin + A_i and sum A_i = S, so
+//   sum E_i <= phi ((1 + rho) T 2^-F (N (H + 2^emin) + S) + rho S + N eta) =: E_in,
 // and the f32 additions (of f32 numbers: no underflow error) add gamma_N (A + E_in), u = 2^-24.
 double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t promote = 0);
 
@@ -101,11 +103,13 @@ class RunningSumBound {
 
 // Matrix unit, block by block (units that chain through c: every combine but pairwise_flush, unpack_split and
 // wrap).
-//   q = 2^(floor(log2 max(head, |s_before| + E, 2^-126)) - F)
+//   q = 2^(floor(log2 max(head, |s_before| + E, 2^emin)) - F)
 //   E <- E + cut + rho (|s_after| + E + cut) + eta,  cut = min(T q, absolute sum of the block + q T' )
 // where T' counts the cuts that are not truncations of a product (c, floors), and, if the caller has looked,
 // T may be the number of terms that are not multiples of q (`inexact_terms`, c included): the others do not
 // move at all.
+// A unit of standing assumption: cut = gamma_{g+1} (absolute sum of the block + |s_before| + E) + g eta
+// instead, which holds for any order of f32 operations to nearest inside the block.
 class UnitChainBound {
  public:
   explicit UnitChainBound(const MatrixUnit& unit);

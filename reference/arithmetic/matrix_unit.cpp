@@ -1,0 +1,114 @@
+#include "reference/arithmetic/matrix_unit.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "reference/error.hpp"
+
+namespace assay {
+namespace {
+
+using enum Combine;
+using enum Standing;
+using enum Rounding;
+
+// Sources. fasi: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS
+// 7:e330 (2021). li: Li et al., "FTTN", arXiv:2403.00232. mma-sim: Xie et al., "MMA-Sim", arXiv:2511.10909,
+// and its published code. khattak: Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores",
+// arXiv:2512.07004.
+constexpr std::string_view kVectors = "published vectors (fasi, li, khattak) and mma-sim";
+constexpr std::string_view kMmaSim = "mma-sim, published code";
+constexpr std::string_view kNone =
+    "no public bit model: exact sum of g products and c, one f32 rounding to nearest";
+
+constexpr auto kUnits = std::to_array<MatrixUnit>({
+    // name                   combine         F   g  inputs                         out      rounding scales
+    // per standing    source
+    // clang-format off
+    {"v100_f16",              truncate,       23, 4,  "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"v100_f16_f16out",       truncate,       23, 4,  "f16",                        "f16",   nearest_even, "",      0, verified,   kVectors},
+    {"turing_f16",            truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, published,  kMmaSim},
+    {"turing_f16_f16out",     truncate,       24, 8,  "f16",                        "f16",   nearest_even, "",      0, published,  kMmaSim},
+    {"a100_f16",              truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"a100_f16_f16out",       truncate,       24, 8,  "f16",                        "f16",   nearest_even, "",      0, verified,   kVectors},
+    {"a100_bf16",             truncate,       24, 8,  "bf16",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"a100_tf32",             truncate,       24, 4,  "tf32",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"ada_f16",               truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, published,  kMmaSim},
+    {"ada_bf16",              truncate,       24, 8,  "bf16",                       "f32",   toward_zero,  "",      0, published,  kMmaSim},
+    {"ada_fp8",               truncate,       13, 16, "e4m3fn e5m2",                "e8m13", toward_zero,  "",      0, verified,   kVectors},
+    {"ada_fp8_f16out",        truncate,       13, 16, "e4m3fn e5m2",                "f16",   nearest_even, "",      0, published,  kMmaSim},
+    {"hopper_f16",            truncate,       25, 16, "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"hopper_f16_f16out",     truncate,       25, 16, "f16",                        "f16",   nearest_even, "",      0, verified,   kVectors},
+    {"hopper_bf16",           truncate,       25, 16, "bf16",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"hopper_tf32",           truncate,       25, 8,  "tf32",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
+    // wgmma. Verified for c = 0; that c is truncated along with the products is read from published code.
+    {"hopper_fp8",            truncate,       13, 32, "e4m3fn e5m2",                "e8m13", toward_zero,  "",      0, verified,   "hardware vectors with c = 0; c != 0: mma-sim"},
+    {"hopper_fp8_f16out",     truncate,       13, 32, "e4m3fn e5m2",                "f16",   nearest_even, "",      0, published,  kMmaSim},
+    // mma.sync m16n8k32: not an FP8 unit at all, and told from wgmma by its last bits.
+    {"hopper_fp8_mma_sync",   unpack_split,   25, 32, "e4m3fn e5m2",                "f32",   nearest_even, "",      0, verified,   "40,000 hardware vectors"},
+    {"blackwell_f16",         truncate,       25, 16, "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"blackwell_f16_f16out",  truncate,       25, 16, "f16",                        "f16",   nearest_even, "",      0, published,  kMmaSim},
+    {"blackwell_bf16",        truncate,       25, 16, "bf16",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
+    {"blackwell_tf32",        truncate,       25, 8,  "tf32",                       "f32",   toward_zero,  "",      0, published,  kMmaSim},
+    {"blackwell_fp8",         truncate,       25, 32, "e4m3fn e5m2 e3m2 e2m3 e2m1", "f32",   toward_zero,  "",      0, published,  kMmaSim},
+    {"blackwell_fp8_f16out",  truncate,       25, 32, "e4m3fn e5m2 e3m2 e2m3 e2m1", "f16",   nearest_even, "",      0, published,  kMmaSim},
+    {"blackwell_mxfp8",       truncate_scaled,25, 32, "e4m3fn e5m2 e3m2 e2m3 e2m1", "f32",   toward_zero,  "e8m0",  32, published, kMmaSim},
+    {"blackwell_mxfp4",       group_scaled,   35, 64, "e2m1",                       "f32",   toward_zero,  "e8m0",  32, published, kMmaSim},
+    {"blackwell_nvfp4",       group_scaled,   35, 64, "e2m1",                       "f32",   toward_zero,  "ue4m3", 16, published, kMmaSim},
+    {"cdna1_f16",             exact,          0,  4,  "f16",                        "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna1_bf16",            exact,          0,  2,  "bf16",                       "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna2_f16",             pairwise_flush, 0,  4,  "f16",                        "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna2_bf16",            pairwise_flush, 0,  4,  "bf16",                       "f32",   nearest_even, "",      0, published,  "mma-sim, published code: the _1k instructions"},
+    {"cdna2_bf16_pair",       pairwise_flush, 0,  2,  "bf16",                       "f32",   nearest_even, "",      0, published,  "mma-sim, published code: without _1k"},
+    {"cdna3_f16",             floor,          24, 8,  "f16",                        "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna3_bf16",            floor,          24, 8,  "bf16",                       "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna3_tf32",            floor,          24, 4,  "tf32",                       "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna3_fp8",             floor_halves,   24, 16, "e4m3fnuz e5m2fnuz",          "f32",   nearest_even, "",      0, published,  kMmaSim},
+    {"cdna4_f16",             exact,          0,  16, "f16",                        "f32",   nearest_even, "",      0, assumption, kNone},
+    {"cdna4_bf16",            exact,          0,  16, "bf16",                       "f32",   nearest_even, "",      0, assumption, kNone},
+    {"cdna4_fp8",             exact,          0,  16, "e4m3fn e5m2",                "f32",   nearest_even, "",      0, assumption, kNone},
+    {"rdna4_f16",             exact,          0,  16, "f16",                        "f32",   nearest_even, "",      0, assumption, kNone},
+    {"rdna4_bf16",            exact,          0,  16, "bf16",                       "f32",   nearest_even, "",      0, assumption, kNone},
+    {"rdna4_fp8",             exact,          0,  16, "e4m3fn e5m2",                "f32",   nearest_even, "",      0, assumption, kNone},
+    {"int8_dot",              wrap,           0,  4,  "int8",                       "i32",   toward_zero,  "",      0, verified,   "integer arithmetic: dp4a, IMMA, int8 MFMA (PTX and CDNA3 ISA manuals)"},
+    // clang-format on
+});
+
+}  // namespace
+
+std::span<const MatrixUnit> matrix_units() { return kUnits; }
+
+const MatrixUnit* find_matrix_unit(std::string_view name) {
+  for (const MatrixUnit& unit : kUnits) {
+    if (unit.name == name) return &unit;
+  }
+  return nullptr;
+}
+
+const MatrixUnit& matrix_unit(std::string_view name) {
+  if (const MatrixUnit* unit = find_matrix_unit(name)) return *unit;
+  std::string known;
+  for (const MatrixUnit& unit : kUnits) known += fmt::format(" {}", unit.name);
+  throw InputError(InputErrorKind::unknown_name, fmt::format("matrix unit '{}'; known:{}", name, known));
+}
+
+Precision out_precision(const MatrixUnit& unit) {
+  if (unit.out == "f16") return kPrecisionF16;
+  if (unit.out == "e8m13") return kPrecisionE8m13;
+  if (unit.out == "i32") return {32, 0, 30};
+  return kPrecisionF32;
+}
+
+bool accepts(const MatrixUnit& unit, std::string_view input_format) {
+  std::string_view rest = unit.inputs;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    if (word == input_format) return true;
+    rest.remove_prefix(word.size() < rest.size() ? word.size() + 1 : rest.size());
+  }
+  return false;
+}
+
+}  // namespace assay
