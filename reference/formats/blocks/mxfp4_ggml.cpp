@@ -1,12 +1,12 @@
 // mxfp4_ggml: ggml's MXFP4, 32 elements in 17 bytes.
 //   0      e8m0 exponent e
 //   1..16  byte j: e2m1 code of element j in bits 0..3, of element j + 16 in bits 4..7
-// value = e2m1 * 2^(e - 127), exact in f64. ggml has no NaN here: e = 0xFF is the exponent 128, where OCP
-// reads NaN. Quantiser, bit-compatible with quantize_row_mxfp4_ref: e = floor(log2f(absmax)) - 2 + 127 with
-// the logarithm rounded to f32 (so just below a large power of two it rounds up to it); the code minimises
-// |value - x| in f32, ties go to the smaller magnitude, and a zero is always +0. ggml's e is undefined below
-// absmax 2^-125; here it stays at 0. A block with NaN or Inf has no NaN to become: e = 0xFF and every code 7,
-// beyond the range of f32.
+// value = e2m1 * 2^(e - 127), exact in f64; code 8 is +0 (ggml's table is of integers). ggml has no NaN here:
+// e = 0xFF is the exponent 128, where OCP reads NaN. Quantiser, bit-compatible with quantize_row_mxfp4_ref: e
+// = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
+// rounds up to it); the code minimises |value - x| in f32, ties go to the smaller magnitude, and a zero is
+// always +0. ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no
+// NaN to become: e = 0xFF and every code 7, beyond the range of f32.
 #include <cmath>
 
 #include "reference/formats/blocks/inline_block.hpp"
@@ -67,7 +67,7 @@ struct Mxfp4Ggml {
   static void decode(const std::byte* in, Real* out) {
     const double scale = codec::pow2(static_cast<int>(in[0]) - 127);
     for (int e = 0; e < kElements; ++e) {
-      out[e] = static_cast<Real>(values()[blocks::nibble(in + 1, e)] * scale);
+      out[e] = static_cast<Real>(values()[blocks::nibble(in + 1, e)] * scale + 0.0);
     }
   }
 };
