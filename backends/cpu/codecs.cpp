@@ -58,10 +58,10 @@ float small_value(const SmallFloat& format, std::uint32_t code) {
   return negative ? -value : value;
 }
 
-std::uint32_t small_code(const SmallFloat& format, float x) {
+std::uint32_t small_code(const SmallFloat& format, double x) {
   if (std::isnan(x)) return nan_code(format);
   const std::uint32_t sign = std::signbit(x) ? 1U << (bits_of(format) - 1) : 0;
-  const double magnitude = std::min<double>(std::fabs(x), 2.0 * format.largest);
+  const double magnitude = std::min(std::fabs(x), 2.0 * format.largest);
   const int lowest = 1 - format.bias;
   const int exponent = magnitude == 0 ? lowest : std::max(std::ilogb(magnitude), lowest);
   // In units of the last place the code is an integer; a carry out of the fraction runs into the exponent by
@@ -130,7 +130,7 @@ float e5m2_value(std::uint8_t code) {
 float e8m0_value(std::uint8_t code) { return code == 0xFF ? kNan : std::ldexp(1.0F, code - 127); }
 
 int round_to_integer(float x, int low, int high) {
-  if (std::isnan(x)) return 0;
+  if (std::isnan(x)) return high;
   const float rounded = std::nearbyint(std::clamp(x, static_cast<float>(low), static_cast<float>(high)));
   return static_cast<int>(rounded);
 }

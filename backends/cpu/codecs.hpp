@@ -34,7 +34,7 @@ inline constexpr SmallFloat kE2m3{"e2m3", 2, 3, 1, Top::finite, 7.5F};
 float small_value(const SmallFloat& format, std::uint32_t code);
 // Saturates beyond the largest finite value, Inf included. NaN gives the format's NaN, or +largest where it
 // has none.
-std::uint32_t small_code(const SmallFloat& format, float x);
+std::uint32_t small_code(const SmallFloat& format, double x);
 
 float f16_value(std::uint16_t code);
 std::uint16_t f16_code(float x);  // overflow to Inf
@@ -44,7 +44,7 @@ float e4m3fn_value(std::uint8_t code);
 float e4m3fnuz_value(std::uint8_t code);
 float e5m2_value(std::uint8_t code);
 float e8m0_value(std::uint8_t code);  // 2^(code - 127); 0xFF is NaN
-// x rounded to the nearest integer, ties to even, held to [low, high]; NaN gives 0.
+// x rounded to the nearest integer, ties to even, held to [low, high]; NaN gives high.
 int round_to_integer(float x, int low, int high);
 
 }  // namespace assay_cpu

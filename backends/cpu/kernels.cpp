@@ -18,12 +18,40 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
         attention_##kind##_contract, attention_##kind##_run                                  \
   }
 
+bool never(const Call&) { return false; }  // runs only when a variant names it
+
+#define ASSAY_NAMED(op) \
+  { #op, "", nullptr, op##_check, op##_name, op##_contract, op##_run }
+#define ASSAY_VARIANCE(kind, chosen)                                                                   \
+  {                                                                                                    \
+    "layernorm", #kind, chosen, layernorm_check, layernorm_##kind##_name, layernorm_##kind##_contract, \
+        layernorm_##kind##_run                                                                         \
+  }
+#define ASSAY_MATMUL(kind, check)                                                                   \
+  {                                                                                                 \
+    "matmul", #kind, matmul_##kind##_chosen, check, matmul_##kind##_name, matmul_##kind##_contract, \
+        matmul_##kind##_run                                                                         \
+  }
+
+// Of several kernels of an op, the first that is `chosen` runs when the variant names none.
 constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(softmax),
+    ASSAY_PLAIN(logsumexp),
+    ASSAY_VARIANCE(two_pass, nullptr),
+    ASSAY_VARIANCE(one_pass, never),
+    ASSAY_VARIANCE(welford, never),
+    ASSAY_PLAIN(rmsnorm),
     ASSAY_PLAIN(wht),
+    ASSAY_NAMED(quantize),
+    ASSAY_NAMED(dequantize),
+    ASSAY_NAMED(requantize),
+    ASSAY_MATMUL(int8, matmul_int8_check),
+    ASSAY_MATMUL(f32, matmul_check),
+    ASSAY_PLAIN(argmax),
     ASSAY_ATTENTION(decode),
     ASSAY_ATTENTION(prefill),
     ASSAY_ATTENTION(split),
+    ASSAY_ATTENTION(convert_f16),
 });
 
 }  // namespace

@@ -17,7 +17,38 @@ namespace assay_cpu {
   void op##_run(const Call& call, const Engine& engine, const Trace& trace)
 ASSAY_OP(softmax);
 ASSAY_OP(wht);
+ASSAY_OP(logsumexp);
+ASSAY_OP(rmsnorm);
+ASSAY_OP(argmax);
+ASSAY_OP(quantize);
+ASSAY_OP(dequantize);
+ASSAY_OP(requantize);
 #undef ASSAY_OP
+std::string quantize_name(const Call& call);
+std::string dequantize_name(const Call& call);
+std::string requantize_name(const Call& call);
+
+// An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.
+void layernorm_check(const Call& call);
+#define ASSAY_VARIANCE(kind)                                                       \
+  std::string layernorm_##kind##_name(const Call& call);                           \
+  std::string layernorm_##kind##_contract(const Call& call, const Engine& engine); \
+  void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
+ASSAY_VARIANCE(two_pass);
+ASSAY_VARIANCE(one_pass);
+ASSAY_VARIANCE(welford);
+#undef ASSAY_VARIANCE
+
+void matmul_check(const Call& call);
+void matmul_int8_check(const Call& call);
+#define ASSAY_MATMUL(kind)                                                      \
+  bool matmul_##kind##_chosen(const Call& call);                                \
+  std::string matmul_##kind##_name(const Call& call);                           \
+  std::string matmul_##kind##_contract(const Call& call, const Engine& engine); \
+  void matmul_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
+ASSAY_MATMUL(f32);
+ASSAY_MATMUL(int8);
+#undef ASSAY_MATMUL
 
 #define ASSAY_ATTENTION(kind)                                                      \
   bool attention_##kind##_chosen(const Call& call);                                \
@@ -27,6 +58,7 @@ ASSAY_OP(wht);
 ASSAY_ATTENTION(decode);
 ASSAY_ATTENTION(prefill);
 ASSAY_ATTENTION(split);
+ASSAY_ATTENTION(convert_f16);
 #undef ASSAY_ATTENTION
 
 // From this many keys on a decode call is split over the keys.

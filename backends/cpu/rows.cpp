@@ -26,7 +26,7 @@ Planes find_planes(const Call& call, std::string_view name, const Layout& layout
   need(true, planes.payload, "");
   need(layout.has_scale, planes.scale, ".scale");
   need(layout.has_block_scale, planes.block_scale, ".block_scale");
-  need(layout.has_global_scale, planes.global_scale, ".global_scale");
+  need(layout.scaling == Scaling::global, planes.global_scale, ".global_scale");
   planes.length = row_length(*planes.payload);
   planes.middle = planes.payload->rank >= 3 ? planes.payload->shape[planes.payload->rank - 2] : 1;
   if (planes.length % layout.block_elements != 0) {

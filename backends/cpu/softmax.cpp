@@ -48,7 +48,9 @@ void softmax_check(const Call& call) {
 }
 
 std::string softmax_contract(const Call& call, const Engine& engine) {
-  return "sum=f32 exp_ulp=" + std::to_string(engine.exp_ulp) + " out=" + std::string(call.text("dtype"));
+  std::string contract = "acc=f32 order=any exp=e exp_ulp=" + std::to_string(engine.exp_ulp) + " div_ulp=1";
+  if (call.real("softcap") > 0) contract += " tanh_ulp=2";
+  return contract;
 }
 
 void softmax_run(const Call& call, const Engine& engine, const Trace& trace) {
@@ -76,6 +78,8 @@ void softmax_run(const Call& call, const Engine& engine, const Trace& trace) {
       float sum = engine.exp_shift(logits.data(), top, logits.data(), logits.size());
       if (options.sinks) sum += std::exp(sink - top);
       engine.scale(1.0F / sum, logits.data(), logits.size());
+      std::fill(out.begin(), out.end(),
+                0.0F / sum);  // a masked logit weighs 0: NaN in a row poisons all of it
       for (std::size_t i = 0; i < where.size(); ++i) out[static_cast<std::size_t>(where[i])] = logits[i];
     }
     write_row(engine, dtype, out.data(), reader.length(), mutable_row(y, row));

@@ -1,0 +1,79 @@
+// quantize: x[rows,cols] dtype -> y in format `to`; dequantize: x in format `from` -> y dtype; requantize:
+// from -> to. f32 scales come from the whole tensor first; then row after row is coded. requantize decodes to
+// f32 in between.
+#include <vector>
+
+#include "backends/cpu/layouts.hpp"
+#include "backends/cpu/ops.hpp"
+
+namespace assay_cpu {
+namespace {
+
+void encode(const Call& call, const Engine& engine, const RowReader& reader) {
+  const Layout& to = layout(call.text("to"));
+  const Planes planes = output_planes(call, "y", to);
+  std::vector<float> values(static_cast<std::size_t>(reader.rows() * reader.length()));
+  for (std::int64_t row = 0; row < reader.rows(); ++row) {
+    reader.read(engine, row, values.data() + row * reader.length());
+  }
+  write_scales(to, planes, values.data(), reader.rows());
+  for (std::int64_t row = 0; row < reader.rows(); ++row) {
+    to.write(planes, engine, row, values.data() + row * reader.length());
+  }
+}
+
+}  // namespace
+
+void quantize_check(const Call& call) {
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", call.text("dtype"));
+  output_planes(call, "y", layout(call.text("to")));
+}
+
+std::string quantize_contract(const Call&, const Engine&) { return ""; }
+
+void quantize_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel("quantize_" + std::string(call.text("to")));
+  encode(call, engine, RowReader(call, "x", call.text("dtype")));
+}
+
+std::string quantize_name(const Call& call) { return "quantize_" + std::string(call.text("to")); }
+
+void dequantize_check(const Call& call) {
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", call.text("from"));
+  call.output("y");
+}
+
+std::string dequantize_contract(const Call&, const Engine&) { return ""; }
+
+std::string dequantize_name(const Call& call) { return "dequantize_" + std::string(call.text("from")); }
+
+void dequantize_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(dequantize_name(call));
+  const RowReader reader(call, "x", call.text("from"));
+  const assay_tensor& y = call.output("y");
+  std::vector<float> row(static_cast<std::size_t>(reader.length()));
+  for (std::int64_t r = 0; r < reader.rows(); ++r) {
+    reader.read(engine, r, row.data());
+    write_row(engine, call.text("dtype"), row.data(), reader.length(), mutable_row(y, r));
+  }
+}
+
+void requantize_check(const Call& call) {
+  check_readable(call, "x", call.text("from"));
+  output_planes(call, "y", layout(call.text("to")));
+}
+
+std::string requantize_contract(const Call&, const Engine&) { return ""; }
+
+std::string requantize_name(const Call& call) {
+  return "requantize_" + std::string(call.text("from")) + "_" + std::string(call.text("to"));
+}
+
+void requantize_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(requantize_name(call));
+  encode(call, engine, RowReader(call, "x", call.text("from")));
+}
+
+}  // namespace assay_cpu
