@@ -5,6 +5,10 @@
 #include <mpfr.h>
 
 #include <boost/multiprecision/mpfr.hpp>
+#include <string>
+
+#include "reference/error.hpp"
+#include "reference/real/adaptive.hpp"
 
 namespace assay::mp {
 
@@ -30,6 +34,21 @@ class Interval {
     mpfr_init2(high_, kBits);
     mpfr_set_d(low_, low, MPFR_RNDD);
     mpfr_set_d(high_, high, MPFR_RNDU);
+  }
+  /// The enclosure of a decimal number, e.g. "-1.25e-30".
+  static Interval from_decimal(const std::string& text) {
+    Interval r;
+    const bool ok = mpfr_set_str(r.low_, text.c_str(), 10, MPFR_RNDD) == 0 &&
+                    mpfr_set_str(r.high_, text.c_str(), 10, MPFR_RNDU) == 0;
+    if (!ok) throw InputError(InputErrorKind::bad_value, "not a decimal number: '" + text + "'");
+    return r;
+  }
+  /// An MPFR number (of a Real113 or Real200: x.backend().data()), exactly if it has at most kBits bits.
+  static Interval from_mpfr(mpfr_srcptr x) {
+    Interval r;
+    mpfr_set(r.low_, x, MPFR_RNDD);
+    mpfr_set(r.high_, x, MPFR_RNDU);
+    return r;
   }
   Interval(const Interval& other) : Interval(0.0) { *this = other; }
   Interval& operator=(const Interval& other) {
@@ -102,6 +121,11 @@ class Interval {
 
   double lower() const { return mpfr_get_d(low_, MPFR_RNDD); }
   double upper() const { return mpfr_get_d(high_, MPFR_RNDU); }
+  /// The nearest double and a bound on its distance from every member.
+  Certified certified() const {
+    const double value = mpfr_get_d(low_, MPFR_RNDN);
+    return {value, (*this - Interval(value)).magnitude()};
+  }
   /// The largest absolute value of a member, rounded up.
   double magnitude() const { return abs(*this).upper(); }
   bool contains(double x) const { return mpfr_cmp_d(low_, x) <= 0 && mpfr_cmp_d(high_, x) >= 0; }
