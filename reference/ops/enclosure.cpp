@@ -1,0 +1,77 @@
+#include "reference/ops/enclosure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
+
+namespace assay {
+
+Machine machine(std::string_view name, bool flush) {
+  if (name == "f64")
+    return {kUnit64, 0x1p-1074, flush ? 0x1p-1022 : 0.0, flush ? 0x1p-1022 : 0.0, 0x1.fffffffffffffp1023};
+  const ScalarFormat& f = scalar_format(name);
+  if (f.kind != ScalarKind::floating)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{} is not an arithmetic: allowed are f64 and the floating formats", name));
+  const double smallest_normal = std::ldexp(1.0, 1 - f.bias);
+  const double step = std::ldexp(smallest_normal, -f.fraction_bits);
+  return {std::ldexp(1.0, -f.fraction_bits - 1), flush ? smallest_normal : step / 2,
+          flush ? smallest_normal : 0.0, flush ? smallest_normal : 0.0, f.max_finite};
+}
+
+Order order_of(std::string_view word) {
+  if (word == "any") return Order::any;
+  if (word == "tree") return Order::tree;
+  if (word == "sequential") return Order::sequential;
+  throw InputError(InputErrorKind::bad_value, fmt::format("order={}: allowed is any|tree|sequential", word));
+}
+
+Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m) {
+  const double n = static_cast<double>(terms.size());
+  if (terms.empty()) return {};
+  double value = 0, lost = 0;       // value + lost: Neumaier's compensated sum
+  double errors = 0, absolute = 0;  // sums of non-negative numbers, each at most n u64 low
+  double partial = 0, running = 0;  // of the sequential kernel
+  bool first = true;
+  for (const Enclosure& t : terms) {
+    const double next = value + t.value;
+    lost += std::fabs(value) >= std::fabs(t.value) ? (value - next) + t.value : (t.value - next) + value;
+    value = next;
+    errors += t.error;
+    absolute += std::fabs(t.value) + t.error;
+    partial += t.value;
+    running += t.error;
+    if (!first) running += m.unit * (std::fabs(partial) + running) + m.tiny_add;
+    first = false;
+  }
+  const double inflate = 1 + 4 * n * kUnit64;
+  // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
+  const double own = kUnit64 * std::fabs(value + lost) * 2 + gamma(n, kUnit64) * gamma(n, kUnit64) * absolute;
+  const double height = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
+  const double factor = order == Order::tree ? gamma(height, m.unit) : height * m.unit;
+  double error = errors + factor * absolute * inflate + (n - 1) * m.tiny_add;
+  if (order == Order::sequential) {
+    // The partial sums are themselves off by at most n u64 of the absolute sum; each enters with weight u.
+    const double sequential = (running + n * m.unit * n * kUnit64 * absolute) * inflate;
+    error = std::min(error, sequential);
+  }
+  error = up(error * inflate + own);
+  if (!(absolute * inflate * (1 + factor) < m.max_finite)) error = kInfinity;
+  return {value + lost, error};
+}
+
+Enclosure inverse_sqrt(Enclosure a, const Machine& m, double ulp) {
+  const double low = a.low(), high = a.high();
+  const double value = 1 / std::sqrt(a.value);  // two roundings in double
+  if (!(low > 0)) return {value, kInfinity};
+  const double own = 3 * kUnit64;
+  const double spread =
+      std::max((1 / std::sqrt(low)) * (1 + own) - value, value - (1 / std::sqrt(high)) * (1 - own));
+  return rounded({value, up(std::max(spread, 0.0) + 2 * own * (1 / std::sqrt(low)))}, m, 2 * ulp);
+}
+
+}  // namespace assay

@@ -1,0 +1,111 @@
+// The calculus of the limits: a real number together with an error that covers both the exact value of an
+// op's definition and whatever a kernel of the declared arithmetic holds in its place.
+//
+// Invariant of every function here: if each argument's interval [value - error, value + error] contains the
+// exact number AND the kernel's number, then so does the result's. A limit is therefore a running error
+// analysis, evaluated on the case's own data; each op's docstring only has to say which operations its kernel
+// performs. The reference's own roundings (double, u64 = 2^-53) are added to `error`, so a limit includes its
+// certificate.
+//
+// Rounding model of a format with unit roundoff u (to nearest): fl(z) = z (1 + d) + t, |d| <= u, |t| <= tiny,
+// where t is not 0 only below the smallest normal: half a subnormal step, or the smallest normal where the
+// contract declares ftz=yes. Sums and differences are exact in the subnormal range unless flushed (Hauser
+// 1996; Higham 2002, ch. 2). A result that may reach the format's overflow threshold has error +Inf: nothing
+// is claimed of it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace assay {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kUnit64 = 0x1p-53;
+
+// The arithmetic that a kernel computes in.
+struct Machine {
+  double unit;      // unit roundoff, round to nearest
+  double tiny;      // absolute error of a product, quotient or function value that underflows
+  double tiny_add;  // the same of a sum: 0 with gradual underflow
+  double flushed;   // inputs below this may be read as 0: the smallest normal under ftz=yes, else 0
+  double max_finite;
+};
+
+// `name`: f64, or a floating row of scalar_formats(). Throws InputError unknown_name or bad_value.
+Machine machine(std::string_view name, bool flush);
+
+// k u / (1 - k u): bounds (1 + u)^k - 1 and 1 - (1 - u)^k; +Inf once k u >= 1.
+inline double gamma(double k, double u) { return k * u < 1 ? k * u / (1 - k * u) : kInfinity; }
+// An error computed in double by a handful of operations on non-negative numbers, moved above its exact
+// value.
+inline double up(double error) { return error * (1 + 0x1p-48); }
+
+struct Enclosure {
+  double value = 0;
+  double error = 0;
+  double magnitude() const { return up(std::fabs(value) + error); }
+  double low() const { return value - up(error + kUnit64 * std::fabs(value)); }
+  double high() const { return value + up(error + kUnit64 * std::fabs(value)); }
+};
+
+// An input as the kernel reads it: exact, or 0 where inputs are flushed.
+inline Enclosure read(double x, const Machine& m) {
+  return {x, std::fabs(x) < m.flushed ? std::fabs(x) : 0.0};
+}
+
+// Real operations, no rounding of a kernel.
+inline Enclosure sum(Enclosure a, Enclosure b) {
+  const double value = a.value + b.value;
+  return {value, up(a.error + b.error + kUnit64 * std::fabs(value))};
+}
+inline Enclosure negated(Enclosure a) { return {-a.value, a.error}; }
+inline Enclosure product(Enclosure a, Enclosure b) {
+  const double value = a.value * b.value;
+  return {value, up(std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error +
+                    kUnit64 * std::fabs(value) + 0x1p-1074)};
+}
+// a / b for b away from 0; error +Inf when b's interval reaches 0.
+inline Enclosure quotient(Enclosure a, Enclosure b) {
+  const double least = std::fabs(b.value) - up(b.error);
+  const double value = a.value / b.value;
+  if (!(least > 0)) return {value, kInfinity};
+  return {value,
+          up((a.error + std::fabs(value) * b.error) / least + 2 * kUnit64 * std::fabs(value) + 0x1p-1073)};
+}
+
+// What a kernel's `roundings` successive roundings make of z (each relative u; one tiny for each that may
+// underflow).
+inline Enclosure rounded(Enclosure z, const Machine& m, double roundings = 1) {
+  const double g = gamma(roundings, m.unit);
+  const double error = up(z.error + g * z.magnitude() + std::ceil(roundings) * m.tiny);
+  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+}
+// The same for a sum or difference.
+inline Enclosure rounded_sum(Enclosure z, const Machine& m) {
+  const double error = up(z.error + m.unit * z.magnitude() + m.tiny_add);
+  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+}
+
+// The order in which a kernel adds. any: every association and permutation, fused or not. tree: pairwise, of
+// height ceil(log2 n). sequential: in memory order, one accumulator.
+enum class Order : std::uint8_t { any, tree, sequential };
+Order order_of(std::string_view word);
+
+// A sum of n terms in the declared order.
+//   any:        |e| <= (n - 1) u sum |t_i|        (Jeannerod and Rump 2013: every order, no restriction on n)
+//   tree:       |e| <= gamma_h sum |t_i|, h = ceil(log2 n)                                  (Higham 2002,
+//   section 4.2) sequential: |e| <= u sum_k |s_k|, s_k the kernel's partial sums, each within its own running
+//   error of the exact one;
+//               the smaller of this and `any`
+// plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).
+Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m);
+
+// 1 / sqrt(a) for a > 0, with a kernel's rsqrt of `ulp` units in the last place (1 ulp <= 2 u relative).
+// Monotone, so the ends of a's interval decide; error +Inf when that interval reaches 0.
+Enclosure inverse_sqrt(Enclosure a, const Machine& m, double ulp);
+
+}  // namespace assay

@@ -1,0 +1,60 @@
+#include "reference/ops/exp_sum.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/real/exp.hpp"
+
+namespace assay {
+
+ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc) {
+  ExpSum r;
+  r.max = -kInfinity;
+  for (const Enclosure& s : logits) {
+    r.max = std::max(r.max, s.value);
+    r.max_error = std::max(r.max_error, s.error);
+  }
+  const double n = static_cast<double>(logits.size());
+  const double u = acc.unit;
+  const double relative_exp = 2 * contract.number("exp_ulp") * u;
+  const bool base2 = contract.text("exp") == "base2";
+  const double b = base2 ? 3 : 1;
+  if (base2) r.max_error += u * std::fabs(r.max);
+  const double rescales = contract.number("rescales");
+  const double log_factor = std::log1p(relative_exp);
+  const double log_rescale = rescales * (log_factor + u);
+  // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
+  r.flush = up((acc.tiny + kExpFlushError) * std::exp(r.max_error));
+  r.weight.resize(logits.size());
+  r.theta.resize(logits.size());
+  double errors = 0, partials = 0, sum = 0;
+  for (std::size_t j = 0; j < logits.size(); ++j) {
+    const Enclosure& s = logits[j];
+    if (s.value == -kInfinity) continue;  // weight exactly 0 in every arithmetic
+    const double hi = s.value - r.max;
+    const double back = hi + r.max;  // TwoSum of s and -max, so that the low part is exact
+    const double lo = (s.value - back) - (r.max - (back - hi));
+    const double distance = std::fabs(hi);
+    const double w = certified_exp(hi, std::clamp(lo, -kExpLowMax, kExpLowMax));
+    const double direct = log_factor + s.error + b * u * (distance + s.error + r.max_error);
+    const double own = 0x1p-52 + std::fabs(lo) * kUnit64;
+    r.weight[j] = w;
+    r.theta[j] = up(std::expm1(up(direct)) + own);
+    const double in_sum = rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) : direct;
+    errors += w * (std::expm1(up(in_sum)) + own);
+    sum += w;
+    if (j > 0) partials += sum;
+  }
+  const double any = (n - 1) * u;
+  const std::string_view order = contract.text("order");
+  const double order_error = order == "tree"         ? gamma(std::ceil(std::log2(n)), u)
+                             : order == "sequential" ? std::min(any, u * partials * (1 + any) / sum)
+                                                     : any;
+  const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);
+  r.sum = sum;
+  r.sum_error = up((1 + order_error) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
+  if (!(sum * (1 + r.sum_error) < acc.max_finite)) r.sum_error = kInfinity;
+  return r;
+}
+
+}  // namespace assay

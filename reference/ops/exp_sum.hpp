@@ -1,0 +1,56 @@
+// sum_j exp(s_j - m), m = max s_j: what softmax and logsumexp share, and how far a kernel's weights and sum
+// may be off.
+//
+// u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2. A kernel
+// holds logits t_j with |t_j - s_j| <= e_j, subtracts a number M of its own that is the same for the whole
+// row (its largest t: |M - m| <= e_max = max e_j), and forms
+//   v_j = exp((t_j - M)(1 + d))(1 + d') + f_j,  |d| <= b u, |d'| <= E, |f_j| <= tiny.
+//   (One rounding for the difference; base2: the rounded c = log2(e) and the product are two more. fma(t, c,
+//   -fl(Mc)) is covered: it is c' (t - M') with the row-wide M' = fl(M c') / c', for which base2 adds u |m|
+//   to e_max.)
+// A common M changes neither w_i / S nor M + log S, so v_j is compared with exp(s_j - M), relatively:
+//   theta_j = (1 + E) exp(e_j + b u (|s_j - m| + e_j + e_max)) - 1,
+// plus f_j, which on the scale where the largest weight is 1 is at most f = tiny exp(e_max).
+// An online kernel whose maximum changes T = rescales times after a term has entered multiplies that term of
+// the sum by at most T factors exp(M_old - M_new), whose exponents telescope to at most |s_j - m| + 2 e_max:
+//   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(b u (|s_j - m| + 2 e_max)) - 1   (T > 0), and T f more.
+// The sum of n positive terms: S' = S (1 + h), |h| <= H,
+//   H = (1 + r) (sum_j w_j theta'_j + n (1 + T) f + n tiny_add) / S + r,
+//   r = (n - 1) u for order=any, gamma_ceil(log2 n) for tree, u sum_{k>=2} S_k (1 + (n - 1) u) / S for
+//   sequential,
+// S_k the partial sums. The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "reference/arithmetic/contract.hpp"
+#include "reference/ops/enclosure.hpp"
+
+namespace assay {
+
+inline constexpr std::array kExpSumKeys = {
+    ContractKey{"acc", ContractValue::format, "f32", "", "the type of every intermediate result"},
+    ContractKey{"order", ContractValue::word, "any", "any|tree|sequential", "in which the sum is formed"},
+    ContractKey{"exp", ContractValue::word, "e", "e|base2",
+                "base2: exp2(log2(e) (s - m)), two more roundings"},
+    ContractKey{"exp_ulp", ContractValue::number, "2", "", "error of exp, in units in the last place of acc"},
+    ContractKey{"rescales", ContractValue::number, "0", "",
+                "changes of an online kernel's maximum; 0: two passes"},
+};
+
+struct ExpSum {
+  double max = 0;              // m
+  double max_error = 0;        // e_max
+  std::vector<double> weight;  // exp(s_j - m), relative error kExpSumUnit
+  std::vector<double> theta;   // relative error of the kernel's weight j, the reference's included
+  double flush = 0;            // f
+  double sum = 0;              // S
+  double sum_error = 0;        // H, relative; >= 1 when nothing is claimed
+};
+
+// Throws nothing; the logits are finite or -Inf, at least one is finite.
+ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc);
+
+}  // namespace assay

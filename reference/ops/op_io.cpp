@@ -1,0 +1,107 @@
+#include "reference/ops/op_io.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "reference/error.hpp"
+
+namespace assay {
+
+OpInputs::OpInputs(const std::vector<TensorSpec>& specs, const TensorSet& set) : set_(set) {
+  for (const TensorSpec& spec : specs) {
+    if (spec.role == TensorRole::output) continue;
+    const auto found = set.find(spec.name);
+    if (found == set.end())
+      throw InputError(
+          InputErrorKind::shape_mismatch,
+          fmt::format("input {} is missing: it is {}{}", spec.name, spec.format, to_string(spec.shape)));
+    const Encoded& got = found->second;
+    if (got.format != spec.format || got.shape != spec.shape)
+      throw InputError(InputErrorKind::shape_mismatch,
+                       fmt::format("input {} is {}{}; the attributes make it {}{}", spec.name, got.format,
+                                   to_string(got.shape), spec.format, to_string(spec.shape)));
+  }
+}
+
+const Encoded& OpInputs::tensor(std::string_view name) const { return set_.at(std::string(name)); }
+bool OpInputs::has(std::string_view name) const { return set_.contains(std::string(name)); }
+std::vector<double> OpInputs::values(std::string_view name) const { return decode_tensor(tensor(name)); }
+
+std::vector<std::int64_t> OpInputs::integers(std::string_view name) const {
+  const std::vector<double> decoded = values(name);
+  return {decoded.begin(), decoded.end()};
+}
+
+Encoded integer_tensor(std::string_view name, const Shape& shape, const std::vector<std::int64_t>& values) {
+  const Format& row = format(name);
+  Encoded made{std::string(row.name), shape, {}};
+  for (const PlaneSpec& spec : planes(row, shape))
+    made.planes.push_back({spec, std::vector<std::byte>(spec.bytes)});
+  std::vector<std::byte>& bytes = made.planes.front().bytes;
+  const std::size_t width = bytes.size() / std::max<std::size_t>(values.size(), 1);
+  for (std::size_t i = 0; i < values.size(); ++i)  // two's complement, little endian
+    std::memcpy(bytes.data() + i * width, &values[i], width);
+  return made;
+}
+
+std::vector<std::int64_t> IndexDraw::permutation(std::int64_t n) {
+  std::vector<std::int64_t> list(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) list[i] = i;
+  for (std::int64_t i = n - 1; i > 0; --i) std::swap(list[i], list[below(static_cast<std::uint64_t>(i) + 1)]);
+  return list;
+}
+
+Store store_of(const Contract& contract, std::string_view output_format) {
+  Store store{nullptr, &scalar_format(output_format), {}, contract.text("ftz") == "yes"};
+  if (const std::string_view through = contract.text("out"); through != "dtype" && through != output_format)
+    store.through = &scalar_format(through);
+  const std::string_view round = contract.text("round");
+  store.policy.rounding = round == "nearest_even"   ? Rounding::nearest_even
+                          : round == "nearest_away" ? Rounding::nearest_away
+                                                    : Rounding::toward_zero;
+  store.policy.overflow = contract.text("overflow") == "ieee" ? Overflow::ieee : Overflow::saturate;
+  return store;
+}
+
+double stored(const Store& store, double z) {
+  if (store.through != nullptr) z = round_to(*store.through, z, store.policy);
+  return round_to(*store.output, z, store.policy);
+}
+
+void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
+  double& value = truth.value[i];
+  double& limit = truth.limit[i];
+  value = z.value;
+  limit = kInfinity;
+  if (!(z.error < kInfinity)) return;
+  const double low = stored(store, z.low());
+  const double high = stored(store, z.high());
+  if (std::isinf(low) && low == high) {
+    value = low;
+    limit = 0;
+    return;
+  }
+  // The subtractions round once each, hence the factor.
+  limit = up(std::max(std::fabs(low - value), std::fabs(high - value)));
+  if (store.flush) {
+    const double smallest_normal = std::ldexp(1.0, 1 - store.output->bias);
+    const double through_normal = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
+    const double nearest_zero =
+        z.low() <= 0 && z.high() >= 0 ? 0 : std::min(std::fabs(z.low()), std::fabs(z.high()));
+    if (nearest_zero < std::max(smallest_normal, through_normal)) limit = std::max(limit, std::fabs(value));
+  }
+}
+
+void settle_special(Truth& truth, std::size_t i, double special) {
+  truth.value[i] = special;
+  truth.limit[i] = 0;
+}
+
+Truth make_truth(std::string_view output, std::size_t count, std::string_view origin) {
+  return {std::string(output), std::vector<double>(count), std::vector<double>(count, kInfinity),
+          std::string(origin)};
+}
+
+}  // namespace assay

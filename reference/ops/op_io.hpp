@@ -1,0 +1,91 @@
+// What every op does with its tensors: fetch and check the inputs, and turn enclosures of the kernel's last
+// unrounded numbers into a Truth.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/ops/enclosure.hpp"
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+// The inputs of one case, checked against the op's tensors. Throws InputError shape_mismatch naming the
+// tensor when one is missing or has another format or shape.
+class OpInputs {
+ public:
+  OpInputs(const std::vector<TensorSpec>& specs, const TensorSet& set);
+  const Encoded& tensor(std::string_view name) const;
+  std::vector<double> values(std::string_view name) const;          // decoded
+  std::vector<std::int64_t> integers(std::string_view name) const;  // of an index tensor
+  bool has(std::string_view name) const;
+
+ private:
+  const TensorSet& set_;
+};
+
+// An empty Encoded with allocated planes: what Op::indices fills.
+Encoded integer_tensor(std::string_view format, const Shape& shape, const std::vector<std::int64_t>& values);
+
+// The draws of Op::indices: splitmix64 (Steele, Lea, Flood 2014), the same numbers on every platform.
+class IndexDraw {
+ public:
+  explicit IndexDraw(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t below(std::uint64_t n) { return next() % n; }  // n is small: the bias is below 2^-40
+  std::vector<std::int64_t> permutation(std::int64_t n);
+
+ private:
+  std::uint64_t state_;
+};
+
+// How a result becomes an element of the output: contract keys out, round, overflow, ftz.
+struct Store {
+  const ScalarFormat* through;  // a rounding before the output's own, or nullptr (out=dtype)
+  const ScalarFormat* output;
+  EncodePolicy policy;
+  bool flush;
+};
+Store store_of(const Contract& contract, std::string_view output_format);
+double stored(const Store& store, double z);  // one number, rounded as the kernel stores it
+
+// The keys that every rounding op's contract ends with: with_store_keys(std::array{ContractKey{...}, ...}).
+inline constexpr std::array kStoreKeys = {
+    ContractKey{"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
+                "rounded to this before the output's type"},
+    ContractKey{"round", ContractValue::word, "nearest_even", "nearest_even|nearest_away|toward_zero",
+                "rounding to the output"},
+    ContractKey{"overflow", ContractValue::word, "ieee", "ieee|saturate",
+                "beyond the output's largest number"},
+    ContractKey{"ftz", ContractValue::word, "no", "no|yes", "subnormal inputs and results may become zero"},
+};
+template <std::size_t N>
+constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
+  std::array<ContractKey, N + kStoreKeys.size()> all;
+  for (std::size_t i = 0; i < N; ++i) all[i] = own[i];
+  for (std::size_t i = 0; i < kStoreKeys.size(); ++i) all[N + i] = kStoreKeys[i];
+  return all;
+}
+
+// Writes element i: `z` encloses the exact result and the kernel's result before it is stored.
+// Rounding is monotone, so the stored number lies between the roundings of z's ends, and
+//   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
+// which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
+// a rounding boundary. ftz=yes admits 0 for results below the smallest normal. Where every admissible result
+// overflows, the value is that infinity; where only some do, the limit is +Inf.
+void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store);
+// Elements that the definition makes NaN or an infinity: nothing else is right.
+void settle_special(Truth& truth, std::size_t i, double special);
+
+Truth make_truth(std::string_view output, std::size_t count, std::string_view origin);
+
+}  // namespace assay

@@ -1,0 +1,156 @@
+// softmax: y[r,i] = w_i / S,  w_i = exp(s_i - m),  S = sum_j w_j (+ exp(sink_r - m)),  m = max over the row
+// and its sink
+//   s = cap(x / temperature),  cap(s) = softcap tanh(s / softcap) when softcap > 0, else s
+// x[rows,cols] dtype, mask[rows,cols] int8 (1 = visible), sinks[rows] f32 -> y[rows,cols] dtype.
+//
+// Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element
+// is all 0. A visible NaN, a visible +Inf after the cap (Inf - Inf) or a row whose visible logits and sink
+// are all -Inf makes every element of its row NaN, masked ones included (0 / NaN). mask=causal is
+// bottom-right aligned: row i of `rows` sees j <= cols - rows + i.
+//
+// Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
+// functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives theta_i, the relative error of
+// a kernel's weight, f, the weight that may vanish, and H, the relative error of its sum. With D = 2 div_ulp
+// u for the quotient (or the reciprocal and product that stand for it),
+//   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f (1 + D) / (S (1 - H)) + tiny,
+// and y' is then stored (op_io.hpp: settle).
+// e_j: x / temperature is the rounded temperature, and a quotient or reciprocal and product: (1 + 2 div_ulp)
+// u |s_j| + tiny; the cap: tanh' <= 1, so its argument's error counts in full, plus 2 tanh_ulp u, and two
+// roundings of softcap.
+#include <algorithm>
+#include <array>
+
+#include "reference/ops/exp_sum.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+#include "reference/real/double_double_functions.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "logits of a row"},
+    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
+    AttributeSpec{"mask", AttributeKind::word, "none", "none|causal|random", "which logits are visible"},
+    AttributeSpec{"sinks", AttributeKind::word, "no", "no|yes", "one more logit per row in the denominator"},
+    AttributeSpec{"softcap", AttributeKind::real, "0", "0..1e6", "c in c tanh(s / c); 0 is none"},
+    AttributeSpec{"temperature", AttributeKind::real, "1", "1e-6..1e6", "x is divided by it"},
+};
+
+constexpr auto kContract = with_store_keys(std::array{
+    kExpSumKeys[0],
+    kExpSumKeys[1],
+    kExpSumKeys[2],
+    kExpSumKeys[3],
+    kExpSumKeys[4],
+    ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
+    ContractKey{"div_ulp", ContractValue::number, "2", "",
+                "error of a quotient, or of reciprocal and product"},
+});
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  std::vector<TensorSpec> list = {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}};
+  if (a.text("mask") == "random") list.push_back({"mask", TensorRole::index, "int8", {rows, cols}});
+  if (a.text("sinks") == "yes") list.push_back({"sinks", TensorRole::data, "f32", {rows}});
+  list.push_back({"y", TensorRole::output, a.text("dtype"), {rows, cols}});
+  return list;
+}
+
+void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
+  if (a.text("mask") != "random") return;
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  std::vector<std::int64_t> mask(static_cast<std::size_t>(rows * cols));
+  IndexDraw draw(seed);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < cols; ++i)  // every eighth row sees nothing, every eighth everything
+      mask[r * cols + i] = r % 8 == 3 ? 0 : r % 8 == 5 ? 1 : static_cast<std::int64_t>(draw.below(2));
+  inputs.insert_or_assign("mask", integer_tensor("int8", {rows, cols}, mask));
+}
+
+// s_j of a visible, non-NaN x, and e_j.
+Enclosure logit(double x, double temperature, double softcap, const Contract& contract, const Machine& acc) {
+  const double division = 1 + 2 * contract.number("div_ulp");
+  Enclosure s = read(x, acc);
+  if (temperature != 1 && std::isfinite(x)) s = rounded(quotient(s, {temperature, 0}), acc, division);
+  if (softcap > 0) {
+    if (std::isinf(x)) return rounded({std::copysign(softcap, x), 0}, acc);
+    const Enclosure inner = rounded(quotient(s, {softcap, 0}), acc, division);
+    const Certified t = certified_tanh(inner.value);
+    // tanh' <= 1; |tanh| <= 1, so an argument that overflows is harmless.
+    const double inner_error = std::min(inner.error, 2.0);
+    const Enclosure capped =
+        rounded({t.value, up(inner_error + t.error)}, acc, 2 * contract.number("tanh_ulp"));
+    s = rounded(product(capped, {softcap, 0}), acc, 2);
+  }
+  return s;
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(a), set);
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  const bool causal = a.text("mask") == "causal";
+  const std::vector<double> x = in.values("x");
+  const std::vector<std::int64_t> mask = in.has("mask") ? in.integers("mask") : std::vector<std::int64_t>();
+  const std::vector<double> sinks = in.has("sinks") ? in.values("sinks") : std::vector<double>();
+  const double temperature = a.real("temperature"), softcap = a.real("softcap");
+  const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
+  const Store store = store_of(contract, a.text("dtype"));
+  const double quotient_error = gamma(2 * contract.number("div_ulp"), acc.unit);
+  Truth t = make_truth("y", x.size(),
+                       "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
+
+  std::vector<Enclosure> logits;
+  std::vector<std::int64_t> visible;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    logits.clear();
+    visible.clear();
+    bool poisoned = false;
+    double largest = -kInfinity;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const std::int64_t at = r * cols + i;
+      if ((causal && i > cols - rows + r) || (!mask.empty() && mask[at] == 0)) continue;
+      visible.push_back(i);
+      poisoned |= std::isnan(x[at]);
+      logits.push_back(std::isnan(x[at]) ? Enclosure{} : logit(x[at], temperature, softcap, contract, acc));
+      largest = std::max(largest, logits.back().value);
+    }
+    for (std::int64_t i = 0; i < cols; ++i) settle_special(t, r * cols + i, 0);
+    if (visible.empty()) continue;
+    if (!sinks.empty()) {
+      poisoned |= std::isnan(sinks[r]);
+      logits.push_back(read(sinks[r], acc));
+      largest = std::max(largest, sinks[r]);
+    }
+    if (poisoned || std::isinf(largest)) {
+      for (std::int64_t i = 0; i < cols; ++i) settle_special(t, r * cols + i, std::nan(""));
+      continue;
+    }
+    const ExpSum e = exp_sum(logits, contract, acc);
+    const double shrink = 1 - e.sum_error;
+    for (std::size_t j = 0; j < visible.size(); ++j) {
+      if (logits[j].value == -kInfinity) continue;  // exactly 0
+      const double y = e.weight[j] / e.sum;
+      const double relative = (1 + e.theta[j]) * (1 + quotient_error) / shrink - 1;
+      const double error = up(y * relative + e.flush * (1 + quotient_error) / (e.sum * shrink) + acc.tiny);
+      settle(t, r * cols + visible[j], {y, shrink > 0 ? error : kInfinity}, store);
+    }
+  }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kSoftmax;
+const Op kSoftmax = {
+    .name = "softmax",
+    .formula = "y[r,i] = exp(s_i - m) / sum_j exp(s_j - m), s = cap(x / temperature)",
+    .attributes = kAttributes,
+    .contract = kContract,
+    .tensors = tensors,
+    .indices = indices,
+    .truth = truth,
+};
+
+}  // namespace assay

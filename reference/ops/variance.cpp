@@ -1,0 +1,163 @@
+#include "reference/ops/variance.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/error.hpp"
+#include "reference/ops/norm.hpp"
+
+namespace assay {
+namespace {
+
+// sum x^2 / n, as a kernel forms it.
+Enclosure mean_square(std::span<const Enclosure> x, Order order, double div_ulp, const Machine& acc) {
+  std::vector<Enclosure> squares;
+  squares.reserve(x.size());
+  for (const Enclosure& each : x) squares.push_back(squared(each, acc));
+  return mean_of(summed(squares, order, acc), static_cast<double>(x.size()), div_ulp, acc);
+}
+
+// The exact variance with the reference's error only: f64 two-pass by the same calculus.
+Enclosure exact_variance(std::span<const double> x, Enclosure mean64) {
+  const Machine f64 = machine("f64", false);
+  std::vector<Enclosure> squares;
+  squares.reserve(x.size());
+  for (const double each : x) squares.push_back(squared(rounded_sum({each - mean64.value, 0}, f64), f64));
+  Enclosure v = mean_of(summed(squares, Order::any, f64), static_cast<double>(x.size()), 0.5, f64);
+  v.error = up(v.error + mean64.error * mean64.error);
+  return v;
+}
+
+Enclosure welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, const Machine& acc,
+                  double div_ulp, Enclosure& mean) {
+  const double u = acc.unit;
+  const double quotient = gamma(2 * div_ulp + 1, u);
+  double m = 0, s = 0, em = 0, es = 0;  // the recurrence in f64, and the errors of the kernel's M and S
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double k = static_cast<double>(i + 1);
+    const Enclosure in = read(x[i], acc);
+    const double before = x[i] - m;
+    const double e_before = up((em + in.error) * (1 + u) + u * std::fabs(before) + acc.tiny_add);
+    const double step = before / k;
+    m += step;
+    // M_k = (1 - 1/k) M_{k-1} + x_k / k exactly: em is damped; rounding of the difference (relative u on
+    // before / k), of the quotient, and of the addition.
+    em = up(em * (1 - 1 / k) + in.error / k + (u * (std::fabs(before) + em + in.error) + acc.tiny_add) / k +
+            quotient * (std::fabs(step) + e_before / k) + acc.tiny);
+    em = up(em + u * (std::fabs(m) + em) + acc.tiny_add);
+    const double after = x[i] - m;
+    const double e_after = up((em + in.error) * (1 + u) + u * std::fabs(after) + acc.tiny_add);
+    const double p = before * after;
+    const double e_p = up(std::fabs(before) * e_after + std::fabs(after) * e_before + e_before * e_after);
+    s += p;
+    es = up(es + e_p + u * (std::fabs(p) + e_p) + acc.tiny);
+    es = up(es + u * (std::fabs(s) + es) + acc.tiny_add);
+  }
+  // `before`, m and s above are those of the f64 recurrence, off by some n u64 of the exact ones; they only
+  // weight u, so that a factor covers it for every n up to 2^30.
+  em *= 1 + 0x1p-20;
+  es *= 1 + 0x1p-20;
+  const double n = static_cast<double>(x.size());
+  mean = {exact_mean.value, up(em + exact_mean.error + std::fabs(m - exact_mean.value))};
+  const Enclosure sum_of_squares{exact.value * n, up(es + exact.error * n + std::fabs(s - exact.value * n) +
+                                                     2 * kUnit64 * exact.value * n)};
+  const bool overflows = !(std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite);
+  Enclosure v = mean_of(sum_of_squares, n, div_ulp, acc);
+  if (overflows) v.error = kInfinity;
+  return v;
+}
+
+}  // namespace
+
+VarianceKind variance_of(std::string_view word) {
+  if (word == "two_pass") return VarianceKind::two_pass;
+  if (word == "one_pass") return VarianceKind::one_pass;
+  if (word == "welford") return VarianceKind::welford;
+  throw InputError(InputErrorKind::bad_value,
+                   fmt::format("variance={}: allowed is two_pass|one_pass|welford", word));
+}
+
+Moments moments(std::span<const double> x, VarianceKind kind, Order order, double div_ulp,
+                const Machine& acc) {
+  const double n = static_cast<double>(x.size());
+  std::vector<Enclosure> in;
+  in.reserve(x.size());
+  for (const double each : x) in.push_back(read(each, acc));
+  const Machine f64 = machine("f64", false);
+  std::vector<Enclosure> plain;
+  plain.reserve(x.size());
+  for (const double each : x) plain.push_back({each, 0});
+  const Enclosure mean64 = rounded(quotient(summed(plain, Order::sequential, f64), {n, 0}), f64);
+  const Enclosure exact = exact_variance(x, mean64);
+
+  Moments result;
+  if (kind == VarianceKind::welford) {
+    result.variance = welford(x, exact, mean64, acc, div_ulp, result.mean);
+    return result;
+  }
+  result.mean = mean_of(summed(in, order, acc), n, div_ulp, acc);
+  result.mean.error = up(result.mean.error + std::fabs(result.mean.value - mean64.value));
+  result.mean.value = mean64.value;
+  const double dmu = result.mean.error;
+  if (kind == VarianceKind::one_pass) {
+    const Enclosure square = mean_square(in, order, div_ulp, acc);
+    const Enclosure mean_squared = squared(result.mean, acc);
+    const Enclosure difference = rounded_sum(sum(square, negated(mean_squared)), acc);
+    result.variance = {exact.value,
+                       up(difference.error + exact.error + std::fabs(difference.value - exact.value))};
+    return result;
+  }
+  // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the
+  // division.
+  const double additions = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
+  const double g = gamma(additions + 3 + 2 * div_ulp + 1, acc.unit);
+  double inputs = 0,
+         square_root_inputs = 0;  // flushed inputs: sum of |e_i|^2 and, by Cauchy, 2 sigma sqrt(that / n)
+  for (const Enclosure& each : in) inputs += each.error * each.error;
+  square_root_inputs = 2 * std::sqrt(exact.magnitude() * inputs / n);
+  const double shifted =
+      exact.magnitude() + dmu * dmu + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
+  const double underflow =
+      2 * std::sqrt(shifted) * acc.tiny_add + acc.tiny_add * acc.tiny_add + 2 * acc.tiny + acc.tiny_add;
+  const double error = up(exact.error + (shifted - exact.magnitude()) + g * shifted + underflow * (1 + g));
+  const bool fits = shifted * n * (1 + g) < acc.max_finite;
+  result.variance = {exact.value, fits ? error : kInfinity};
+  return result;
+}
+
+MomentsF32 moments_f32(std::span<const float> x, VarianceKind kind) {
+  const float n = static_cast<float>(x.size());
+  if (kind == VarianceKind::welford) {
+    float mean = 0, squares = 0, k = 0;
+    for (const float each : x) {
+      k += 1;
+      const float before = each - mean;
+      mean += before / k;
+      squares += before * (each - mean);
+    }
+    return {mean, squares / n};
+  }
+  float total = 0, squares = 0;
+  for (const float each : x) total += each;
+  const float mean = total / n;
+  if (kind == VarianceKind::one_pass) {
+    for (const float each : x) squares += each * each;
+    return {mean, squares / n - mean * mean};
+  }
+  for (const float each : x) squares += (each - mean) * (each - mean);
+  return {mean, squares / n};
+}
+
+void layernorm_f32(std::span<const float> x, std::span<const float> gain, std::span<const float> bias,
+                   float eps, VarianceKind kind, std::span<float> y) {
+  const MomentsF32 m = moments_f32(x, kind);
+  const float inverse = 1.0F / std::sqrt(m.variance + eps);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float normal = (x[i] - m.mean) * inverse;
+    y[i] = normal * (gain.empty() ? 1.0F : gain[i]) + (bias.empty() ? 0.0F : bias[i]);
+  }
+}
+
+}  // namespace assay
