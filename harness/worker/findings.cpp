@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <limits>
+#include <cstring>
+#include <span>
 
 namespace assay {
 namespace {
@@ -20,6 +20,11 @@ std::string place(const BufferPlane& plane, const Geometry& shape, std::int64_t 
 std::size_t distance(const Slot& slot, std::size_t at) {
   if (at < slot.offset) return slot.offset - at;
   return at >= slot.offset + slot.bytes ? at - (slot.offset + slot.bytes) + 1 : 0;
+}
+
+// Not ==, which goes byte by byte for std::byte.
+bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
 bool unit_differs(const BufferPlane& plane, std::span<const std::byte> a, std::span<const std::byte> b,
@@ -84,7 +89,7 @@ void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& lay
     return;
   }
   for (std::size_t i = 0; check_inputs && i < set.input_count; ++i) {
-    const auto changed = changed_input(arena, *set.planes[i], set.shapes[i], layout.slots[i]);
+    const auto changed = first_change(arena, set.planes[i]->data, set.shapes[i], layout.slots[i]);
     if (!changed) continue;
     result.status = RunStatus::input_changed;
     result.plane = set.planes[i]->name;
@@ -94,12 +99,26 @@ void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& lay
   }
 }
 
-bool find_difference(const PlaneSet& set, const std::vector<std::vector<std::byte>>& first,
-                     const std::vector<std::vector<std::byte>>& second, RunResult& result) {
-  for (std::size_t output = 0; output < first.size(); ++output) {
+Outputs read_outputs(const std::byte* arena, const PlaneSet& set, const Layout& layout) {
+  Outputs outputs;
+  for (std::size_t i = set.input_count; i < set.planes.size(); ++i) {
+    outputs.push_back(read_output(arena, *set.planes[i], set.shapes[i], layout.slots[i]));
+  }
+  return outputs;
+}
+
+bool outputs_equal(const std::byte* arena, const PlaneSet& set, const Layout& layout, const Outputs& known) {
+  for (std::size_t i = set.input_count; i < set.planes.size(); ++i) {
+    if (first_change(arena, known[i - set.input_count], set.shapes[i], layout.slots[i])) return false;
+  }
+  return true;
+}
+
+bool find_difference(const PlaneSet& set, const Outputs& first, const Outputs& second, RunResult& result) {
+  for (std::size_t output = 0; output < second.size(); ++output) {
     const auto& a = first[output];
     const auto& b = second[output];
-    if (a == b) continue;
+    if (same_bytes(a, b)) continue;
     const BufferPlane& plane = *set.planes[set.input_count + output];
     result.plane = plane.name;
     result.offset = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
@@ -113,10 +132,11 @@ bool find_difference(const PlaneSet& set, const std::vector<std::vector<std::byt
   return false;
 }
 
-void check_unwritten(const PlaneSet& set, const std::vector<std::vector<std::byte>>& nan_run,
-                     const std::vector<std::vector<std::byte>>& finite_run, RunResult& result) {
+void check_unwritten(const PlaneSet& set, const Outputs& nan_run, const Outputs& finite_run,
+                     RunResult& result) {
   for (std::size_t output = 0; output < nan_run.size(); ++output) {
-    if (nan_run[output] == finite_run[output]) continue;  // an unwritten unit differs as its poison does
+    if (same_bytes(nan_run[output], finite_run[output]))
+      continue;  // an unwritten unit differs as its poison does
     const BufferPlane& plane = *set.planes[set.input_count + output];
     const Unwritten found =
         unwritten_units(plane, set.shapes[set.input_count + output], nan_run[output], finite_run[output]);

@@ -27,12 +27,15 @@ void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Cras
 void check_memory(const std::byte* arena, const PlaneSet& set, const Layout& layout, Poison poison,
                   bool check_inputs, RunResult& result);
 
-// Where two runs differ: fills in plane, offset, unit and count. False when they are bitwise equal.
-bool find_difference(const PlaneSet& set, const std::vector<std::vector<std::byte>>& first,
-                     const std::vector<std::vector<std::byte>>& second, RunResult& result);
+Outputs read_outputs(const std::byte* arena, const PlaneSet& set, const Layout& layout);
+bool outputs_equal(const std::byte* arena, const PlaneSet& set, const Layout& layout, const Outputs& known);
+
+// Where two runs differ: fills in plane, offset, unit and count. False when they are bitwise equal; an empty
+// `second` stands for outputs that were found equal.
+bool find_difference(const PlaneSet& set, const Outputs& first, const Outputs& second, RunResult& result);
 
 // Units left unwritten in both of two runs under different poisons; sets status unwritten when there are any.
-void check_unwritten(const PlaneSet& set, const std::vector<std::vector<std::byte>>& nan_run,
-                     const std::vector<std::vector<std::byte>>& finite_run, RunResult& result);
+void check_unwritten(const PlaneSet& set, const Outputs& nan_run, const Outputs& finite_run,
+                     RunResult& result);
 
 }  // namespace assay

@@ -92,6 +92,7 @@ TEST_F(Findings, OtherBitsAreAllowedWhenDeclared) {
   call.request().deterministic = false;
   const RunResult result = run_then_correct(call);
   EXPECT_EQ(result.status, RunStatus::done);
+  ASSERT_EQ(result.second.size(), 1U);
   EXPECT_NE(result.outputs, result.second);
 }
 

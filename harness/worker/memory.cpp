@@ -145,11 +145,11 @@ std::optional<std::int64_t> damaged_poison(const std::byte* arena, const BufferP
   return damage;
 }
 
-std::optional<std::int64_t> changed_input(const std::byte* arena, const BufferPlane& plane,
-                                          const Geometry& shape, const Slot& slot) {
+std::optional<std::int64_t> first_change(const std::byte* arena, std::span<const std::byte> dense,
+                                         const Geometry& shape, const Slot& slot) {
   for (const Piece& piece : shape.pieces) {
     const std::byte* got = arena + slot.start + piece.at;
-    const std::byte* want = plane.data.data() + piece.dense;
+    const std::byte* want = dense.data() + piece.dense;
     if (std::memcmp(got, want, piece.count) == 0) continue;
     return static_cast<std::int64_t>(piece.dense + (std::mismatch(got, got + piece.count, want).first - got));
   }

@@ -118,9 +118,9 @@ std::vector<std::byte> read_output(const std::byte* arena, const BufferPlane& pl
 // The first byte, counted from the first element (negative: in front of it), that is no longer poison.
 std::optional<std::int64_t> damaged_poison(const std::byte* arena, const BufferPlane& plane,
                                            const Geometry& shape, const Slot& slot, Poison poison);
-// The first dense byte of an input that no longer has its value.
-std::optional<std::int64_t> changed_input(const std::byte* arena, const BufferPlane& plane,
-                                          const Geometry& shape, const Slot& slot);
+// The first dense byte at which the elements are no longer those of `dense`. Unused ranges are not looked at.
+std::optional<std::int64_t> first_change(const std::byte* arena, std::span<const std::byte> dense,
+                                         const Geometry& shape, const Slot& slot);
 
 // Units that still hold poison in both of two runs with different poisons: such a unit was not written,
 // whatever its legitimate value. Dense outputs.

@@ -68,13 +68,13 @@ TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
         for (const ByteRange& range : plane.unused)
           std::fill_n(expected.begin() + range.first, range.count, std::byte{});
         EXPECT_EQ(read_output(arena_.data(), plane, shape, slot), expected);
-        EXPECT_FALSE(changed_input(arena_.data(), plane, shape, slot));
+        EXPECT_FALSE(first_change(arena_.data(), plane.data, shape, slot));
         EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
         // Flip one bit anywhere in the slot: exactly one of the two checks says so, and where.
         for (int trial = 0; trial < 64; ++trial) {
           const std::size_t at = slot.offset + random() % slot.bytes;
           arena_.data()[at] ^= std::byte{4};
-          const auto changed = changed_input(arena_.data(), plane, shape, slot);
+          const auto changed = first_change(arena_.data(), plane.data, shape, slot);
           const auto damaged = damaged_poison(arena_.data(), plane, shape, slot, poison);
           EXPECT_NE(changed.has_value(), damaged.has_value());
           if (damaged) {

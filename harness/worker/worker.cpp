@@ -164,16 +164,22 @@ DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
   return result;
 }
 
-// One run in the worker: memory written, call made, memory checked.
-RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison,
-                          Placement placement) {
+// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not
+// copied.
+RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison, Placement placement,
+                          const Outputs* known) {
   RunResult result;
   if (auto reason = start()) {
     result.reason = *reason;
     return result;
   }
   const Layout layout = lay_out(set.shapes, placement);
-  arena_.reserve(layout.bytes);
+  try {
+    arena_.reserve(layout.bytes);
+  } catch (const std::system_error& error) {
+    result.reason = fmt::format("{} bytes of tensors: {}", layout.bytes, error.what());
+    return result;
+  }
   const bool writable_inputs = options_.writable_inputs || !guards_;
   request::Run run{call_message(request.call, set, &layout), static_cast<std::int64_t>(arena_.bytes()), {}};
   for (std::size_t i = 0; i < set.planes.size(); ++i) {
@@ -208,8 +214,8 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     result.status = RunStatus::done;
     result.trace = done->trace;
     result.wall_ns.push_back(done->trace.wall_ns);
-    for (std::size_t i = set.input_count; i < set.planes.size(); ++i) {
-      result.outputs.push_back(read_output(arena_.data(), *set.planes[i], set.shapes[i], layout.slots[i]));
+    if (known == nullptr || !outputs_equal(arena_.data(), set, layout, *known)) {
+      result.outputs = read_outputs(arena_.data(), set, layout);
     }
   } else {
     result.reason = "the worker did not answer run with done, unsupported or failed";
@@ -225,25 +231,25 @@ RunResult Worker::run(const RunRequest& request) {
       throw std::invalid_argument("plane " + set.planes[i]->name + ": an input without data");
     }
   }
-  RunResult first = attempt(request, set, Poison::nan, Placement::right);
+  RunResult first = attempt(request, set, Poison::nan, Placement::right, nullptr);
   if (first.status == RunStatus::done) compare_runs(request, set, first);
   return first;
 }
 
 // The first run against a second one under another poison and placement, and against repeats. When the bits
-// differ, two more runs tell the causes apart: each setting must first reproduce itself.
+// differ, three more runs tell the causes apart: each setting must first reproduce itself.
 void Worker::compare_runs(const RunRequest& request, const PlaneSet& set, RunResult& first) {
-  const auto again = [&](Poison poison, Placement placement) {
-    RunResult other = attempt(request, set, poison, placement);
+  // The outputs of one more run, empty when they equal `known`; nothing when that run has a finding of its
+  // own, which then is the result, with the first run's outputs.
+  const auto again = [&](Poison poison, Placement placement, const Outputs& known) -> std::optional<Outputs> {
+    RunResult other = attempt(request, set, poison, placement, &known);
     first.wall_ns.insert(first.wall_ns.end(), other.wall_ns.begin(), other.wall_ns.end());
-    if (other.status != RunStatus::done) {  // this run's finding, with the first run's outputs
-      other.outputs = std::move(first.outputs);
-      other.trace = std::move(first.trace);
-      other.wall_ns = std::move(first.wall_ns);
-      first = std::move(other);
-      return std::optional<RunResult>();
-    }
-    return std::optional<RunResult>(std::move(other));
+    if (other.status == RunStatus::done) return std::move(other.outputs);
+    other.outputs = std::move(first.outputs);
+    other.trace = std::move(first.trace);
+    other.wall_ns = std::move(first.wall_ns);
+    first = std::move(other);
+    return std::nullopt;
   };
   const auto found = [&](RunStatus status, const char* what) {
     first.status = status;
@@ -253,33 +259,30 @@ void Worker::compare_runs(const RunRequest& request, const PlaneSet& set, RunRes
   constexpr const char* kSameBytes = "two runs on the same bytes give different bits";
 
   for (int i = 0; request.deterministic && i < request.repeats; ++i) {
-    const auto repeat = again(Poison::nan, Placement::right);
+    const auto repeat = again(Poison::nan, Placement::right, first.outputs);
     if (!repeat) return;
-    if (find_difference(set, first.outputs, repeat->outputs, first)) {
+    if (find_difference(set, first.outputs, *repeat, first))
       return found(RunStatus::nondeterministic, kSameBytes);
-    }
   }
   if (!request.second_run) return;
   const Placement placement = request.vary_placement ? Placement::left : Placement::right;
-  const auto second = again(Poison::finite, placement);
-  if (!second) return;
-  first.second = second->outputs;
+  auto second = again(Poison::finite, placement, first.outputs);
+  if (!second || second->empty()) return;
+  first.second = std::move(*second);
   check_unwritten(set, first.outputs, first.second, first);
   if (first.status != RunStatus::done || !request.deterministic) return;
-  RunResult where;
-  if (!find_difference(set, first.outputs, first.second, where)) return;
 
-  const auto crossed = again(Poison::finite, Placement::right);
+  const auto crossed = again(Poison::finite, Placement::right, first.outputs);
   if (!crossed) return;
-  const auto same_as_first = again(Poison::nan, Placement::right);
-  if (!same_as_first) return;
-  const auto same_as_second = again(Poison::finite, placement);
-  if (!same_as_second) return;
-  if (find_difference(set, first.outputs, same_as_first->outputs, first) ||
-      find_difference(set, first.second, same_as_second->outputs, first)) {
+  const auto like_first = again(Poison::nan, Placement::right, first.outputs);
+  if (!like_first) return;
+  const auto like_second = again(Poison::finite, placement, first.second);
+  if (!like_second) return;
+  if (find_difference(set, first.outputs, *like_first, first) ||
+      find_difference(set, first.second, *like_second, first)) {
     return found(RunStatus::nondeterministic, kSameBytes);
   }
-  if (find_difference(set, first.outputs, crossed->outputs, first)) {
+  if (find_difference(set, first.outputs, *crossed, first)) {
     return found(RunStatus::leak, "the bits depend on bytes that no kernel may read");
   }
   find_difference(set, first.outputs, first.second, first);

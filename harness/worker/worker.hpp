@@ -48,6 +48,8 @@ struct RunRequest {
   int repeats = 0;             // more runs under the first run's conditions; all must give the same bits
 };
 
+using Outputs = std::vector<std::vector<std::byte>>;  // dense, one per output plane
+
 enum class RunStatus : std::uint8_t {
   done,
   unsupported,       // the backend says why
@@ -76,9 +78,9 @@ struct RunResult {
   Trace trace;                        // of the first run
   std::vector<std::int64_t> wall_ns;  // of every run
   std::vector<std::vector<std::byte>>
-      outputs;                                 // of the first run, dense, by output; also when a check failed
-  std::vector<std::vector<std::byte>> second;  // of the second run
-  std::string output_tail;                     // the end of what the worker printed
+      outputs;              // of the first run, dense, by output; also when a check failed
+  Outputs second;           // of the second run, when it differs: empty otherwise
+  std::string output_tail;  // the end of what the worker printed
 };
 
 struct DeclareResult {
@@ -111,7 +113,8 @@ class Worker {
 
   std::optional<std::string> start();  // hello and open; the reason when the backend cannot be opened
   Exchange exchange(const Request& request, std::chrono::milliseconds timeout);
-  RunResult attempt(const RunRequest& request, const PlaneSet& planes, Poison poison, Placement placement);
+  RunResult attempt(const RunRequest& request, const PlaneSet& planes, Poison poison, Placement placement,
+                    const Outputs* known);
   void compare_runs(const RunRequest& request, const PlaneSet& planes, RunResult& first);
 
   WorkerOptions options_;
