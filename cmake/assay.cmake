@@ -5,14 +5,16 @@ set(ASSAY_ORPHANS FATAL_ERROR CACHE STRING "What a source file that no list name
 
 add_library(assay_flags INTERFACE)
 target_compile_features(assay_flags INTERFACE cxx_std_20)
-target_include_directories(assay_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
-target_compile_options(assay_flags INTERFACE
+target_include_directories(assay_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/assay>)
+set(assay_flag_list
+  $<$<BOOL:${ASSAY_WERROR}>:-Werror>
   -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wpedantic -Wno-psabi
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 sees overlaps in "text" + std::string that are not there (PR105651)
-  $<$<BOOL:${ASSAY_WERROR}>:-Werror>
   # The reference is only true if the compiler keeps every rounding that is written: a*b+c stays two roundings
   # unless std::fma is spelt out. Never add -ffast-math: NaN compares would vanish.
   -ffp-contract=off -fno-fast-math)
+target_compile_options(assay_flags INTERFACE "$<BUILD_INTERFACE:${assay_flag_list}>")
 
 # assay_library(NAME SOURCES a.cpp b.cpp LINK libs...): a static library of this directory.
 # Every .cpp of the directory must be listed (tests and benchmarks apart): an orphan stops the configure step.
@@ -21,6 +23,7 @@ function(assay_library name)
   add_library(${name} STATIC ${arg_SOURCES})
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC assay_flags ${arg_LINK})
+  set_property(GLOBAL APPEND PROPERTY assay_libraries ${name})
   assay_no_orphans("*.cpp" ${arg_SOURCES} ${arg_ORPHANS})
 endfunction()
 

@@ -7,14 +7,14 @@
 
 #include "harness/cli/commands.hpp"
 #include "reference/error.hpp"
-#include "reference/real/self_test.hpp"
+#include "reference/self_test.hpp"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
   using namespace assay;
   // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.
   if (const auto broken = self_test(); !broken.empty()) {
-    for (const auto& b : broken) fmt::print(stderr, "assay: this build cannot be trusted: {}\n", b);
+    fmt::print(stderr, "assay: this build cannot be trusted:\n{}\n", describe(broken));
     return kCannotRun;
   }
   CLI::App app{

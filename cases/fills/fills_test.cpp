@@ -1,0 +1,60 @@
+// Each fill is finite, reproducible, and shaped as its row says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "harness/case.hpp"
+#include "harness/fill.hpp"
+#include "harness/inputs.hpp"
+
+namespace assay {
+namespace {
+
+Case a_case(const Fill& f, std::uint64_t seed) {
+  const std::string op_name = f.op.empty()
+                                  ? "softmax rows=4 cols=300 dtype=f16"
+                                  : "attention heads=4 kv_heads=2 d=64 len=160 q=3 mask=causal page=16";
+  Case c = expand(parse_case(op_name))[0];
+  c.fill = f.name, c.seed = seed;
+  return c;
+}
+
+TEST(Fills, every_fill_is_finite_and_a_function_of_its_seed) {
+  for (const auto& f : fills()) {
+    const Inputs first = make_inputs(a_case(f, 3)), again = make_inputs(a_case(f, 3)),
+                 other = make_inputs(a_case(f, 4));
+    bool differs = false;
+    for (const auto& [name, tensor] : first.set) {
+      for (const double x : decode_tensor(tensor)) ASSERT_TRUE(std::isfinite(x)) << f.name << " " << name;
+      for (std::size_t p = 0; p < tensor.planes.size(); ++p) {
+        EXPECT_EQ(tensor.planes[p].bytes, again.set.at(name).planes[p].bytes) << f.name << " " << name;
+        differs = differs || tensor.planes[p].bytes != other.set.at(name).planes[p].bytes;
+      }
+    }
+    EXPECT_TRUE(differs) << f.name << " ignores its seed";
+  }
+}
+
+TEST(Fills, names_are_unique_for_each_op_and_unknown_ones_are_refused) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const auto& f : fills()) EXPECT_TRUE(seen.insert({f.op, f.name}).second) << f.op << " " << f.name;
+  EXPECT_THROW(fill("nedle", "attention"), InputError);
+  EXPECT_THROW(fill("needle", "softmax"), InputError);
+  EXPECT_EQ(fill("ramp", "attention").op, "attention");
+  EXPECT_EQ(fill("ramp", "softmax").op, "");
+}
+
+// The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it
+// was.
+TEST(Fills, a_needle_is_aimed_through_the_page_table) {
+  const Case c = a_case(fill("needle", "attention"), 5);
+  const auto truth = c.op->truth(c.attributes, make_inputs(c).set, Contract::parse("", c.op->contract));
+  for (const double x : truth[0].value) {
+    EXPECT_GT(x, 0.2);  // +ln N against N keys near 0: half of the weight, give or take the noise
+    EXPECT_LT(x, 0.8);
+  }
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,36 @@
+# The installed package: find_package(assay), proven by ci/consumer.
+include(CMakePackageConfigHelpers)
+
+# What another project links: the judging library, and the header of plug-ins.
+add_library(assay_gtest INTERFACE)
+target_link_libraries(assay_gtest INTERFACE assay_fills assay_harness GTest::gtest)
+set_target_properties(assay_gtest PROPERTIES EXPORT_NAME gtest)
+add_library(assay_backend_header INTERFACE)
+target_include_directories(assay_backend_header INTERFACE $<INSTALL_INTERFACE:include>)
+set_target_properties(assay_backend_header PROPERTIES EXPORT_NAME backend)
+
+get_property(libraries GLOBAL PROPERTY assay_libraries)
+install(TARGETS ${libraries} assay assay-worker assay_flags assay_real_mp assay_gtest assay_backend_header
+  EXPORT assayTargets RUNTIME DESTINATION bin ARCHIVE DESTINATION lib/assay)
+install(EXPORT assayTargets NAMESPACE assay:: DESTINATION lib/cmake/assay)
+configure_package_config_file(cmake/assayConfig.cmake.in assayConfig.cmake INSTALL_DESTINATION lib/cmake/assay)
+write_basic_package_version_file(assayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/assayConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/assayConfigVersion.cmake
+  cmake/assay_discover_cases.cmake DESTINATION lib/cmake/assay)
+install(DIRECTORY reference harness DESTINATION include/assay FILES_MATCHING PATTERN "*.hpp"
+  PATTERN "cli" EXCLUDE PATTERN "misbehaving" EXCLUDE)
+install(FILES harness/gtest.hpp DESTINATION include/assay)
+install(DIRECTORY cases/suites DESTINATION share/assay)
+
+if(BUILD_TESTING)
+  # Installs into the build tree, then configures, builds and tests the consumer against that.
+  add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${CMAKE_BINARY_DIR}/prefix)
+  add_test(NAME package.consumer COMMAND ${CMAKE_CTEST_COMMAND}
+    --build-and-test ${PROJECT_SOURCE_DIR}/ci/consumer ${CMAKE_BINARY_DIR}/consumer
+    --build-generator ${CMAKE_GENERATOR}
+    --build-options -DCMAKE_PREFIX_PATH=${CMAKE_BINARY_DIR}/prefix -DCMAKE_BUILD_TYPE=Release
+                    -DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS}
+    --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure)
+  set_tests_properties(package.install PROPERTIES FIXTURES_SETUP package LABELS spine)
+  set_tests_properties(package.consumer PROPERTIES FIXTURES_REQUIRED package LABELS spine TIMEOUT 600)
+endif()

@@ -1,0 +1,79 @@
+#include "harness/verdict.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace assay {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Comparison one(double value, double limit, double got) {
+  return compare(Truth{"y", {value}, {limit}, ""}, std::vector<double>{got});
+}
+
+TEST(Compare, the_limit_itself_passes_and_the_next_double_fails) {
+  EXPECT_TRUE(one(1, 0.25, 1.25).ok);
+  EXPECT_FALSE(one(1, 0.25, std::nextafter(1.25, 2)).ok);
+  EXPECT_TRUE(one(1, 0, 1).ok);
+  EXPECT_FALSE(one(1, 0, std::nextafter(1.0, 2)).ok);
+}
+
+TEST(Compare, a_nan_output_fails_under_every_limit) {
+  for (const double limit : {0.0, 1.0, kInfinity, kNaN}) EXPECT_FALSE(one(1, limit, kNaN).ok) << limit;
+}
+
+TEST(Compare, a_nan_limit_passes_nothing) { EXPECT_FALSE(one(1, kNaN, 1).ok); }
+
+TEST(Compare, a_negative_limit_passes_nothing) { EXPECT_FALSE(one(1, -1, 1).ok); }
+
+TEST(Compare, a_true_nan_or_infinity_is_demanded) {
+  EXPECT_TRUE(one(kNaN, 0, kNaN).ok);
+  EXPECT_FALSE(one(kNaN, kInfinity, 0).ok);
+  EXPECT_TRUE(one(kInfinity, 0, kInfinity).ok);
+  EXPECT_FALSE(one(kInfinity, kInfinity, -kInfinity).ok);
+  EXPECT_FALSE(one(kInfinity, kInfinity, 65504).ok);
+}
+
+TEST(Compare, an_infinite_output_fails_a_finite_limit) { EXPECT_FALSE(one(1, 1e300, kInfinity).ok); }
+
+TEST(Compare, nothing_judged_is_not_ok) { EXPECT_FALSE(compare(Truth{"y", {}, {}, ""}, {}).ok); }
+
+TEST(Compare, sizes_that_differ_are_refused) {
+  EXPECT_THROW(compare(Truth{"y", {1, 2}, {0, 0}, ""}, std::vector<double>{1}), InputError);
+  EXPECT_THROW(compare(Truth{"y", {1}, {}, ""}, std::vector<double>{1}), InputError);
+}
+
+TEST(Compare, the_worst_element_is_found_and_the_bad_are_counted) {
+  const Truth truth{"y", {1, 1, 1, 1}, {0.1, 0.1, 0.1, 0.1}, ""};
+  const auto c = compare(truth, std::vector<double>{1, 1.2, 1.5, 1.05});
+  EXPECT_EQ(c.bad, 2U);
+  EXPECT_EQ(c.worst, 2U);
+  EXPECT_NEAR(c.worst_ratio, 5, 1e-9);
+}
+
+TEST(Compare, a_nan_is_the_worst_of_all) {
+  const Truth truth{"y", {1, 1}, {0.1, 0.1}, ""};
+  EXPECT_EQ(compare(truth, std::vector<double>{100, kNaN}).worst, 1U);
+}
+
+TEST(Compare, inputs_that_zeros_would_pass_are_noticed) {
+  EXPECT_TRUE(one(0.01, 0.02, 0.01).zeros_would_pass);
+  EXPECT_FALSE(one(0.01, 0.005, 0.01).zeros_would_pass);
+  EXPECT_FALSE(one(kNaN, 0, kNaN).zeros_would_pass);
+  EXPECT_TRUE(one(1, kInfinity, 1).unclaimed);
+}
+
+TEST(Describe, says_where_what_and_how_far) {
+  const Truth truth{"y", {1, 0.5}, {0.1, 0.001}, "the derivation"};
+  const std::vector<double> got{1, 0.75};
+  const auto text = describe(truth, compare(truth, got), got, {"y", TensorRole::output, "f16", {1, 2}});
+  for (const char* part : {"y[0,1]", "1 of 2 bad", "0x3a00", "0x3800", "the derivation"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+}  // namespace
+}  // namespace assay
