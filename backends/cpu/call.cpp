@@ -101,7 +101,7 @@ std::int64_t row_offset(const assay_tensor& tensor, std::int64_t row) {
 }
 
 std::int64_t element_offset(const assay_tensor& tensor, std::int64_t index) {
-  if (tensor.rank == 0) return 0;
+  if (tensor.rank <= 0) return 0;
   const std::int64_t length = row_length(tensor);
   const std::int64_t inner = tensor.stride[tensor.rank - 1];
   if (tensor.rank == 1) return index * inner;

@@ -174,7 +174,8 @@ inline std::vector<std::string> targets() {
   for (std::size_t begin = 0; begin < words.size();) {
     const std::size_t end = std::min(words.find(' ', begin), words.size());
     const std::string word = words.substr(begin, end - begin);
-    if (words.find(" " + word + ".") != std::string::npos) break;  // KERNEL.TARGET: targets come before kernels
+    if (words.find(" " + word + ".") != std::string::npos)
+      break;  // KERNEL.TARGET: targets come before kernels
     found.push_back(word);
     begin = end + 1;
   }
