@@ -1,40 +1,13 @@
 // y[m,n] = a[m,k] b[n,k]^T. Two kernels: f32 products of decoded rows, and int8 x int8 -> int32 with both
 // scales applied in the epilogue, for formats whose scales are constant along k (int8 and int4 codes with a
 // scale per row or tensor).
-#include <cstring>
 #include <vector>
 
-#include "backends/cpu/layouts.hpp"
+#include "backends/cpu/integer_rows.hpp"
 #include "backends/cpu/ops.hpp"
 
 namespace assay_cpu {
 namespace {
-
-bool has_suffix(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
-}
-
-// Codes are integers, and one scale serves a whole row.
-bool integer_rows(std::string_view format) {
-  return format == "int4_ch" || (format.substr(0, 5) == "int8_" && !has_suffix(format, "_ch"));
-}
-
-// The codes of a row as int8.
-void read_integers(const Planes& planes, std::string_view format, std::int64_t row, std::int8_t* out) {
-  const std::byte* bytes = row_bytes(*planes.payload, row);
-  if (format != "int4_ch") {
-    std::memcpy(out, bytes, static_cast<std::size_t>(planes.length));
-    return;
-  }
-  for (std::int64_t i = 0; i < planes.length; ++i) {
-    const int nibble = std::to_integer<int>(bytes[i / 2]) >> (i % 2 * 4) & 0xF;
-    out[i] = static_cast<std::int8_t>((nibble ^ 8) - 8);
-  }
-}
-
-float row_scale(const Planes& planes, std::string_view format, std::int64_t row) {
-  return f32_at(*planes.scale, scale_index(layout(format).scaling, planes, row, 0));
-}
 
 void store(const Call& call, const Engine& engine, const std::vector<float>& result) {
   const assay_tensor& y = call.output("y");
@@ -55,14 +28,14 @@ void matmul_check(const Call& call) {
 
 void matmul_int8_check(const Call& call) {
   matmul_check(call);
-  if (!integer_rows(call.text("a")) || !integer_rows(call.text("b"))) {
+  if (!is_integer_rows(call.text("a")) || !is_integer_rows(call.text("b"))) {
     throw Unsupported("the int8 kernel needs integer codes with one scale per row in a and b, not " +
                       std::string(call.text("a")) + " and " + std::string(call.text("b")));
   }
 }
 
 bool matmul_int8_chosen(const Call& call) {
-  return integer_rows(call.text("a")) && integer_rows(call.text("b"));
+  return is_integer_rows(call.text("a")) && is_integer_rows(call.text("b"));
 }
 bool matmul_f32_chosen(const Call& call) { return !matmul_int8_chosen(call); }
 
@@ -107,13 +80,13 @@ void matmul_int8_run(const Call& call, const Engine& engine, const Trace& trace)
   std::vector<float> left_scale(m);
   for (std::size_t i = 0; i < m; ++i) {
     read_integers(a.planes(), call.text("a"), static_cast<std::int64_t>(i), left.data() + i * k);
-    left_scale[i] = row_scale(a.planes(), call.text("a"), static_cast<std::int64_t>(i));
+    left_scale[i] = integer_scale(a.planes(), call.text("a"), static_cast<std::int64_t>(i));
   }
   std::vector<std::int8_t> right(k);
   std::vector<float> result(m * n);
   for (std::size_t j = 0; j < n; ++j) {
     read_integers(b.planes(), call.text("b"), static_cast<std::int64_t>(j), right.data());
-    const float right_scale = row_scale(b.planes(), call.text("b"), static_cast<std::int64_t>(j));
+    const float right_scale = integer_scale(b.planes(), call.text("b"), static_cast<std::int64_t>(j));
     for (std::size_t i = 0; i < m; ++i) {
       const std::int32_t dot = engine.dot_int8(left.data() + i * k, right.data(), k);
       result[i * n + j] = static_cast<float>(dot) * left_scale[i] * right_scale;

@@ -39,16 +39,20 @@ ASSAY_VARIANCE(one_pass);
 ASSAY_VARIANCE(welford);
 #undef ASSAY_VARIANCE
 
+void moe_check(const Call& call);
+void moe_int8_check(const Call& call);
 void matmul_check(const Call& call);
 void matmul_int8_check(const Call& call);
-#define ASSAY_MATMUL(kind)                                                      \
-  bool matmul_##kind##_chosen(const Call& call);                                \
-  std::string matmul_##kind##_name(const Call& call);                           \
-  std::string matmul_##kind##_contract(const Call& call, const Engine& engine); \
-  void matmul_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
-ASSAY_MATMUL(f32);
-ASSAY_MATMUL(int8);
-#undef ASSAY_MATMUL
+#define ASSAY_PRODUCT(op, kind)                                               \
+  bool op##_##kind##_chosen(const Call& call);                                \
+  std::string op##_##kind##_name(const Call& call);                           \
+  std::string op##_##kind##_contract(const Call& call, const Engine& engine); \
+  void op##_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
+ASSAY_PRODUCT(matmul, f32);
+ASSAY_PRODUCT(matmul, int8);
+ASSAY_PRODUCT(moe, f32);
+ASSAY_PRODUCT(moe, int8);
+#undef ASSAY_PRODUCT
 
 #define ASSAY_ATTENTION(kind)                                                      \
   bool attention_##kind##_chosen(const Call& call);                                \

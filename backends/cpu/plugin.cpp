@@ -97,8 +97,8 @@ std::string variant_list() {
   std::string both;
   for (const Engine* engine : simd_engines()) targets += std::string(" ") + engine->name;
   for (const Kernel& row : kernels()) {
-    if (row.variant.empty()) continue;
     const std::string word(row.variant);
+    if (word.empty() || (" " + both + " ").find(" " + word + " ") != std::string::npos) continue;
     both += " " + word + " " + word + "." + kScalarEngine.name;
     for (const Engine* engine : simd_engines()) both += " " + word + "." + engine->name;
   }
