@@ -1,0 +1,328 @@
+// The vector kernels of fused_gemm. Each lane is one output; all lanes walk k together. Powers of two
+// multiply and divide exactly, so max over exponents is max over powers, and "truncate at M - F" is Trunc(x *
+// 2^(F-M)). Sums of truncated terms are integers below 2^24 (float lanes) or 2^53 (double lanes), hence exact
+// in any order.
+#include "reference/arithmetic/fused_tile.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reference/arithmetic/fused_tile.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using Vec = hn::Vec<D>;
+
+using DF = hn::CappedTag<float, kPanel>;
+using DD = hn::CappedTag<double, kPanel>;
+using DC = hn::Rebind<float, DD>;  // c beside double lanes
+
+// 2^floor(log2 |x|) of a normal x; 0 for zero.
+HWY_INLINE Vec<DD> power_of(DD d, Vec<DD> x) {
+  const hn::RebindToUnsigned<DD> du;
+  return hn::BitCast(d, hn::And(hn::BitCast(du, x), hn::Set(du, 0x7ff0000000000000ULL)));
+}
+// 2^bits / power, power a normal power of two.
+HWY_INLINE Vec<DD> over_power(DD d, int bits, Vec<DD> power) {
+  const hn::RebindToUnsigned<DD> du;
+  return hn::BitCast(
+      d, hn::Sub(hn::Set(du, static_cast<std::uint64_t>(2046 + bits) << 52), hn::BitCast(du, power)));
+}
+HWY_INLINE Vec<DF> over_power(DF d, int bits, Vec<DF> power) {
+  const hn::RebindToUnsigned<DF> du;
+  return hn::BitCast(
+      d, hn::Sub(hn::Set(du, static_cast<std::uint32_t>(254 + bits) << 23), hn::BitCast(du, power)));
+}
+template <class D>
+HWY_INLINE auto is_finite(D d, Vec<D> x) {
+  return hn::Eq(hn::Sub(x, x), hn::Zero(d));  // Inf - Inf and NaN - NaN are NaN
+}
+
+// One rounding into `out`; x = 0 gives +0; beyond the largest finite number: Inf.
+HWY_INLINE Vec<DD> round_to_out(DD d, Vec<DD> x, const TileRule& rule) {
+  const auto lowest = hn::Set(d, power_of_two(rule.out.emin));
+  const auto power = hn::Max(power_of(d, x), lowest);
+  const auto scaled = hn::Mul(x, over_power(d, rule.out.p - 1, power));
+  const auto whole = rule.nearest ? hn::Round(scaled) : hn::Trunc(scaled);
+  const auto r = hn::Mul(hn::Mul(hn::Abs(whole), power), hn::Set(d, power_of_two(1 - rule.out.p)));
+  const auto inf = hn::Set(d, std::numeric_limits<double>::infinity());
+  const auto capped = hn::IfThenElse(hn::Gt(r, hn::Set(d, largest_finite(rule.out))), inf, r);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Zero(d), hn::CopySign(capped, x));
+}
+
+HWY_INLINE Vec<DD> accumulator_power(DD d, Vec<DD> c, const TileRule& rule) {
+  const auto power = hn::Max(power_of(d, c), hn::Set(d, power_of_two(rule.out.emin)));
+  return hn::IfThenElse(hn::Eq(c, hn::Zero(d)), hn::Set(d, 0x1p-126), power);
+}
+
+// A non-finite accumulator stays what it is when every product is finite.
+template <class D>
+HWY_INLINE Vec<D> keep_special(D d, Vec<D> c, Vec<D> result) {
+  return hn::IfThenElse(is_finite(d, c), result, c);
+}
+
+// Largest power and truncated sum of the products k = first, first + step, ... below `end` that `use` admits.
+template <class D, class Use, class T = hn::TFromD<D>>
+HWY_INLINE Vec<D> largest_power(D d, const T* a, const T* b, std::size_t end, Vec<D> least, Use use) {
+  auto m = least;
+  for (std::size_t k = 0; k < end; ++k) {
+    if (use(k)) m = hn::Max(m, hn::Mul(hn::Set(d, a[k]), hn::LoadU(d, b + k * kPanel)));
+  }
+  return m;
+}
+template <class D, class Use, class T = hn::TFromD<D>>
+HWY_INLINE Vec<D> truncated_sum(D d, const T* a, const T* b, std::size_t end, Vec<D> scale, Use use) {
+  auto sum = hn::Zero(d);
+  for (std::size_t k = 0; k < end; ++k) {
+    if (!use(k)) continue;
+    sum = hn::Add(sum, hn::Trunc(hn::Mul(hn::Mul(hn::Set(d, a[k]), hn::LoadU(d, b + k * kPanel)), scale)));
+  }
+  return sum;
+}
+struct All {
+  bool operator()(std::size_t) const { return true; }
+};
+struct Parity {
+  std::size_t odd;
+  bool operator()(std::size_t k) const { return k % 2 == odd; }
+};
+struct PairOfFour {
+  std::size_t second;
+  bool operator()(std::size_t k) const { return (k % 4) / 2 == second; }
+};
+
+struct Block {
+  const double* a;
+  const double* ap;
+  const double* b;
+  const double* bp;
+};
+
+template <class Use>
+HWY_INLINE Vec<DD> truncate_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule& rule,
+                                  Use use) {
+  const auto m = largest_power(d, t.ap, t.bp, count, accumulator_power(d, c, rule), use);
+  const auto scale = over_power(d, rule.fraction_bits, m);
+  const auto sum = hn::Add(truncated_sum(d, t.a, t.b, count, scale, use), hn::Trunc(hn::Mul(c, scale)));
+  return round_to_out(d, hn::Mul(sum, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits)))), rule);
+}
+
+HWY_INLINE Vec<DD> group_scaled_block(DD d, const Block& t, std::size_t count, Vec<DD> c,
+                                      const TileRule& rule) {
+  constexpr std::size_t kGroup = 16;
+  constexpr std::size_t kGroups = 4;
+  HWY_ALIGN double sums[kGroups * kPanel];
+  auto m = accumulator_power(d, c, rule);
+  for (std::size_t g = 0; g * kGroup < count; ++g) {
+    auto sum = hn::Zero(d);
+    for (std::size_t k = g * kGroup; k < (g + 1) * kGroup; ++k) {
+      sum = hn::Add(sum, hn::Mul(hn::Set(d, t.a[k]), hn::LoadU(d, t.b + k * kPanel)));
+    }
+    hn::Store(sum, d, sums + g * kPanel);
+    const std::size_t first = g * kGroup;
+    const auto power = hn::Mul(hn::Set(d, t.ap[first]), hn::LoadU(d, t.bp + first * kPanel));
+    m = hn::Max(m, hn::IfThenElseZero(hn::Ne(sum, hn::Zero(d)), power));
+  }
+  const auto scale = over_power(d, rule.fraction_bits, m);
+  auto total = hn::Add(hn::Zero(d), hn::Trunc(hn::Mul(c, scale)));
+  for (std::size_t g = 0; g * kGroup < count; ++g) {
+    total = hn::Add(total, hn::Trunc(hn::Mul(hn::Load(d, sums + g * kPanel), scale)));
+  }
+  return round_to_out(d, hn::Mul(total, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits)))), rule);
+}
+
+// `sum` counts units of power * 2^-F; see Combine::floor.
+HWY_INLINE Vec<DD> floor_combine(DD d, Vec<DD> sum, Vec<DD> power, Vec<DD> c, bool drop,
+                                 const TileRule& rule) {
+  constexpr int kSumBits = 31;
+  const int f = rule.fraction_bits;
+  const auto c_power = accumulator_power(d, c, rule);
+  const auto e = hn::Max(power, c_power);
+  const auto exact = hn::Mul(sum, hn::Mul(power, hn::Set(d, power_of_two(-f))));
+  const auto whole = hn::Floor(hn::Mul(exact, over_power(d, kSumBits, e)));
+  auto rest = hn::Mul(hn::Floor(hn::Mul(c, over_power(d, f, e))), hn::Set(d, power_of_two(kSumBits - f)));
+  if (drop) rest = hn::IfThenElseZero(hn::Ge(c_power, hn::Mul(e, hn::Set(d, power_of_two(-f - 1)))), rest);
+  return round_to_out(d, hn::Mul(hn::Add(whole, rest), hn::Mul(e, hn::Set(d, power_of_two(-kSumBits)))),
+                      rule);
+}
+
+HWY_INLINE Vec<DD> floor_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule& rule) {
+  const auto m = largest_power(d, t.ap, t.bp, count, hn::Set(d, 0x1p-126), All{});
+  const auto sum = truncated_sum(d, t.a, t.b, count, over_power(d, rule.fraction_bits, m), All{});
+  return floor_combine(d, sum, m, c, false, rule);
+}
+
+HWY_INLINE Vec<DD> floor_halves_block(DD d, const Block& t, std::size_t count, Vec<DD> c,
+                                      const TileRule& rule) {
+  const auto least = hn::Set(d, 0x1p-126);
+  const auto m0 = largest_power(d, t.ap, t.bp, count, least, Parity{0});
+  const auto m1 = largest_power(d, t.ap, t.bp, count, least, Parity{1});
+  const auto s0 = truncated_sum(d, t.a, t.b, count, over_power(d, rule.fraction_bits, m0), Parity{0});
+  const auto s1 = truncated_sum(d, t.a, t.b, count, over_power(d, rule.fraction_bits, m1), Parity{1});
+  const auto m = hn::Max(m0, m1);
+  const auto inverse = over_power(d, 0, m);
+  const auto sum =
+      hn::Add(hn::Floor(hn::Mul(hn::Mul(s0, m0), inverse)), hn::Floor(hn::Mul(hn::Mul(s1, m1), inverse)));
+  return floor_combine(d, sum, m, c, true, rule);
+}
+
+HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule&) {
+  const DC dc;
+  const TileRule inner{Combine::truncate, 16, 25, kPrecisionF32, false};
+  auto partial = truncate_block(d, t, count, hn::Zero(d), inner, PairOfFour{0});
+  partial = truncate_block(d, t, count, partial, inner, PairOfFour{1});
+  return hn::PromoteTo(d, hn::Add(hn::DemoteTo(dc, partial), hn::DemoteTo(dc, c)));
+}
+
+template <class Step>
+HWY_INLINE void walk(const Tile<double>& tile, const TileRule& rule, Step step) {
+  const DD d;
+  const DC dc;
+  for (std::size_t i = 0; i < tile.rows; ++i) {
+    for (std::size_t j = 0; j < kPanel; j += hn::Lanes(d)) {
+      auto c = hn::PromoteTo(d, hn::LoadU(dc, tile.c + i * kPanel + j));
+      for (std::size_t k = 0; k < tile.depth; k += rule.group) {
+        const Block t{tile.a + i * tile.a_stride + k, tile.a_power + i * tile.a_stride + k,
+                      tile.b + k * kPanel + j, tile.b_power + k * kPanel + j};
+        c = keep_special(d, c, step(d, t, c));
+      }
+      hn::StoreU(hn::DemoteTo(dc, c), dc, tile.c + i * kPanel + j);
+    }
+  }
+}
+
+void wide_tile(const Tile<double>& tile, const TileRule& rule) {
+  switch (rule.combine) {
+    case Combine::group_scaled:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return group_scaled_block(d, t, rule.group, c, rule);
+      });
+    case Combine::floor:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return floor_block(d, t, rule.group, c, rule);
+      });
+    case Combine::floor_halves:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return floor_halves_block(d, t, rule.group, c, rule);
+      });
+    case Combine::unpack_split:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return unpack_split_block(d, t, rule.group, c, rule);
+      });
+    default:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return truncate_block(d, t, rule.group, c, rule, All{});
+      });
+  }
+}
+
+// FP8 into e8m13. Non-zero products have powers from 2^-28 to 2^30, so no scale leaves the float range; where
+// all products are zero, c (14 significant bits) comes through T(13, g) unchanged. kRows rows share the loads
+// of B.
+template <std::size_t kRows>
+HWY_INLINE void narrow_rows(const Tile<float>& tile, const TileRule& rule, std::size_t i, std::size_t j) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  const auto exponent_mask = hn::Set(du, 0x7f800000u);
+  Vec<DF> c[kRows], m[kRows], scale[kRows], sum[kRows];
+  const float* a[kRows];
+  const float* ap[kRows];
+  for (std::size_t r = 0; r < kRows; ++r) {
+    c[r] = hn::LoadU(d, tile.c + (i + r) * kPanel + j);
+    a[r] = tile.a + (i + r) * tile.a_stride;
+    ap[r] = tile.a_power + (i + r) * tile.a_stride;
+  }
+  const float* b = tile.b + j;
+  const float* bp = tile.b_power + j;
+  for (std::size_t block = 0; block < tile.depth; block += rule.group) {
+    for (std::size_t r = 0; r < kRows; ++r) m[r] = sum[r] = hn::Zero(d);
+    for (std::size_t k = block; k < block + rule.group; ++k) {
+      const auto power = hn::LoadU(d, bp + k * kPanel);
+      for (std::size_t r = 0; r < kRows; ++r) m[r] = hn::Max(m[r], hn::Mul(hn::Set(d, ap[r][k]), power));
+    }
+    Vec<DF> products[kRows];
+    for (std::size_t r = 0; r < kRows; ++r) {
+      products[r] = m[r];
+      const auto c_power = hn::BitCast(d, hn::And(hn::BitCast(du, c[r]), exponent_mask));
+      m[r] = hn::Max(hn::Max(m[r], c_power), hn::Set(d, 0x1p-100f));
+      scale[r] = over_power(d, rule.fraction_bits, m[r]);
+    }
+    for (std::size_t k = block; k < block + rule.group; ++k) {
+      const auto value = hn::LoadU(d, b + k * kPanel);
+      for (std::size_t r = 0; r < kRows; ++r) {
+        sum[r] = hn::Add(sum[r], hn::Trunc(hn::Mul(hn::Mul(hn::Set(d, a[r][k]), value), scale[r])));
+      }
+    }
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto total = hn::Add(sum[r], hn::Trunc(hn::Mul(c[r], scale[r])));
+      const auto exact =
+          hn::Mul(total, hn::Mul(m[r], hn::Set(d, static_cast<float>(power_of_two(-rule.fraction_bits)))));
+      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(du, exact), hn::Set(du, ~0x3ffu)));
+      const auto idle = hn::Eq(products[r], hn::Zero(d));
+      c[r] = keep_special(d, c[r], hn::IfThenElse(idle, hn::Add(c[r], hn::Zero(d)), cut));
+    }
+  }
+  for (std::size_t r = 0; r < kRows; ++r) hn::StoreU(c[r], d, tile.c + (i + r) * kPanel + j);
+}
+
+HWY_INLINE Vec<DF> flush(DF d, Vec<DF> x) {
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-126f)), hn::CopySign(hn::Zero(d), x), x);
+}
+
+// Operands were flushed when they were packed; c and every result are flushed here.
+HWY_INLINE void pairwise_tile(const Tile<float>& tile, const TileRule& rule) {
+  const DF d;
+  for (std::size_t i = 0; i < tile.rows; ++i) {
+    for (std::size_t j = 0; j < kPanel; j += hn::Lanes(d)) {
+      auto c = hn::LoadU(d, tile.c + i * kPanel + j);
+      for (std::size_t k = 0; k < tile.depth; k += rule.group) {
+        const auto product = [&](std::size_t at) HWY_ATTR {
+          return flush(d, hn::Mul(hn::Set(d, tile.a[i * tile.a_stride + k + at]),
+                                  hn::LoadU(d, tile.b + (k + at) * kPanel + j)));
+        };
+        auto sum = flush(d, hn::Add(product(0), product(1)));
+        if (rule.group == 4) sum = flush(d, hn::Add(sum, flush(d, hn::Add(product(2), product(3)))));
+        const auto start = hn::IfThenZeroElse(hn::Lt(hn::Abs(c), hn::Set(d, 0x1p-126f)), c);
+        c = flush(d, hn::Add(start, sum));
+      }
+      hn::StoreU(c, d, tile.c + i * kPanel + j);
+    }
+  }
+}
+
+void narrow_tile(const Tile<float>& tile, const TileRule& rule) {
+  if (rule.combine == Combine::pairwise_flush) return pairwise_tile(tile, rule);
+  constexpr std::size_t kRows = 4;
+  for (std::size_t j = 0; j < kPanel; j += hn::Lanes(DF())) {
+    std::size_t i = 0;
+    for (; i + kRows <= tile.rows; i += kRows) narrow_rows<kRows>(tile, rule, i, j);
+    for (; i < tile.rows; ++i) narrow_rows<1>(tile, rule, i, j);
+  }
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace assay
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace assay {
+HWY_EXPORT(narrow_tile);
+HWY_EXPORT(wide_tile);
+HWY_EXPORT(target_name);
+
+void fused_tile(const Tile<float>& tile, const TileRule& rule) {
+  HWY_DYNAMIC_DISPATCH(narrow_tile)(tile, rule);
+}
+void fused_tile(const Tile<double>& tile, const TileRule& rule) {
+  HWY_DYNAMIC_DISPATCH(wide_tile)(tile, rule);
+}
+const char* fused_tile_target() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
+
+}  // namespace assay
+#endif
