@@ -8,9 +8,9 @@
 namespace assay::fill_families {
 namespace {
 
-// rule(stream, index, column, columns) for each element of each data tensor. Scale-like parameters of a norm
-// (gamma, beta) and weights of a router keep a gaussian of their own: a family shapes the data, not the
-// parameters.
+// rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta,
+// sinks, slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it
+// shows.
 template <typename Rule>
 void each(const FillRequest& request, Values& values, Rule rule) {
   for (const auto& t : request.tensors) {
@@ -20,8 +20,9 @@ void each(const FillRequest& request, Values& values, Rule rule) {
     const auto columns = static_cast<std::size_t>(t.shape.back());
     auto& out = values[t.name];
     out.resize(count);
+    const bool parameters = t.shape.size() == 1;
     for (std::size_t i = 0; i < count; ++i)
-      out[i] = static_cast<float>(rule(t, stream, i, i % columns, columns));
+      out[i] = static_cast<float>(parameters ? stream.gaussian(i) : rule(t, stream, i, i % columns, columns));
   }
 }
 

@@ -43,8 +43,7 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
   for (const auto& word : words) {
     if (word.ends_with(".cases")) {
       add(word);
-    } else if (word.find(' ') == std::string::npos && !find_op(word) &&
-               fs::exists(suites / (word + ".cases"))) {
+    } else if (word.find(' ') == std::string::npos && fs::exists(suites / (word + ".cases"))) {
       add((suites / (word + ".cases")).string());
     } else {
       lines.push_back({word, "case"});
