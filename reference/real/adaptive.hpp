@@ -69,7 +69,7 @@ inline Certified exp(Certified a) {
   const double value = certified_exp(a.value);
   if (!(a.error <= 1) || !(a.value <= kExpMax)) return {value, std::numeric_limits<double>::infinity()};
   if (a.value < kExpMin) return {value, outward(kExpFlushError * 3)};  // e^1 < 3
-  const double relative = std::fma(a.error, 1 + a.error, kExpRelativeError * 4);
+  const double relative = std::fma(a.error, 1 + a.error, kExpRelativeError);
   return {value, outward(value * (1 + kExpRelativeError * 2) * relative)};
 }
 inline Certified abs(Certified a) { return {std::abs(a.value), a.error}; }

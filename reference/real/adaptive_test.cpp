@@ -65,6 +65,7 @@ TEST(certified, the_bounds_are_not_generous) {
   const Certified b{0.75, 0x1p-60};
   EXPECT_LE((a * b).error, 0x1p-60 * 2.25 * 1.0001 + 1.125 * 0x1p-53 * 1.0001);
   EXPECT_LE((a / b).error, (0x1p-60 + 2 * 0x1p-60) / 0.75 * 1.0001 + 2 * 0x1p-53 * 1.0001);
+  EXPECT_LE(exp(Certified::exact(1.25)).error, std::exp(1.25) * kExpRelativeError * 1.0001);
   EXPECT_LE((a + b).error, 0x1p-59 * 1.0001 + 2.25 * 0x1p-53 * 1.0001);
 }
 

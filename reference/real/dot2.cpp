@@ -58,7 +58,10 @@ Sums dot2_sums(const double* x, const double* y, size_t n) {
   const auto step = [&](size_t at, V& p, V& s, V& e) HWY_ATTR {
     V r, q;
     const V h = two_prod(d, hn::LoadU(d, x + at), hn::LoadU(d, y + at), r);
-    p = two_sum(p, h, q);
+    const V sum = hn::Add(p, h);  // two_sum(p, h)
+    const V h_seen = hn::Sub(sum, p);
+    q = add(hn::Sub(p, hn::Sub(sum, h_seen)), hn::Sub(h, h_seen));
+    p = sum;
     const V t = add(q, r);
     s = add(s, t);
     e = add(hn::Abs(t), e);

@@ -50,7 +50,12 @@ template <class D, class V>
 HWY_INLINE V two_prod(D d, V a, V b, V& error) {
   namespace hn = hwy::HWY_NAMESPACE;
   const V product = hn::Mul(a, b);
+#if HWY_NATIVE_FMA
+  (void)d;
+  error = hn::MulSub(a, b, product);
+#else
   error = fused_mul_add(d, a, b, hn::Neg(product));
+#endif
   return product;
 }
 
