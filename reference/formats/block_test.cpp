@@ -1,0 +1,317 @@
+// Block formats: every scale bit pattern times every code when decoding; ties, zeros, subnormals, extremes,
+// NaN and Inf when encoding.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reference/formats/format.hpp"
+#include "reference/formats/scalar_oracle.hpp"
+
+namespace assay {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMax = std::numeric_limits<float>::max();
+
+bool same(double a, double b) {
+  return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+}
+
+double f16(unsigned bits) {
+  return static_cast<double>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits)));
+}
+
+// A tensor of this format with zero bytes in all planes.
+Encoded blank(std::string_view name, const Shape& shape) {
+  Encoded tensor{std::string(name), shape, {}};
+  for (PlaneSpec& spec : planes(format(name), shape)) {
+    const std::size_t bytes = spec.bytes;
+    tensor.planes.push_back({std::move(spec), std::vector<std::byte>(bytes)});
+  }
+  return tensor;
+}
+
+void put_u16(std::vector<std::byte>& bytes, std::size_t at, unsigned word) {
+  bytes[at] = static_cast<std::byte>(word & 255U);
+  bytes[at + 1] = static_cast<std::byte>(word >> 8);
+}
+
+// Decodes as double and as float and compares both with wanted(i).
+template <typename Wanted>
+void expect_decodes(const Encoded& tensor, const Wanted& wanted) {
+  const std::vector<double> wide = decode_tensor(tensor);
+  std::vector<float> narrow(wide.size());
+  decode_range(tensor, 0, std::span<float>(narrow));
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    ASSERT_TRUE(same(wide[i], wanted(i)))
+        << tensor.format << " element " << i << " " << wide[i] << " " << wanted(i);
+    ASSERT_TRUE(same(narrow[i], static_cast<float>(wanted(i)))) << tensor.format << " element " << i;
+  }
+}
+
+TEST(Blocks, EveryScaleTimesEveryCodeOfQ8_0) {
+  Encoded tensor = blank("q8_0", {256, 256});  // 256 scales at a time, 8 blocks with all 256 codes each
+  std::vector<std::byte>& bytes = tensor.planes[0].bytes;
+  for (unsigned high = 0; high < 256; ++high) {
+    for (std::size_t block = 0; block < 2048; ++block) {
+      put_u16(bytes, 34 * block, high << 8 | static_cast<unsigned>(block / 8));
+      for (std::size_t e = 0; e < 32; ++e)
+        bytes[34 * block + 2 + e] = static_cast<std::byte>(block % 8 * 32 + e);
+    }
+    expect_decodes(tensor, [&](std::size_t i) {
+      return f16(high << 8 | static_cast<unsigned>(i / 256)) * static_cast<std::int8_t>(i % 256);
+    });
+  }
+}
+
+// Formats whose 32 elements can hold all codes at once: codes e of element e (mod 16 or 32).
+struct Nibbles {
+  const char* name;
+  std::size_t block_bytes;
+  std::size_t codes_at;
+  std::size_t fifth_at;    // 0: four bits
+  std::size_t minimum_at;  // 0: none
+  double (*level)(unsigned code);
+};
+
+double iq4_level(unsigned code) {
+  constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  return kLevels[code];
+}
+
+constexpr Nibbles kNibbles[] = {
+    {"q4_0", 18, 2, 0, 0, [](unsigned c) { return c - 8.0; }},
+    {"q4_1", 20, 4, 0, 2, [](unsigned c) { return c * 1.0; }},
+    {"q5_0", 22, 6, 2, 0, [](unsigned c) { return c - 16.0; }},
+    {"q5_1", 24, 8, 4, 2, [](unsigned c) { return c * 1.0; }},
+    {"iq4_nl", 18, 2, 0, 0, iq4_level},
+};
+
+TEST(Blocks, EveryScaleTimesEveryCodeOfTheNibbleFormats) {
+  for (const Nibbles& f : kNibbles) {
+    Encoded tensor = blank(f.name, {65536, 32});
+    std::vector<std::byte>& bytes = tensor.planes[0].bytes;
+    // With a minimum: every minimum for one scale in each pass, and every scale for one minimum in each pass.
+    const std::vector<unsigned> others =
+        f.minimum_at == 0 ? std::vector<unsigned>{0}
+                          : std::vector<unsigned>{0, 0x8000, 0x0001, 0x3C00, 0x7BFF, 0xBC01, 0x7C00, 0x7E00};
+    for (const unsigned other : others) {
+      for (const bool swap : {false, true}) {
+        if (swap && f.minimum_at == 0) continue;
+        for (unsigned word = 0; word < 65536; ++word) {
+          const std::size_t at = word * f.block_bytes;
+          put_u16(bytes, at, swap ? other : word);
+          if (f.minimum_at != 0) put_u16(bytes, at + f.minimum_at, swap ? word : other);
+          for (unsigned j = 0; j < 16; ++j) bytes[at + f.codes_at + j] = static_cast<std::byte>(j | (j << 4));
+          if (f.fifth_at != 0)
+            put_u16(bytes, at + f.fifth_at + 2, 0xFFFF);  // elements 16..31 are codes 16..31
+        }
+        expect_decodes(tensor, [&](std::size_t i) {
+          const auto word = static_cast<unsigned>(i / 32);
+          const unsigned code = f.fifth_at != 0 ? i % 32 : i % 16;
+          const double product = f16(swap ? other : word) * f.level(code);
+          return f.minimum_at == 0 ? product : product + f16(swap ? word : other);
+        });
+      }
+    }
+  }
+}
+
+TEST(Blocks, EveryScaleTimesEveryCodeOfTheMicroscalingFormats) {
+  for (const auto& [name, element, codes] :
+       {std::tuple{"mxfp4", "e2m1", 16U}, std::tuple{"mxfp8", "e4m3fn", 256U},
+        std::tuple{"mxfp8_e5m2", "e5m2", 256U}}) {
+    Encoded tensor = blank(name, {256, 256});
+    for (std::size_t i = 0; i < 65536; ++i) {
+      const std::size_t code = i % codes;
+      if (codes == 256)
+        tensor.planes[0].bytes[i] = static_cast<std::byte>(code);
+      else
+        tensor.planes[0].bytes[i / 2] |= static_cast<std::byte>(code << (i % 2 == 0 ? 0 : 4));
+    }
+    for (std::size_t i = 0; i < 2048; ++i) tensor.planes[1].bytes[i] = static_cast<std::byte>(i / 8);
+    expect_decodes(tensor, [&](std::size_t i) {
+      const double scale = i / 256 == 255 ? kNan : std::pow(2.0, static_cast<double>(i / 256) - 127);
+      return decode(scalar_format(element), static_cast<std::uint32_t>(i % codes)) * scale;
+    });
+  }
+}
+
+TEST(Blocks, EveryExponentTimesEveryCodeOfGgmlsMxfp4) {
+  Encoded tensor = blank("mxfp4_ggml", {256, 32});
+  for (std::size_t block = 0; block < 256; ++block) {
+    tensor.planes[0].bytes[17 * block] = static_cast<std::byte>(block);
+    for (unsigned j = 0; j < 16; ++j)
+      tensor.planes[0].bytes[17 * block + 1 + j] = static_cast<std::byte>(j | (15 - j) << 4);
+  }
+  constexpr double kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  expect_decodes(tensor, [&](std::size_t i) {
+    const std::size_t j = i % 16;
+    const double value = kDoubled[i % 32 < 16 ? j : 15 - j];
+    return value * std::pow(2.0, static_cast<double>(i / 32) - 128);
+  });
+}
+
+TEST(Blocks, Nvfp4DividesByTheGlobalScaleForEveryBlockScaleAndCode) {
+  for (const float global : {1.0F, 448.0F * 6, 3.0F, 0.1F, 1e-30F, 1e30F}) {
+    Encoded tensor = blank("nvfp4", {256, 16});
+    for (std::size_t block = 0; block < 256; ++block)
+      tensor.planes[1].bytes[block] = static_cast<std::byte>(block);
+    for (std::size_t i = 0; i < 2048; ++i) {
+      tensor.planes[0].bytes[i] = static_cast<std::byte>(2 * (i % 8) | (2 * (i % 8) + 1) << 4);
+    }
+    std::memcpy(tensor.planes[2].bytes.data(), &global, sizeof global);
+    expect_decodes(tensor, [&](std::size_t i) {
+      const double scale = decode(scalar_format("e4m3fn"), static_cast<std::uint32_t>(i / 16));
+      return decode(scalar_format("e2m1"), static_cast<std::uint32_t>(i % 16)) * scale / global;
+    });
+  }
+}
+
+TEST(Blocks, Nvfp4GlobalScaleIsTheQuantisingOneSoMultiplyingWouldBeOffByItsSquare) {
+  std::vector<float> x(64, 0.25F);
+  x[5] = -0.01F;
+  const Encoded tensor = encode_tensor(format("nvfp4"), {4, 16}, x);
+  float global = 0;
+  std::memcpy(&global, tensor.planes[2].bytes.data(), sizeof global);
+  EXPECT_EQ(global, 2688.0F / 0.25F);
+  EXPECT_NEAR(decode_tensor(tensor)[0], 0.25, 0.25 * 0x1p-20);
+  EXPECT_GT(decode_tensor(tensor)[0] * global * global,
+            2e7);  // what the wrong direction gives, far beyond 448
+}
+
+TEST(Blocks, TheSwizzledOrderIsThe128x4Atom) {
+  // Row r, column c of scales lies at (r % 32) * 16 + (r / 32) * 4 + c within its 512-byte tile.
+  std::vector<float> x(200 * 80, 0.0F);
+  const auto mark = [&](std::int64_t row, std::int64_t block) { x[row * 80 + block * 16] = 6; };
+  mark(0, 0);
+  mark(33, 1);
+  mark(130, 4);
+  const Encoded tensor = encode_tensor(format("nvfp4_swizzled"), {200, 80}, x);
+  EXPECT_EQ(tensor.planes[1].spec.shape, (Shape{256, 8}));
+  for (std::size_t i = 0; i < tensor.planes[1].bytes.size(); ++i) {
+    const bool marked = i == 0 || i == 1 * 16 + 1 * 4 + 1 || i == (1 * 2 + 1) * 512 + 2 * 16;
+    EXPECT_EQ(tensor.planes[1].bytes[i] != std::byte{0}, marked) << i;
+  }
+  Encoded linear = encode_tensor(format("nvfp4"), {200, 80}, x);
+  EXPECT_EQ(decode_tensor(linear), decode_tensor(tensor));
+}
+
+constexpr const char* kInline[] = {"q8_0", "q4_0",   "q4_1",       "q5_0",
+                                   "q5_1", "iq4_nl", "tq3_0_c2s1", "tq3_0_c2"};
+constexpr const char* kAll[] = {"q8_0",       "q4_0",       "q4_1",           "q5_0",      "q5_1",
+                                "iq4_nl",     "tq3_0_c2s1", "tq3_0_c2",       "mxfp4",     "mxfp8",
+                                "mxfp8_e5m2", "nvfp4",      "nvfp4_swizzled", "mxfp4_ggml"};
+
+std::vector<double> through(const char* name, const std::vector<float>& x, const EncodePolicy& policy = {}) {
+  return decode_tensor(encode_tensor(format(name), {static_cast<std::int64_t>(x.size())}, x, policy));
+}
+
+TEST(Blocks, AnAllZeroBlockDecodesToZeroAndStaysFinite) {
+  for (const char* name : kAll) {
+    for (const float zero : {0.0F, -0.0F}) {
+      for (const double v : through(name, std::vector<float>(64, zero))) EXPECT_EQ(v, 0.0) << name;
+    }
+  }
+}
+
+TEST(Blocks, ASingleNanPoisonsItsBlockAndNoOther) {
+  for (const char* name : kInline) {
+    std::vector<float> x(96, 1.5F);
+    x[40] = kNan;
+    const std::vector<double> y = through(name, x);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i >= 32 && i < 64) << name << i;
+    x[40] = -kInf;
+    EXPECT_TRUE(std::isnan(through(name, x)[40])) << name;
+  }
+  std::vector<float> x(64, 1.5F);
+  x[40] = kNan;
+  EXPECT_TRUE(std::isnan(through("mxfp4", x)[33]));
+  EXPECT_EQ(through("mxfp4", x)[0], 1.5);
+  EXPECT_TRUE(std::isnan(through("mxfp8", x)[40]));
+  EXPECT_EQ(through("mxfp8", x)[41], 1.5);  // the element itself can hold the NaN
+  EXPECT_TRUE(std::isnan(through("nvfp4", x)[33]));
+  EXPECT_FALSE(std::isnan(through("nvfp4", x)[31]));
+  EXPECT_GT(through("mxfp4_ggml", x)[40], kMax);  // no NaN to become: beyond f32 instead
+}
+
+TEST(Blocks, NanPolicyZeroMakesNanCountAsZero) {
+  for (const char* name : kAll) {
+    std::vector<float> with_nan(32, 1.25F);
+    std::vector<float> with_zero = with_nan;
+    with_nan[9] = kNan;
+    with_zero[9] = 0;
+    const EncodePolicy policy{.nan = NanPolicy::zero};
+    EXPECT_EQ(through(name, with_nan, policy), through(name, with_zero, policy)) << name;
+  }
+}
+
+TEST(Blocks, InfSaturatesInTheOcpFormatsAndBecomesVisibleUnderIeeeOverflow) {
+  std::vector<float> x(32, 2.0F);
+  x[3] = -kInf;
+  EXPECT_EQ(through("mxfp4", x)[3], -6.0 * 0.5);  // 2.0 -> exponent 1 - 2
+  EXPECT_EQ(through("mxfp8", x)[3], -448.0 * std::pow(2.0, 1 - 8));
+  EXPECT_TRUE(std::isnan(through("mxfp4", x, {.overflow = Overflow::ieee})[0]));
+  EXPECT_TRUE(std::isnan(through("mxfp8", x, {.overflow = Overflow::ieee})[3]));
+  EXPECT_EQ(through("mxfp8_e5m2", x, {.overflow = Overflow::ieee})[3], -kInf);
+  EXPECT_TRUE(std::isnan(through("nvfp4", x, {.overflow = Overflow::ieee})[0]));
+  EXPECT_EQ(through("nvfp4", x)[3], -2.0);
+}
+
+TEST(Blocks, SubnormalAndExtremeInputsStayFiniteWhereTheirScaleIs) {
+  for (const char* name : kAll) {
+    for (const float magnitude : {0x1p-149F, 0x1p-126F, 1e-20F, 1e4F}) {
+      std::vector<float> x(32, magnitude);
+      x[1] = -magnitude;
+      for (const double v : through(name, x)) {
+        EXPECT_TRUE(std::isfinite(v)) << name << " " << magnitude;
+        EXPECT_LE(std::fabs(v), 8.0 * magnitude + 0x1p-124) << name << " " << magnitude;
+      }
+    }
+  }
+  // An f16 scale overflows to Inf, as ggml's does; an e8m0 one does not.
+  EXPECT_FALSE(std::isfinite(through("q8_0", std::vector<float>(32, kMax))[0]));
+  EXPECT_EQ(through("mxfp4", std::vector<float>(32, kMax))[0], 0x1.8p127);
+  EXPECT_EQ(through("mxfp8", std::vector<float>(32, -kMax))[0], -0x1.Cp127);
+}
+
+TEST(Blocks, TiesGoWhereEachQuantiserSendsThem) {
+  std::vector<float> x(32, 0.0F);
+  x[0] = 127;
+  x[1] = 2.5F;
+  x[2] = -2.5F;
+  EXPECT_EQ(through("q8_0", x)[1], 3);  // away from zero
+  EXPECT_EQ(through("q8_0", x)[2], -3);
+  EXPECT_EQ(through("q8_0", x, {.rounding = Rounding::toward_zero})[1], 2);
+  EXPECT_EQ(through("q8_0", x, {.rounding = Rounding::toward_negative})[2], -3);
+  x[0] = -8;
+  EXPECT_EQ(through("q4_0", x)[1], 3);  // upwards in x / d, and d is positive here
+  EXPECT_EQ(through("q4_0", x)[2], -2);
+  x[0] = 8;  // now d = -1: upwards in x / d is downwards in x
+  EXPECT_EQ(through("q4_0", x)[1], 2);
+  EXPECT_EQ(through("q4_0", x)[2], -3);
+  x[0] = 6;
+  EXPECT_EQ(through("mxfp4", x)[1], 2);       // ties to even
+  EXPECT_EQ(through("mxfp4_ggml", x)[1], 2);  // to the smaller magnitude
+  x[1] = 3.5F;
+  EXPECT_EQ(through("mxfp4", x)[1], 4);
+  EXPECT_EQ(through("mxfp4_ggml", x)[1], 3);
+}
+
+TEST(Blocks, Q4_0TakesItsScaleFromTheSignedElementOfLargestMagnitude) {
+  std::vector<float> x(32, 0.0F);
+  x[4] = 3.0F;
+  x[5] = -2.9F;
+  const Encoded tensor = encode_tensor(format("q4_0"), {32}, x);
+  EXPECT_EQ(f16(static_cast<unsigned>(tensor.planes[0].bytes[0]) |
+                static_cast<unsigned>(tensor.planes[0].bytes[1]) << 8),
+            3.0 / -8);
+  EXPECT_EQ(decode_tensor(tensor)[4], 3.0);  // so the extreme itself is exact
+}
+
+}  // namespace
+}  // namespace assay
