@@ -234,13 +234,14 @@ TEST(Workers, EndWithTheProgramThatStartedThemEvenInAnEndlessLoop) {
   const pid_t program = fork();
   if (program == 0) {
     Worker worker(worker_options("assay_misbehaving.so"));
+    worker.open();
+    const char started = worker.starts() == 1 ? 'y' : 'n';
     std::thread([&] {
       TwiceCall call("loop_for_ever");
       call.request().timeout = milliseconds(60'000);
       worker.run(call.request());
     }).detach();
     std::this_thread::sleep_for(milliseconds(200));
-    const char started = worker.starts() == 1 ? 'y' : 'n';
     _exit(write(alive[1], &started, 1) == 1 ? 0 : 1);
   }
   close(alive[1]);
