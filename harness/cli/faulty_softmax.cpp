@@ -1,0 +1,77 @@
+// A plug-in for the tests of the program: one softmax, and one variant per way of going wrong.
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "backends/assay_backend.h"
+
+namespace {
+
+float* row(const assay_tensor& t, std::int64_t r) {
+  return reinterpret_cast<float*>(static_cast<char*>(t.data) + r * t.stride[0]);
+}
+
+void softmax(const assay_tensor& x, const assay_tensor& y, std::int64_t rows) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* in = row(x, r);
+    float* out = row(y, r);
+    float largest = in[0], sum = 0;
+    for (std::int64_t i = 1; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) sum += out[i] = std::exp(in[i] - largest);
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) out[i] /= sum;
+  }
+}
+
+assay_status declare(void*, const assay_call* call, assay_declaration* d) {
+  if (std::string_view(call->op) != "softmax") {
+    std::snprintf(d->reason, sizeof d->reason, "only softmax");
+    return ASSAY_UNSUPPORTED;
+  }
+  const bool nonsense = std::string_view(call->variant) == "bad_contract";
+  std::snprintf(d->contract, sizeof d->contract, nonsense ? "accu=f32" : "acc=f32 exp_ulp=1 out=f32");
+  std::snprintf(d->path, sizeof d->path, "softmax_fast");
+  return ASSAY_OK;
+}
+
+assay_status run(void*, const assay_call* call, const assay_trace* trace, char* reason) {
+  static int calls = 0;
+  const std::string_view variant = call->variant;
+  const assay_tensor &x = call->inputs[0], &y = call->outputs[0];
+  const std::int64_t rows = x.shape[0], cols = x.shape[1];
+  trace->kernel(trace->self, variant == "fallback" ? "softmax_generic" : "softmax_fast");
+  softmax(x, y, variant == "unwritten" ? rows - 1 : rows);
+  if (variant == "segfault") std::raise(SIGSEGV);
+  if (variant == "hang")
+    for (volatile int i = 0;;) i = i + 1;
+  if (variant == "overrun") row(y, rows - 1)[cols] = 1;
+  if (variant == "read_past") row(y, 0)[0] += 0 * row(x, rows - 1)[cols];
+  if (variant == "other_bits") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));
+  if (variant == "wrong") row(y, rows - 1)[cols - 1] *= 1.0001F;
+  if (variant == "nan") row(y, 0)[1] = NAN;
+  if (variant == "refuses") {
+    std::snprintf(reason, 256, "out of luck");
+    return ASSAY_FAILED;
+  }
+  return ASSAY_OK;
+}
+
+}  // namespace
+
+extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
+  if (std::string_view(options) == "absent") {
+    std::snprintf(reason, 256, "no such device here");
+    return nullptr;
+  }
+  static const assay_backend backend{ASSAY_BACKEND_VERSION,
+                                     "faulty",
+                                     "one softmax, many ways of going wrong",
+                                     "correct segfault hang overrun unwritten read_past other_bits wrong nan "
+                                     "fallback refuses bad_contract",
+                                     nullptr,
+                                     declare,
+                                     run,
+                                     [](void*) {}};
+  return &backend;
+}
