@@ -30,6 +30,26 @@ Encoded allocate(const Format& format, const Shape& shape, std::span<const float
   return encoded;
 }
 
+// The common layouts, checked without building their specs: streaming callers ask for one row at a time.
+// False means only that the whole comparison must say what is wrong, or that the format is none of these.
+bool fits_without_doubt(const Format& format, const Encoded& tensor) {
+  if (format.kind == FormatKind::block || tensor.planes.empty() || tensor.shape.empty()) return false;
+  const std::int64_t count = element_count(tensor.shape);
+  const ScalarFormat& element = scalar_format(format.element);
+  const Plane& codes = tensor.planes[0];
+  if (tensor.shape.back() % format.block_elements != 0 || !codes.spec.suffix.empty() ||
+      codes.spec.format != format.element || codes.spec.shape != tensor.shape ||
+      codes.bytes.size() != plane_bytes(element, count)) {
+    return false;
+  }
+  if (format.kind == FormatKind::scalar) return tensor.planes.size() == 1;
+  if (tensor.planes.size() != 2) return false;
+  const Plane& scales = tensor.planes[1];
+  return scales.spec.suffix == ".scale" && scales.spec.format == "f32" &&
+         scales.spec.shape == scale_shape(format, tensor.shape) &&
+         scales.bytes.size() == sizeof(float) * static_cast<std::size_t>(element_count(scales.spec.shape));
+}
+
 template <typename Real>
 void decode_into(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
   const Format& row = check_range(tensor, first, static_cast<std::int64_t>(out.size()));
@@ -90,6 +110,7 @@ std::vector<PlaneSpec> planes(const Format& format, const Shape& shape) {
 }
 
 void check_planes(const Encoded& tensor) {
+  if (fits_without_doubt(format(tensor.format), tensor)) return;
   const std::vector<PlaneSpec> wanted = planes(format(tensor.format), tensor.shape);
   if (tensor.planes.size() != wanted.size()) {
     refuse_shape(fmt::format("{} {} has {} planes, not {}", tensor.format, to_string(tensor.shape),
