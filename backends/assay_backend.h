@@ -67,7 +67,8 @@ typedef struct assay_backend {
   uint32_t version; /* ASSAY_BACKEND_VERSION */
   const char* name;
   const char* description; /* library, version, device: one line */
-  const char* variants;    /* space-separated names of selectable kernels or targets, "" for one */
+  const char* variants;    /* space-separated names of selectable kernels or targets, "" for one; "OP:NAME" is NAME of
+                              that op alone, and calls carry NAME */
   void* self;
   /* Says, without touching data, whether this call can be run and by what arithmetic. */
   assay_status (*declare)(void* self, const assay_call* call, assay_declaration* declaration);

@@ -57,9 +57,11 @@ Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
           if (missing) at->second = variants(backend);
           names = at->second.empty() ? std::vector<std::string>{""} : at->second;
         }
-        for (const auto& variant : names) {
+        for (const auto& name : names) {
+          const std::size_t colon = name.find(':');  // OP:NAME is a variant of one op alone
+          if (colon != std::string::npos && name.substr(0, colon) != base.op->name) continue;
           Case c = base;
-          c.backend = backend, c.variant = variant;
+          c.backend = backend, c.variant = colon == std::string::npos ? name : name.substr(colon + 1);
           const std::string text = c.line();
           if (!options.filter.empty() && !std::regex_search(text, filter)) continue;
           const auto [at, added] = group_of.try_emplace(c.inputs(), plan.groups.size());

@@ -91,18 +91,18 @@ assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, cha
   }
 }
 
-// "scalar avx3 ... decode decode.scalar ...": targets, kernels of ops that have several, and both together.
+// "scalar avx3 ... attention:decode attention:decode.scalar ...": targets, and for an op with several kernels each
+// kernel, alone and on each target.
 std::string variant_list() {
-  std::string targets = kScalarEngine.name;
-  std::string both;
-  for (const Engine* engine : simd_engines()) targets += std::string(" ") + engine->name;
+  std::string list = kScalarEngine.name;
+  for (const Engine* engine : simd_engines()) list += std::string(" ") + engine->name;
   for (const Kernel& row : kernels()) {
-    const std::string word(row.variant);
-    if (word.empty() || (" " + both + " ").find(" " + word + " ") != std::string::npos) continue;
-    both += " " + word + " " + word + "." + kScalarEngine.name;
-    for (const Engine* engine : simd_engines()) both += " " + word + "." + engine->name;
+    if (row.variant.empty()) continue;
+    const std::string word = " " + std::string(row.op) + ":" + std::string(row.variant);
+    list += word + word + "." + kScalarEngine.name;
+    for (const Engine* engine : simd_engines()) list += word + "." + engine->name;
   }
-  return targets + both;
+  return list;
 }
 
 }  // namespace
