@@ -60,10 +60,7 @@ AttentionLevel attention_level(std::string_view name) {
 }
 
 AttentionBounds::AttentionBounds(const AttentionArithmetic& how, const KeyValues& kv)
-    : how_(how),
-      kv_(kv),
-      facts_(std::make_unique<ValueFacts>(kv)),
-      emulator_(std::make_unique<AttentionEmulator>(how, kv)) {
+    : how_(how), kv_(kv), facts_(std::make_unique<ValueFacts>(kv)) {
   how_.check("", kv.k_format, kv.v_format);
 }
 AttentionBounds::~AttentionBounds() = default;

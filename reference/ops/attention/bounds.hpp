@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -42,7 +43,8 @@ class AttentionBounds {
   AttentionArithmetic how_;
   KeyValues kv_;
   std::unique_ptr<attention_bounds::ValueFacts> facts_;
-  std::unique_ptr<AttentionEmulator> emulator_;
+  mutable std::once_flag emulator_once_;
+  mutable std::unique_ptr<AttentionEmulator> emulator_;  // level emu only
 };
 
 }  // namespace assay

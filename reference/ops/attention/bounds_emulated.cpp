@@ -63,6 +63,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   const Kernel kernel{how_, exp_error(how_), accumulator(how_.rowsum).precision};
   IntervalSum sum(pv, kv_, *facts_, how_.p == "f32" ? -126 : p.emin);
   std::vector<float> s(static_cast<std::size_t>(kv_.keys)), x(s.size());
+  std::call_once(emulator_once_, [&] { emulator_ = std::make_unique<AttentionEmulator>(how_, kv_); });
   emulator_->scores(query, s);
   const LogitModel logit(how_, query);
   const std::int64_t tiles = (kv_.keys + how_.tile - 1) / how_.tile;
