@@ -29,23 +29,14 @@ void expect_near(const Interval& a, const Interval& b, double limit, const std::
   ASSERT_LE(error, limit) << where;
 }
 
-Interval evaluate(const std::string& function, const Interval& x) {
+template <class Number>
+Number evaluate(const std::string& function, const Number& x) {
   if (function == "exp") return exp(x);
   if (function == "expm1") return expm1(x);
   if (function == "log") return log(x);
   if (function == "log1p") return log1p(x);
   if (function == "tanh") return tanh(x);
-  if (function == "rsqrt") return Interval(1.0) / sqrt(x);
-  throw InputError(InputErrorKind::unknown_name, function);
-}
-
-Real200 evaluate(const std::string& function, const Real200& x) {
-  if (function == "exp") return exp(x);
-  if (function == "expm1") return expm1(x);
-  if (function == "log") return log(x);
-  if (function == "log1p") return log1p(x);
-  if (function == "tanh") return tanh(x);
-  if (function == "rsqrt") return 1 / sqrt(x);
+  if (function == "rsqrt") return Number(1.0) / sqrt(x);
   throw InputError(InputErrorKind::unknown_name, function);
 }
 
