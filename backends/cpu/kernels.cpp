@@ -27,9 +27,6 @@ bool never(const Call&) { return false; }  // runs only when a variant names it
     "layernorm", #kind, chosen, layernorm_check, layernorm_##kind##_name, layernorm_##kind##_contract, \
         layernorm_##kind##_run                                                                         \
   }
-#define ASSAY_PRODUCT(op, kind, check) \
-  { #op, #kind, op##_##kind##_chosen, check, op##_##kind##_name, op##_##kind##_contract, op##_##kind##_run }
-
 // Of several kernels of an op, the first that is `chosen` runs when the variant names none.
 constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(softmax),
@@ -42,10 +39,8 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_NAMED(quantize),
     ASSAY_NAMED(dequantize),
     ASSAY_NAMED(requantize),
-    ASSAY_PRODUCT(matmul, int8, matmul_int8_check),
-    ASSAY_PRODUCT(matmul, f32, matmul_check),
-    ASSAY_PRODUCT(moe, int8, moe_int8_check),
-    ASSAY_PRODUCT(moe, f32, moe_check),
+    ASSAY_NAMED(matmul),
+    ASSAY_NAMED(moe),
     ASSAY_PLAIN(argmax),
     ASSAY_ATTENTION(decode),
     ASSAY_ATTENTION(prefill),

@@ -23,10 +23,14 @@ ASSAY_OP(argmax);
 ASSAY_OP(quantize);
 ASSAY_OP(dequantize);
 ASSAY_OP(requantize);
+ASSAY_OP(matmul);
+ASSAY_OP(moe);
 #undef ASSAY_OP
 std::string quantize_name(const Call& call);
 std::string dequantize_name(const Call& call);
 std::string requantize_name(const Call& call);
+std::string matmul_name(const Call& call);
+std::string moe_name(const Call& call);
 
 // An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.
 void layernorm_check(const Call& call);
@@ -38,21 +42,6 @@ ASSAY_VARIANCE(two_pass);
 ASSAY_VARIANCE(one_pass);
 ASSAY_VARIANCE(welford);
 #undef ASSAY_VARIANCE
-
-void moe_check(const Call& call);
-void moe_int8_check(const Call& call);
-void matmul_check(const Call& call);
-void matmul_int8_check(const Call& call);
-#define ASSAY_PRODUCT(op, kind)                                               \
-  bool op##_##kind##_chosen(const Call& call);                                \
-  std::string op##_##kind##_name(const Call& call);                           \
-  std::string op##_##kind##_contract(const Call& call, const Engine& engine); \
-  void op##_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
-ASSAY_PRODUCT(matmul, f32);
-ASSAY_PRODUCT(matmul, int8);
-ASSAY_PRODUCT(moe, f32);
-ASSAY_PRODUCT(moe, int8);
-#undef ASSAY_PRODUCT
 
 #define ASSAY_ATTENTION(kind)                                                      \
   bool attention_##kind##_chosen(const Call& call);                                \

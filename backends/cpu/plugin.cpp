@@ -91,8 +91,8 @@ assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, cha
   }
 }
 
-// "scalar avx3 ... attention:decode attention:decode.scalar ...": targets, and for an op with several kernels each
-// kernel, alone and on each target.
+// "scalar avx3 ... attention:decode attention:decode.scalar ...": targets, and for an op with several kernels
+// each kernel, alone and on each target.
 std::string variant_list() {
   std::string list = kScalarEngine.name;
   for (const Engine* engine : simd_engines()) list += std::string(" ") + engine->name;
