@@ -31,7 +31,7 @@
 namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
-    ContractKey{"acc", ContractValue::format, "f32", "", "the type of every intermediate result"},
+    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
     ContractKey{"order", ContractValue::word, "any", "any|tree|sequential", "in which the sum is formed"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",
                 "base2: exp2(log2(e) (s - m)), two more roundings"},

@@ -12,7 +12,7 @@
 namespace assay {
 
 inline constexpr std::array kNormKeys = {
-    ContractKey{"acc", ContractValue::format, "f32", "", "the type of every intermediate result"},
+    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
     ContractKey{"order", ContractValue::word, "any", "any|tree|sequential",
                 "in which sums over a row are formed"},
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",

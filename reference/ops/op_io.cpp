@@ -71,11 +71,16 @@ double stored(const Store& store, double z) {
 }
 
 void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
+  settle_around(truth, i, z.value, 0, z, store);
+}
+
+void settle_around(Truth& truth, std::size_t i, double exact, double certificate, Enclosure z,
+                   const Store& store) {
   double& value = truth.value[i];
   double& limit = truth.limit[i];
-  value = z.value;
+  value = exact;
   limit = kInfinity;
-  if (!(z.error < kInfinity)) return;
+  if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
   const double low = stored(store, z.low());
   const double high = stored(store, z.high());
   if (std::isinf(low) && low == high) {
@@ -83,14 +88,15 @@ void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
     limit = 0;
     return;
   }
-  // The subtractions round once each, hence the factor.
-  limit = up(std::max(std::fabs(low - value), std::fabs(high - value)));
+  // The subtractions round once each, hence up().
+  limit = up(std::max(std::fabs(low - value), std::fabs(high - value)) + certificate);
   if (store.flush) {
     const double smallest_normal = std::ldexp(1.0, 1 - store.output->bias);
     const double through_normal = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
     const double nearest_zero =
         z.low() <= 0 && z.high() >= 0 ? 0 : std::min(std::fabs(z.low()), std::fabs(z.high()));
-    if (nearest_zero < std::max(smallest_normal, through_normal)) limit = std::max(limit, std::fabs(value));
+    if (nearest_zero < std::max(smallest_normal, through_normal))
+      limit = std::max(limit, std::fabs(value) + certificate);
   }
 }
 

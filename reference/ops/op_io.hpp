@@ -83,6 +83,10 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 // a rounding boundary. ftz=yes admits 0 for results below the smallest normal. Where every admissible result
 // overflows, the value is that infinity; where only some do, the limit is +Inf.
 void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store);
+// The same where the kernel's interval does not contain the exact result (its operands were rounded first):
+// `value` is exact within `certificate`.
+void settle_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
+                   const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void settle_special(Truth& truth, std::size_t i, double special);
 

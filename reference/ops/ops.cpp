@@ -9,13 +9,11 @@
 
 namespace assay {
 
-extern const Op kLayernorm, kRmsnorm, kSoftmax;
+extern const Op kArgmax, kDequantize, kLayernorm, kLogsumexp, kMatmul, kRmsnorm, kSoftmax, kWht;
 
 std::span<const Op> ops() {
   static const std::array kOps = {
-      kLayernorm,
-      kRmsnorm,
-      kSoftmax,
+      kArgmax, kDequantize, kLayernorm, kLogsumexp, kMatmul, kRmsnorm, kSoftmax, kWht,
   };
   return kOps;
 }

@@ -1,0 +1,59 @@
+// argmax: y[r] = the index of the largest x[r,:], by the loop that kernels run:
+//   best = 0; for i: if (x[i] > x[best]) best = i
+// so the first of equal maxima wins, a NaN never replaces anything, and a NaN at index 0 is never replaced: a
+// row of NaN logits gives 0, the token "!" of GPT-2's vocabulary. checked=yes reports the first NaN at i as
+// -(i + 1) instead. x[rows,cols] dtype -> y[rows] int32. Every input is in the domain. Exact: limit 0, and
+// the contract has no key.
+#include <array>
+#include <cmath>
+
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "candidates of a row"},
+    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
+    AttributeSpec{"checked", AttributeKind::word, "no", "no|yes", "report a NaN as -(index + 1)"},
+};
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}, {"y", TensorRole::output, "int32", {rows}}};
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract&) {
+  const OpInputs in(tensors(a), set);
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  const bool checked = a.text("checked") == "yes";
+  const std::vector<double> x = in.values("x");
+  Truth t = make_truth("y", static_cast<std::size_t>(rows), "reference/ops/argmax: an index, exact");
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const double* row = x.data() + r * cols;
+    std::int64_t best = 0, first_nan = -1;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      if (row[i] > row[best]) best = i;
+      if (std::isnan(row[i]) && first_nan < 0) first_nan = i;
+    }
+    settle_special(t, r, static_cast<double>(checked && first_nan >= 0 ? -(first_nan + 1) : best));
+  }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kArgmax;
+const Op kArgmax = {
+    .name = "argmax",
+    .formula = "y[r] = first i with x[r,i] >= x[r,j] for all j, by a loop of >",
+    .attributes = kAttributes,
+    .contract = {},
+    .tensors = tensors,
+    .indices = nullptr,
+    .truth = truth,
+};
+
+}  // namespace assay

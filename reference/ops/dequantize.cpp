@@ -1,0 +1,95 @@
+// dequantize: y[r,i] = the number that x's bytes stand for
+// x[rows,cols] in format `from` -> y[rows,cols] dtype.
+//
+// Domain. Every code; scales as decode_tensor takes them (a separate f32 scale that is zero, negative, NaN or
+// infinite is refused). NaN codes give NaN, infinite ones that infinity.
+//
+// Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k
+// times in `mid` on the way from code and scale to the number it stores.
+//   k = 0, or a scalar format: nothing is rounded before the store.
+//   k = 1: one correctly rounded product or quotient of exact numbers is the nearest `mid` number to w, which
+//   is known. k > 1: [w (1 - gamma_k), w (1 + gamma_k)], u of mid (multiplication by a rounded reciprocal:
+//   2). Formats with an
+//          additive minimum (q4_1, q5_1): code * scale is exact in f32 (16 bits), so k = 1 there too; a
+//          narrower mid rounds before it cancels and is refused.
+// Then the store: limit 0 wherever no rounding boundary lies in between.
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/error.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of the format's block"},
+    AttributeSpec{"from", AttributeKind::format, "", "", "format of x"},
+    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of y"},
+};
+
+constexpr auto kContract = with_store_keys(std::array{
+    ContractKey{"mid", ContractValue::accumulator, "f32", "", "the type of code times scale"},
+    ContractKey{"roundings", ContractValue::number, "1", "",
+                "in mid, from code and scale to the number stored"},
+});
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  planes(format(a.text("from")), {rows, cols});
+  return {{"x", TensorRole::data, a.text("from"), {rows, cols}},
+          {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(a), set);
+  const Format& from = format(a.text("from"));
+  const std::string_view mid_name = contract.text("mid");
+  const bool additive = from.name == "q4_1" || from.name == "q5_1";
+  if (additive && mid_name != "f32" && mid_name != "f64")
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("mid={} with {}: scale * code + minimum would round before it cancels; allowed is f32",
+                    mid_name, from.name));
+  const Machine mid = machine(mid_name, contract.text("ftz") == "yes");
+  const double roundings = from.kind == FormatKind::scalar ? 0 : contract.number("roundings");
+  const Store store = store_of(contract, a.text("dtype"));
+  const std::vector<double> x = in.values("x");
+  Truth t =
+      make_truth("y", x.size(), "reference/ops/dequantize: roundings of code times scale, and of the store");
+  const double own = from.decode_relative_error * 2;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i])) {
+      settle_special(t, i, x[i]);
+      continue;
+    }
+    Enclosure z{x[i], own * std::fabs(x[i])};
+    if (roundings == 1 && own == 0 && mid_name != "f64" && !store.flush) {
+      z.value = round_to(scalar_format(mid_name), x[i], {.overflow = Overflow::ieee});
+    } else if (roundings > 0) {
+      z = rounded(z, mid, roundings);
+    }
+    if (store.flush) z.error = up(z.error + read(x[i], mid).error);
+    settle_around(t, i, x[i], own * std::fabs(x[i]), z, store);
+  }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kDequantize;
+const Op kDequantize = {
+    .name = "dequantize",
+    .formula = "y = the number that x's code and scale stand for",
+    .attributes = kAttributes,
+    .contract = kContract,
+    .tensors = tensors,
+    .indices = nullptr,
+    .truth = truth,
+};
+
+}  // namespace assay

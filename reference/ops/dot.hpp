@@ -1,0 +1,68 @@
+// One element of a matrix product: the exact number, and where a kernel of the declared arithmetic must be.
+//
+//   exact   v = sum_k a_k b_k of the decoded numbers, in f64 with n u64 sum|a b| as certificate
+//   kernel  centre c s_a s_b, c = sum a'_k b'_k of the operands (operand.hpp), within
+//     R = sum (|a'| + r_a)(|b'| + r_b) - sum |a'||b'|      operands that are not decided
+//     D = dot_bound(acc, ...)                              accumulation: arithmetic/dot_bound.hpp; 0 when
+//     every product and
+//                                                          partial sum is a multiple of lsb(a) lsb(b) below
+//                                                          2^p, whatever the order (exactness by inspection);
+//                                                          i32: 0 below 2^31
+//     and the epilogue: `epilogue_roundings` relative roundings in f32 (conversion of i32, the two scales)
+//     when there are scales, and the kernel's own relative error of a scale that it computed.
+// For i32 the accumulator itself must not wrap; for floating ones dot_bound answers +Inf where overflow is
+// possible.
+#pragma once
+
+#include <array>
+
+#include "reference/arithmetic/accumulator.hpp"
+#include "reference/arithmetic/contract.hpp"
+#include "reference/ops/enclosure.hpp"
+#include "reference/ops/operand.hpp"
+
+namespace assay {
+
+inline constexpr std::array kDotKeys = {
+    ContractKey{"acc", ContractValue::accumulator, "f32", "",
+                "how products are summed: a type or a matrix unit"},
+    ContractKey{"order", ContractValue::word, "any", "any|tree|sequential",
+                "of the additions of a floating acc"},
+    ContractKey{"promote", ContractValue::number, "0", "",
+                "matrix unit: blocks between promotions to f32; 0: never"},
+    ContractKey{"dequant_roundings", ContractValue::number, "1", "",
+                "f32 roundings from a stored code to an operand"},
+    ContractKey{"epilogue_roundings", ContractValue::number, "3", "", "f32 roundings that apply the scales"},
+};
+
+struct DotResult {
+  double exact = 0;
+  double certificate = 0;  // of exact
+  Enclosure kernel;        // before it is stored; need not contain `exact`
+};
+
+class Dot {
+ public:
+  // Throws InputError bad_value when the matrix unit does not take the operands' formats.
+  Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush);
+  DotResult operator()(const OperandRow& a, const OperandRow& b) const;
+  // The accumulation's error alone: n terms, sum |a b| = abs_sum. +Inf when nothing is claimed.
+  double accumulation_error(const OperandRow& a, const OperandRow& b, double abs_sum) const;
+
+ private:
+  Accumulator acc_;
+  Order order_;
+  bool flush_;
+  std::int64_t promote_;
+  double epilogue_roundings_;
+  std::string a_element_, b_element_;
+};
+
+// sum a_i b_i and sum |a_i b_i| in f64, each within n u64 sum |a_i b_i|.
+struct DotSums {
+  double sum = 0;
+  double abs_sum = 0;
+};
+DotSums dot_sums(const double* a, const double* b, std::int64_t n);
+
+}  // namespace assay

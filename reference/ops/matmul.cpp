@@ -1,0 +1,91 @@
+// matmul: y[i,j] = sum_k a[i,k] b[j,k]     (y = a b^T)
+// a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The exact value is always the real product of the
+// decoded tensors; what the declared path rounds on the way is in the limit.
+//
+// path (operand.hpp): auto | f32 | f16 | bf16 (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16) | codes
+// (W4A8, W8A8: codes are multiplied, scales in the epilogue; acc=i32 exactly) | e4m3fn (NVFP4 by FP8: weights
+// clamped at 448, activations with one dynamic scale) | q8 (ggml on a CPU: f32 activations to q8_0 blocks
+// first).
+//
+// Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that
+// row.
+//
+// Limit (dot.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the exact product of the
+// operands that the path really multiplies: so a path is told from another where their rounded operands
+// differ by more than e. Then
+//   limit = max(|rd(c - e) - v|, |rd(c + e) - v|) + the certificate of v.
+#include <array>
+#include <cmath>
+
+#include "reference/ops/dot.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"m", AttributeKind::integer, "", "1..1048576", "rows of a (tokens)"},
+    AttributeSpec{"n", AttributeKind::integer, "", "1..1048576", "rows of b (output channels)"},
+    AttributeSpec{"k", AttributeKind::integer, "", "1..1048576", "length of the dot products"},
+    AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of a"},
+    AttributeSpec{"b", AttributeKind::format, "@a", "", "format of b"},
+    AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
+    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes|e4m3fn|q8",
+                  "what is multiplied"},
+};
+
+constexpr auto kContract = with_store_keys(kDotKeys);
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t m = a.integer("m"), n = a.integer("n"), k = a.integer("k");
+  planes(format(a.text("a")), {m, k});  // refuses a block that does not divide k
+  planes(format(a.text("b")), {n, k});
+  return {{"a", TensorRole::data, a.text("a"), {m, k}},
+          {"b", TensorRole::data, a.text("b"), {n, k}},
+          {"y", TensorRole::output, a.text("dtype"), {m, n}}};
+}
+
+std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(attributes), set);
+  const Encoded& a = in.tensor("a");
+  const Encoded& b = in.tensor("b");
+  const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
+  const double roundings = contract.number("dequant_roundings");
+  const Operands left(a, path, Side::activations, roundings), right(b, path, Side::weights, roundings);
+  const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes");
+  const Store store = store_of(contract, attributes.text("dtype"));
+  const std::int64_t m = left.rows(), n = right.rows();
+  Truth t = make_truth("y", static_cast<std::size_t>(m * n),
+                       "reference/ops/matmul: operands of path=" + path + ", accumulation in " +
+                           std::string(contract.text("acc")) + ", epilogue, store");
+  std::vector<OperandRow> rows;
+  for (std::int64_t i = 0; i < m; ++i) rows.push_back(left.row(i));
+  for (std::int64_t j = 0; j < n; ++j) {
+    const OperandRow weights = right.row(j);
+    for (std::int64_t i = 0; i < m; ++i) {
+      const DotResult r = dot(rows[i], weights);
+      const std::size_t at = static_cast<std::size_t>(i * n + j);
+      if (!std::isfinite(r.exact))
+        settle_special(t, at, r.exact);
+      else
+        settle_around(t, at, r.exact, r.certificate, r.kernel, store);
+    }
+  }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kMatmul;
+const Op kMatmul = {
+    .name = "matmul",
+    .formula = "y[i,j] = sum_k a[i,k] b[j,k]",
+    .attributes = kAttributes,
+    .contract = kContract,
+    .tensors = tensors,
+    .indices = nullptr,
+    .truth = truth,
+};
+
+}  // namespace assay

@@ -1,0 +1,179 @@
+#include "reference/ops/operand.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/error.hpp"
+#include "reference/formats/block.hpp"
+#include "reference/formats/plane.hpp"
+#include "reference/formats/scaled.hpp"
+#include "reference/ops/enclosure.hpp"
+
+namespace assay {
+namespace {
+
+constexpr double kUnit32 = 0x1p-24;
+constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
+constexpr EncodePolicy kClamp{};
+
+// Every other axis is constant along a row.
+bool row_scaled(const Format& f) {
+  return f.kind == FormatKind::scaled && f.axis != ScaleAxis::channel && f.axis != ScaleAxis::group32;
+}
+
+}  // namespace
+
+std::string resolve_path(std::string_view path, const Format& a, const Format& b) {
+  if (path != "auto") return std::string(path);
+  if (row_scaled(a) && row_scaled(b)) return "codes";
+  for (const Format* f : {&a, &b})
+    if (f->name == "f16" || f->name == "bf16") return std::string(f->name);
+  return "f32";
+}
+
+Operands::Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings)
+    : tensor_(tensor),
+      format_(format(tensor.format)),
+      path_(path),
+      side_(side),
+      roundings_(dequant_roundings) {
+  check_planes(tensor);
+  length_ = tensor.shape.back();
+  rows_ = element_count(tensor.shape) / std::max<std::int64_t>(length_, 1);
+  if (path_ == "codes") {
+    if (!row_scaled(format_))
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("path=codes with {}{}: its scales are not shared by a row; allowed: scaled formats "
+                      "per tensor, head, token or output channel",
+                      tensor.format, to_string(tensor.shape)));
+    element_ = std::string(format_.element) == "int4" ? "int8" : std::string(format_.element);
+  } else if (path_ == "e4m3fn") {
+    element_ = "e4m3fn";
+    if (side == Side::activations) {
+      float absmax = 0;
+      for (const double x : decode_tensor(tensor))
+        if (std::isfinite(x)) absmax = std::max(absmax, static_cast<float>(std::fabs(x)));
+      tensor_scale_ = absmax == 0 ? 1.0F : absmax / 448.0F;
+    }
+  } else if (path_ == "q8") {
+    element_ = "f32";
+    if (side == Side::activations && length_ % 32 != 0)
+      throw InputError(InputErrorKind::ragged_block,
+                       fmt::format("path=q8 needs rows of a multiple of 32 activations, not {}", length_));
+  } else {
+    element_ = path_;
+    scalar_format(path_);
+  }
+}
+
+// The numbers between which a rounding of w, after k roundings in f32, must lie.
+void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const {
+  const EncodePolicy& policy = clamp ? kClamp : kIeee;
+  // One correctly rounded f32 is known, up to the decoder's own error.
+  const double wobble = (roundings_ > 1 ? gamma(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
+  const bool exact_source = format_.kind == FormatKind::scalar || roundings_ == 0;
+  const auto settle_one = [&](double w) {
+    return round_to(to, exact_source ? w : static_cast<double>(static_cast<float>(w)), policy);
+  };
+  row.same = true;
+  for (std::size_t i = 0; i < row.exact.size(); ++i) {
+    const double w = row.exact[i];
+    const double center = settle_one(w);
+    row.center[i] = center;
+    row.same &= center == w;
+    if (wobble > 0 && w != 0 && std::isfinite(w)) {
+      const double radius = std::max(std::fabs(settle_one(w * (1 + wobble)) - center),
+                                     std::fabs(settle_one(w * (1 - wobble)) - center));
+      if (radius > 0 && row.reach.empty()) row.reach.assign(row.exact.size(), -1);
+      if (radius > 0) row.reach[i] = up(std::fabs(center) + radius);
+    }
+  }
+  if (!row.reach.empty())
+    for (std::size_t i = 0; i < row.exact.size(); ++i)
+      if (row.reach[i] < 0) row.reach[i] = std::fabs(row.center[i]);
+}
+
+// x / s or x * (1 / s), s = absmax / 448 or absmax * (1 / 448): within 4 roundings of the real quotient by
+// our s; the kernel's scale within 2 of ours.
+void Operands::quantise_e4m3fn(OperandRow& row) const {
+  static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
+  row.scale = tensor_scale_;
+  row.scale_error = 2 * kUnit32;
+  row.reach.resize(row.exact.size());
+  const double wobble = gamma(4, kUnit32);
+  for (std::size_t i = 0; i < row.exact.size(); ++i) {
+    const double q = row.exact[i] / tensor_scale_;
+    row.center[i] = round_to(e4m3fn, q, kClamp);
+    const double low = round_to(e4m3fn, q * (1 - wobble), kClamp),
+                 high = round_to(e4m3fn, q * (1 + wobble), kClamp);
+    row.reach[i] =
+        std::fabs(row.center[i]) + std::max(std::fabs(low - row.center[i]), std::fabs(high - row.center[i]));
+  }
+  row.same = false;
+}
+
+// ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16;
+// ties may go either way (its vector code rounds to even, its plain code away).
+void Operands::quantise_q8(OperandRow& row) const {
+  static const ScalarFormat& f16 = scalar_format("f16");
+  const double wobble = gamma(4, kUnit32);
+  row.reach.resize(row.exact.size());
+  for (std::size_t first = 0; first < row.exact.size(); first += 32) {
+    float absmax = 0;
+    for (std::size_t i = first; i < first + 32; ++i)
+      absmax = std::max(absmax, static_cast<float>(std::fabs(row.exact[i])));
+    const double d = static_cast<double>(absmax / 127.0F);
+    const double stored = round_to(f16, d, kIeee);
+    const double spread = std::max(std::fabs(round_to(f16, d * (1 + wobble), kIeee) - stored),
+                                   std::fabs(round_to(f16, d * (1 - wobble), kIeee) - stored));
+    for (std::size_t i = first; i < first + 32; ++i) {
+      const double q = d == 0 ? 0 : row.exact[i] / d;
+      const double code = std::nearbyint(q);
+      const double low = std::ceil(std::fabs(q) * (1 - wobble) - 0.5),
+                   high = std::floor(std::fabs(q) * (1 + wobble) + 0.5);
+      const double code_radius = std::max(high - std::fabs(code), std::fabs(code) - low);
+      row.center[i] = code * stored;
+      row.reach[i] = up(std::fabs(row.center[i]) + std::max(code_radius, 0.0) * (stored + spread) +
+                        std::fabs(code) * spread);
+    }
+  }
+  row.same = false;
+}
+
+OperandRow Operands::row(std::int64_t index) const {
+  OperandRow row;
+  const std::size_t n = static_cast<std::size_t>(length_);
+  row.exact.resize(n);
+  row.center.resize(n);
+  decode_range(tensor_, index * length_, std::span<double>(row.exact));
+  if (path_ == "codes") {
+    decode_plane(scalar_format(format_.element), tensor_.planes[0].bytes, index * length_,
+                 std::span<double>(row.center));
+    std::vector<float> scale(1);
+    const Plane& scales = plane_of(tensor_, ".scale");
+    const std::int64_t at = scale_index(format_.axis, axes_of(tensor_.shape), index * length_);
+    std::copy_n(scales.bytes.data() + at * 4, 4, reinterpret_cast<std::byte*>(scale.data()));
+    row.scale = scale[0];
+    row.same = true;  // decoding multiplies the same two numbers, exactly
+  } else if (path_ == "q8") {
+    if (side_ == Side::activations) {
+      quantise_q8(row);
+    } else {
+      row.center = row.exact;
+      row.same = true;
+    }
+  } else if (path_ == "e4m3fn" && side_ == Side::activations) {
+    quantise_e4m3fn(row);
+  } else {
+    round_operands(row, scalar_format(path_), path_ == "e4m3fn");
+  }
+  row.grid = row_grid(std::span<const double>(row.center));
+  row.max_abs = row.grid.max_abs;
+  for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);
+  return row;
+}
+
+}  // namespace assay

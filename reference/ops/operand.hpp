@@ -1,0 +1,75 @@
+// Rows of a matrix as a kernel multiplies them: the path from stored bytes to the operands of the dot
+// product.
+//
+//   f32 f16 bf16  every element is decoded, with `dequant_roundings` = k roundings in f32 on the way, and
+//   rounded to
+//                 that format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of
+//                 the decoded number, so the operand is known exactly. k > 1: it lies between the roundings
+//                 of w (1 -+ k 2^-24).
+//   codes         a scaled format whose scale is shared by the row (_tensor, _tok, _ch on rank 2 ...): the
+//   codes are
+//                 multiplied, the scales in the epilogue.
+//   e4m3fn        weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block
+//   scale / global
+//                 scale). Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
+//   q8            weights: decoded (codes times scales, exact in f64). Activations: quantised to q8_0 in
+//   blocks of 32.
+//
+// An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that
+// division and multiplication by the reciprocal may disagree) has a radius: every admissible operand is in
+// [center -+ radius].
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/formats/format.hpp"
+#include "reference/real/exact_dot.hpp"
+
+namespace assay {
+
+enum class Side : std::uint8_t { activations, weights };
+
+struct OperandRow {
+  std::vector<double> exact;   // the decoded numbers
+  std::vector<double> center;  // the operand; times `scale` it stands for the number
+  std::vector<double> reach;   // |center| + radius; empty when every radius is 0
+  double scale = 1;
+  double scale_error = 0;  // relative, of the kernel's scale
+  double max_abs = 0;      // of reach
+  RowGrid grid;            // of center
+  bool same = false;       // center * scale is exact, element by element
+};
+
+class Operands {
+ public:
+  // The last axis of `tensor` is the dot's; every other index is a row. Throws InputError bad_value when the
+  // path cannot take the format.
+  Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings);
+  std::int64_t rows() const { return rows_; }
+  std::int64_t length() const { return length_; }
+  OperandRow row(std::int64_t index) const;
+  std::string_view element() const { return element_; }  // scalar format of the operands, for a matrix unit
+
+ private:
+  void quantise_e4m3fn(OperandRow& row) const;
+  void quantise_q8(OperandRow& row) const;
+  void round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const;
+
+  const Encoded& tensor_;
+  const Format& format_;
+  std::string path_;
+  Side side_;
+  double roundings_;
+  std::int64_t rows_ = 0, length_ = 0;
+  std::string element_;
+  float tensor_scale_ = 1;  // path e4m3fn, activations
+};
+
+// auto: codes when both formats allow it; else q8_0 / ggml blocks, int and mx formats are decoded to the
+// other side's scalar format (f32 when there is none).
+std::string resolve_path(std::string_view path, const Format& a, const Format& b);
+
+}  // namespace assay

@@ -1,0 +1,133 @@
+// wht: the randomised Walsh-Hadamard transform of each group of n = points neighbours in a row,
+//   y = H D x / sqrt(n)   (inverse=yes: y = D H x / sqrt(n), the exact inverse: H H = n I, D D = I)
+//   H[i][j] = (-1)^popcount(i & j),  D = diag(signs)
+// x[rows,cols] dtype, signs[ceil(points/32)] int32 packed, bit j % 32 of word j / 32 set = -1 (absent for
+// signs=none)
+// -> y[rows,cols] dtype. n is a power of two that divides cols.
+// Deferred inverse: because it is linear, IWHT(sum_j p_j v_j) = sum_j p_j IWHT(v_j).
+//
+// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output
+// agree.
+//
+// Limit. An output is a sum of the group's n terms +-x_j. In the butterfly every term passes L = log2 n
+// rounded additions; a dense product with H passes at most n - 1 in any order. With A = sum_j |x_j| over the
+// group,
+//   additions: gamma_L A (order=butterfly), (n - 1) u A (order=any);
+//   scaling by c = fl(1 / sqrt n), once, before or after (scale=once): 2 u A / sqrt n, since before it each
+//   x_j has it; scaling each level by fl(1 / sqrt 2) (scale=levels): L (2 u) relative to A / sqrt n.
+// So |y' - y| <= ((1 + u)^(L or n-1 + roundings) - 1) A / sqrt n + underflow, then the store. D only flips
+// signs.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "reference/error.hpp"
+#include "reference/formats/rotation.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of points"},
+    AttributeSpec{"points", AttributeKind::integer, "32", "1..65536", "of one transform, a power of two"},
+    AttributeSpec{"signs", AttributeKind::word, "none", "none|tq3|random",
+                  "of the diagonal D; tq3 repeats its 32"},
+    AttributeSpec{"inverse", AttributeKind::word, "no", "no|yes", "D H x instead of H D x"},
+    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
+};
+
+constexpr auto kContract = with_store_keys(std::array{
+    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every sum"},
+    ContractKey{"order", ContractValue::word, "any", "any|butterfly",
+                "butterfly: log2(points) levels of pairs"},
+    ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
+});
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols"), points = a.integer("points");
+  if (!std::has_single_bit(static_cast<std::uint64_t>(points)))
+    throw InputError(InputErrorKind::bad_value, fmt::format("points={} is not a power of two", points));
+  if (cols % points != 0)
+    throw InputError(InputErrorKind::ragged_block,
+                     fmt::format("points={} does not divide cols={}", points, cols));
+  std::vector<TensorSpec> list = {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}};
+  if (a.text("signs") != "none") list.push_back({"signs", TensorRole::index, "int32", {(points + 31) / 32}});
+  list.push_back({"y", TensorRole::output, a.text("dtype"), {rows, cols}});
+  return list;
+}
+
+void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
+  if (a.text("signs") == "none") return;
+  std::vector<std::int64_t> words(static_cast<std::size_t>((a.integer("points") + 31) / 32));
+  IndexDraw draw(seed);
+  for (std::int64_t& word : words)
+    word = a.text("signs") == "tq3" ? kTq3Signs : static_cast<std::int64_t>(draw.next() >> 32);
+  inputs.insert_or_assign("signs", integer_tensor("int32", {static_cast<std::int64_t>(words.size())}, words));
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(a), set);
+  const std::size_t points = static_cast<std::size_t>(a.integer("points"));
+  const bool inverse = a.text("inverse") == "yes";
+  const std::vector<double> x = in.values("x");
+  std::vector<std::uint32_t> signs((points + 31) / 32, 0U);
+  if (in.has("signs")) {
+    const std::vector<std::int64_t> words = in.integers("signs");
+    for (std::size_t w = 0; w < words.size(); ++w) signs[w] = static_cast<std::uint32_t>(words[w]);
+  }
+  const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
+  const Store store = store_of(contract, a.text("dtype"));
+  const double n = static_cast<double>(points), levels = std::log2(n), root = std::sqrt(n);
+  const double additions = contract.text("order") == "butterfly" ? levels : n - 1;
+  const double scalings = contract.text("scale") == "once" ? 2 : 2 * levels;
+  const double relative = gamma(additions + scalings, acc.unit) + gamma(levels + 4, kUnit64);
+  Truth t = make_truth("y", x.size(),
+                       "reference/ops/wht: additions of the transform and the scaling, relative to sum |x|");
+
+  std::vector<double> group(points);
+  for (std::size_t first = 0; first < x.size(); first += points) {
+    std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
+    double absolute = 0, flushed = 0;
+    for (const double each : group) {
+      absolute += std::fabs(each);
+      flushed += read(each, acc).error;
+    }
+    if (!inverse) apply_signs(std::span<double>(group), signs);
+    hadamard(std::span<double>(group));
+    if (inverse) apply_signs(std::span<double>(group), signs);
+    absolute *= 1 + n * kUnit64;
+    const bool fits = absolute * (1 + relative) < acc.max_finite;
+    // Underflow: a product per term at most, before, between or after the additions; sums only when flushed.
+    const double underflow = n * (2 * acc.tiny + levels * acc.tiny_add) + flushed;
+    for (std::size_t i = 0; i < points; ++i) {
+      if (!std::isfinite(group[i])) {
+        settle_special(t, first + i, group[i]);
+        continue;
+      }
+      const double error = up(relative * absolute / root + underflow);
+      settle(t, first + i, {group[i] / root, fits ? error : kInfinity}, store);
+    }
+  }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kWht;
+const Op kWht = {
+    .name = "wht",
+    .formula = "y = H D x / sqrt(points) per group; inverse: y = D H x / sqrt(points)",
+    .attributes = kAttributes,
+    .contract = kContract,
+    .tensors = tensors,
+    .indices = indices,
+    .truth = truth,
+};
+
+}  // namespace assay
