@@ -44,12 +44,13 @@ Computed fused(const Computed& a, const Computed& b, const Computed& c) {
 
 Computed constant(double c) { return {Interval(c)}; }
 
-/// The constants of one argument reduction, step (2): bounds on |rl| and on its error.
+/// The constants of one argument reduction, step (2): `low` bounds both lo - k (ln 2 - L) and lo - k M,
+/// `low_error` the distance of the computed rl from the former.
 struct Reduction {
-  Interval low = Interval(kExpLowMax) + Interval(1023.0) * abs(Interval(exp_detail::kLn2Low));
-  Interval low_error =
-      Interval(half_ulp(low)) +
-      Interval(1023.0) * abs(mp::ln2() - Interval(exp_detail::kLn2High) - Interval(exp_detail::kLn2Low));
+  Interval rest = abs(mp::ln2() - Interval(exp_detail::kLn2High));
+  Interval missing = abs(mp::ln2() - Interval(exp_detail::kLn2High) - Interval(exp_detail::kLn2Low));
+  Interval low = Interval(kExpLowMax) + Interval(1023.0) * (rest + missing);
+  Interval low_error = Interval(half_ulp(low)) + Interval(1023.0) * missing;
 };
 
 /// |1 + r + r^2 q(r) - exp(r)| on [a, b] with the coefficients q: the difference D to the Taylor polynomial
