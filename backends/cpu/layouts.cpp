@@ -32,8 +32,12 @@ void write_halves(const Planes& planes, const Engine& engine, std::int64_t row, 
 template <Scaling kScaling>
 void apply_scale(const Planes& planes, const Engine& engine, std::int64_t row, float* out) {
   if constexpr (kScaling == Scaling::channel) {
-    const std::int64_t first = row % planes.middle * planes.length;
-    for (std::int64_t i = 0; i < planes.length; ++i) out[i] *= f32_at(*planes.scale, first + i);
+    const std::byte* scales = row_bytes(*planes.scale, row % planes.middle);
+    for (std::int64_t i = 0; i < planes.length; ++i) {
+      float scale;
+      std::memcpy(&scale, scales + i * static_cast<std::int64_t>(sizeof scale), sizeof scale);
+      out[i] *= scale;
+    }
   } else if constexpr (kScaling == Scaling::group32) {
     for (std::int64_t i = 0; i < planes.length; i += 32) {
       engine.scale(f32_at(*planes.scale, scale_index(kScaling, planes, row, i)), out + i, 32);

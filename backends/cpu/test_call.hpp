@@ -79,6 +79,12 @@ class TestCall {
     }
     throw std::runtime_error("no output " + name);
   }
+  bool has_output(const std::string& name) const {
+    for (const Buffer& buffer : outputs_) {
+      if (buffer.name == name) return true;
+    }
+    return false;
+  }
   // Whether every byte between the rows of the outputs still holds its poison.
   bool gaps_intact() const {
     for (const Buffer& buffer : outputs_) {
