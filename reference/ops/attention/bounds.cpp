@@ -133,7 +133,8 @@ void AttentionBounds::finish(const QueryRow& query, bool output_is_exact, RowBou
 
 void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, RowBounds& r) const {
   const auto n = static_cast<std::size_t>(kv_.dv);
-  const StepModel model{accumulator(how_.pv)};
+  StepModel model{accumulator(how_.pv)};
+  model.unscale(how_.p_shift);
   const FormatModel p(how_.p);
   const bool cast_exact = p.exact || row.all_equal;
   std::vector<double> common(n), own(n), positive(n), negative(n), flushed(n);
@@ -199,7 +200,7 @@ void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, Ro
         pv = model.worst(whole) + static_cast<double>(chains) * model.eta;
         pv += static_cast<double>(chains) * kU * (partial + pv) * (1 + 0x1p-8);
       }
-      pv = pv * std::exp(rescales) + std::expm1(rescales + merge) * (partial + pv) +
+      pv = pv * std::exp(rescales) + std::expm1(rescales) * (partial + pv) + merge * 1.01 * (products + pv) +
            static_cast<double>(steps + changes) * (kTiny + (changes > 0 && how_.chained() ? model.eta : 0));
     }
     const double ratio = common[c] / (row.sum * (1 - theta));
@@ -216,6 +217,11 @@ bool AttentionBounds::exact_sum(const StepModel& model, std::size_t c) const {
     lattice = std::min<int>(lattice, facts_->lattice[j * kv_.dv + c]);
   }
   const double head = std::max(facts_->largest, std::ldexp(1.0, facts_->emin));
+  if (model.kind == StepModel::Kind::pairwise && !kv_.v.empty()) {  // subnormal operands are flushed
+    for (std::int64_t j = 0; j < kv_.keys; ++j) {
+      if (facts_->head[j * kv_.dv + c] == facts_->emin) return false;
+    }
+  }
   return products == 0 || model.never_rounds(products, head, lattice);
 }
 
@@ -223,10 +229,12 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
   const auto n = static_cast<std::size_t>(kv_.dv);
   const FormatModel p(how_.p);
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
+  std::vector<double> drifts;
   std::vector<double> common(n);
   double weight_error = row.weight_error, drift = 0;
   for (const Part& part : row.parts) {
     drift = std::max(drift, rescale_drift(how_, row, part, nullptr));
+    drifts.push_back(std::pow(1 + rescale_drift(how_, row, part, nullptr), 2));
     for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile& tile = row.tiles[t];
       for (std::int64_t j = tile.first; tile.any && j < tile.last; ++j) {
@@ -252,7 +260,7 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
       }
     }
   }
-  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms);
+  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
   const double theta = weight_error / row.sum;
   const double lambda =
       denominator_error(how_, row, true) + static_cast<double>(how_.split > 1 ? how_.split + 2 : 0) * kU;
@@ -275,9 +283,11 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   const auto n = static_cast<std::size_t>(kv_.dv);
   const FormatModel p(how_.p);
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
+  std::vector<double> drifts;
   double sum = 0, sum_error = 0, drift = 0;
   for (const Part& part : row.parts) {
     drift = std::max(drift, rescale_drift(how_, row, part, nullptr));
+    drifts.push_back(std::pow(1 + rescale_drift(how_, row, part, nullptr), 2));
     for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile& tile = row.tiles[t];
       if (!tile.any) continue;
@@ -301,7 +311,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       }
     }
   }
-  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms);
+  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
   const double split_error = static_cast<double>(how_.split > 1 ? how_.split + 4 : 0) * kU;
   const double denominator = how_.denominator_cast ? sum + row.sink_weight : row.sum;
   const double shared = how_.denominator_cast ? (sum_error + row.sink_weight * row.sink_theta) / denominator
@@ -313,7 +323,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
     r.centre[c] = sums.sum[c] / denominator;
     if (!(lambda < 1)) continue;
     const double moved = (sums.common[c] + sums.own[c]) * (1 + 2 * drift);
-    const double merge = split_error * static_cast<double>(how_.split) * (std::fabs(sums.sum[c]) + moved);
+    const double merge = split_error * 1.01 * sums.parts[c];
     r.radius[c] = ((moved + merge) / denominator + lambda * std::fabs(r.centre[c])) / (1 - lambda);
   }
 }

@@ -56,6 +56,8 @@ struct StepModel {
     bool c_inexact = true;    // the same for the accumulator
     bool after_fits = false;  // the exact sum is known to be representable in the register
   };
+  // The register holds sums of 2^shift p v, ours are of p v.
+  void unscale(int shift) { overflow = std::ldexp(overflow, -shift), eta = std::ldexp(eta, -shift); }
   int quantum_exponent(const Step& step) const;  // log2 of the alignment quantum, at most
   double error(const Step& step) const;          // of the register after the step
   // Of any order: `steps` steps over `terms` products whose magnitudes sum to `products`; no partial sum

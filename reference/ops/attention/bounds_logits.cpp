@@ -169,7 +169,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
       part.changes += part.any;
       part.sink = true;
       top = std::max(top, static_cast<double>(*row.sink));
-      part.error = std::max(part.error, 2 * kU * std::fabs(*row.sink));
+      part.error = std::max(part.error, 2 * kU * std::fabs(*row.sink) + 4 * kU * std::fabs(r.top));
       part.any = true;
     }
     part.top = top;
@@ -220,6 +220,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
   find_maxima(how, row, kv.keys, r);
 
   const bool order_free = kind == ScoreError::order_free;
+  r.largest_tiny = 2 * (static_cast<double>(r.tiles.size()) + 3) * kTiny;
   const double eps = exp_error(how) * (1 + 2 * exp_error(how));
   for (const Part& part : r.parts) {
     const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
@@ -229,7 +230,6 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
           order_free && !r.all_equal
               ? std::max<std::int64_t>(0, part.last_tile - part.first_tile - 1 + (row.sink ? 1 : 0))
               : tile.changes_after;
-      r.largest_tiny = std::max(r.largest_tiny, 2 * (static_cast<double>(changes) + 2) * kTiny);
       for (std::int64_t j = tile.first; tile.any && j < tile.last; ++j) {
         if (!row.sees(j)) continue;
         r.w[j] = std::exp(r.x[j] - r.top);
@@ -246,7 +246,8 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     const double x = *row.sink;
     r.sink_weight = std::exp(x - r.top);
     const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
-    r.sink_theta = std::expm1(2 * kU * std::fabs(x) + kU * (part.top - x + 2 * part.error) + 2 * eps + merge);
+    r.sink_theta = std::expm1(2 * kU * std::fabs(x) + 4 * kU * std::fabs(r.top) +
+                              kU * (part.top - x + 2 * part.error) + 2 * eps + merge);
     r.sum += r.sink_weight;
     r.weight_error += r.sink_weight * r.sink_theta + r.largest_tiny;
   }
@@ -289,10 +290,17 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
       }
       if (!ordered && !row.all_equal) changes = part.last_tile - part.first_tile;
     }
-    if (sum * (1 + error) > largest_finite(f)) return kInfinity;
+    if (sum + error > largest_finite(f)) return kInfinity;
     const double any_order = static_cast<double>(terms + changes + 2) * u;
-    const double relative = ordered ? (sum > 0 ? error / sum : 0) + 3 * u
-                                    : (any_order < 1 ? any_order / (1 - any_order) : kInfinity);
+    const double gamma = any_order < 1 ? any_order / (1 - any_order) : kInfinity;
+    // A sum of cast weights grows like the sum of the weights only as far as the cast is accurate.
+    const FormatModel p(how.p);
+    const double cast = how.denominator_cast ? 2 * p.u + static_cast<double>(terms) *
+                                                             std::ldexp(p.half_spacing_min, -how.p_shift)
+                                             : 0;
+    double relative = gamma;
+    if (ordered && cast < 0.25)
+      relative = std::min(gamma, (1 + 4 * cast) * (sum > 0 ? error / sum : 0) + 3 * u);
     if (row.all_equal && sum <= std::ldexp(1.0, f.p)) continue;
     worst = std::max(worst, relative);
   }

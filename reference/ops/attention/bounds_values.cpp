@@ -120,15 +120,20 @@ ValueFacts::ValueFacts(const KeyValues& kv) : emin(emin_of(kv.v_format)) {
 }
 
 ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv, const ValueFacts& facts,
-                             const RowLogits& row, const std::vector<ValueTerm>& terms) {
+                             const RowLogits& row, const std::vector<ValueTerm>& terms,
+                             const std::vector<double>& drifts) {
   const auto n = static_cast<std::size_t>(kv.dv);
-  const StepModel model{accumulator(how.pv)};
+  StepModel model{accumulator(how.pv)};
+  model.unscale(how.p_shift);
   const StepModel in_f32{accumulator("f32")};
   const double rescale = how.chained() ? model.rescale : kU;
-  ValueSums total{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
+  ValueSums total{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n),
+                  std::vector<double>(n)};
   Columns o(n), partial(n);
   Stepper stepper(model, kv, facts, terms);
-  for (const Part& part : row.parts) {
+  for (std::size_t index_of_part = 0; index_of_part < row.parts.size(); ++index_of_part) {
+    const Part& part = row.parts[index_of_part];
+    const double drift = drifts[index_of_part];
     o.clear();
     double before = 0;
     bool any = false;
@@ -140,15 +145,13 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         for (std::size_t c = 0; c < n; ++c) {
           o.sum[c] *= r, o.common[c] *= r, o.own[c] *= r;
           if (tile.may_change) {
-            o.own[c] += rescale * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * (1 + 4 * rescale) *
-                            (1 + 2 * tile.error) +
+            o.own[c] += rescale * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * (1 + 4 * rescale) * drift +
                         model.eta + kTiny;
           }
         }
       }
       any = true;
       before = tile.top;
-      const double drift = 1 + 2 * tile.error;
       const std::int64_t chain = how.chained() ? how.tile : std::min(how.promote, how.tile);
       for (std::int64_t first = tile.first; first < tile.last; first += chain) {
         const std::int64_t last = std::min(tile.last, first + chain);
@@ -170,10 +173,11 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
     const double r = std::exp(before - row.top);
     if (part.sink) {
       for (std::size_t c = 0; c < n; ++c)
-        o.own[c] += rescale * 1.01 * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
+        o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
     }
     for (std::size_t c = 0; c < n; ++c) {
       total.sum[c] += o.sum[c] * r, total.common[c] += o.common[c] * r, total.own[c] += o.own[c] * r;
+      total.parts[c] += (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * r * drift;
     }
   }
   return total;

@@ -31,8 +31,11 @@ struct ValueTerm {
 // from it.
 struct ValueSums {
   std::vector<double> sum, common, own;
+  std::vector<double> parts;  // sum over the parts of |what each part adds|, at most
 };
+// drift[i]: largest factor between the units of part i's accumulator and ours.
 ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv, const ValueFacts& facts,
-                             const RowLogits& row, const std::vector<ValueTerm>& terms);
+                             const RowLogits& row, const std::vector<ValueTerm>& terms,
+                             const std::vector<double>& drift);
 
 }  // namespace assay::attention_bounds

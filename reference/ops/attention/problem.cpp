@@ -287,4 +287,29 @@ void AttentionProblem::decode_v(std::int64_t b, std::int64_t kv_head, std::int64
   decode(*v_, geometry_.dv, b, kv_head, first, count, out);
 }
 
+void unrotate(double* x, double* error, double* certificate, std::size_t n) {
+  constexpr std::uint32_t kSigns = 0xB1A6D4B2u;  // bit j set: -1
+  constexpr double kInverseRoot = 0.17677669529663689;
+  for (std::size_t g = 0; g + 32 <= n; g += 32) {
+    double sum = 0, errors = 0, certificates = 0;
+    for (std::size_t i = g; i < g + 32; ++i) {
+      sum += std::fabs(x[i]);
+      errors += error[i];
+      certificates += certificate[i];
+    }
+    for (std::size_t half = 1; half < 32; half *= 2)
+      for (std::size_t i = g; i < g + 32; i += 2 * half)
+        for (std::size_t j = i; j < i + half; ++j) {
+          const double a = x[j], b = x[j + half];
+          x[j] = a + b;
+          x[j + half] = a - b;
+        }
+    for (std::size_t i = 0; i < 32; ++i) {
+      x[g + i] *= (kSigns >> i & 1u) != 0 ? -kInverseRoot : kInverseRoot;
+      error[g + i] = (errors + 8.01 * 0x1p-24 * (sum + errors)) * kInverseRoot * (1 + 0x1p-40);
+      certificate[g + i] = (certificates + 8.01 * 0x1p-53 * sum) * kInverseRoot * (1 + 0x1p-40);
+    }
+  }
+}
+
 }  // namespace assay

@@ -1,0 +1,180 @@
+// Decoding a tile of K or V: codes become doubles in registers, with what the exactness check and the moments
+// need gathered on the way. Include inside a HWY foreach_target translation unit.
+#if defined(ASSAY_ATTENTION_TILE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASSAY_ATTENTION_TILE_INL_HPP_
+#undef ASSAY_ATTENTION_TILE_INL_HPP_
+#else
+#define ASSAY_ATTENTION_TILE_INL_HPP_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/ops/attention/dot-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using attention_detail::Codes;
+using attention_detail::Source;
+using attention_detail::Tile;
+
+// kLanes elements from p on. 8-bit floats are moved into the fields of an f16 (sign, exponent, fraction keep
+// their meaning, subnormals included), which scales them by 2^-8 (e4m3fn, bias 7 against 15), 2^-7 (e4m3fnuz)
+// or 1 (e5m2). seen: running maximum that tells whether a code without a number was met (see special_code).
+template <Codes kCodes, class Seen>
+HWY_INLINE V64 load_codes(const std::byte* p, Seen& seen) {
+  const F64 d;
+  const hn::Rebind<float, F64> df;
+  if constexpr (kCodes == Codes::e4m3fn || kCodes == Codes::e4m3fnuz || kCodes == Codes::e5m2) {
+    const hn::Rebind<std::uint8_t, F64> d8;
+    const hn::Rebind<std::uint16_t, F64> d16;
+    const hn::Rebind<hwy::float16_t, F64> dh;
+    const auto code = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p)));
+    const auto magnitude = hn::And(code, hn::Set(d16, std::uint16_t{0x7f}));
+    auto half = hn::ShiftLeft<8>(code);
+    if constexpr (kCodes == Codes::e5m2) {
+      seen = hn::Max(seen, magnitude);
+    } else {
+      const auto sign = hn::And(half, hn::Set(d16, std::uint16_t{0x8000}));
+      half = hn::Or(sign, hn::ShiftLeft<7>(magnitude));
+      if constexpr (kCodes == Codes::e4m3fn)
+        seen = hn::Max(seen, magnitude);
+      else  // 0x80 ^ 0x7f = 0xff is the largest
+        seen = hn::Max(seen, hn::Xor(code, hn::Set(d16, std::uint16_t{0x7f})));
+    }
+    return hn::PromoteTo(d, hn::PromoteTo(df, hn::BitCast(dh, half)));
+  } else if constexpr (kCodes == Codes::int8) {
+    const hn::Rebind<std::int8_t, F64> d8;
+    const hn::Rebind<std::int32_t, F64> d32;
+    return hn::PromoteTo(d, hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
+  } else if constexpr (kCodes == Codes::f16) {
+    const hn::Rebind<hwy::float16_t, F64> dh;
+    return hn::PromoteTo(d, hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p))));
+  } else if constexpr (kCodes == Codes::bf16) {
+    const hn::Rebind<std::uint16_t, F64> d16;
+    const hn::Rebind<std::uint32_t, F64> d32;
+    const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+    return hn::PromoteTo(d, hn::BitCast(df, hn::ShiftLeft<16>(bits)));
+  } else if constexpr (kCodes == Codes::f32) {
+    return hn::PromoteTo(d, hn::LoadU(df, reinterpret_cast<const float*>(p)));
+  } else {
+    return hn::LoadU(d, reinterpret_cast<const double*>(p));
+  }
+}
+
+// Gathered over a row.
+struct RowFacts {
+  double squares = 0;  // sum x^2 (f64, relative error below 2^-40)
+  double largest = 0;  // max |x|; not gathered for 8-bit codes unless asked
+  bool finite = true;
+};
+
+// dst[i] = number of element i * multiplier, i < width; the rest up to `padded` is 0.
+template <Codes kCodes, bool kFacts>
+HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::size_t padded, double multiplier,
+                               double* dst) {
+  const F64 d;
+  const hn::Rebind<std::uint16_t, F64> d16;
+  constexpr bool kEight = kCodes == Codes::e4m3fn || kCodes == Codes::e4m3fnuz || kCodes == Codes::e5m2;
+  constexpr std::size_t kBytes = kEight || kCodes == Codes::int8                 ? 1
+                                 : kCodes == Codes::f16 || kCodes == Codes::bf16 ? 2
+                                 : kCodes == Codes::f32                          ? 4
+                                                                                 : 8;
+  auto seen = hn::Zero(d16);
+  V64 squares = hn::Zero(d), largest = hn::Zero(d), bad = hn::Zero(d);
+  const V64 scale = hn::Set(d, multiplier);
+  const auto step = [&](const std::byte* p, std::size_t i) HWY_ATTR {
+    const V64 x = hn::Mul(load_codes<kCodes>(p, seen), scale);
+    hn::Store(x, d, dst + i);
+    if constexpr (kFacts) squares = hn::MulAdd(x, x, squares);
+    if constexpr (!kEight && kCodes != Codes::int8) bad = hn::MulAdd(x, hn::Zero(d), bad);
+    largest = hn::Max(largest, hn::Abs(x));
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) step(src + i * kBytes, i);
+  if (i < width) {
+    alignas(64) std::byte tail[kLanes * 8] = {};
+    std::copy(src + i * kBytes, src + width * kBytes, tail);
+    step(tail, i);
+    i += kLanes;
+  }
+  for (; i < padded; i += kLanes) hn::Store(hn::Zero(d), d, dst + i);
+  RowFacts facts;
+  facts.largest = hn::GetLane(hn::MaxOfLanes(d, largest));
+  if constexpr (kFacts) facts.squares = hn::GetLane(hn::SumOfLanes(d, squares));
+  if constexpr (kEight) {
+    std::uint16_t lanes[kLanes];
+    hn::StoreU(seen, d16, lanes);
+    const std::uint16_t top = *std::max_element(lanes, lanes + kLanes);
+    facts.finite = kCodes == Codes::e4m3fn     ? top != 0x7f
+                   : kCodes == Codes::e4m3fnuz ? top != 0xff
+                                               : top < 0x7c;
+  } else {
+    facts.finite = hn::GetLane(hn::SumOfLanes(d, bad)) == 0;
+  }
+  return facts;
+}
+
+template <bool kFacts>
+RowFacts decode_any(Codes codes, const std::byte* src, std::size_t width, std::size_t padded,
+                    double multiplier, double* dst) {
+  switch (codes) {
+    case Codes::e4m3fn:
+      return decode_row<Codes::e4m3fn, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::e4m3fnuz:
+      return decode_row<Codes::e4m3fnuz, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::e5m2:
+      return decode_row<Codes::e5m2, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::int8:
+      return decode_row<Codes::int8, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::f16:
+      return decode_row<Codes::f16, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::bf16:
+      return decode_row<Codes::bf16, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::f32:
+      return decode_row<Codes::f32, kFacts>(src, width, padded, multiplier, dst);
+    case Codes::other:
+      return decode_row<Codes::other, kFacts>(src, width, padded, multiplier, dst);
+  }
+  return {};
+}
+
+// Are all of x multiples of 2^lsb? |x| <= 2^(51+lsb): adding and taking away 1.5 * 2^(52+lsb) rounds to such
+// multiples.
+inline bool multiples_of(int lsb, const double* x, std::size_t ld, int rows, std::size_t width) {
+  if (lsb < -900 || lsb > 900) return false;
+  const F64 d;
+  const V64 magic = hn::Set(d, std::ldexp(1.5, 52 + lsb));
+  auto differs = hn::Zero(d);
+  for (int r = 0; r < rows; ++r)
+    for (std::size_t i = 0; i < width; i += kLanes) {
+      const V64 v = hn::Load(d, x + static_cast<std::size_t>(r) * ld + i);
+      differs = hn::Or(differs, hn::Sub(hn::Sub(hn::Add(v, magic), magic), v));
+    }
+  return hn::AllTrue(d, hn::Eq(differs, hn::Zero(d)));
+}
+
+// v_abs, v_dev and v_sum of a tile, from v.
+inline void moment_inputs(Tile& tile, const double* centre, std::size_t width) {
+  const F64 d;
+  const hn::Rebind<float, F64> df;
+  for (std::size_t c = 0; c < width; c += kLanes) {
+    const V64 middle = hn::Load(d, centre + c);
+    auto sum = hn::Zero(df);
+    for (int j = 0; j < tile.keys; ++j) {
+      const V64 v = hn::Load(d, tile.v.get() + static_cast<std::size_t>(j) * tile.v_ld + c);
+      const auto magnitude = hn::DemoteTo(df, hn::Abs(v));
+      sum = hn::Add(sum, magnitude);
+      hn::Store(magnitude, df, tile.v_abs.get() + static_cast<std::size_t>(j) * tile.vf_ld + c);
+      hn::Store(hn::DemoteTo(df, hn::Abs(hn::Sub(v, middle))), df,
+                tile.v_dev.get() + static_cast<std::size_t>(j) * tile.vf_ld + c);
+    }
+    hn::Store(sum, df, tile.v_sum.get() + c);
+  }
+}
+
+}  // namespace assay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
