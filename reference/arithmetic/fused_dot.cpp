@@ -218,12 +218,12 @@ std::vector<Addend> scaled_groups(std::span<const float> a, std::span<const floa
   return groups;
 }
 
-double unpack_split_block(std::span<const Addend> products, double c) {
+double unpack_split_block(std::span<const Addend> products, double c, int fraction_bits) {
   std::array<std::vector<Addend>, 2> halves;
   for (std::size_t k = 0; k < products.size(); ++k) halves[(k % 4) / 2].push_back(products[k]);
   double partial = 0;
   for (const auto& half : halves) {
-    partial = truncate_block(half, partial, 25, kPrecisionF32, Rounding::toward_zero);
+    partial = truncate_block(half, partial, fraction_bits, kPrecisionF32, Rounding::toward_zero);
   }
   return static_cast<double>(static_cast<float>(partial) + static_cast<float>(c));
 }
@@ -259,7 +259,7 @@ double block(const MatrixUnit& unit, std::span<const float> a, std::span<const f
       break;
     }
     case Combine::unpack_split:
-      return unpack_split_block(products, c);
+      return unpack_split_block(products, c, unit.fraction_bits);
     case Combine::exact:
       return exact_block(products, c, out, unit.rounding);
     case Combine::floor:

@@ -42,6 +42,17 @@ HWY_INLINE auto is_finite(D d, Vec<D> x) {
   return hn::Eq(hn::Sub(x, x), hn::Zero(d));  // Inf - Inf and NaN - NaN are NaN
 }
 
+// To f32, of a number that is one. (Targets without the instruction would turn Inf into the largest finite
+// number.)
+HWY_INLINE Vec<DC> to_f32(DC dc, Vec<DD> x) {
+  const DD d;
+  const auto infinite = hn::Eq(hn::Abs(x), hn::Set(d, std::numeric_limits<double>::infinity()));
+  const auto mark = hn::DemoteTo(dc, hn::IfThenElseZero(infinite, hn::Set(d, 1.0)));
+  const auto narrow = hn::DemoteTo(dc, x);
+  const auto inf = hn::CopySign(hn::Set(dc, std::numeric_limits<float>::infinity()), narrow);
+  return hn::IfThenElse(hn::Eq(mark, hn::Set(dc, 1.0f)), inf, narrow);
+}
+
 // One rounding into `out`; x = 0 gives +0; beyond the largest finite number: Inf.
 HWY_INLINE Vec<DD> round_to_out(DD d, Vec<DD> x, const TileRule& rule) {
   const auto lowest = hn::Set(d, power_of_two(rule.out.emin));
@@ -170,12 +181,13 @@ HWY_INLINE Vec<DD> floor_halves_block(DD d, const Block& t, std::size_t count, V
   return floor_combine(d, sum, m, c, true, rule);
 }
 
-HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule&) {
+HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, Vec<DD> c,
+                                      const TileRule& rule) {
   const DC dc;
-  const TileRule inner{Combine::truncate, 16, 25, kPrecisionF32, false};
+  const TileRule inner{Combine::truncate, 16, rule.fraction_bits, kPrecisionF32, false};
   auto partial = truncate_block(d, t, count, hn::Zero(d), inner, PairOfFour{0});
   partial = truncate_block(d, t, count, partial, inner, PairOfFour{1});
-  return hn::PromoteTo(d, hn::Add(hn::DemoteTo(dc, partial), hn::DemoteTo(dc, c)));
+  return hn::PromoteTo(d, hn::Add(to_f32(dc, partial), to_f32(dc, c)));
 }
 
 template <class Step>
@@ -190,7 +202,7 @@ HWY_INLINE void walk(const Tile<double>& tile, const TileRule& rule, Step step) 
                       tile.b + k * kPanel + j, tile.b_power + k * kPanel + j};
         c = keep_special(d, c, step(d, t, c));
       }
-      hn::StoreU(hn::DemoteTo(dc, c), dc, tile.c + i * kPanel + j);
+      hn::StoreU(to_f32(dc, c), dc, tile.c + i * kPanel + j);
     }
   }
 }

@@ -48,7 +48,7 @@ inline TermFormat input_format(const MatrixUnit& unit, std::string_view name) {
 // Finite x; throws bad_value when x is not a number of the format.
 inline Term split(float x, const TermFormat& f) {
   if (x == 0) return {};
-  const int e = std::ilogb(x) > f.emin ? std::ilogb(x) : f.emin;
+  const int e = f.integer || std::ilogb(x) < f.emin ? f.emin : std::ilogb(x);
   const double scaled = std::ldexp(static_cast<double>(x), f.fraction_bits - e);
   const auto significand = static_cast<std::int64_t>(scaled);
   if (static_cast<double>(significand) != scaled || std::fabs(static_cast<double>(x)) > f.max_finite) {
