@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "harness/worker/test_call.hpp"
 
 namespace assay {
@@ -67,6 +69,14 @@ TEST_F(Findings, OneRowReadPastTheEndIsALeak) {
   EXPECT_EQ(run_variant("read_row_past_end", 6000).status, RunStatus::leak) << "a gap of more than a page";
 }
 
+TEST_F(Findings, WhatALargerCallCouldTouchIsAGuardAgain) {
+  TwiceCall large("correct", 64, 256);
+  EXPECT_EQ(run(large).status, RunStatus::done);
+  const RunResult result = run_variant("read_row_past_end");
+  EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
+  EXPECT_EQ(result.signal, SIGSEGV);
+}
+
 TEST_F(Findings, AReadInFrontOfTheStartIsALeak) {
   const RunResult result = run_variant("read_before_start");
   EXPECT_EQ(result.status, RunStatus::leak) << result.reason;
@@ -85,6 +95,12 @@ TEST_F(Findings, OtherBitsOnTheSecondCallAreNondeterministic) {
     repeated.request().second_run = false;
     EXPECT_EQ(run(repeated).status, RunStatus::nondeterministic);
   }
+}
+
+TEST_F(Findings, OtherBitsInOneRunOnlyAreNotBlamedOnTheAddress) {
+  const RunResult result = run_variant("other_bits_once");
+  EXPECT_EQ(result.status, RunStatus::nondeterministic) << result.reason;
+  EXPECT_FALSE(result.depends_on_address);
 }
 
 TEST_F(Findings, OtherBitsAreAllowedWhenDeclared) {

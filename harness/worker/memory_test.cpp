@@ -87,6 +87,28 @@ TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
   }
 }
 
+TEST_P(Memory, PoisonIsRepeatedFromTheFirstElementOn) {
+  for (const BufferPlane& plane : some_planes()) {
+    const Geometry shape = geometry(plane, 1);
+    const Layout layout = lay_out(std::span(&shape, 1), GetParam());
+    const Slot& slot = layout.slots[0];
+    arena_.reserve(layout.bytes);
+    std::vector<std::byte> left[2];
+    for (const Poison poison : {Poison::nan, Poison::finite}) {
+      poison_output(arena_.data(), plane, slot, poison);
+      if (plane.bytes > 0) {
+        EXPECT_EQ(arena_.data()[slot.start], poison_pattern(plane, poison)[0]);
+      }
+      EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
+      left[static_cast<std::size_t>(poison)] = read_output(arena_.data(), plane, shape, slot);
+    }
+    std::size_t unused = 0;
+    for (const ByteRange& range : plane.unused) unused += range.count;
+    EXPECT_EQ(unwritten_units(plane, shape, left[0], left[1]).count,
+              static_cast<std::int64_t>((plane.bytes - unused) / plane.unit_bytes));
+  }
+}
+
 TEST_P(Memory, PlanesStandAgainstAGuardAndAreAligned) {
   std::vector<Geometry> shapes;
   for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 1));

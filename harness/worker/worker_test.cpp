@@ -1,8 +1,8 @@
 // The worker as a process: what it opens and declares, how it dies, and that the next call still runs.
 #include "harness/worker/worker.hpp"
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,7 +84,9 @@ TEST_F(WorkerTest, AFatalSignalIsACrashWithItsName) {
   EXPECT_EQ(segfault.reason, "SIGSEGV at address 0x8");
   EXPECT_EQ(run_variant("abort_run").signal, SIGABRT);
   EXPECT_EQ(run_variant("crash_in_thread").signal, SIGSEGV);
-  EXPECT_EQ(run_variant("overflow_stack").signal, SIGSEGV);
+  const RunResult overflow = run_variant("overflow_stack");
+  EXPECT_EQ(overflow.signal, SIGSEGV);
+  EXPECT_NE(overflow.address, 0U);  // so the handler ran, on a stack of its own
   EXPECT_EQ(worker_.starts(), 5);
 }
 
@@ -190,6 +192,24 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"assay_misbehaving.so", "hang",
                               "while it was opened: no answer within 300 ms"}));
 
+TEST(WorkerProgram, ThatSpeaksAnotherProtocolIsRefusedAndSaidToDoSo) {
+  const std::pair<const char*, const char*> programs[] = {
+      {"read line <&3; echo garbage >&3; read line <&3", "broke the protocol"},
+      {"read line <&3; echo '{\"type\":\"hello\",\"protocol\":\"assay-worker\",\"version\":2}' >&3; read "
+       "line <&3",
+       "does not speak assay-worker version 1"},
+      {"read line <&3; echo '{\"type\":\"failed\",\"reason\":\"\"}' >&3; read line <&3", "does not speak"}};
+  for (const auto& [program, reason] : programs) {
+    WorkerOptions options;
+    options.command = {"sh", "-c", program};
+    Worker worker(options);
+    const auto answer = worker.open();
+    ASSERT_TRUE(std::holds_alternative<reply::Refused>(answer)) << program;
+    EXPECT_NE(std::get<reply::Refused>(answer).reason.find(reason), std::string::npos)
+        << std::get<reply::Refused>(answer).reason;
+  }
+}
+
 TEST(WorkerProgram, ThatIsMissingOrSpeaksNothingIsRefused) {
   for (const char* program : {"/no/such/worker", "true"}) {
     WorkerOptions options = worker_options("assay_misbehaving.so");
@@ -224,13 +244,44 @@ TEST(Workers, RunInSeveralThreadsAndLeaveNothingBehind) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
+// A pipe whose read end reaches its end when every process that inherited it is gone.
+class AlivePipe {
+ public:
+  AlivePipe() {
+    if (pipe(ends_) != 0) throw std::runtime_error("pipe");
+    const int above = fcntl(ends_[1], F_DUPFD, 20);  // descriptors 3 and 4 are the worker's own
+    close(ends_[1]);
+    ends_[1] = above;
+    fcntl(ends_[0], F_SETFD, FD_CLOEXEC);
+  }
+  ~AlivePipe() { close(ends_[0]); }
+  AlivePipe(const AlivePipe&) = delete;
+  AlivePipe& operator=(const AlivePipe&) = delete;
+  int inherited() const { return ends_[1]; }
+  int read_end() const { return ends_[0]; }
+  bool all_gone(int timeout_ms) {
+    pollfd end{ends_[0], POLLIN, 0};
+    char byte = 0;
+    return poll(&end, 1, timeout_ms) == 1 && read(ends_[0], &byte, 1) == 0;
+  }
+
+ private:
+  int ends_[2];
+};
+
+TEST(Workers, TakeTheProcessesThatAKernelStartedWithThem) {
+  AlivePipe alive;
+  {
+    Worker worker(worker_options("assay_misbehaving.so"));
+    TwiceCall call("leave_child_behind");
+    EXPECT_EQ(worker.run(call.request()).status, RunStatus::crash);
+  }
+  close(alive.inherited());
+  EXPECT_TRUE(alive.all_gone(5'000)) << "the kernel's child outlives its worker";
+}
+
 TEST(Workers, EndWithTheProgramThatStartedThemEvenInAnEndlessLoop) {
-  int alive[2];  // inherited by the worker: its read end reaches the end when every process that has it is
-                 // gone
-  ASSERT_EQ(pipe(alive), 0);
-  const int above = fcntl(alive[1], F_DUPFD, 20);  // descriptors 3 and 4 are the worker's own
-  close(alive[1]);
-  alive[1] = above;
+  AlivePipe alive;
   const pid_t program = fork();
   if (program == 0) {
     Worker worker(worker_options("assay_misbehaving.so"));
@@ -242,17 +293,14 @@ TEST(Workers, EndWithTheProgramThatStartedThemEvenInAnEndlessLoop) {
       worker.run(call.request());
     }).detach();
     std::this_thread::sleep_for(milliseconds(200));
-    _exit(write(alive[1], &started, 1) == 1 ? 0 : 1);
+    _exit(write(alive.inherited(), &started, 1) == 1 ? 0 : 1);
   }
-  close(alive[1]);
+  close(alive.inherited());
   char byte = 0;
-  ASSERT_EQ(read(alive[0], &byte, 1), 1);
+  ASSERT_EQ(read(alive.read_end(), &byte, 1), 1);
   EXPECT_EQ(byte, 'y');
   waitpid(program, nullptr, 0);
-  pollfd end{alive[0], POLLIN, 0};
-  ASSERT_EQ(poll(&end, 1, 20'000), 1) << "the worker outlives its program";
-  EXPECT_EQ(read(alive[0], &byte, 1), 0);
-  close(alive[0]);
+  EXPECT_TRUE(alive.all_gone(20'000)) << "the worker outlives its program";
 }
 
 TEST(Workers, MayBeUsedAfterTheThreadThatStartedThemEnded) {
