@@ -5,9 +5,8 @@
 //   level   assumes                                     the limit is around
 //   detap   no order of keys or products                the real output
 //   detord  keys and products ascending                 the real output
-//   ca      detord, and that P is rounded to nearest    the output that the cast weights give: a cast is an
-//   error
-//                                                       only where an interval straddles a rounding boundary
+//   ca      detord, and P rounded to nearest            the output that the cast weights give (a cast errs
+//                                                       only where an interval straddles two roundings)
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
 //           for bit as in emulated.hpp
 // A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, and
