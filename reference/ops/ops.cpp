@@ -5,15 +5,18 @@
 #include <array>
 
 #include "reference/error.hpp"
+#include "reference/ops/attention/attention.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {
 
-extern const Op kArgmax, kDequantize, kLayernorm, kLogsumexp, kMatmul, kRmsnorm, kSoftmax, kWht;
+extern const Op kArgmax, kDequantize, kKvWrite, kLayernorm, kLogsumexp, kMatmul, kQuantize, kRequantize,
+    kRmsnorm, kSoftmax, kWht;
 
 std::span<const Op> ops() {
   static const std::array kOps = {
-      kArgmax, kDequantize, kLayernorm, kLogsumexp, kMatmul, kRmsnorm, kSoftmax, kWht,
+      kArgmax, kAttention, kDequantize, kKvWrite, kLayernorm, kLogsumexp,
+      kMatmul, kQuantize,  kRequantize, kRmsnorm, kSoftmax,   kWht,
   };
   return kOps;
 }

@@ -1,0 +1,55 @@
+// quantize: y = x in format `to`, scales computed from x by the format's own rule.
+// x[rows,cols] dtype -> y[rows,cols] to (codes and scales; judged as the decoded numbers).
+//
+// Domain. Every real x; NaN and Inf as admissible.hpp says. An all-zero group stores the scale 1 (scaled
+// formats) or what its block file says.
+//
+// Limit: admissible.hpp. 0 where the declared arithmetic decides the code and the scale; one step where a
+// quotient lies so near a rounding boundary that division and multiplication by a reciprocal may part.
+#include <array>
+
+#include "reference/ops/admissible.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of the format's block"},
+    AttributeSpec{"to", AttributeKind::format, "", "", "format of y"},
+    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
+};
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  planes(format(a.text("to")), {rows, cols});
+  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}},
+          {"y", TensorRole::output, a.text("to"), {rows, cols}}};
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(a), set);
+  const std::vector<double> decoded = in.values("x");
+  const std::vector<float> x(decoded.begin(), decoded.end());
+  Truth t = make_truth("y", x.size(),
+                       "reference/ops/quantize: codes and scales that the declared arithmetic admits");
+  admit_quantised(t, format(a.text("to")), in.tensor("x").shape, x, contract);
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kQuantize;
+const Op kQuantize = {
+    .name = "quantize",
+    .formula = "y = round(x / scale) scale, scale by the format's rule",
+    .attributes = kAttributes,
+    .contract = kQuantiseKeys,
+    .tensors = tensors,
+    .indices = nullptr,
+    .truth = truth,
+};
+
+}  // namespace assay

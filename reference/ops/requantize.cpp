@@ -1,0 +1,92 @@
+// requantize: y = the numbers of x, quantised again in format `to`.
+// x[rows,cols] from -> y[rows,cols] to. The progressive chain of W4A8 is e4m3fn_tensor -> int4_ch; NVFP4
+// without FP4 hardware is nvfp4 -> e4m3fn_tensor. scale=absmax: by the rule of `to`; scale=one: every scale
+// is 1, so that numbers beyond the largest code are clamped there (448), which is what the NVFP4 path does
+// with its weights.
+//
+// Domain. Every code of `from`; a scale of x that is zero, negative, NaN or infinite is refused (bad_scale).
+//
+// Limit. A kernel decodes x in f32 with `roundings` = k roundings. k <= 1: the nearest f32 of the decoded
+// number, which is known, and then admissible.hpp. k > 1: the decoded number is off by gamma_k, so the limit
+// is the larger of those of w (1 - gamma_k), w and w (1 + gamma_k), the differences of their values added.
+#include <array>
+#include <cmath>
+
+#include "reference/error.hpp"
+#include "reference/ops/admissible.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kAttributes = {
+    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
+    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of both formats' blocks"},
+    AttributeSpec{"from", AttributeKind::format, "", "", "format of x"},
+    AttributeSpec{"to", AttributeKind::format, "", "", "format of y"},
+    AttributeSpec{"scale", AttributeKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
+};
+
+constexpr std::array kContract = {
+    kQuantiseKeys[0],
+    kQuantiseKeys[1],
+    kQuantiseKeys[2],
+    kQuantiseKeys[3],
+    kQuantiseKeys[4],
+    ContractKey{"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"},
+};
+
+std::vector<TensorSpec> tensors(const Attributes& a) {
+  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  planes(format(a.text("from")), {rows, cols});
+  planes(format(a.text("to")), {rows, cols});
+  if (a.text("scale") == "one" && format(a.text("to")).kind != FormatKind::scaled)
+    throw InputError(InputErrorKind::bad_value, "scale=one needs a scaled format, not " + a.text("to"));
+  return {{"x", TensorRole::data, a.text("from"), {rows, cols}},
+          {"y", TensorRole::output, a.text("to"), {rows, cols}}};
+}
+
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
+  const OpInputs in(tensors(a), set);
+  const Format& to = format(a.text("to"));
+  const Shape& shape = in.tensor("x").shape;
+  const std::vector<double> decoded = in.values("x");
+  const auto admitted = [&](double factor) {
+    std::vector<float> x(decoded.size());
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(decoded[i] * factor);
+    Truth t = make_truth("y", x.size(),
+                         "reference/ops/requantize: codes and scales that the declared arithmetic admits");
+    if (a.text("scale") == "one") {
+      const std::vector<std::vector<float>> ones(group_absmax(to, shape, x).size(), {1.0F});
+      admit_quantised_with_scales(t, to, shape, x, ones, contract);
+    } else {
+      admit_quantised(t, to, shape, x, contract);
+    }
+    return t;
+  };
+  Truth t = admitted(1);
+  const double roundings = contract.number("roundings");
+  if (roundings > 1)
+    for (const double factor : {1 - gamma(roundings, 0x1p-24), 1 + gamma(roundings, 0x1p-24)}) {
+      const Truth other = admitted(factor);
+      for (std::size_t i = 0; i < t.value.size(); ++i)
+        t.limit[i] = std::max(t.limit[i], other.limit[i] + up(std::fabs(other.value[i] - t.value[i])));
+    }
+  return {std::move(t)};
+}
+
+}  // namespace
+
+extern const Op kRequantize;
+const Op kRequantize = {
+    .name = "requantize",
+    .formula = "y = round(x / scale) scale for x decoded from another format",
+    .attributes = kAttributes,
+    .contract = kContract,
+    .tensors = tensors,
+    .indices = nullptr,
+    .truth = truth,
+};
+
+}  // namespace assay
