@@ -1,0 +1,76 @@
+// ggml_flash_attn_ext. Our q [batch, rows, heads, d] is ggml's {d, heads, rows, batch}; the op wants {d,
+// rows, heads, batch}, which is a view of it, as llama.cpp passes it.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "backends/adapters/ggml/ggml.hpp"
+
+namespace assay_ggml {
+namespace {
+
+// 0 where row i of sequence b sees key j, -inf elsewhere; {keys, rows, 1, batch} in f16.
+std::vector<char> mask_bytes(const Call& call, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
+  const std::string_view mask = call.text("mask");
+  const std::int64_t window = call.integer("window");
+  const assay_tensor* lengths = call.find("lengths");
+  const assay_tensor* given = call.find("mask");
+  std::vector<ggml_fp16_t> cells(static_cast<std::size_t>(batch * rows * keys));
+  const ggml_fp16_t hidden = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()),
+                    seen = ggml_fp32_to_fp16(0.0F);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t length = lengths ? static_cast<const std::int32_t*>(lengths->data)[b] : keys;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t self = length - rows + i;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        bool visible = j < length;
+        if (mask == "causal" || mask == "window") visible = visible && j <= self;
+        if (mask == "window") visible = visible && j > self - window;
+        if (given)
+          visible = visible && static_cast<const std::int8_t*>(given->data)[i * given->stride[0] + j] != 0;
+        cells[static_cast<std::size_t>((b * rows + i) * keys + j)] = visible ? seen : hidden;
+      }
+    }
+  }
+  std::vector<char> bytes(cells.size() * sizeof cells[0]);
+  std::memcpy(bytes.data(), cells.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace
+
+void build_attention(const Call& call, Graph& graph) {
+  call.only("dtype", "f32");
+  call.only("rotate", "none");
+  call.only("alibi", "no");
+  if (call.integer("page") != 0) throw Unsupported("no paged K and V");
+  const assay_tensor &q = call.tensor("q"), &k = call.tensor("k"), &v = call.tensor("v");
+  const std::int64_t batch = q.shape[0], rows = q.shape[1], keys = k.shape[1], d = q.shape[3];
+  ggml_context* c = graph.context();
+  const auto heads_outside = [&](const assay_tensor& t) {
+    return ggml_permute(c, graph.input(t), 0, 2, 1, 3);
+  };
+  ggml_tensor *qt = heads_outside(q), *kt = heads_outside(k), *vt = heads_outside(v);
+  ggml_tensor* mask = nullptr;
+  if (call.text("mask") != "none" || call.text("lengths") == "ragged")
+    mask = graph.own(GGML_TYPE_F16, {keys, rows, 1, batch},
+                     q.data ? mask_bytes(call, batch, rows, keys) : std::vector<char>{});
+  const double scale = call.real("scale") > 0 ? call.real("scale") : 1.0 / std::sqrt(static_cast<double>(d));
+  ggml_tensor* node = ggml_flash_attn_ext(c, qt, kt, vt, mask, static_cast<float>(scale), 0.0F,
+                                          static_cast<float>(call.real("softcap")));
+  if (const assay_tensor* sinks = call.find("sinks"))
+    ggml_flash_attn_ext_add_sinks(node, graph.input(*sinks));
+  graph.kernel = "flash_attn_ext_" + std::string(ggml_type_name(kt->type)) + "_" + ggml_type_name(vt->type);
+  // As ggml-cpu computes it: q goes to the partner type of K first; one key at a time, its weight in f32;
+  // with V in f16 the running output is f16, with any other V it is f32.
+  const bool blocks = ggml_is_quantized(kt->type);
+  const std::string_view q_type = blocks                      ? "q8_0"
+                                  : kt->type == GGML_TYPE_F32 ? "none"
+                                                              : ggml_type_name(kt->type);
+  graph.contract = "qk=f32 q=" + std::string(q_type) +
+                   " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" + (vt->type == GGML_TYPE_F16 ? "f16" : "f32") +
+                   " out=f32";
+  graph.finish(node, call.tensor("out"));
+}
+
+}  // namespace assay_ggml

@@ -1,0 +1,26 @@
+#include "backends/adapters/ggml/ggml.hpp"
+
+namespace assay_ggml {
+
+// ggml_mul_mat(weights, activations): activations and result in f32. A CPU multiplies quantised weights with
+// activations that it has first quantised to the type's partner (q8_0 for blocks without a minimum), f16 and
+// bf16 weights with activations rounded to their type.
+void build_matmul(const Call& call, Graph& graph) {
+  const assay_tensor &a = call.tensor("a"), &b = call.tensor("b");
+  if (std::string_view(a.format) != "f32") throw Unsupported("activations are f32 in ggml_mul_mat");
+  call.only("dtype", "f32");
+  const std::string_view weights = b.format, path = call.text("path");
+  const ggml_type type = type_of(b);
+  const bool blocks = ggml_is_quantized(type);
+  if (weights == "q4_1" || weights == "q5_1")
+    throw Unsupported(
+        "activations go through q8_1, which carries block sums: no path of this op describes it");
+  if (blocks ? path != "auto" && path != "q8" : path != "auto" && path != weights)
+    throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " +
+                      (blocks ? "q8" : std::string(weights)));
+  graph.kernel = "mul_mat_" + std::string(ggml_type_name(type));
+  graph.contract = "acc=f32 out=f32";
+  graph.finish(ggml_mul_mat(graph.context(), graph.input(b), graph.input(a)), call.tensor("y"));
+}
+
+}  // namespace assay_ggml

@@ -1,0 +1,113 @@
+#include <ggml-cpu.h>
+
+#include <memory>
+
+#include "backends/adapters/ggml/ggml.hpp"
+
+namespace assay_ggml {
+namespace {
+
+struct State {
+  ggml_backend_dev_t device = nullptr;
+  ggml_backend_t backend = nullptr;
+  std::string description, variants;
+  assay_backend table{};
+  ~State() {
+    if (backend) ggml_backend_free(backend);
+  }
+};
+
+void build(const Call& call, Graph& graph) {
+  if (call.op() == "softmax") return build_softmax(call, graph);
+  if (call.op() == "layernorm") return build_layernorm(call, graph);
+  if (call.op() == "rmsnorm") return build_rmsnorm(call, graph);
+  if (call.op() == "matmul") return build_matmul(call, graph);
+  if (call.op() == "attention") return build_attention(call, graph);
+  throw Unsupported("this adapter has no graph for " + std::string(call.op()));
+}
+
+assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
+  return assay_adapter::guarded(declaration->reason, sizeof declaration->reason, [&] {
+    const Call call(*c);
+    std::string kernel, contract;
+    if (is_codec(call)) {
+      kernel = codec_kernel(call), contract = codec_contract(call);
+    } else {
+      Graph graph;
+      build(call, graph);
+      if (!graph.supported_by(static_cast<State*>(self)->device))
+        throw Unsupported("the device does not support this op");
+      kernel = graph.kernel, contract = graph.contract;
+    }
+    assay_adapter::put(declaration->contract, sizeof declaration->contract, contract);
+    assay_adapter::put(declaration->path, sizeof declaration->path, kernel);
+    assay_adapter::put(declaration->promises, sizeof declaration->promises, "deterministic=yes");
+  });
+}
+
+assay_status run(void* self, const assay_call* c, const assay_trace* trace, char* reason) {
+  return assay_adapter::guarded(reason, 256, [&] {
+    const Call call(*c);
+    if (is_codec(call)) {
+      const std::string kernel = codec_kernel(call);
+      run_codec(call);
+      trace->kernel(trace->self, kernel.c_str());
+      return;
+    }
+    Graph graph;
+    build(call, graph);
+    graph.run(static_cast<State*>(self)->backend);
+    trace->kernel(trace->self, graph.kernel.c_str());
+  });
+}
+
+void close(void* self) { delete static_cast<State*>(self); }
+
+// ggml's log would fill the worker's output; what matters comes back as a status.
+void no_log(ggml_log_level, const char*, void*) {}
+
+}  // namespace
+}  // namespace assay_ggml
+
+// Options: the name of a device of ggml's registry; none: the first CPU.
+extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
+  using namespace assay_ggml;
+  try {
+    ggml_log_set(no_log, nullptr);
+    ggml_backend_load_all();
+    auto state = std::make_unique<State>();
+    std::string names;
+    for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i)
+      names += std::string(names.empty() ? "" : " ") + ggml_backend_dev_name(ggml_backend_dev_get(i));
+    state->device = *options != '\0' ? ggml_backend_dev_by_name(options)
+                                     : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (!state->device) {
+      assay_adapter::put(reason, 256,
+                         std::string("no ggml device '") + options + "'; its registry lists: " + names);
+      return nullptr;
+    }
+    state->backend = ggml_backend_dev_init(state->device, nullptr);
+    if (!state->backend) {
+      assay_adapter::put(
+          reason, 256,
+          std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
+      return nullptr;
+    }
+    if (ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU)
+      ggml_backend_cpu_set_n_threads(state->backend, 1);
+    state->description = std::string("ggml ") + ggml_version() + " on " +
+                         ggml_backend_dev_description(state->device) + " (devices: " + names + ")";
+    state->table = {ASSAY_BACKEND_VERSION,
+                    "ggml",
+                    state->description.c_str(),
+                    "quantize:ref quantize:cpu",
+                    state.get(),
+                    declare,
+                    run,
+                    close};
+    return &state.release()->table;
+  } catch (const std::exception& e) {
+    assay_adapter::put(reason, 256, e.what());
+    return nullptr;
+  }
+}

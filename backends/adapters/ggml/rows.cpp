@@ -1,0 +1,45 @@
+// softmax, layer normalisation and RMS normalisation: f32 only in ggml.
+#include <cmath>
+
+#include "backends/adapters/ggml/ggml.hpp"
+
+namespace assay_ggml {
+
+void build_softmax(const Call& call, Graph& graph) {
+  call.only("dtype", "f32");
+  call.only("mask", "none");
+  if (call.real("softcap") != 0) throw Unsupported("no soft cap in ggml_soft_max_ext");
+  const assay_tensor& x = call.tensor("x");
+  const assay_tensor* sinks = call.find("sinks");
+  if (sinks) throw Unsupported("ggml's sinks are per head of a batched softmax, not per row");
+  ggml_tensor* node = ggml_soft_max_ext(graph.context(), graph.input(x), nullptr,
+                                        static_cast<float>(1.0 / call.real("temperature")), 0.0F);
+  graph.kernel = "soft_max";
+  // A scale of 1/temperature is one more rounding of each logit; ggml_vec_soft_max_f32 sums in double
+  // (ggml_float) and its own vector exp is accurate to 1.45 ulp (ggml/src/ggml-cpu/vec.h: "maximum error
+  // is 1.45358 plus 0.5 ulps").
+  graph.contract = "acc=f32 exp_ulp=2 out=f32 ftz=yes";
+  graph.finish(node, call.tensor("y"));
+}
+
+void build_layernorm(const Call& call, Graph& graph) {
+  call.only("dtype", "f32");
+  ggml_context* c = graph.context();
+  ggml_tensor* node = ggml_norm(c, graph.input(call.tensor("x")), static_cast<float>(call.real("eps")));
+  node = ggml_add(c, ggml_mul(c, node, graph.input(call.tensor("gamma"))), graph.input(call.tensor("beta")));
+  graph.kernel = "norm";
+  graph.contract = "acc=f32 variance=two_pass out=f32";
+  graph.finish(node, call.tensor("y"));
+}
+
+void build_rmsnorm(const Call& call, Graph& graph) {
+  call.only("dtype", "f32");
+  ggml_context* c = graph.context();
+  ggml_tensor* node = ggml_rms_norm(c, graph.input(call.tensor("x")), static_cast<float>(call.real("eps")));
+  node = ggml_mul(c, node, graph.input(call.tensor("gamma")));
+  graph.kernel = "rms_norm";
+  graph.contract = "acc=f32 out=f32";
+  graph.finish(node, call.tensor("y"));
+}
+
+}  // namespace assay_ggml
