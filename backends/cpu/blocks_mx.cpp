@@ -9,6 +9,7 @@
 //   columns, padded
 //                              with 0: the scale of (row, column) of a tile is byte row % 32 * 16 + row / 32
 //                              * 4 + column
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -85,12 +86,23 @@ void write_mx(const Planes& planes, const Engine&, std::int64_t row, const float
 }
 
 struct Linear {
+  static void clear(const Planes&, std::int64_t) {}
   static std::int64_t index(const Planes& planes, std::int64_t row, std::int64_t column) {
     return row * (planes.length / 16) + column;
   }
 };
 
 struct Swizzled {
+  // The padding of the matrix that begins with this row, if one does: code 0.
+  static void clear(const Planes& planes, std::int64_t row) {
+    const assay_tensor& scales = *planes.block_scale;
+    const std::int64_t rows = planes.payload->rank > 1 ? planes.payload->shape[planes.payload->rank - 2] : 1;
+    if (row % rows != 0) return;
+    for (std::int64_t r = 0; r < scales.shape[scales.rank - 2]; ++r) {
+      std::byte* line = mutable_row(scales, row / rows * scales.shape[scales.rank - 2] + r);
+      std::fill(line, line + row_length(scales), std::byte{0});
+    }
+  }
   static std::int64_t index(const Planes& planes, std::int64_t row, std::int64_t column) {
     const assay_tensor& payload = *planes.payload;
     const std::int64_t rows = payload.rank > 1 ? payload.shape[payload.rank - 2] : 1;
@@ -116,6 +128,7 @@ void read_nv(const Planes& planes, const Engine& engine, std::int64_t row, float
 
 template <class Order>
 void write_nv(const Planes& planes, const Engine&, std::int64_t row, const float* values) {
+  Order::clear(planes, row);
   const float global = f32_at(*planes.global_scale, 0);
   std::byte* codes = mutable_row(*planes.payload, row);
   for (std::int64_t b = 0; b < planes.length / 16; ++b) {

@@ -39,6 +39,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_NAMED(quantize),
     ASSAY_NAMED(dequantize),
     ASSAY_NAMED(requantize),
+    ASSAY_NAMED(kv_write),
     ASSAY_NAMED(matmul),
     ASSAY_NAMED(moe),
     ASSAY_PLAIN(argmax),

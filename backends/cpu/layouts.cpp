@@ -225,7 +225,8 @@ std::int64_t scale_index(Scaling scaling, const Planes& planes, std::int64_t row
   return 0;
 }
 
-void write_scales(const Layout& layout, const Planes& planes, const float* values, std::int64_t rows) {
+void write_scales(const Layout& layout, const Planes& planes, const float* values, std::int64_t rows,
+                  float divisor) {
   if (layout.scaling == Scaling::none) return;
   const assay_tensor& plane = layout.scaling == Scaling::global ? *planes.global_scale : *planes.scale;
   std::vector<float> absmax(static_cast<std::size_t>(element_count(plane)), 0.0F);
@@ -237,12 +238,18 @@ void write_scales(const Layout& layout, const Planes& planes, const float* value
     }
   }
   for (std::size_t s = 0; s < absmax.size(); ++s) {
-    float scale = absmax[s] / layout.scale_divisor;
+    float scale = absmax[s] / (divisor == 0 ? layout.scale_divisor : divisor);
     if (layout.scaling == Scaling::global) {
       scale = absmax[s] > 0 ? std::fmin(448.0F * 6.0F / absmax[s], std::numeric_limits<float>::max()) : 1.0F;
     }
     put_f32(plane, static_cast<std::int64_t>(s), scale == 0 ? 1.0F : scale);
   }
+}
+
+void write_unit_scales(const Layout& layout, const Planes& planes) {
+  if (layout.scaling == Scaling::none) return;
+  const assay_tensor& plane = layout.scaling == Scaling::global ? *planes.global_scale : *planes.scale;
+  for (std::int64_t s = 0; s < element_count(plane); ++s) put_f32(plane, s, 1.0F);
 }
 
 }  // namespace assay_cpu

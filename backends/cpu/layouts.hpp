@@ -42,7 +42,10 @@ Planes output_planes(const Call& call, std::string_view tensor, const Layout& fo
 // Which f32 scale element `column` of row `row` has.
 std::int64_t scale_index(Scaling scaling, const Planes& planes, std::int64_t row, std::int64_t column);
 // Fills the f32 scale plane from the values (row-major, all rows): absmax of the finite ones / divisor, 1 for
-// all-zero; for nvfp4 448 * 6 / absmax.
-void write_scales(const Layout& layout, const Planes& planes, const float* values, std::int64_t rows);
+// all-zero; for nvfp4 448 * 6 / absmax. divisor 0: the format's own.
+void write_scales(const Layout& layout, const Planes& planes, const float* values, std::int64_t rows,
+                  float divisor = 0);
+// Sets every f32 scale to 1.
+void write_unit_scales(const Layout& layout, const Planes& planes);
 
 }  // namespace assay_cpu

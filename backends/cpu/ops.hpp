@@ -23,12 +23,14 @@ ASSAY_OP(argmax);
 ASSAY_OP(quantize);
 ASSAY_OP(dequantize);
 ASSAY_OP(requantize);
+ASSAY_OP(kv_write);
 ASSAY_OP(matmul);
 ASSAY_OP(moe);
 #undef ASSAY_OP
 std::string quantize_name(const Call& call);
 std::string dequantize_name(const Call& call);
 std::string requantize_name(const Call& call);
+std::string kv_write_name(const Call& call);
 std::string matmul_name(const Call& call);
 std::string moe_name(const Call& call);
 
@@ -56,6 +58,9 @@ ASSAY_ATTENTION(convert_f16);
 
 // From this many keys on a decode call is split over the keys.
 inline constexpr std::int64_t kSplitFromKeys = 2048;
+
+// The contract of every kernel that stores in format `to`.
+std::string quantiser_contract(std::string_view to);
 
 // In place over x[0 .. length), in groups of `points`; signs packed 32 to a word, nullptr for none.
 void wht_row(float* x, std::int64_t length, std::int64_t points, const std::uint32_t* signs, bool inverse);

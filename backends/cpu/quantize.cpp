@@ -9,14 +9,18 @@
 namespace assay_cpu {
 namespace {
 
-void encode(const Call& call, const Engine& engine, const RowReader& reader) {
+void encode(const Call& call, const Engine& engine, const RowReader& reader, bool unit_scales = false) {
   const Layout& to = layout(call.text("to"));
   const Planes planes = output_planes(call, "y", to);
   std::vector<float> values(static_cast<std::size_t>(reader.rows() * reader.length()));
   for (std::int64_t row = 0; row < reader.rows(); ++row) {
     reader.read(engine, row, values.data() + row * reader.length());
   }
-  write_scales(to, planes, values.data(), reader.rows());
+  if (unit_scales) {
+    write_unit_scales(to, planes);
+  } else {
+    write_scales(to, planes, values.data(), reader.rows());
+  }
   for (std::int64_t row = 0; row < reader.rows(); ++row) {
     to.write(planes, engine, row, values.data() + row * reader.length());
   }
@@ -24,13 +28,20 @@ void encode(const Call& call, const Engine& engine, const RowReader& reader) {
 
 }  // namespace
 
+// Quotients in f32 by true divisions. The 16-bit floats overflow to Inf as the others do not.
+std::string quantiser_contract(std::string_view to) {
+  const bool half = to == "f16" || to == "bf16" || to == "f32";
+  return std::string("scale=divide code=divide round=nearest_even nan=propagate overflow=") +
+         (half ? "ieee" : "saturate");
+}
+
 void quantize_check(const Call& call) {
   check_dtype(call.text("dtype"));
   check_readable(call, "x", call.text("dtype"));
   output_planes(call, "y", layout(call.text("to")));
 }
 
-std::string quantize_contract(const Call&, const Engine&) { return ""; }
+std::string quantize_contract(const Call& call, const Engine&) { return quantiser_contract(call.text("to")); }
 
 void quantize_run(const Call& call, const Engine& engine, const Trace& trace) {
   trace.kernel("quantize_" + std::string(call.text("to")));
@@ -67,7 +78,9 @@ void requantize_check(const Call& call) {
   output_planes(call, "y", layout(call.text("to")));
 }
 
-std::string requantize_contract(const Call&, const Engine&) { return ""; }
+std::string requantize_contract(const Call& call, const Engine&) {
+  return quantiser_contract(call.text("to")) + " roundings=1";
+}
 
 std::string requantize_name(const Call& call) {
   return "requantize_" + std::string(call.text("from")) + "_" + std::string(call.text("to"));
@@ -75,7 +88,8 @@ std::string requantize_name(const Call& call) {
 
 void requantize_run(const Call& call, const Engine& engine, const Trace& trace) {
   trace.kernel(requantize_name(call));
-  encode(call, engine, RowReader(call, "x", call.text("from")));
+  // scale=one: what lies beyond the largest code is clamped there.
+  encode(call, engine, RowReader(call, "x", call.text("from")), call.text("scale") == "one");
 }
 
 }  // namespace assay_cpu
