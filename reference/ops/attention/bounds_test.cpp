@@ -1,5 +1,6 @@
 #include "reference/ops/attention/bounds.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <random>
 
 #include "reference/error.hpp"
+#include "reference/ops/attention/bounds_figures.hpp"
 #include "reference/ops/attention/bounds_testing.hpp"
 
 namespace assay {
@@ -94,6 +96,13 @@ TEST(AttentionBounds, TheOrderFreeLimitHoldsForEveryOrderOfTheKeys) {
     }
   }
   EXPECT_GE(outputs, 10000);
+}
+
+TEST(AttentionBounds, LimitsAreAsSharpAsPromised) {
+  for (const AttentionBoundFigure& figure : attention_bound_figures()) {
+    fmt::print("{} {:.3g} {:.3g}\n", figure.name, figure.value, figure.limit);
+    EXPECT_LE(figure.value, figure.limit) << figure.name;
+  }
 }
 
 TEST(AttentionBounds, ARowThatSeesNoKeyIsExactlyZero) {

@@ -1,0 +1,121 @@
+// The certified value and its moments against the referee, over all fills, formats, masks and layouts.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "reference/ops/attention/certified.hpp"
+#include "reference/ops/attention/oracle_mp.hpp"
+#include "reference/ops/attention/test_problem.hpp"
+
+namespace assay {
+namespace {
+
+using mp::Real200;
+
+struct Tally {
+  std::int64_t outputs = 0, violations = 0, loose = 0;
+  double worst = 0;  // error / certificate
+};
+
+double magnitude(const Real200& x) { return std::fabs(static_cast<double>(x)); }
+
+// Every `step`-th row of the case.
+void compare(const AttentionCase& c, const std::string& what, std::int64_t step, Tally& tally) {
+  const AttentionProblem& p = *c.problem;
+  const AttentionGeometry& g = p.geometry();
+  const CertifiedAttention got = certified_attention(p);
+  for (std::int64_t n = 0; n < g.batch * g.rows * g.heads; n += step) {
+    const std::int64_t h = n % g.heads, i = n / g.heads % g.rows, b = n / g.heads / g.rows;
+    const OracleRow<Real200> want = attention_oracle(p, b, i, h);
+    for (std::size_t col = 0; col < static_cast<std::size_t>(g.dv); ++col) {
+      const std::size_t at = static_cast<std::size_t>(p.out_index(b, i, h)) + col;
+      const double error = magnitude(Real200(Real200(got.value[at]) - want.value[col]));
+      const double a = static_cast<double>(want.absolute[col]);
+      ++tally.outputs;
+      if (!(error <= got.certificate[at])) {
+        ++tally.violations;
+        ADD_FAILURE() << what
+                      << fmt::format(" out[{},{},{},{}] = {} error {} certificate {}", b, i, h, col,
+                                     got.value[at], error, got.certificate[at]);
+        if (tally.violations > 5) return;
+      }
+      // What the certificate may be: 2^-46 A and eta.
+      const double eta = static_cast<double>(g.length) * 0x1p-171 * (1 + got.value_max);
+      if (!(got.certificate[at] <= 0x1p-46 * a + eta)) {
+        ++tally.loose;
+        ADD_FAILURE() << what << " certificate " << got.certificate[at] << " exceeds 2^-46 A, A = " << a;
+        if (tally.loose > 5) return;
+      }
+      if (got.certificate[at] > 0) tally.worst = std::max(tally.worst, error / got.certificate[at]);
+      EXPECT_GE(got.absolute[at] * (1 + 1e-12), a) << what;
+      EXPECT_GE(got.deviation[at] * (1 + 1e-12), static_cast<double>(want.deviation[col])) << what;
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(CertifiedAttention, CertificateHoldsForEveryFillAndFormat) {
+  Tally tally;
+  const char* const formats[] = {"f16",      "bf16",        "e4m3fn", "e5m2", "e4m3fnuz",
+                                 "int8_tok", "e4m3fn_head", "q8_0",   "f32"};
+  int n = 0;
+  for (const char fill : kAttentionFills)
+    for (const char* kv : formats) {
+      const std::int64_t length = 113 + 61 * (n % 7);
+      const char* dtype = n % 3 == 0 ? "bf16" : n % 3 == 1 ? "f16" : "f32";
+      ++n;
+      compare(attention_case({{"heads", "4"},
+                              {"kv_heads", "2"},
+                              {"d", "32"},
+                              {"dv", "64"},
+                              {"q", "2"},
+                              {"kv", kv},
+                              {"len", std::to_string(length)},
+                              {"dtype", dtype}},
+                             fill, static_cast<std::uint64_t>(n)),
+              fmt::format("fill {} kv {} q {} len {}", fill, kv, dtype, length), 1, tally);
+      if (HasFailure()) return;
+    }
+  RecordProperty("outputs", static_cast<int>(tally.outputs));
+  fmt::print("{} outputs, worst error / certificate {:.3g}\n", tally.outputs, tally.worst);
+}
+
+TEST(CertifiedAttention, CertificateHoldsForEveryMaskLayoutAndVariant) {
+  const AttributeMap variants[] = {
+      {{"mask", "causal"}},
+      {{"mask", "window"}, {"window", "37"}},
+      {{"mask", "random"}},
+      {{"softcap", "50"}},
+      {{"softcap", "5"}, {"mask", "causal"}},
+      {{"sinks", "yes"}},
+      {{"alibi", "yes"}, {"mask", "causal"}},
+      {{"alibi", "yes"}},
+      {{"page", "16"}, {"batch", "3"}, {"lengths", "ragged"}, {"mask", "causal"}},
+      {{"page", "24"},
+       {"sinks", "yes"},
+       {"softcap", "30"},
+       {"alibi", "yes"},
+       {"mask", "window"},
+       {"window", "100"}},
+      {{"heads", "14"}, {"kv_heads", "2"}},
+      {{"d", "40"}, {"dv", "72"}},
+      {{"d", "192"}, {"dv", "128"}, {"heads", "3"}, {"kv_heads", "3"}},
+      {{"d", "576"}, {"dv", "512"}, {"kv_heads", "1"}, {"heads", "5"}, {"q", "1"}},
+      {{"scale", "0.3"}}};
+  Tally tally;
+  int n = 0;
+  for (const AttributeMap& variant : variants)
+    for (const char fill : std::string_view("GRHB")) {
+      AttributeMap a = {{"heads", "6"}, {"kv_heads", "2"}, {"d", "48"},
+                        {"q", "5"},     {"len", "150"},    {"kv", "f16"}};
+      for (const auto& [key, value] : variant) a[key] = value;
+      if (n % 2 == 1) a["kv"] = "e4m3fn_tok";
+      std::string what = fmt::format("fill {}", fill);
+      for (const auto& [key, value] : a) what += " " + key + "=" + value;
+      compare(attention_case(a, fill, static_cast<std::uint64_t>(++n)), what, 3, tally);
+      if (HasFailure()) return;
+    }
+  fmt::print("{} outputs, worst error / certificate {:.3g}\n", tally.outputs, tally.worst);
+}
+
+}  // namespace
+}  // namespace assay
