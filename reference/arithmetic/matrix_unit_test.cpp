@@ -244,8 +244,8 @@ TEST(MatrixUnit, from_codes_is_the_same_as_from_their_values) {
 // c) - 13), whose mean is g E[trunc(p, q)] over the distribution of a product p. Iterating that from c = 0
 // gives the mean of the computed sum; the spread about it is below 1 % at these depths. The figure for one
 // chain at K = 4096, -7 %, is what an H200 was measured to give for these operands. At K = 131072 one chain
-// stops growing near 2^14, where q = 2 exceeds almost every product: -84 %. The -15 % measured there is that
-// of chunks of 8192 (a product split along K), which the last line of the test shows.
+// stops growing near 2^14, where q = 2 exceeds almost every product: -84 %. The -15 % measured there equals
+// that of chunks of 8192 (a product split along K would do that): see the last lines of the test.
 std::vector<double> draw_e4m3(std::size_t n, std::uint64_t seed) {
   Random random(seed);
   std::uniform_real_distribution<double> uniform(0.5, 1.5);

@@ -48,13 +48,22 @@ inline TermFormat input_format(const MatrixUnit& unit, std::string_view name) {
 // Finite x; throws bad_value when x is not a number of the format.
 inline Term split(float x, const TermFormat& f) {
   if (x == 0) return {};
-  const int e = f.integer || std::ilogb(x) < f.emin ? f.emin : std::ilogb(x);
-  const double scaled = std::ldexp(static_cast<double>(x), f.fraction_bits - e);
-  const auto significand = static_cast<std::int64_t>(scaled);
-  if (static_cast<double>(significand) != scaled || std::fabs(static_cast<double>(x)) > f.max_finite) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const int field = static_cast<int>((bits >> 23) & 0xff);
+  // |x| = magnitude * 2^(lead - 23), lead = floor(log2|x|) unless x is an f32 subnormal.
+  const int lead = field == 0 ? -126 : field - 127;
+  const std::int64_t magnitude = (bits & 0x7fffff) | (field == 0 ? 0 : 0x800000);
+  int e = f.emin;
+  if (!f.integer) e = lead > f.emin ? lead : f.emin;
+  if (field == 0 && !f.integer && f.emin < -126) e = std::ilogb(x) > f.emin ? std::ilogb(x) : f.emin;  // e8m0
+  const int shift = lead - 23 - (e - f.fraction_bits);  // magnitude * 2^shift is the significand
+  const bool fits =
+      shift >= 0 ? shift < 32 : shift > -24 && (magnitude & ((std::int64_t{1} << -shift) - 1)) == 0;
+  if (!fits || std::fabs(static_cast<double>(x)) > f.max_finite) {
     throw InputError(InputErrorKind::bad_value, fmt::format("{} is not a number of format {}", x, f.name));
   }
-  return {significand, e};
+  const std::int64_t significand = shift >= 0 ? magnitude << shift : magnitude >> -shift;
+  return {x < 0 ? -significand : significand, e};
 }
 
 }  // namespace assay

@@ -1,0 +1,357 @@
+// Every bound against the exact sum (MPFR, wide enough to be exact), on inputs made to hurt: no violation,
+// ever. And against the vacuous bound: on gaussian input the ratio bound / error is reported and limited.
+#include "reference/arithmetic/dot_bound.hpp"
+
+#include <gtest/gtest.h>
+#include <mpfr.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "reference/arithmetic/adversarial.hpp"
+#include "reference/error.hpp"
+
+namespace assay {
+namespace {
+
+using adversarial::Random;
+
+// An exact running sum of products of doubles: 4000 bits span every exponent that occurs here.
+class Exact {
+ public:
+  Exact() {
+    mpfr_inits2(4000, sum_, term_, static_cast<mpfr_ptr>(nullptr));
+    mpfr_set_zero(sum_, 1);
+  }
+  Exact(const Exact&) = delete;
+  Exact& operator=(const Exact&) = delete;
+  ~Exact() { mpfr_clears(sum_, term_, static_cast<mpfr_ptr>(nullptr)); }
+  void add(double a, double b = 1, double c = 1, double d = 1) {
+    int inexact = mpfr_set_d(term_, a, MPFR_RNDN);
+    for (const double x : {b, c, d}) inexact |= mpfr_mul_d(term_, term_, x, MPFR_RNDN);
+    inexact |= mpfr_add(sum_, sum_, term_, MPFR_RNDN);
+    EXPECT_EQ(inexact, 0);
+  }
+  double magnitude() {  // rounded up
+    mpfr_abs(term_, sum_, MPFR_RNDU);
+    return mpfr_get_d(term_, MPFR_RNDU);
+  }
+  double distance(double x) {  // |sum - x|, rounded up: what a bound must not be below
+    mpfr_sub_d(term_, sum_, x, MPFR_RNDA);
+    mpfr_abs(term_, term_, MPFR_RNDU);
+    return mpfr_get_d(term_, MPFR_RNDU);
+  }
+
+ private:
+  mpfr_t sum_, term_;
+};
+
+struct Case {
+  std::vector<float> a, b, as, bs;
+  double c = 0;
+  std::string a_format, b_format;
+  Operand left() const { return {a, a_format, as}; }
+  Operand right() const { return {b, b_format, bs}; }
+  double scale(const MatrixUnit* unit, std::size_t k) const {
+    if (unit == nullptr || unit->scale_block == 0) return 1;
+    const std::size_t s = k / static_cast<std::size_t>(unit->scale_block);
+    return static_cast<double>(as[s]) * static_cast<double>(bs[s]);
+  }
+  void exact(const MatrixUnit* unit, Exact& sum) const {
+    sum.add(c);
+    for (std::size_t k = 0; k < a.size(); ++k) sum.add(a[k], b[k], scale(unit, k));
+  }
+};
+
+Case unit_case(const MatrixUnit& unit, Random& random) {
+  Case p;
+  std::vector<std::string> inputs;
+  for (const ScalarFormat& f : scalar_formats()) {
+    if (accepts(unit, f.name)) inputs.emplace_back(f.name);
+  }
+  p.a_format = inputs[random() % inputs.size()];
+  p.b_format = inputs[random() % inputs.size()];
+  const auto n = 1 + random() % static_cast<std::uint64_t>(6 * unit.group);
+  p.a = adversarial::operand(adversarial::Values(p.a_format), random, n);
+  p.b = adversarial::operand(adversarial::Values(p.b_format), random, n);
+  p.as = adversarial::scales(unit, random, n);
+  p.bs = adversarial::scales(unit, random, n);
+  p.c = adversarial::accumulator_value(
+      unit, random, static_cast<double>(p.a[0]) * static_cast<double>(p.b[0]) * p.scale(&unit, 0));
+  return p;
+}
+
+bool chains(const MatrixUnit& unit) {
+  return unit.combine != Combine::pairwise_flush && unit.combine != Combine::unpack_split;
+}
+
+// The running bound, fed with the exact partial sums.
+double chained_error_bound(const MatrixUnit& unit, const Case& p, bool inspect) {
+  UnitChainBound bound(unit);
+  Exact sum;
+  sum.add(p.c);
+  const auto group = static_cast<std::size_t>(unit.group);
+  for (std::size_t k = 0; k < p.a.size(); k += group) {
+    const std::size_t n = std::min(group, p.a.size() - k);
+    Case piece{
+        {p.a.begin() + static_cast<std::ptrdiff_t>(k), p.a.begin() + static_cast<std::ptrdiff_t>(k + n)},
+        {p.b.begin() + static_cast<std::ptrdiff_t>(k), p.b.begin() + static_cast<std::ptrdiff_t>(k + n)},
+        {},
+        {},
+        0,
+        p.a_format,
+        p.b_format};
+    if (unit.scale_block > 0) {
+      const auto per = static_cast<std::size_t>(unit.scale_block);
+      const auto first = static_cast<std::ptrdiff_t>(k / per),
+                 last = static_cast<std::ptrdiff_t>((k + n + per - 1) / per);
+      piece.as.assign(p.as.begin() + first, p.as.begin() + last);
+      piece.bs.assign(p.bs.begin() + first, p.bs.begin() + last);
+    }
+    const DotMagnitudes m = dot_magnitudes(piece.left(), piece.right(), 0, accumulator(unit.name));
+    UnitChainBound::Block block{m.head, sum.magnitude(), 0, m.abs_sum, -1};
+    if (inspect && unit.combine == Combine::truncate) {
+      const double q = bound.quantum(block.head, block.abs_before);
+      int inexact = 1;  // c is not known exactly to the caller of a running bound
+      for (std::size_t i = 0; i < n; ++i) {
+        const double product = static_cast<double>(piece.a[i]) * static_cast<double>(piece.b[i]);
+        inexact += std::fmod(product, q) != 0;
+      }
+      block.inexact_terms = inexact;
+    }
+    for (std::size_t i = k; i < k + n; ++i) sum.add(p.a[i], p.b[i], p.scale(&unit, i));
+    block.abs_after = sum.magnitude();
+    bound.add(block);
+  }
+  return bound.error();
+}
+
+TEST(DotBound, of_every_matrix_unit_is_never_violated) {
+  Random random(31);
+  std::size_t checked = 0, infinite = 0;
+  for (const MatrixUnit& unit : matrix_units()) {
+    if (unit.combine == Combine::wrap) continue;
+    const Accumulator how = accumulator(unit.name);
+    for (int i = 0; i < 600; ++i) {
+      const Case p = unit_case(unit, random);
+      const DotMagnitudes m = dot_magnitudes(p.left(), p.right(), p.c, how);
+      Exact exact;
+      p.exact(&unit, exact);
+      for (const int promote : {0, 1, 3}) {
+        const double got = promoted_dot(unit, p.left(), p.right(), p.c, promote);
+        const double bound = dot_bound(how, m, promote);
+        if (!std::isfinite(bound)) {
+          ++infinite;
+          continue;
+        }
+        ASSERT_LE(exact.distance(got), bound)
+            << unit.name << " n=" << p.a.size() << " promote=" << promote << " c=" << p.c;
+        ++checked;
+      }
+      if (!chains(unit) || !std::isfinite(dot_bound(how, m))) continue;
+      const double got = fused_dot(unit, p.left(), p.right(), p.c);
+      for (const bool inspect : {false, true}) {
+        ASSERT_LE(exact.distance(got), chained_error_bound(unit, p, inspect))
+            << unit.name << " chained, n=" << p.a.size() << " inspect=" << inspect;
+        ++checked;
+      }
+    }
+  }
+  std::printf("%zu bounds checked, %zu infinite (overflow possible)\n", checked, infinite);
+  EXPECT_GE(checked, 100000U);
+  EXPECT_LT(infinite, checked / 2);
+}
+
+TEST(DotBound, of_scalar_accumulators_is_never_violated_in_any_order) {
+  Random random(32);
+  std::size_t checked = 0;
+  for (const char* name : {"f64", "f32", "f16", "bf16"}) {
+    const Accumulator how = accumulator(name);
+    for (int i = 0; i < 3000; ++i) {
+      const std::size_t n = 1 + random() % 200;
+      Case p;
+      const char* formats[] = {"f16", "bf16", "e4m3fn", "f32"};
+      const adversarial::Values values(formats[random() % 4]);
+      p.a = adversarial::operand(values, random, n);
+      p.b = adversarial::operand(values, random, n);
+      if (random() % 2 == 0)
+        p.c = round_to_precision(adversarial::accumulator_value(matrix_unit("hopper_f16"), random, 1),
+                                 how.precision);
+      if (!std::isfinite(p.c)) p.c = 0;
+      const DotMagnitudes m = dot_magnitudes(p.left(), p.right(), p.c, how);
+      Exact exact;
+      p.exact(nullptr, exact);
+      for (const SumOrder order : {SumOrder::sequential, SumOrder::tree, SumOrder::lanes}) {
+        for (const bool fused : {false, true}) {
+          const OrderedSum sum{how.precision, order, 1 + static_cast<int>(random() % 16), fused};
+          const double got = ordered_dot(sum, p.a, p.b, p.c);
+          const double any = dot_bound(how, m);
+          const double ordered =
+              dot_bound_ordered(how.precision, addition_depth(sum, static_cast<std::int64_t>(n)), m);
+          if (!std::isfinite(any)) continue;
+          ASSERT_LE(exact.distance(got), any)
+              << name << " n=" << n << " order " << static_cast<int>(order) << " fused " << fused;
+          ASSERT_LE(exact.distance(got), ordered)
+              << name << " n=" << n << " order " << static_cast<int>(order) << " fused " << fused;
+          checked += 2;
+        }
+      }
+      // Sequential, running.
+      RunningSumBound running(how.precision);
+      Exact partial;
+      partial.add(p.c);
+      for (std::size_t k = 0; k < n; ++k) {
+        partial.add(p.a[k], p.b[k]);
+        running.add(std::fabs(static_cast<double>(p.a[k]) * static_cast<double>(p.b[k])),
+                    partial.magnitude());
+      }
+      const double got = ordered_dot({how.precision}, p.a, p.b, p.c);
+      if (std::isfinite(dot_bound(how, m))) {
+        ASSERT_LE(exact.distance(got), running.error()) << name << " running, n=" << n;
+        ++checked;
+      }
+    }
+  }
+  std::printf("%zu bounds checked\n", checked);
+  EXPECT_GE(checked, 50000U);
+}
+
+TEST(DotBound, of_plain_sums_is_never_violated) {
+  Random random(33);
+  for (int i = 0; i < 3000; ++i) {
+    const std::size_t n = 1 + random() % 300;
+    const std::vector<float> x = adversarial::operand(adversarial::Values("bf16"), random, n);
+    const std::vector<double> terms(x.begin(), x.end());
+    Exact exact;
+    double abs_sum = 0;
+    for (const double t : terms) exact.add(t), abs_sum += std::fabs(t);
+    for (const Precision& f : {kPrecisionF32, kPrecisionBf16}) {
+      for (const SumOrder order : {SumOrder::sequential, SumOrder::tree, SumOrder::lanes}) {
+        const OrderedSum how{f, order, 8, false};
+        const double bound = sum_bound(f, addition_depth(how, static_cast<std::int64_t>(n)), abs_sum);
+        if (std::isfinite(bound)) {
+          ASSERT_LE(exact.distance(ordered_sum(how, terms)), bound) << n;
+        }
+      }
+    }
+  }
+}
+
+// A bound that a broken accumulator cannot exceed would be worthless: the same arithmetic with one fault must
+// exceed the bound of the declared one.
+TEST(DotBound, is_exceeded_by_an_accumulator_narrower_than_declared) {
+  Random random(34);
+  std::normal_distribution<float> normal;
+  std::vector<float> a(4096), b(4096);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>(round_to(scalar_format("e4m3fn"), 1 + std::fabs(normal(random))));
+    b[i] = static_cast<float>(round_to(scalar_format("e4m3fn"), 1 + std::fabs(normal(random))));
+  }
+  Exact exact;
+  for (std::size_t i = 0; i < a.size(); ++i) exact.add(a[i], b[i]);
+  const auto error = [&](double got) { return exact.distance(got); };
+  const Operand x{a, ""}, y{b, ""};
+  const auto bound = [&](const char* name, std::int64_t promote = 0) {
+    const Accumulator how = accumulator(name);
+    return dot_bound(how, dot_magnitudes(x, y, 0, how), promote);
+  };
+  const MatrixUnit& fp8 = matrix_unit("hopper_fp8");
+  // Declared Blackwell's 25 bits, or f32, but 14-bit single-level accumulation ran.
+  EXPECT_GT(error(fused_dot(fp8, x, y, 0)), bound("blackwell_fp8"));
+  EXPECT_GT(error(fused_dot(fp8, x, y, 0)), bound("f32"));
+  // Declared promotion every 4 blocks, but none happened.
+  EXPECT_GT(error(fused_dot(fp8, x, y, 0)), bound("hopper_fp8", 4));
+  EXPECT_LE(error(promoted_dot(fp8, x, y, 0, 4)), bound("hopper_fp8", 4));
+  // Declared f32, but the sum was kept in bf16.
+  EXPECT_GT(error(ordered_dot({kPrecisionBf16}, a, b)), bound("f32"));
+  EXPECT_LE(error(ordered_dot({kPrecisionF32}, a, b)), bound("f32"));
+}
+
+TEST(DotBound, is_not_vacuous_on_gaussian_input) {
+  Random random(35);
+  std::normal_distribution<float> normal;
+  constexpr std::size_t kN = 128;
+  constexpr int kCases = 60;
+  std::printf("median bound / error, gaussian, n = %zu: any order | running\n", kN);
+  for (const char* name : {"f32", "f16", "bf16", "v100_f16", "a100_bf16", "hopper_f16", "hopper_fp8",
+                           "cdna2_f16", "cdna3_f16", "rdna4_f16"}) {
+    const Accumulator how = accumulator(name);
+    const std::string format(how.unit != nullptr ? adversarial::default_input(*how.unit) : "f16");
+    std::vector<double> order_free, running;
+    for (int i = 0; i < kCases; ++i) {
+      Case p;
+      p.a_format = p.b_format = format;
+      for (std::size_t k = 0; k < kN; ++k) {
+        p.a.push_back(static_cast<float>(round_to(scalar_format(format), normal(random))));
+        p.b.push_back(static_cast<float>(round_to(scalar_format(format), normal(random))));
+      }
+      Exact exact;
+      p.exact(nullptr, exact);
+      const bool unit = how.unit != nullptr;
+      const double got =
+          unit ? fused_dot(*how.unit, p.left(), p.right(), 0) : ordered_dot({how.precision}, p.a, p.b);
+      const double error = exact.distance(got);
+      if (error == 0) continue;
+      order_free.push_back(dot_bound(how, dot_magnitudes(p.left(), p.right(), 0, how)) / error);
+      if (unit && chains(*how.unit) && how.unit->standing != Standing::assumption)
+        running.push_back(chained_error_bound(*how.unit, p, true) / error);
+      if (!unit) {
+        RunningSumBound bound(how.precision);
+        Exact partial;
+        for (std::size_t k = 0; k < kN; ++k) {
+          partial.add(p.a[k], p.b[k]);
+          bound.add(std::fabs(static_cast<double>(p.a[k]) * static_cast<double>(p.b[k])),
+                    partial.magnitude());
+        }
+        running.push_back(bound.error() / error);
+      }
+    }
+    ASSERT_GE(order_free.size(), 20U) << name << " was nearly always exact: choose inputs that are not";
+    const auto median = [](std::vector<double>& x) {
+      if (x.empty()) return std::nan("");
+      std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+      return x[x.size() / 2];
+    };
+    const double free = median(order_free), run = median(running);
+    std::printf("  %-20s %8.1f | %8.1f\n", name, free, run);
+    EXPECT_GE(*std::min_element(order_free.begin(), order_free.end()), 1);
+    // Every rounding in full against a random walk costs sqrt(n), sum|ab| against |partial sum| another
+    // sqrt(n); the running bound pays only the first. Constants: a power of two rounded up (2), the mean of a
+    // uniform error against its maximum (2), the median of |gaussian| against its size (1.5), all terms of a
+    // block cut (2 to 3).
+    EXPECT_LT(free, 16.0 * kN) << name;
+    if (!running.empty()) {
+      EXPECT_LT(run, 16 * std::sqrt(double{kN})) << name;
+    }
+  }
+}
+
+TEST(DotBound, says_infinity_when_overflow_or_too_many_roundings_forbid_a_bound) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(dot_bound(accumulator("f16"), {4, 70000, 0, 0, 0}), inf);
+  EXPECT_LT(dot_bound(accumulator("f16"), {4, 60000, 0, 0, 0}), 200);
+  EXPECT_EQ(dot_bound(accumulator("bf16"), {256, 1, 0, 0, 0}), inf);  // n u = 1
+  EXPECT_EQ(dot_bound(accumulator("i32"), {4, 1e9, 0, 0, 0}), 0);
+  EXPECT_EQ(dot_bound(accumulator("i32"), {4, 3e9, 0, 0, 0}), inf);
+  EXPECT_EQ(dot_bound(accumulator("int8_dot"), {4, 3e9, 0, 0, 0}), inf);
+  EXPECT_EQ(dot_bound(accumulator("f32"), {4, std::nan(""), 0, 0, 0}), inf);
+  EXPECT_THROW(UnitChainBound(matrix_unit("cdna2_f16")), InputError);
+}
+
+TEST(Accumulator, orders_differ_where_they_should_and_agree_where_the_sum_is_exact) {
+  const std::vector<double> x{1, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24};
+  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::sequential, 1, false}, x), 1);
+  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::tree, 1, false}, x), 1 + 3 * 0x1p-23);
+  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::lanes, 2, false}, x), 1 + 0x1p-22);
+  EXPECT_EQ(ordered_sum({kPrecisionF64, SumOrder::sequential, 1, false}, x), 1 + 7 * 0x1p-24);
+  EXPECT_EQ(ordered_sum({kPrecisionF32}, {}, 3), 3);
+  // Fused: a product of 24-bit factors is not rounded on its own.
+  const std::vector<float> a{1 + 0x1p-12f}, b{1 + 0x1p-12f};
+  EXPECT_EQ(ordered_dot({kPrecisionF32, SumOrder::sequential, 1, true}, a, b, -1), 0x1p-11 + 0x1p-24);
+  EXPECT_EQ(ordered_dot({kPrecisionF32, SumOrder::sequential, 1, false}, a, b, -1), 0x1p-11);
+  EXPECT_THROW(accumulator("f8"), InputError);
+  EXPECT_THROW(static_cast<void>(ordered_sum({kPrecisionF32, SumOrder::lanes, 0, false}, x)), InputError);
+}
+
+}  // namespace
+}  // namespace assay
