@@ -113,7 +113,8 @@ DotResult Dot::operator()(const OperandRow& a, const OperandRow& b) const {
   reach *= 1 + 2 * own;
   const double undecided =
       std::max(0.0, reach - center.abs_sum * (1 - 2 * own)) * (a.reach.empty() && b.reach.empty() ? 0 : 1);
-  const double error = up(undecided + accumulation_error(a, b, reach) + own * center.abs_sum);
+  r.accumulation = accumulation_error(a, b, reach);
+  const double error = up(undecided + r.accumulation + own * center.abs_sum);
   Enclosure z = product({center.sum, error}, {scale, std::fabs(scale) * (a.scale_error + b.scale_error) * 2});
   if (scale != 1 || acc_.kind == Accumulator::Kind::integer) {
     static const Machine f32 = machine("f32", false);

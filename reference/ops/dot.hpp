@@ -37,8 +37,9 @@ inline constexpr std::array kDotKeys = {
 
 struct DotResult {
   double exact = 0;
-  double certificate = 0;  // of exact
-  Enclosure kernel;        // before it is stored; need not contain `exact`
+  double certificate = 0;   // of exact
+  Enclosure kernel;         // before it is stored; need not contain `exact`
+  double accumulation = 0;  // the part of its error that the accumulator makes, before the scales
 };
 
 class Dot {

@@ -10,13 +10,13 @@
 
 namespace assay {
 
-extern const Op kArgmax, kDequantize, kKvWrite, kLayernorm, kLogsumexp, kMatmul, kQuantize, kRequantize,
+extern const Op kArgmax, kDequantize, kKvWrite, kLayernorm, kLogsumexp, kMatmul, kMoe, kQuantize, kRequantize,
     kRmsnorm, kSoftmax, kWht;
 
 std::span<const Op> ops() {
   static const std::array kOps = {
-      kArgmax, kAttention, kDequantize, kKvWrite, kLayernorm, kLogsumexp,
-      kMatmul, kQuantize,  kRequantize, kRmsnorm, kSoftmax,   kWht,
+      kArgmax, kAttention, kDequantize, kKvWrite, kLayernorm, kLogsumexp, kMatmul,
+      kMoe,    kQuantize,  kRequantize, kRmsnorm, kSoftmax,   kWht,
   };
   return kOps;
 }
