@@ -1,5 +1,4 @@
-// Block formats: every scale bit pattern times every code when decoding; ties, zeros, subnormals, extremes,
-// NaN and Inf when encoding.
+// Block formats: every scale bit pattern times every code when decoding.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -13,9 +12,7 @@
 namespace assay {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kMax = std::numeric_limits<float>::max();
 
 bool same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
@@ -47,9 +44,11 @@ void expect_decodes(const Encoded& tensor, const Wanted& wanted) {
   std::vector<float> narrow(wide.size());
   decode_range(tensor, 0, std::span<float>(narrow));
   for (std::size_t i = 0; i < wide.size(); ++i) {
-    ASSERT_TRUE(same(wide[i], wanted(i)))
-        << tensor.format << " element " << i << " " << wide[i] << " " << wanted(i);
-    ASSERT_TRUE(same(narrow[i], static_cast<float>(wanted(i)))) << tensor.format << " element " << i;
+    const double value = wanted(i);
+    if (same(wide[i], value) && same(narrow[i], static_cast<float>(value))) continue;
+    ADD_FAILURE() << tensor.format << " element " << i << " " << wide[i] << " " << narrow[i] << " wanted "
+                  << value;
+    return;
   }
 }
 
@@ -96,9 +95,9 @@ TEST(Blocks, EveryScaleTimesEveryCodeOfTheNibbleFormats) {
     Encoded tensor = blank(f.name, {65536, 32});
     std::vector<std::byte>& bytes = tensor.planes[0].bytes;
     // With a minimum: every minimum for one scale in each pass, and every scale for one minimum in each pass.
-    const std::vector<unsigned> others =
-        f.minimum_at == 0 ? std::vector<unsigned>{0}
-                          : std::vector<unsigned>{0, 0x8000, 0x0001, 0x3C00, 0x7BFF, 0xBC01, 0x7C00, 0x7E00};
+    const std::vector<unsigned> others = f.minimum_at == 0
+                                             ? std::vector<unsigned>{0}
+                                             : std::vector<unsigned>{0x8000, 0x0001, 0xBC01, 0x7BFF, 0x7C00};
     for (const unsigned other : others) {
       for (const bool swap : {false, true}) {
         if (swap && f.minimum_at == 0) continue;
@@ -199,118 +198,6 @@ TEST(Blocks, TheSwizzledOrderIsThe128x4Atom) {
   }
   Encoded linear = encode_tensor(format("nvfp4"), {200, 80}, x);
   EXPECT_EQ(decode_tensor(linear), decode_tensor(tensor));
-}
-
-constexpr const char* kInline[] = {"q8_0", "q4_0",   "q4_1",       "q5_0",
-                                   "q5_1", "iq4_nl", "tq3_0_c2s1", "tq3_0_c2"};
-constexpr const char* kAll[] = {"q8_0",       "q4_0",       "q4_1",           "q5_0",      "q5_1",
-                                "iq4_nl",     "tq3_0_c2s1", "tq3_0_c2",       "mxfp4",     "mxfp8",
-                                "mxfp8_e5m2", "nvfp4",      "nvfp4_swizzled", "mxfp4_ggml"};
-
-std::vector<double> through(const char* name, const std::vector<float>& x, const EncodePolicy& policy = {}) {
-  return decode_tensor(encode_tensor(format(name), {static_cast<std::int64_t>(x.size())}, x, policy));
-}
-
-TEST(Blocks, AnAllZeroBlockDecodesToZeroAndStaysFinite) {
-  for (const char* name : kAll) {
-    for (const float zero : {0.0F, -0.0F}) {
-      for (const double v : through(name, std::vector<float>(64, zero))) EXPECT_EQ(v, 0.0) << name;
-    }
-  }
-}
-
-TEST(Blocks, ASingleNanPoisonsItsBlockAndNoOther) {
-  for (const char* name : kInline) {
-    std::vector<float> x(96, 1.5F);
-    x[40] = kNan;
-    const std::vector<double> y = through(name, x);
-    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i >= 32 && i < 64) << name << i;
-    x[40] = -kInf;
-    EXPECT_TRUE(std::isnan(through(name, x)[40])) << name;
-  }
-  std::vector<float> x(64, 1.5F);
-  x[40] = kNan;
-  EXPECT_TRUE(std::isnan(through("mxfp4", x)[33]));
-  EXPECT_EQ(through("mxfp4", x)[0], 1.5);
-  EXPECT_TRUE(std::isnan(through("mxfp8", x)[40]));
-  EXPECT_EQ(through("mxfp8", x)[41], 1.5);  // the element itself can hold the NaN
-  EXPECT_TRUE(std::isnan(through("nvfp4", x)[33]));
-  EXPECT_FALSE(std::isnan(through("nvfp4", x)[31]));
-  EXPECT_GT(through("mxfp4_ggml", x)[40], kMax);  // no NaN to become: beyond f32 instead
-}
-
-TEST(Blocks, NanPolicyZeroMakesNanCountAsZero) {
-  for (const char* name : kAll) {
-    std::vector<float> with_nan(32, 1.25F);
-    std::vector<float> with_zero = with_nan;
-    with_nan[9] = kNan;
-    with_zero[9] = 0;
-    const EncodePolicy policy{.nan = NanPolicy::zero};
-    EXPECT_EQ(through(name, with_nan, policy), through(name, with_zero, policy)) << name;
-  }
-}
-
-TEST(Blocks, InfSaturatesInTheOcpFormatsAndBecomesVisibleUnderIeeeOverflow) {
-  std::vector<float> x(32, 2.0F);
-  x[3] = -kInf;
-  EXPECT_EQ(through("mxfp4", x)[3], -6.0 * 0.5);  // 2.0 -> exponent 1 - 2
-  EXPECT_EQ(through("mxfp8", x)[3], -448.0 * std::pow(2.0, 1 - 8));
-  EXPECT_TRUE(std::isnan(through("mxfp4", x, {.overflow = Overflow::ieee})[0]));
-  EXPECT_TRUE(std::isnan(through("mxfp8", x, {.overflow = Overflow::ieee})[3]));
-  EXPECT_EQ(through("mxfp8_e5m2", x, {.overflow = Overflow::ieee})[3], -kInf);
-  EXPECT_TRUE(std::isnan(through("nvfp4", x, {.overflow = Overflow::ieee})[0]));
-  EXPECT_EQ(through("nvfp4", x)[3], -2.0);
-}
-
-TEST(Blocks, SubnormalAndExtremeInputsStayFiniteWhereTheirScaleIs) {
-  for (const char* name : kAll) {
-    for (const float magnitude : {0x1p-149F, 0x1p-126F, 1e-20F, 1e4F}) {
-      std::vector<float> x(32, magnitude);
-      x[1] = -magnitude;
-      for (const double v : through(name, x)) {
-        EXPECT_TRUE(std::isfinite(v)) << name << " " << magnitude;
-        EXPECT_LE(std::fabs(v), 8.0 * magnitude + 0x1p-124) << name << " " << magnitude;
-      }
-    }
-  }
-  // An f16 scale overflows to Inf, as ggml's does; an e8m0 one does not.
-  EXPECT_FALSE(std::isfinite(through("q8_0", std::vector<float>(32, kMax))[0]));
-  EXPECT_EQ(through("mxfp4", std::vector<float>(32, kMax))[0], 0x1.8p127);
-  EXPECT_EQ(through("mxfp8", std::vector<float>(32, -kMax))[0], -0x1.Cp127);
-}
-
-TEST(Blocks, TiesGoWhereEachQuantiserSendsThem) {
-  std::vector<float> x(32, 0.0F);
-  x[0] = 127;
-  x[1] = 2.5F;
-  x[2] = -2.5F;
-  EXPECT_EQ(through("q8_0", x)[1], 3);  // away from zero
-  EXPECT_EQ(through("q8_0", x)[2], -3);
-  EXPECT_EQ(through("q8_0", x, {.rounding = Rounding::toward_zero})[1], 2);
-  EXPECT_EQ(through("q8_0", x, {.rounding = Rounding::toward_negative})[2], -3);
-  x[0] = -8;
-  EXPECT_EQ(through("q4_0", x)[1], 3);  // upwards in x / d, and d is positive here
-  EXPECT_EQ(through("q4_0", x)[2], -2);
-  x[0] = 8;  // now d = -1: upwards in x / d is downwards in x
-  EXPECT_EQ(through("q4_0", x)[1], 2);
-  EXPECT_EQ(through("q4_0", x)[2], -3);
-  x[0] = 6;
-  EXPECT_EQ(through("mxfp4", x)[1], 2);       // ties to even
-  EXPECT_EQ(through("mxfp4_ggml", x)[1], 2);  // to the smaller magnitude
-  x[1] = 3.5F;
-  EXPECT_EQ(through("mxfp4", x)[1], 4);
-  EXPECT_EQ(through("mxfp4_ggml", x)[1], 3);
-}
-
-TEST(Blocks, Q4_0TakesItsScaleFromTheSignedElementOfLargestMagnitude) {
-  std::vector<float> x(32, 0.0F);
-  x[4] = 3.0F;
-  x[5] = -2.9F;
-  const Encoded tensor = encode_tensor(format("q4_0"), {32}, x);
-  EXPECT_EQ(f16(static_cast<unsigned>(tensor.planes[0].bytes[0]) |
-                static_cast<unsigned>(tensor.planes[0].bytes[1]) << 8),
-            3.0 / -8);
-  EXPECT_EQ(decode_tensor(tensor)[4], 3.0);  // so the extreme itself is exact
 }
 
 }  // namespace

@@ -257,6 +257,18 @@ TEST(Scalar, StochasticRoundingIsAPureFunctionOfSeedAndIndexAndHasTheRightMean) 
 TEST(Scalar, BatchEncodingIsEncodingOneByOne) {
   std::vector<float> x;
   for (std::uint32_t i = 0; i < 20000; ++i) x.push_back(std::bit_cast<float>(i * 2654435761U));
+  for (const auto name : {"e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e2m1", "e3m2", "e2m3", "f16"}) {
+    const std::vector<double> values = ScalarOracle(scalar_format(name)).values();
+    for (std::size_t i = 1; i < values.size(); ++i) {
+      for (const double point : {values[i], (values[i - 1] + values[i]) / 2}) {
+        const auto at = static_cast<float>(point);
+        for (const float near : {std::nextafter(at, 0.0F), at, std::nextafter(at, 1e30F)}) {
+          x.push_back(near);
+          x.push_back(-near);
+        }
+      }
+    }
+  }
   std::vector<std::uint32_t> codes(x.size());
   for (const ScalarFormat& f : scalar_formats()) {
     for (const Rounding r : kRoundings) {

@@ -76,18 +76,6 @@ inline void pack_nibbles(const std::array<unsigned, 32>& codes, std::byte* out) 
 inline unsigned nibble(const std::byte* in, int element) {
   return (static_cast<unsigned>(in[element % 16]) >> (element < 16 ? 0 : 4)) & 0xFU;
 }
-// The fifth bits of q5_0 and q5_1: bit e of a little-endian u32 belongs to element e.
-inline void pack_fifth_bits(const std::array<unsigned, 32>& codes, std::byte* out) {
-  std::uint32_t bits = 0;
-  for (int e = 0; e < 32; ++e) bits |= (codes[e] >> 4 & 1U) << e;
-  std::memcpy(out, &bits, sizeof bits);
-}
-inline std::uint32_t load_u32(const std::byte* at) {
-  std::uint32_t word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-
 // The element of largest magnitude, the first one among equals, with its sign.
 inline float signed_absmax(std::span<const float> v) {
   float extreme = 0;
