@@ -25,7 +25,7 @@
 namespace assay {
 
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kGuardBytes = 64 * 1024;
+inline constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
 
 enum class Poison : std::uint8_t { nan, finite };
 enum class Placement : std::uint8_t { right, left };

@@ -107,6 +107,7 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& command, int memory
   files.add(memory_source.get(), kMemoryDescriptor);
 
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const int error =

@@ -240,7 +240,7 @@ int serve() {
 }  // namespace
 }  // namespace assay
 
-int main() {
+int main() try {
   if (fcntl(assay::kControlDescriptor, F_SETFD, FD_CLOEXEC) != 0 ||
       fcntl(assay::kMemoryDescriptor, F_SETFD, FD_CLOEXEC) != 0) {
     std::fputs("assay-worker is started by the assay program: see protocol.md\n", stderr);
@@ -253,4 +253,7 @@ int main() {
   const int status = assay::serve();
   std::fflush(nullptr);
   _exit(status);  // no destructors of libraries that may already be in disorder
+} catch (const std::exception& error) {
+  std::fputs(error.what(), stderr);
+  return assay::kExitUsage;
 }
