@@ -94,9 +94,14 @@ void offset(const FillRequest& r, Values& v) {
 }
 
 void subnormal(const FillRequest& r, Values& v) {
-  each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
-    return s.gaussian(i) * smallest_normal(element_format(t));
-  });
+  // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are
+  // lost.
+  double normal = 0;
+  for (const auto& t : r.tensors)
+    if (t.role != TensorRole::index && t.shape.size() > 1)
+      normal = std::max(normal, smallest_normal(element_format(t)));
+  each(r, v,
+       [&](const TensorSpec&, const Stream& s, std::size_t i, auto, auto) { return s.gaussian(i) * normal; });
 }
 
 void extreme(const FillRequest& r, Values& v) {
@@ -110,11 +115,11 @@ void codes(const FillRequest& r, Values& v) {
   each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
     const ScalarFormat& f = element_format(t);
     if (f.bits > 16) return s.gaussian(i);
-    for (std::size_t code = i;;
-         ++code) {  // the next finite one: at most a handful of steps (NaN and Inf codes)
-      const double x = decode(f, static_cast<std::uint32_t>(code & ((std::size_t{1} << f.bits) - 1)));
+    // An odd stride visits every code once per 2^bits elements, and large and small ones from the start.
+    for (std::size_t n = i;;
+         n += 97) {  // the next finite one: at most a handful of steps (NaN and Inf codes)
+      const double x = decode(f, static_cast<std::uint32_t>((n * 40503) & ((std::size_t{1} << f.bits) - 1)));
       if (std::isfinite(x)) return x;
-      code += 97;  // odd: leaves the NaN block of a wide format at once
     }
   });
 }
