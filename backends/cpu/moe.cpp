@@ -17,7 +17,7 @@ struct Product {
   explicit Product(const Call& call)
       : a(call.text("a")),
         w(call.text("w")),
-        path(resolve_path("auto", a, w)),
+        path(resolve_path(call.text("path"), a, w)),
         integer(integer_product(path, a, w)) {}
   std::string a, w, path;
   bool integer;
@@ -88,6 +88,9 @@ void moe_check(const Call& call) {
   check_readable(call, "x", product.a);
   check_readable(call, "w13", product.w);
   check_readable(call, "w2", product.w);
+  check_path(product.path, product.a, product.w);
+  if (product.path == "e4m3fn" || product.path == "q8")
+    throw Unsupported("no moe kernel takes path=" + product.path);
   call.input("topk_ids");
   call.input("topk_weights");
   call.output("y");
@@ -100,7 +103,8 @@ std::string moe_name(const Call& call) {
 
 std::string moe_contract(const Call& call, const Engine&) {
   const Product product(call);
-  return product_contract(product.path, product.a, product.w);
+  // silu: exp within 1 ulp, an addition and a quotient.
+  return product_contract(product.path, product.a, product.w) + " gate_up=f32 silu_ulp=2 expert_out=f32";
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {
