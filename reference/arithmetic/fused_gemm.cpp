@@ -13,10 +13,9 @@
 namespace assay {
 namespace {
 
-enum class Lanes : std::uint8_t { narrow, wide, scalar };
+enum class Lanes : std::uint8_t { narrow, wide };
 
 Lanes lanes_of(const MatrixUnit& unit) {
-  if (unit.combine == Combine::exact) return Lanes::scalar;  // needs more than 53 bits
   if (unit.combine == Combine::pairwise_flush || unit.out == "e8m13") return Lanes::narrow;
   return Lanes::wide;
 }
@@ -36,7 +35,8 @@ struct PackedOperand::Data {
   std::vector<float> raw, scales;  // [rows, k], [rows, k / scale_block]: the scalar model's input
   std::vector<char> special;       // a NaN or infinity somewhere in the row, or in its scales
   std::vector<double> largest;     // max |value| of the row
-  Lanewise<float> narrow;          // side a: [rows, padded]; side b: [panels, padded, kPanel]
+  std::vector<double> last_bit;  // all its values are multiples of this power of two; Inf for a row of zeros
+  Lanewise<float> narrow;        // side a: [rows, padded]; side b: [panels, padded, kPanel]
   Lanewise<double> wide;
 
   std::size_t at(std::int64_t row, std::int64_t col) const {
@@ -73,12 +73,13 @@ void place(Lanewise<Lane>& out, std::size_t at, double value, double power) {
 // the row.
 template <typename Lane>
 bool place_row(Lanewise<Lane>& out, std::size_t at, std::size_t step, const float* x, std::size_t n,
-               const TermFormat& f, float& largest) {
+               const TermFormat& f, float& largest, float& least_power) {
   const auto least = static_cast<std::uint32_t>(f.emin + 127) << 23;
   const auto top = static_cast<float>(f.max_finite);
   const std::uint32_t unit = static_cast<std::uint32_t>(254 + f.fraction_bits) << 23;
   bool good = true;
   float most = 0;
+  float fewest = std::numeric_limits<float>::infinity();
   Lane* const value = out.value.data() + at;
   Lane* const power = out.power.data() + at;
   for (std::size_t i = 0; i < n; ++i) {
@@ -91,10 +92,13 @@ bool place_row(Lanewise<Lane>& out, std::size_t at, std::size_t step, const floa
         (finite ? size : 0.0f) * std::bit_cast<float>(unit - head);  // < 2^(fraction_bits + 1)
     good &= finite && static_cast<float>(static_cast<std::int32_t>(significand)) == significand;
     most = size > most ? size : most;
+    const float here = v == 0 ? std::numeric_limits<float>::infinity() : std::bit_cast<float>(head);
+    fewest = here < fewest ? here : fewest;
     value[i * step] = static_cast<Lane>(v);
     power[i * step] = v == 0 ? Lane{0} : static_cast<Lane>(std::bit_cast<float>(head));
   }
   largest = most;
+  least_power = fewest;
   return good;
 }
 
@@ -130,6 +134,7 @@ PackedOperand::PackedOperand(const MatrixUnit& unit, Side side, std::string_view
   d.scales.assign(scales.begin(), scales.end());
   d.special.assign(static_cast<std::size_t>(rows), 0);
   d.largest.assign(static_cast<std::size_t>(rows), 0);
+  d.last_bit.assign(static_cast<std::size_t>(rows), std::numeric_limits<double>::infinity());
   const Lanes lanes = lanes_of(unit);
   const auto panel = static_cast<std::int64_t>(kPanel);
   const std::int64_t slots = (side == Side::a ? rows : (rows + panel - 1) / panel * panel) * d.padded;
@@ -140,8 +145,7 @@ PackedOperand::PackedOperand(const MatrixUnit& unit, Side side, std::string_view
     d.wide.value.resize(static_cast<std::size_t>(slots)),
         d.wide.power.resize(static_cast<std::size_t>(slots));
   const TermFormat sf = per > 0 ? term_format(unit.scales) : TermFormat{};
-  const bool plain =
-      lanes != Lanes::scalar && per == 0 && unit.combine != Combine::pairwise_flush && f.emin >= -30;
+  const bool plain = per == 0 && unit.combine != Combine::pairwise_flush && f.emin >= -30;
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto row = static_cast<std::size_t>(r);
     for (std::int64_t s = 0; s < scale_cols; ++s) {
@@ -155,13 +159,15 @@ PackedOperand::PackedOperand(const MatrixUnit& unit, Side side, std::string_view
       const float* from = values + r * stride;
       const std::size_t step = side == Side::a ? 1 : kPanel;
       float most = 0;
+      float least_power = 0;
       const bool good =
           lanes == Lanes::narrow
-              ? place_row(d.narrow, d.at(r, 0), step, from, static_cast<std::size_t>(k), f, most)
-              : place_row(d.wide, d.at(r, 0), step, from, static_cast<std::size_t>(k), f, most);
+              ? place_row(d.narrow, d.at(r, 0), step, from, static_cast<std::size_t>(k), f, most, least_power)
+              : place_row(d.wide, d.at(r, 0), step, from, static_cast<std::size_t>(k), f, most, least_power);
       if (good) {
         std::copy_n(from, k, d.raw.data() + r * k);
         d.largest[row] = most;
+        d.last_bit[row] = least_power * power_of_two(-f.fraction_bits);
         continue;
       }
     }
@@ -176,6 +182,7 @@ PackedOperand::PackedOperand(const MatrixUnit& unit, Side side, std::string_view
       d.largest[row] = std::max(d.largest[row], std::fabs(static_cast<double>(x)));
       double value = x;
       double power = term.significand == 0 ? 0 : power_of_two(term.exponent);
+      if (power > 0) d.last_bit[row] = std::min(d.last_bit[row], power * power_of_two(-f.fraction_bits));
       if (unit.combine == Combine::pairwise_flush && std::fabs(value) < power_of_two(f.emin)) value = 0;
       if (per > 0) {
         const double s = d.scales[static_cast<std::size_t>(r * scale_cols + c / per)];
@@ -239,6 +246,12 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
   const Lanes lanes = lanes_of(unit);
   const TileRule rule{unit.combine, static_cast<std::size_t>(unit.group), unit.fraction_bits,
                       out_precision(unit), unit.rounding == Rounding::nearest_even};
+  // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it
+  // exactly.
+  const auto exact_in_double = [&](std::size_t r, std::size_t s) {
+    return unit.combine != Combine::exact ||
+           unit.group * da.largest[r] * db.largest[s] <= 0x1p53 * da.last_bit[r] * db.last_bit[s];
+  };
   const std::int64_t padded_end = (k_end + unit.group - 1) / unit.group * unit.group;
   const std::int64_t chunk =
       options.promote > 0 ? std::int64_t{options.promote} * unit.group : padded_end - k_begin;
@@ -251,7 +264,7 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
       std::fill(out.begin(), out.end(), 0.0f);
       for (std::int64_t i = 0; i < rows; ++i)
         std::copy_n(c + (row + i) * ldc + col, cols, out.data() + i * panel);
-      for (std::int64_t k = k_begin; lanes != Lanes::scalar && k < padded_end; k += chunk) {
+      for (std::int64_t k = k_begin; k < padded_end; k += chunk) {
         const std::int64_t stop = std::min(k + chunk, padded_end);
         float* target = out.data();
         if (options.promote > 0) {
@@ -272,7 +285,7 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
           const auto r = static_cast<std::size_t>(row + i);
           const auto s = static_cast<std::size_t>(col + j);
           // The lanes know finite products only (and, for `floor`, none that overflow).
-          const bool by_model = lanes == Lanes::scalar || da.special[r] != 0 || db.special[s] != 0 ||
+          const bool by_model = !exact_in_double(r, s) || da.special[r] != 0 || db.special[s] != 0 ||
                                 da.largest[r] * db.largest[s] >= 0x1p128;
           target =
               by_model

@@ -190,6 +190,32 @@ HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, V
   return hn::PromoteTo(d, hn::Add(to_f32(dc, partial), to_f32(dc, c)));
 }
 
+// The caller has made sure that every sum of products is exact in double. TwoSum with c, and the sum's last
+// bit set when TwoSum leaves a rest (round to odd): one rounding to at most 51 bits then is the rounding of
+// the exact value.
+HWY_INLINE Vec<DD> exact_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule& rule) {
+  const hn::RebindToUnsigned<DD> du;
+  auto sum = hn::Zero(d);
+  for (std::size_t k = 0; k < count; ++k) {
+    sum = hn::Add(sum, hn::Mul(hn::Set(d, t.a[k]), hn::LoadU(d, t.b + k * kPanel)));
+  }
+  const auto high = hn::Add(sum, c);
+  const auto back = hn::Sub(high, sum);
+  const auto low = hn::Add(hn::Sub(sum, hn::Sub(high, back)), hn::Sub(c, back));
+  // Toward the rest: one bit away from zero when it has the sign of `high`, else one bit toward zero; only if
+  // even.
+  const auto bits = hn::BitCast(du, high);
+  const auto one = hn::Set(du, 1);
+  const auto even = hn::Eq(hn::And(bits, one), hn::Zero(du));
+  const auto outward = hn::BitCast(d, hn::Add(bits, one));
+  const auto inward = hn::BitCast(d, hn::Sub(bits, one));
+  const auto grows =
+      hn::Gt(hn::Mul(hn::CopySign(hn::Set(d, 1.0), low), hn::CopySign(hn::Set(d, 1.0), high)), hn::Zero(d));
+  const auto odd = hn::IfThenElse(hn::RebindMask(d, even), hn::IfThenElse(grows, outward, inward), high);
+  const auto exact = hn::Eq(low, hn::Zero(d));
+  return round_to_out(d, hn::IfThenElse(exact, high, odd), rule);
+}
+
 template <class Step>
 HWY_INLINE void walk(const Tile<double>& tile, const TileRule& rule, Step step) {
   const DD d;
@@ -212,6 +238,10 @@ void wide_tile(const Tile<double>& tile, const TileRule& rule) {
     case Combine::group_scaled:
       return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
         return group_scaled_block(d, t, rule.group, c, rule);
+      });
+    case Combine::exact:
+      return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {
+        return exact_block(d, t, rule.group, c, rule);
       });
     case Combine::floor:
       return walk(tile, rule, [&](DD d, const Block& t, Vec<DD> c) HWY_ATTR {

@@ -35,7 +35,7 @@ struct TileRule {
 };
 
 void fused_tile(const Tile<float>& tile, const TileRule& rule);   // truncate into e8m13, pairwise_flush
-void fused_tile(const Tile<double>& tile, const TileRule& rule);  // everything else but exact and wrap
+void fused_tile(const Tile<double>& tile, const TileRule& rule);  // everything else but wrap
 const char* fused_tile_target();  // the instruction set that runs, for reports
 
 }  // namespace assay
