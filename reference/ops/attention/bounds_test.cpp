@@ -98,6 +98,21 @@ TEST(AttentionBounds, TheOrderFreeLimitHoldsForEveryOrderOfTheKeys) {
   EXPECT_GE(outputs, 10000);
 }
 
+// An exp of 3000 ulps makes its error the only one that matters, at every rescale of every fill.
+TEST(AttentionBounds, AnExpAsBadAsItIsDeclaredStaysWithinEveryLevel) {
+  Tally tally;
+  for (TestKernel kernel : test_kernels()) {
+    kernel.how.exp_ulp = 3000;
+    for (const char fill : kAttentionFills) {
+      const AttentionFill f = attention_fill(fill, 300, 64, 16, std::string(kernel.q), std::string(kernel.k),
+                                             std::string(kernel.v), 9);
+      judge(kernel, f, f.row(), fill, tally);
+    }
+  }
+  EXPECT_EQ(tally.outputs, 16 * std::ssize(test_kernels()) * std::ssize(kAttentionFills));
+  EXPECT_EQ(tally.violations, (std::array<std::int64_t, 4>{}));
+}
+
 TEST(AttentionBounds, LimitsAreAsSharpAsPromised) {
   for (const AttentionBoundFigure& figure : attention_bound_figures()) {
     fmt::print("{} {:.3g} {:.3g}\n", figure.name, figure.value, figure.limit);

@@ -144,6 +144,11 @@ TEST(AttentionBoundsCatch, PartsThatAreMergedWithoutTheirWeights) {
   expect_seen({"hopper_f16_split", 'R', 600, detap}, Steps{});
 }
 
+TEST(AttentionBoundsCatch, AnExpTwoHundredTimesWorseThanDeclared) {
+  expect_seen({"f32", 'O', 1000, detord, [](auto& how, auto&) { how.exp_ulp = 400; }});
+  expect_seen({"f32", 'G', 1000, ca, [](auto& how, auto&) { how.exp_ulp = 400; }});
+}
+
 TEST(AttentionBoundsCatch, LogitsThatPassThroughF16) {
   struct Steps : AttentionSteps {
     float logit(std::int64_t, float x) const override {

@@ -20,13 +20,14 @@ struct OracleRow {
 // Finite inputs only; K and V as decode_k and decode_v give them.
 OracleRow<mp::Real200> attention_oracle(const AttentionProblem& problem, std::int64_t b, std::int64_t row,
                                         std::int64_t head);
-OracleRow<mp::Real113> attention_oracle_113(const AttentionProblem& problem, std::int64_t b, std::int64_t row,
-                                            std::int64_t head);
+// The value alone, in 113 bits: what a benchmark compares with.
+std::vector<mp::Real113> attention_value_113(const AttentionProblem& problem, std::int64_t b,
+                                             std::int64_t row, std::int64_t head);
 
 // The definition itself, for any type with + - * / exp tanh (found by argument-dependent lookup or in std).
 template <class Real>
 OracleRow<Real> attention_by_definition(const AttentionProblem& p, std::int64_t b, std::int64_t row,
-                                        std::int64_t head) {
+                                        std::int64_t head, bool moments = true) {
   using std::exp;
   using std::tanh;
   const AttentionGeometry& g = p.geometry();
@@ -66,9 +67,10 @@ OracleRow<Real> attention_by_definition(const AttentionProblem& p, std::int64_t 
     for (std::size_t c = 0; c < v.size(); ++c) {
       const Real term = logit[i] * Real(v[c]);
       out.value[c] += term;
-      out.absolute[c] += term < 0 ? Real(-term) : term;
+      if (moments) out.absolute[c] += term < 0 ? Real(-term) : term;
     }
   }
+  if (!moments) return out;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     p.decode_v(b, h, keys[i], 1, v.data());
     for (std::size_t c = 0; c < v.size(); ++c) {

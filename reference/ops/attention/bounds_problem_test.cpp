@@ -1,0 +1,138 @@
+// The levels through the op's row: an emulated kernel run on the tensors of a case stays within each level
+// that its contract names; with a wrong operand or a wrong scale it does not.
+#include "reference/ops/attention/bounds_problem.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "reference/error.hpp"
+#include "reference/ops/attention/attention.hpp"
+#include "reference/ops/attention/emulated.hpp"
+
+namespace assay {
+namespace {
+
+struct Case {
+  Attributes attributes;
+  TensorSet inputs;
+};
+
+Case make_case(const std::map<std::string, std::string>& given, std::uint64_t seed) {
+  Case c{Attributes::complete(kAttention.attributes, given), {}};
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  kAttention.indices(c.attributes, seed, c.inputs);
+  for (const TensorSpec& spec : kAttention.tensors(c.attributes)) {
+    if (spec.role != TensorRole::data) continue;
+    std::vector<float> values(static_cast<std::size_t>(element_count(spec.shape)));
+    for (float& x : values) x = normal(random);
+    c.inputs.insert_or_assign(spec.name, encode_tensor(format(spec.format), spec.shape, values));
+  }
+  return c;
+}
+
+// What a correct kernel of this contract gives for row (0, i, head); per-tensor scales stay outside.
+std::vector<float> kernel_row(const AttentionProblem& problem, const AttentionArithmetic& how, std::int64_t i,
+                              std::int64_t head, std::string_view k_format, double k_scale, double v_scale,
+                              double scale_factor = 1) {
+  const AttentionGeometry& g = problem.geometry();
+  const std::int64_t keys = problem.length(0);
+  std::vector<double> k(static_cast<std::size_t>(keys * g.d)), v(static_cast<std::size_t>(keys * g.dv));
+  problem.decode_k(0, problem.kv_head(head), 0, keys, k.data());
+  problem.decode_v(0, problem.kv_head(head), 0, keys, v.data());
+  std::vector<float> kf, vf, q;
+  for (const double x : k) kf.push_back(static_cast<float>(x / k_scale));
+  for (const double x : v) vf.push_back(static_cast<float>(x / v_scale));
+  for (const double x : problem.q(0, i, head)) q.push_back(static_cast<float>(x));
+  std::vector<std::uint8_t> visible(static_cast<std::size_t>(keys));
+  for (std::int64_t j = 0; j < keys; ++j) visible[j] = problem.visible(0, i, j);
+  QueryRow row;
+  row.q = q, row.q_format = g.dtype, row.visible = visible;
+  row.scale = g.scale * k_scale * scale_factor, row.v_scale = v_scale, row.softcap = g.softcap;
+  if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
+  std::vector<float> out(static_cast<std::size_t>(g.dv));
+  AttentionEmulator(how, {keys, g.d, g.dv, kf, vf, std::string(k_format), std::string(k_format)})
+      .run(row, out);
+  return out;
+}
+
+struct Seen {
+  std::int64_t outputs = 0, outside = 0;
+};
+Seen judge_case(const Case& c, const std::string& text, std::string_view k_format, double scale_factor = 1) {
+  const Contract contract = Contract::parse(text, kAttention.contract);
+  const AttentionProblem problem(c.attributes, c.inputs);
+  const std::vector<Truth> truth = kAttention.truth(c.attributes, c.inputs, contract);
+  const AttentionGeometry& g = problem.geometry();
+  const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
+  const auto scale_of = [](const Encoded& tensor) {
+    float scale = 1;
+    for (const Plane& plane : tensor.planes) {
+      if (plane.spec.suffix == ".scale") std::memcpy(&scale, plane.bytes.data(), sizeof scale);
+    }
+    return static_cast<double>(scale);
+  };
+  Seen seen;
+  for (std::int64_t i = 0; i < g.rows; ++i) {
+    for (std::int64_t head = 0; head < g.heads; ++head) {
+      const std::vector<float> out = kernel_row(problem, how, i, head, k_format, scale_of(problem.k()),
+                                                scale_of(problem.v()), scale_factor);
+      const auto at = static_cast<std::size_t>(problem.out_index(0, i, head));
+      for (std::size_t e = 0; e < out.size(); ++e) {
+        seen.outside +=
+            !(std::fabs(static_cast<double>(out[e]) - truth[0].value[at + e]) <= truth[0].limit[at + e]);
+        ++seen.outputs;
+      }
+    }
+  }
+  return seen;
+}
+
+TEST(AttentionLevels,
+     AKernelThatKeepsItsContractPassesThroughTheOpAtEveryLevelAndAScaleOnePercentOffDoesNot) {
+  const Case f16 = make_case({{"heads", "4"},
+                              {"kv_heads", "2"},
+                              {"d", "64"},
+                              {"q", "3"},
+                              {"len", "300"},
+                              {"mask", "causal"},
+                              {"sinks", "yes"}},
+                             3);
+  const Case fp8 = make_case({{"heads", "2"},
+                              {"d", "64"},
+                              {"len", "500"},
+                              {"kv", "e4m3fn_tensor"},
+                              {"dtype", "bf16"},
+                              {"page", "16"}},
+                             4);
+  for (const std::string level : {"detap", "detord", "ca", "emu"}) {
+    const std::string tail = " order=sequential level=" + level;
+    const std::string unit = "qk=hopper_f16 p=f16 pv=hopper_f16" + tail;
+    const Seen good = judge_case(f16, unit, "f16");
+    EXPECT_EQ(good.outputs, 3 * 4 * 64);
+    EXPECT_EQ(good.outside, 0) << level;
+    const std::string scalar = "qk=f32 p=bf16 pv=f32 split=2" + tail;
+    EXPECT_EQ(judge_case(fp8, scalar, "e4m3fn").outside, 0) << level;
+    if (level == "ca" || level == "emu") {
+      EXPECT_GT(judge_case(f16, unit, "f16", 1.01).outside, 0) << level;
+      EXPECT_GT(judge_case(fp8, scalar, "e4m3fn", 1.01).outside, 0) << level;
+    }
+  }
+}
+
+TEST(AttentionLevels, WhatNoAccumulatorTakesIsANamedError) {
+  const auto truth = [](const Case& c, const char* text) {
+    return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract));
+  };
+  const Case tokens = make_case({{"heads", "1"}, {"d", "32"}, {"len", "50"}, {"kv", "e4m3fn_tok"}}, 5);
+  EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16"), InputError);
+  EXPECT_NO_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16"));
+  EXPECT_THROW(truth(tokens, "order=any level=ca p=f16 convert=f16"), InputError);
+}
+
+}  // namespace
+}  // namespace assay
