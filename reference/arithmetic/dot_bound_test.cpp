@@ -3,48 +3,18 @@
 #include "reference/arithmetic/dot_bound.hpp"
 
 #include <gtest/gtest.h>
-#include <mpfr.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "reference/arithmetic/adversarial.hpp"
+#include "reference/arithmetic/exact_sum.hpp"
 #include "reference/error.hpp"
 
 namespace assay {
 namespace {
 
+using adversarial::Exact;
 using adversarial::Random;
-
-// An exact running sum of products of doubles: 4000 bits span every exponent that occurs here.
-class Exact {
- public:
-  Exact() {
-    mpfr_inits2(4000, sum_, term_, static_cast<mpfr_ptr>(nullptr));
-    mpfr_set_zero(sum_, 1);
-  }
-  Exact(const Exact&) = delete;
-  Exact& operator=(const Exact&) = delete;
-  ~Exact() { mpfr_clears(sum_, term_, static_cast<mpfr_ptr>(nullptr)); }
-  void add(double a, double b = 1, double c = 1, double d = 1) {
-    int inexact = mpfr_set_d(term_, a, MPFR_RNDN);
-    for (const double x : {b, c, d}) inexact |= mpfr_mul_d(term_, term_, x, MPFR_RNDN);
-    inexact |= mpfr_add(sum_, sum_, term_, MPFR_RNDN);
-    EXPECT_EQ(inexact, 0);
-  }
-  double magnitude() {  // rounded up
-    mpfr_abs(term_, sum_, MPFR_RNDU);
-    return mpfr_get_d(term_, MPFR_RNDU);
-  }
-  double distance(double x) {  // |sum - x|, rounded up: what a bound must not be below
-    mpfr_sub_d(term_, sum_, x, MPFR_RNDA);
-    mpfr_abs(term_, term_, MPFR_RNDU);
-    return mpfr_get_d(term_, MPFR_RNDU);
-  }
-
- private:
-  mpfr_t sum_, term_;
-};
 
 struct Case {
   std::vector<float> a, b, as, bs;
@@ -336,21 +306,6 @@ TEST(DotBound, says_infinity_when_overflow_or_too_many_roundings_forbid_a_bound)
   EXPECT_EQ(dot_bound(accumulator("int8_dot"), {4, 3e9, 0, 0, 0}), inf);
   EXPECT_EQ(dot_bound(accumulator("f32"), {4, std::nan(""), 0, 0, 0}), inf);
   EXPECT_THROW(UnitChainBound(matrix_unit("cdna2_f16")), InputError);
-}
-
-TEST(Accumulator, orders_differ_where_they_should_and_agree_where_the_sum_is_exact) {
-  const std::vector<double> x{1, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24, 0x1p-24};
-  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::sequential, 1, false}, x), 1);
-  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::tree, 1, false}, x), 1 + 3 * 0x1p-23);
-  EXPECT_EQ(ordered_sum({kPrecisionF32, SumOrder::lanes, 2, false}, x), 1 + 0x1p-22);
-  EXPECT_EQ(ordered_sum({kPrecisionF64, SumOrder::sequential, 1, false}, x), 1 + 7 * 0x1p-24);
-  EXPECT_EQ(ordered_sum({kPrecisionF32}, {}, 3), 3);
-  // Fused: a product of 24-bit factors is not rounded on its own.
-  const std::vector<float> a{1 + 0x1p-12f}, b{1 + 0x1p-12f};
-  EXPECT_EQ(ordered_dot({kPrecisionF32, SumOrder::sequential, 1, true}, a, b, -1), 0x1p-11 + 0x1p-24);
-  EXPECT_EQ(ordered_dot({kPrecisionF32, SumOrder::sequential, 1, false}, a, b, -1), 0x1p-11);
-  EXPECT_THROW(accumulator("f8"), InputError);
-  EXPECT_THROW(static_cast<void>(ordered_sum({kPrecisionF32, SumOrder::lanes, 0, false}, x)), InputError);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// The vector kernels of fused_gemm. Each lane is one output; all lanes walk k together. Powers of two
+// The double lanes of fused_gemm. Each lane is one output; all lanes walk k together. Powers of two
 // multiply and divide exactly, so max over exponents is max over powers, and "truncate at M - F" is Trunc(x *
 // 2^(F-M)). Sums of truncated terms are integers below 2^24 (float lanes) or 2^53 (double lanes), hence exact
 // in any order.
 #include "reference/arithmetic/fused_tile.hpp"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "reference/arithmetic/fused_tile.cpp"
+#define HWY_TARGET_INCLUDE "reference/arithmetic/fused_tile_wide.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -17,7 +17,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using Vec = hn::Vec<D>;
 
-using DF = hn::CappedTag<float, kPanel>;
 using DD = hn::CappedTag<double, kPanel>;
 using DC = hn::Rebind<float, DD>;  // c beside double lanes
 
@@ -31,11 +30,6 @@ HWY_INLINE Vec<DD> over_power(DD d, int bits, Vec<DD> power) {
   const hn::RebindToUnsigned<DD> du;
   return hn::BitCast(
       d, hn::Sub(hn::Set(du, static_cast<std::uint64_t>(2046 + bits) << 52), hn::BitCast(du, power)));
-}
-HWY_INLINE Vec<DF> over_power(DF d, int bits, Vec<DF> power) {
-  const hn::RebindToUnsigned<DF> du;
-  return hn::BitCast(
-      d, hn::Sub(hn::Set(du, static_cast<std::uint32_t>(254 + bits) << 23), hn::BitCast(du, power)));
 }
 template <class D>
 HWY_INLINE auto is_finite(D d, Vec<D> x) {
@@ -262,90 +256,6 @@ void wide_tile(const Tile<double>& tile, const TileRule& rule) {
   }
 }
 
-// FP8 into e8m13. Non-zero products have powers from 2^-28 to 2^30, so no scale leaves the float range; where
-// all products are zero, c (14 significant bits) comes through T(13, g) unchanged. kRows rows share the loads
-// of B.
-template <std::size_t kRows>
-HWY_INLINE void narrow_rows(const Tile<float>& tile, const TileRule& rule, std::size_t i, std::size_t j) {
-  const DF d;
-  const hn::RebindToUnsigned<DF> du;
-  const auto exponent_mask = hn::Set(du, 0x7f800000u);
-  Vec<DF> c[kRows], m[kRows], scale[kRows], sum[kRows];
-  const float* a[kRows];
-  const float* ap[kRows];
-  for (std::size_t r = 0; r < kRows; ++r) {
-    c[r] = hn::LoadU(d, tile.c + (i + r) * kPanel + j);
-    a[r] = tile.a + (i + r) * tile.a_stride;
-    ap[r] = tile.a_power + (i + r) * tile.a_stride;
-  }
-  const float* b = tile.b + j;
-  const float* bp = tile.b_power + j;
-  for (std::size_t block = 0; block < tile.depth; block += rule.group) {
-    for (std::size_t r = 0; r < kRows; ++r) m[r] = sum[r] = hn::Zero(d);
-    for (std::size_t k = block; k < block + rule.group; ++k) {
-      const auto power = hn::LoadU(d, bp + k * kPanel);
-      for (std::size_t r = 0; r < kRows; ++r) m[r] = hn::Max(m[r], hn::Mul(hn::Set(d, ap[r][k]), power));
-    }
-    Vec<DF> products[kRows];
-    for (std::size_t r = 0; r < kRows; ++r) {
-      products[r] = m[r];
-      const auto c_power = hn::BitCast(d, hn::And(hn::BitCast(du, c[r]), exponent_mask));
-      m[r] = hn::Max(hn::Max(m[r], c_power), hn::Set(d, 0x1p-100f));
-      scale[r] = over_power(d, rule.fraction_bits, m[r]);
-    }
-    for (std::size_t k = block; k < block + rule.group; ++k) {
-      const auto value = hn::LoadU(d, b + k * kPanel);
-      for (std::size_t r = 0; r < kRows; ++r) {
-        sum[r] = hn::Add(sum[r], hn::Trunc(hn::Mul(hn::Mul(hn::Set(d, a[r][k]), value), scale[r])));
-      }
-    }
-    for (std::size_t r = 0; r < kRows; ++r) {
-      const auto total = hn::Add(sum[r], hn::Trunc(hn::Mul(c[r], scale[r])));
-      const auto exact =
-          hn::Mul(total, hn::Mul(m[r], hn::Set(d, static_cast<float>(power_of_two(-rule.fraction_bits)))));
-      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(du, exact), hn::Set(du, ~0x3ffu)));
-      const auto idle = hn::Eq(products[r], hn::Zero(d));
-      c[r] = keep_special(d, c[r], hn::IfThenElse(idle, hn::Add(c[r], hn::Zero(d)), cut));
-    }
-  }
-  for (std::size_t r = 0; r < kRows; ++r) hn::StoreU(c[r], d, tile.c + (i + r) * kPanel + j);
-}
-
-HWY_INLINE Vec<DF> flush(DF d, Vec<DF> x) {
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0x1p-126f)), hn::CopySign(hn::Zero(d), x), x);
-}
-
-// Operands were flushed when they were packed; c and every result are flushed here.
-HWY_INLINE void pairwise_tile(const Tile<float>& tile, const TileRule& rule) {
-  const DF d;
-  for (std::size_t i = 0; i < tile.rows; ++i) {
-    for (std::size_t j = 0; j < kPanel; j += hn::Lanes(d)) {
-      auto c = hn::LoadU(d, tile.c + i * kPanel + j);
-      for (std::size_t k = 0; k < tile.depth; k += rule.group) {
-        const auto product = [&](std::size_t at) HWY_ATTR {
-          return flush(d, hn::Mul(hn::Set(d, tile.a[i * tile.a_stride + k + at]),
-                                  hn::LoadU(d, tile.b + (k + at) * kPanel + j)));
-        };
-        auto sum = flush(d, hn::Add(product(0), product(1)));
-        if (rule.group == 4) sum = flush(d, hn::Add(sum, flush(d, hn::Add(product(2), product(3)))));
-        const auto start = hn::IfThenZeroElse(hn::Lt(hn::Abs(c), hn::Set(d, 0x1p-126f)), c);
-        c = flush(d, hn::Add(start, sum));
-      }
-      hn::StoreU(c, d, tile.c + i * kPanel + j);
-    }
-  }
-}
-
-void narrow_tile(const Tile<float>& tile, const TileRule& rule) {
-  if (rule.combine == Combine::pairwise_flush) return pairwise_tile(tile, rule);
-  constexpr std::size_t kRows = 4;
-  for (std::size_t j = 0; j < kPanel; j += hn::Lanes(DF())) {
-    std::size_t i = 0;
-    for (; i + kRows <= tile.rows; i += kRows) narrow_rows<kRows>(tile, rule, i, j);
-    for (; i < tile.rows; ++i) narrow_rows<1>(tile, rule, i, j);
-  }
-}
-
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
@@ -354,13 +264,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace assay {
-HWY_EXPORT(narrow_tile);
 HWY_EXPORT(wide_tile);
 HWY_EXPORT(target_name);
 
-void fused_tile(const Tile<float>& tile, const TileRule& rule) {
-  HWY_DYNAMIC_DISPATCH(narrow_tile)(tile, rule);
-}
 void fused_tile(const Tile<double>& tile, const TileRule& rule) {
   HWY_DYNAMIC_DISPATCH(wide_tile)(tile, rule);
 }
