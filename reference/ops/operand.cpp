@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
@@ -18,8 +19,9 @@ constexpr double kUnit32 = 0x1p-24;
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 constexpr EncodePolicy kClamp{};
 
-// Every other axis is constant along a row.
-bool row_scaled(const Format& f) {
+// Codes of at most 8 bits, with no scale or one that is constant along a row (every axis but these two is).
+bool has_row_codes(const Format& f) {
+  if (f.kind == FormatKind::scalar) return scalar_format(f.element).bits <= 8;
   return f.kind == FormatKind::scaled && f.axis != ScaleAxis::channel && f.axis != ScaleAxis::group32;
 }
 
@@ -27,7 +29,7 @@ bool row_scaled(const Format& f) {
 
 std::string resolve_path(std::string_view path, const Format& a, const Format& b) {
   if (path != "auto") return std::string(path);
-  if (row_scaled(a) && row_scaled(b)) return "codes";
+  if (has_row_codes(a) && has_row_codes(b)) return "codes";
   for (const Format* f : {&a, &b})
     if (f->name == "f16" || f->name == "bf16") return std::string(f->name);
   return "f32";
@@ -43,7 +45,7 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
   length_ = tensor.shape.back();
   rows_ = element_count(tensor.shape) / std::max<std::int64_t>(length_, 1);
   if (path_ == "codes") {
-    if (!row_scaled(format_))
+    if (!has_row_codes(format_))
       throw InputError(
           InputErrorKind::bad_value,
           fmt::format("path=codes with {}{}: its scales are not shared by a row; allowed: scaled formats "
@@ -152,11 +154,14 @@ OperandRow Operands::row(std::int64_t index) const {
   if (path_ == "codes") {
     decode_plane(scalar_format(format_.element), tensor_.planes[0].bytes, index * length_,
                  std::span<double>(row.center));
-    std::vector<float> scale(1);
-    const Plane& scales = plane_of(tensor_, ".scale");
-    const std::int64_t at = scale_index(format_.axis, axes_of(tensor_.shape), index * length_);
-    std::copy_n(scales.bytes.data() + at * 4, 4, reinterpret_cast<std::byte*>(scale.data()));
-    row.scale = scale[0];
+    if (format_.kind == FormatKind::scaled) {
+      float scale = 0;
+      const std::int64_t at = scale_index(format_.axis, axes_of(tensor_.shape), index * length_);
+      std::memcpy(&scale,
+                  plane_of(tensor_, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale),
+                  sizeof scale);
+      row.scale = scale;
+    }
     row.same = true;  // decoding multiplies the same two numbers, exactly
   } else if (path_ == "q8") {
     if (side_ == Side::activations) {

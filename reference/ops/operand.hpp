@@ -68,8 +68,7 @@ class Operands {
   float tensor_scale_ = 1;  // path e4m3fn, activations
 };
 
-// auto: codes when both formats allow it; else q8_0 / ggml blocks, int and mx formats are decoded to the
-// other side's scalar format (f32 when there is none).
+// auto: codes when both formats allow it, else f16 or bf16 when a side is of that type, else f32.
 std::string resolve_path(std::string_view path, const Format& a, const Format& b);
 
 }  // namespace assay

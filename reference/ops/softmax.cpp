@@ -13,7 +13,9 @@
 // a kernel's weight, f, the weight that may vanish, and H, the relative error of its sum. With D = 2 div_ulp
 // u for the quotient (or the reciprocal and product that stand for it),
 //   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f (1 + D) / (S (1 - H)) + tiny,
-// and y' is then stored (op_io.hpp: settle).
+// and y' is then stored (op_io.hpp: settle). A kernel that keeps its weights in a narrower format between its
+// passes (weights=bf16) rounds each once more after it has been summed: 1 + theta_i gains the factor 1 + u of
+// that format, and f its smallest subnormal.
 // e_j: x / temperature is the rounded temperature, and a quotient or reciprocal and product: (1 + 2 div_ulp)
 // u |s_j| + tiny; the cap: tanh' <= 1, so its argument's error counts in full, plus 2 tanh_ulp u, and two
 // roundings of softcap.
@@ -47,6 +49,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
     ContractKey{"div_ulp", ContractValue::number, "2", "",
                 "error of a quotient, or of reciprocal and product"},
+    ContractKey{"weights", ContractValue::word, "f32", "f32|f16|bf16",
+                "format in which exp is kept between the pass that sums it and the quotient"},
 });
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -97,6 +101,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double temperature = a.real("temperature"), softcap = a.real("softcap");
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
   const Store store = store_of(contract, a.text("dtype"));
+  const Machine kept = machine(contract.text("weights"), contract.text("ftz") == "yes");
+  const bool is_kept = contract.text("weights") != "f32";
   const double quotient_error = gamma(2 * contract.number("div_ulp"), acc.unit);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
@@ -132,8 +138,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     for (std::size_t j = 0; j < visible.size(); ++j) {
       if (logits[j].value == -kInfinity) continue;  // exactly 0
       const double y = e.weight[j] / e.sum;
-      const double relative = (1 + e.theta[j]) * (1 + quotient_error) / shrink - 1;
-      const double error = up(y * relative + e.flush * (1 + quotient_error) / (e.sum * shrink) + acc.tiny);
+      const double theta = is_kept ? (1 + e.theta[j]) * (1 + kept.unit) - 1 : e.theta[j];
+      const double flush = is_kept ? e.flush + kept.tiny : e.flush;
+      const double relative = (1 + theta) * (1 + quotient_error) / shrink - 1;
+      const double error = up(y * relative + flush * (1 + quotient_error) / (e.sum * shrink) + acc.tiny);
       settle(t, r * cols + visible[j], {y, shrink > 0 ? error : kInfinity}, store);
     }
   }
