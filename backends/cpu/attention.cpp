@@ -113,7 +113,11 @@ void absorb(const AttentionProblem& problem, const Engine& engine, const float* 
   for (std::int64_t r = 0; r < run_count; ++r) {
     const std::size_t count = static_cast<std::size_t>(runs[r].end - runs[r].begin);
     float* scores = weights + n;
-    engine.dot_rows(query, block.keys + (runs[r].begin - block.first) * problem.d, d, count, d, scores);
+    if (block.scores != nullptr) {
+      std::copy_n(block.scores + (runs[r].begin - block.first), count, scores);
+    } else {
+      engine.dot_rows(query, block.keys + (runs[r].begin - block.first) * problem.d, d, count, d, scores);
+    }
     engine.scale(problem.scale, scores, count);
     if (problem.softcap > 0) {
       for (std::size_t j = 0; j < count; ++j)
@@ -197,9 +201,9 @@ void attention_check(const Call& call) {
   call.output("out");
 }
 
-std::string attention_contract(const Engine& engine, std::int64_t tile) {
+std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p) {
   return "qk=f32 tile=" + std::to_string(tile) + " exp_ulp=" + std::to_string(engine.exp_ulp) +
-         " p=f32 rowsum=f32 pv=f32 out=dtype order=any";
+         " p=" + std::string(p) + " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
 }
 
 std::string attention_name(const Call& call, std::string_view kind) {

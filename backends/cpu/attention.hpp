@@ -62,6 +62,8 @@ struct KeyBlock {
   std::int64_t count = 0;
   const float* keys = nullptr;    // [count][d]
   const float* values = nullptr;  // [count][dv]
+  const float* scores =
+      nullptr;  // [count] q . k where a kernel has formed them already; keys are not read then
 };
 
 inline constexpr std::int64_t kMaxBlockKeys = 64;
@@ -71,8 +73,8 @@ inline constexpr std::int64_t kLargestHead = 1024;
 void load_block(const AttentionProblem& problem, const Engine& engine, std::int64_t b, std::int64_t g,
                 KeyBlock& block, float* keys, float* values);
 // Takes a block into a query's stream. A key that the query does not see is skipped, never multiplied by 0:
-// whatever lies there, NaN included, cannot show. p_format "f16" rounds the weights before the product with
-// V.
+// whatever lies there, NaN included, cannot show. round_p_to_f16: the weights are rounded before the product
+// with V, not in their sum.
 void absorb(const AttentionProblem& problem, const Engine& engine, const float* query, const KeyBlock& block,
             Stream& stream, bool round_p_to_f16 = false);
 // Divides by the sum (sink included), transforms back where asked, rounds to dtype and stores. A row that saw
@@ -80,9 +82,8 @@ void absorb(const AttentionProblem& problem, const Engine& engine, const float* 
 void finish(const AttentionProblem& problem, const Engine& engine, Stream& stream);
 
 void attention_check(const Call& call);
-// Every kernel here accumulates in f32 and keeps its weights in f32; tile: keys per step of the online
-// softmax.
-std::string attention_contract(const Engine& engine, std::int64_t tile);
+// Every kernel here accumulates in f32; tile: keys per step of the online softmax; p: format of the weights.
+std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p = "f32");
 std::string attention_name(const Call& call, std::string_view kind);  // attention_KIND_K_V
 
 }  // namespace assay_cpu

@@ -11,19 +11,7 @@ namespace {
 constexpr std::int64_t kTileQueries = 32;
 constexpr std::int64_t kTileKeys = kMaxBlockKeys;
 
-}  // namespace
-
-bool attention_prefill_chosen(const Call& call) { return call.integer("q") > 2; }
-
-std::string attention_prefill_contract(const Call&, const Engine& engine) {
-  return attention_contract(engine, kTileKeys);
-}
-
-std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
-
-void attention_prefill_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_prefill_name(call));
-  const AttentionProblem problem(call);
+void run(const AttentionProblem& problem, const Engine& engine, bool round_p_to_f16) {
   const std::int64_t tile = std::min(kTileQueries, problem.q);
   const std::int64_t rows = tile * problem.group();
   std::vector<float> queries(static_cast<std::size_t>(rows * problem.d));
@@ -53,13 +41,41 @@ void attention_prefill_run(const Call& call, const Engine& engine, const Trace& 
           load_block(problem, engine, b, g, block, keys.data(), values.data());
           for (std::int64_t s = 0; s < used; ++s) {
             absorb(problem, engine, queries.data() + s * problem.d, block,
-                   streams[static_cast<std::size_t>(s)]);
+                   streams[static_cast<std::size_t>(s)], round_p_to_f16);
           }
         }
         for (std::int64_t s = 0; s < used; ++s) finish(problem, engine, streams[static_cast<std::size_t>(s)]);
       }
     }
   }
+}
+
+}  // namespace
+
+bool attention_prefill_chosen(const Call& call) { return call.integer("q") > 2; }
+
+std::string attention_prefill_contract(const Call&, const Engine& engine) {
+  return attention_contract(engine, kTileKeys);
+}
+
+std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
+
+void attention_prefill_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(attention_prefill_name(call));
+  run(AttentionProblem(call), engine, false);
+}
+
+bool attention_prefill_p_f16_chosen(const Call&) { return false; }  // only when asked for
+
+std::string attention_prefill_p_f16_contract(const Call&, const Engine& engine) {
+  return attention_contract(engine, kTileKeys, "f16");
+}
+
+std::string attention_prefill_p_f16_name(const Call& call) { return attention_name(call, "prefill_p_f16"); }
+
+void attention_prefill_p_f16_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(attention_prefill_p_f16_name(call));
+  run(AttentionProblem(call), engine, true);
 }
 
 }  // namespace assay_cpu

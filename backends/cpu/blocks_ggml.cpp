@@ -87,11 +87,11 @@ std::uint8_t truncated(float x, float offset, int top) {
   return static_cast<std::uint8_t>(shifted >= static_cast<float>(top) ? top : static_cast<int>(shifted));
 }
 
-struct Smallest {
+struct Range {
   float minimum, maximum;
 };
-Smallest range(const float* x) {
-  Smallest r{x[0], x[0]};
+Range range_of(const float* x) {
+  Range r{x[0], x[0]};
   for (int e = 1; e < kBlock; ++e) {
     if (x[e] < r.minimum) r.minimum = x[e];
     if (x[e] > r.maximum) r.maximum = x[e];
@@ -150,7 +150,7 @@ void write_affine(const Planes& planes, std::int64_t row, const float* values) {
   constexpr int kTop = kFifth ? 31 : 15;
   for_blocks<kFifth ? 24 : 20>(planes, row, values, [](std::byte* out, const float* x) {
     const bool good = finite(x);
-    const Smallest r = good ? range(x) : Smallest{0, 0};
+    const Range r = good ? range_of(x) : Range{0, 0};
     const float d = (r.maximum - r.minimum) / static_cast<float>(kTop);
     const float id = inverse(d);
     Codes codes{};
@@ -202,30 +202,18 @@ void write_q8_0(const Planes& planes, const Engine&, std::int64_t row, const flo
   });
 }
 
-void read_q4_0(const Planes& planes, const Engine&, std::int64_t row, float* out) {
-  read_symmetric<false>(planes, row, out);
-}
-void write_q4_0(const Planes& planes, const Engine&, std::int64_t row, const float* values) {
-  write_symmetric<false>(planes, row, values);
-}
-void read_q5_0(const Planes& planes, const Engine&, std::int64_t row, float* out) {
-  read_symmetric<true>(planes, row, out);
-}
-void write_q5_0(const Planes& planes, const Engine&, std::int64_t row, const float* values) {
-  write_symmetric<true>(planes, row, values);
-}
-void read_q4_1(const Planes& planes, const Engine&, std::int64_t row, float* out) {
-  read_affine<false>(planes, row, out);
-}
-void write_q4_1(const Planes& planes, const Engine&, std::int64_t row, const float* values) {
-  write_affine<false>(planes, row, values);
-}
-void read_q5_1(const Planes& planes, const Engine&, std::int64_t row, float* out) {
-  read_affine<true>(planes, row, out);
-}
-void write_q5_1(const Planes& planes, const Engine&, std::int64_t row, const float* values) {
-  write_affine<true>(planes, row, values);
-}
+#define ASSAY_BLOCK(name, kind, fifth)                                                            \
+  void read_##name(const Planes& planes, const Engine&, std::int64_t row, float* out) {           \
+    read_##kind<fifth>(planes, row, out);                                                         \
+  }                                                                                               \
+  void write_##name(const Planes& planes, const Engine&, std::int64_t row, const float* values) { \
+    write_##kind<fifth>(planes, row, values);                                                     \
+  }
+ASSAY_BLOCK(q4_0, symmetric, false)
+ASSAY_BLOCK(q5_0, symmetric, true)
+ASSAY_BLOCK(q4_1, affine, false)
+ASSAY_BLOCK(q5_1, affine, true)
+#undef ASSAY_BLOCK
 
 void read_iq4_nl(const Planes& planes, const Engine&, std::int64_t row, float* out) {
   for_blocks<18>(planes, row, out, [](const std::byte* in, float* x) {

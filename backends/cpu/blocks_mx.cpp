@@ -164,5 +164,6 @@ ASSAY_BLOCK(mxfp8, read_mx<kE4m3fn>, write_mx<kE4m3fn>)
 ASSAY_BLOCK(mxfp8_e5m2, read_mx<kE5m2>, write_mx<kE5m2>)
 ASSAY_BLOCK(nvfp4, read_nv<Linear>, write_nv<Linear>)
 ASSAY_BLOCK(nvfp4_swizzled, read_nv<Swizzled>, write_nv<Swizzled>)
+#undef ASSAY_BLOCK
 
 }  // namespace assay_cpu

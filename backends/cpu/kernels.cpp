@@ -12,10 +12,10 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
 
 #define ASSAY_PLAIN(op) \
   { #op, "", nullptr, op##_check, op_name, op##_contract, op##_run }
-#define ASSAY_ATTENTION(kind)                                                                \
-  {                                                                                          \
-    "attention", #kind, attention_##kind##_chosen, attention_check, attention_##kind##_name, \
-        attention_##kind##_contract, attention_##kind##_run                                  \
+#define ASSAY_ATTENTION(kind, check)                                               \
+  {                                                                                \
+    "attention", #kind, attention_##kind##_chosen, check, attention_##kind##_name, \
+        attention_##kind##_contract, attention_##kind##_run                        \
   }
 
 bool never(const Call&) { return false; }  // runs only when a variant names it
@@ -43,10 +43,12 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_NAMED(matmul),
     ASSAY_NAMED(moe),
     ASSAY_PLAIN(argmax),
-    ASSAY_ATTENTION(decode),
-    ASSAY_ATTENTION(prefill),
-    ASSAY_ATTENTION(split),
-    ASSAY_ATTENTION(convert_f16),
+    ASSAY_ATTENTION(decode, attention_check),
+    ASSAY_ATTENTION(prefill, attention_check),
+    ASSAY_ATTENTION(split, attention_check),
+    ASSAY_ATTENTION(prefill_p_f16, attention_check),
+    ASSAY_ATTENTION(decode_q8, attention_decode_q8_check),
+    ASSAY_ATTENTION(convert_f16, attention_check),
 });
 
 }  // namespace
