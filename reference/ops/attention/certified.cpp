@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -80,16 +81,15 @@ Source make_source(const Encoded& tensor) {
   return s;
 }
 
-// Exponent of the lowest set bit; x finite, not 0.
+// Exponent of the lowest set bit; x normal, not 0.
 int lowest_bit(double x) {
-  int e = 0;
-  const auto mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(x, &e), 53));
-  return e - 53 + __builtin_ctzll(static_cast<unsigned long long>(mantissa < 0 ? -mantissa : mantissa));
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t mantissa = (bits & 0xfffffffffffffu) | (std::uint64_t{1} << 52);
+  return static_cast<int>(bits >> 52 & 0x7ff) - 1075 + std::countr_zero(mantissa);
 }
 
-// ceil(log2(sum|x|)) - lowest bit of any: the sum of products with multiples of 2^b below 2^e is exact when
-// this + e - b <= 53. -1000 for a row of zeros.
-int width_in_bits(const double* x, std::size_t n) {
+// Queries::bits of n numbers; -1000 for zeros.
+double width_in_bits(const double* x, std::size_t n) {
   double sum = 0;
   int lowest = 5000;
   for (std::size_t i = 0; i < n; ++i) {
@@ -97,8 +97,7 @@ int width_in_bits(const double* x, std::size_t n) {
     sum += std::fabs(x[i]);
     lowest = std::min(lowest, lowest_bit(x[i]));
   }
-  if (lowest == 5000) return -1000;
-  return std::ilogb(sum * (1 + 0x1p-40)) + 1 - lowest;
+  return lowest == 5000 ? -1000 : std::log2(sum) + 0x1p-30 - lowest;
 }
 
 // The slices of a row: multiples of 2^(top - width), of 2^(top - 2 width), and the rest.
@@ -128,7 +127,8 @@ void load_queries(const AttentionProblem& p, const Source& k, std::int64_t b, Pa
   const std::size_t rows = static_cast<std::size_t>(part.rows);
   out.q.zero(rows * out.ld);
   out.norm.assign(rows, 0);
-  out.bits = -1000;
+  out.bits.assign(rows, -1000);
+  out.row_slices.assign(rows, 0);
   for (std::size_t r = 0; r < rows; ++r) {
     const auto q = p.q(b, part.state[r].row, part.state[r].head);
     double* to = out.q.get() + r * out.ld;
@@ -146,19 +146,24 @@ void load_queries(const AttentionProblem& p, const Source& k, std::int64_t b, Pa
       squares = 0;
     }
     out.norm[r] = std::sqrt(squares) * (1 + 0x1p-30);
-    out.bits = std::max(out.bits, width_in_bits(to, d));
+    out.bits[r] = width_in_bits(to, d);
   }
   out.slices = 0;
-  if (k.code_max > 0 && out.bits + std::ilogb(k.code_max) + 1 - k.code_lsb <= 53) return;  // always exact
-  if (k.codes == Codes::f32) return;  // the pair mode is cheaper than three slices
-  for (auto& s : out.slice) s.zero(rows * out.ld);
-  out.slice_bits = -1000;
+  if (k.codes == Codes::f32) return;  // f32 keys: the pair mode is cheaper than enough slices
+  const double guaranteed = k.code_max > 0 ? std::log2(k.code_max) + 0x1p-30 - k.code_lsb : 1000;
+  if (*std::max_element(out.bits.begin(), out.bits.end()) + guaranteed <= 53) return;  // always exact
+  for (auto& s : out.slice) s.ensure(rows * out.ld);
+  out.slice_bits.assign(rows, -1000);
+  out.slices = kMaxSlices;
   const int width = k.code_max > 0 ? 24 : 20;
   for (std::size_t r = 0; r < rows; ++r) {
     double* slice[kMaxSlices];
-    for (int s = 0; s < kMaxSlices; ++s) slice[s] = out.slice[s].get() + r * out.ld;
-    out.slices = std::max(out.slices, cut(out.q.get() + r * out.ld, d, width, slice));
-    for (double* s : slice) out.slice_bits = std::max(out.slice_bits, width_in_bits(s, d));
+    for (int s = 0; s < kMaxSlices; ++s) {
+      slice[s] = out.slice[s].get() + r * out.ld;
+      std::fill_n(slice[s], out.ld, 0.0);
+    }
+    out.row_slices[r] = cut(out.q.get() + r * out.ld, d, width, slice);
+    for (const double* s : slice) out.slice_bits[r] = std::max(out.slice_bits[r], width_in_bits(s, d));
   }
 }
 

@@ -31,10 +31,10 @@
 //     Plus d^2 u^2 B in the pair mode and decode_error * B for formats that decode with a rounding, B = scale
 //     |q|_2 max |k_j|_2
 //     >= scale sum|q_i k_i|; plus kCapError * softcap for the soft cap.
-// eta = n (4e-308 + 2^-171) (1 + max|v|) / sum w: weights below exp(-708) are dropped, rescaling may underflow, and A,
-// which is summed in f32, gets 2^-125 per key for what underflows there (times 66.5 u).
-// A format of V that decodes with a rounding adds u A. In sum the certificate is below 2^-46.5 A + eta
-// whenever delta is below 4u. All constants carry slack for the f32 arithmetic of A, which is rounded up
+// eta = n (4e-308 + 2^-171) (1 + max|v|) / sum w: weights below exp(-708) are dropped, rescaling may
+// underflow, and A, which is summed in f32, gets 2^-125 per key for what underflows there (times 66.5 u). A
+// format of V that decodes with a rounding adds u A. In sum the certificate is below 2^-46.5 A + eta whenever
+// delta is below 4u. All constants carry slack for the f32 arithmetic of A, which is rounded up
 // (kMomentSlack).
 //
 // Order and threads: work is cut into (sequence, kv head, up to 32 rows, 32768 keys), always the same way;

@@ -105,19 +105,16 @@ inline void load_tile(const AttentionProblem& p, const Source& ks, const Source&
   t.keys = keys;
   t.k_special.clear();
   t.v_special.clear();
-  const std::size_t k_pad = (d + kPad - 1) / kPad * kPad, v_pad = t.v_ld;
+  const std::size_t k_pad = (d + kPad - 1) / kPad * kPad, v_pad = part.v_ld;
   bool k_finite = true, v_finite = true;
   double k_max = 0, norm = 0, v_max = 0;
-  const auto rows_of = [&](const Source& s, std::size_t width, auto decode) -> const double* {
+  const auto rows_of = [&](const Source& s, auto decode) -> const double* {
     if (s.codes != Codes::other) return nullptr;
     scratch.row_decode.ensure(kBlock * std::max(d, dv));
     (p.*decode)(b, h, first, keys, scratch.row_decode.get());
-    (void)width;
     return scratch.row_decode.get();
   };
-  const double* k_rows = rows_of(ks, d, &AttentionProblem::decode_k);
-  const V64 infinite = hn::Set(F64(), std::numeric_limits<double>::infinity());
-  (void)infinite;
+  const double* k_rows = rows_of(ks, &AttentionProblem::decode_k);
   for (int j = 0; j < keys; ++j) {
     const std::int64_t token = p.token(b, first + j);
     const std::byte* src = k_rows != nullptr
@@ -162,7 +159,7 @@ inline void load_tile(const AttentionProblem& p, const Source& ks, const Source&
   t.k_lsb = ks.code_lsb;
   t.k_lsb_known = ks.code_max > 0 || ks.codes == Codes::f16;
 
-  const double* v_rows = rows_of(vs, dv, &AttentionProblem::decode_v);
+  const double* v_rows = rows_of(vs, &AttentionProblem::decode_v);
   for (int j = 0; j < keys; ++j) {
     const std::int64_t token = p.token(b, first + j);
     const std::byte* src = v_rows != nullptr
@@ -185,56 +182,75 @@ inline void load_tile(const AttentionProblem& p, const Source& ks, const Source&
   part.v_max = std::max(part.v_max, v_max);
   if (!moments) return;
   if (!part.has_centre) {  // any number will do; the mean of the first keys makes the deviations small
-    for (std::size_t c = 0; c < t.v_ld; ++c) {
+    for (std::size_t c = 0; c < part.v_ld; ++c) {
       double sum = 0;
       for (int j = 0; j < keys; ++j) sum += t.v[static_cast<std::size_t>(j) * t.v_ld + c];
       part.centre[c] = sum / keys;
     }
     part.has_centre = true;
   }
-  moment_inputs(t, part.centre.get(), t.v_ld);
+  moment_inputs(t, part.centre.get(), part.v_ld);
 }
 
-// The sums q.k of the active rows into scratch.s; the number of terms that make up a sum (certified.hpp, step
-// 1).
-inline int multiply(const Tile& t, Scratch& scratch, const int* active, int count, std::size_t d, bool plain,
-                    Part& part) {
+// The sums q.k of the active rows into scratch.s; terms[i]: how many of them make up the sum of row i
+// (certified.hpp, step 1). Rows are sorted by what they need: one exact sum, exact slices, pairs.
+inline void multiply(const Tile& t, Scratch& scratch, const int* active, int count, std::size_t d, bool plain,
+                     Part& part, int* terms) {
   Queries& q = scratch.queries;
-  const auto pointers = [&](Buffer<double>& from, Buffer<double>& to, const double** in, double** out) {
-    for (int i = 0; i < count; ++i) {
-      in[i] = from.get() + static_cast<std::size_t>(active[i]) * q.ld;
-      out[i] = to.get() + i * kBlock;
-    }
-  };
+  const std::size_t width = (d + kPad - 1) / kPad * kPad;
   const double* in[kMaxRows];
   double* out[kMaxRows];
-  const std::size_t width = (d + kPad - 1) / kPad * kPad;
-  const auto whole = [&] {
-    pointers(q.q, scratch.s[0], in, out);
-    dot_tile(in, out, count, t.k.get(), t.k_ld, t.keys, width);
-    return 1;
-  };
-  if (plain || t.k_max == 0) return whole();
-  const int k_bits = std::ilogb(t.k_max) + 1;
-  const auto exact = [&](int bits) {
-    if (t.k_lsb_known && bits + k_bits - t.k_lsb <= 53) return true;
-    const int needed = std::max(bits + k_bits - 53, k_bits - 51);
-    return multiples_of(needed, t.k.get(), t.k_ld, t.keys, width);
-  };
-  if (exact(q.bits)) return whole();
-  if (q.slices > 0 && exact(q.slice_bits)) {
-    for (int s = 0; s < q.slices; ++s) {
-      pointers(q.slice[s], scratch.s[s], in, out);
-      dot_tile(in, out, count, t.k.get(), t.k_ld, t.keys, width);
+  const double k_log = t.k_max > 0 ? std::log2(t.k_max) + 0x1p-40 : -1000;
+  // Do sums of `bits` (Queries) stay exact? First by what the format guarantees, then by looking at the keys,
+  // at most twice: `known` is a power of two of which all are multiples, `refused` one of which they are not.
+  int known = t.k_lsb_known ? t.k_lsb : -100000, refused = 100000;
+  const auto exact = [&](double bits) {
+    const auto needed = static_cast<int>(std::ceil(std::max(bits + k_log - 53, k_log - 51)));
+    if (needed <= known || t.k_max == 0) return true;
+    if (needed >= refused) return false;
+    if (multiples_of(needed, t.k.get(), t.k_ld, t.keys, width)) {
+      known = needed;
+      return true;
     }
-    return q.slices;
-  }
-  pointers(q.q, scratch.s[0], in, out);
+    refused = needed;
+    return false;
+  };
+  int waiting[kMaxRows];
+  int whole = 0, left = 0;
   for (int i = 0; i < count; ++i) {
-    dot_pairs(in[i], t.k.get(), t.k_ld, t.keys, width, out[i], scratch.s[1].get() + i * kBlock);
-    part.state[static_cast<std::size_t>(active[i])].delta_pair = 1;
+    if (plain || exact(q.bits[static_cast<std::size_t>(active[i])])) {
+      in[whole] = q.q.get() + static_cast<std::size_t>(active[i]) * q.ld;
+      out[whole++] = scratch.s[0].get() + i * kBlock;
+      terms[i] = 1;
+    } else {
+      waiting[left++] = i;
+    }
   }
-  return 2;
+  if (whole > 0) dot_tile(in, out, whole, t.k.get(), t.k_ld, t.keys, width);
+  if (left == 0) return;
+  const bool sliced = q.slices > 0;
+  for (int s = 0; s < kMaxSlices && sliced; ++s) {
+    int some = 0;
+    for (int w = 0; w < left; ++w) {
+      const auto r = static_cast<std::size_t>(active[waiting[w]]);
+      if (s >= q.row_slices[r] || !exact(q.slice_bits[r])) continue;
+      in[some] = q.slice[s].get() + r * q.ld;
+      out[some++] = scratch.s[s].get() + waiting[w] * kBlock;
+    }
+    if (some > 0) dot_tile(in, out, some, t.k.get(), t.k_ld, t.keys, width);
+  }
+  for (int w = 0; w < left; ++w) {
+    const int i = waiting[w];
+    const auto r = static_cast<std::size_t>(active[i]);
+    if (sliced && exact(q.slice_bits[r])) {
+      terms[i] = q.row_slices[r];
+      continue;
+    }
+    dot_pairs(q.q.get() + r * q.ld, t.k.get(), t.k_ld, t.keys, width, scratch.s[0].get() + i * kBlock,
+              scratch.s[1].get() + i * kBlock);
+    part.state[r].delta_pair = 1;
+    terms[i] = 2;
+  }
 }
 
 void process_part(const AttentionProblem& p, const Source& ks, const Source& vs, std::int64_t b,
@@ -245,8 +261,8 @@ void process_part(const AttentionProblem& p, const Source& ks, const Source& vs,
   Tile& t = scratch.tile;
   const bool moments = options.moments && !options.plain;
   t.k_ld = (d + kPad - 1) / kPad * kPad + kPad;
-  t.v_ld = part.v_ld;
-  t.vf_ld = part.vf_ld;
+  t.v_ld = part.v_ld + kPad;  // not a multiple of a power of two: neighbouring keys in different cache sets
+  t.vf_ld = part.vf_ld + 2 * kPad;
   t.k.ensure(kBlock * t.k_ld);
   t.factor_high.ensure(kBlock);
   t.factor_low.ensure(kBlock);
@@ -276,7 +292,8 @@ void process_part(const AttentionProblem& p, const Source& ks, const Source& vs,
       continue;
     }
     load_tile(p, ks, vs, b, kv_head, first, n, moments, scratch, part);
-    const int terms = multiply(t, scratch, active, count, d, options.plain, part);
+    int terms[kMaxRows];
+    multiply(t, scratch, active, count, d, options.plain, part, terms);
 
     const double* weights[kMaxRows];
     const float* weights_f[kMaxRows];
@@ -300,8 +317,8 @@ void process_part(const AttentionProblem& p, const Source& ks, const Source& vs,
       }
       row.keys += masked ? std::count(hidden, hidden + n, 0.0) : n;
       row.k_norm = std::max(row.k_norm, t.k_norm);
-      Logits in{g.softcap, {}, terms, masked ? hidden : nullptr};
-      for (int s = 0; s < terms; ++s) in.s[s] = scratch.s[s].get() + i * kBlock;
+      Logits in{g.softcap, {}, terms[i], masked ? hidden : nullptr};
+      for (int s = 0; s < terms[i]; ++s) in.s[s] = scratch.s[s].get() + i * kBlock;
       double* w = scratch.weight.get() + i * kBlock;
       float* wf = moments ? scratch.weight_f.get() + i * kBlock : nullptr;
       double* xh = scratch.x_high.get();
@@ -325,11 +342,11 @@ void process_part(const AttentionProblem& p, const Source& ks, const Source& vs,
       ++used;
     }
     if (options.plain)
-      weighted_tile<false>(weights, used, t.v.get(), t.v_ld, n, t.v_ld, high, low);
+      weighted_tile<false>(weights, used, t.v.get(), t.v_ld, n, part.v_ld, high, low);
     else
-      weighted_tile<true>(weights, used, t.v.get(), t.v_ld, n, t.v_ld, high, low);
+      weighted_tile<true>(weights, used, t.v.get(), t.v_ld, n, part.v_ld, high, low);
     if (moments)
-      moment_tile(weights_f, used, t.v_abs.get(), t.v_dev.get(), t.vf_ld, n, t.vf_ld, absolute, deviation);
+      moment_tile(weights_f, used, t.v_abs.get(), t.v_dev.get(), t.vf_ld, n, part.vf_ld, absolute, deviation);
     first += n;
   }
 }

@@ -133,12 +133,14 @@ struct Part {
 // q of the rows, and its slices.
 struct Queries {
   std::size_t ld = 0;
-  int slices = 0;                    // usable slices; 0: none needed
+  int slices = 0;                    // 0: none were made
   Buffer<double> q;                  // [rows][ld]
   Buffer<double> slice[kMaxSlices];  // [rows][ld]
-  int bits = 0;                      // max over rows of log2(sum|q|) - lsb(q), rounded up
-  int slice_bits = 0;                // the same, also over slices
-  std::vector<double> norm;          // >= |q|_2
+  std::vector<int> row_slices;
+  // >= log2(sum|q|) - exponent of the lowest set bit of any q: with keys that are multiples of 2^b and at
+  // most 2^e, the sum is exact when this + e - b <= 53. slice_bits: the largest of a row's slices.
+  std::vector<double> bits, slice_bits;
+  std::vector<double> norm;  // >= |q|_2
 };
 
 struct Scratch {

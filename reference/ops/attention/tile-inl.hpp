@@ -19,38 +19,63 @@ using attention_detail::Codes;
 using attention_detail::Source;
 using attention_detail::Tile;
 
-// kLanes elements from p on. 8-bit floats are moved into the fields of an f16 (sign, exponent, fraction keep
-// their meaning, subnormals included), which scales them by 2^-8 (e4m3fn, bias 7 against 15), 2^-7 (e4m3fnuz)
-// or 1 (e5m2). seen: running maximum that tells whether a code without a number was met (see special_code).
-template <Codes kCodes, class Seen>
-HWY_INLINE V64 load_codes(const std::byte* p, Seen& seen) {
+inline constexpr bool is_float8(Codes codes) {
+  return codes == Codes::e4m3fn || codes == Codes::e4m3fnuz || codes == Codes::e5m2;
+}
+
+// What the largest code of a row tells.
+struct CodeFacts {
+  std::uint16_t largest = 0;  // |code|: the codes of these formats ascend with the number
+  bool special = false;       // a code that is no finite number was met
+};
+
+// 8-bit floats moved into the fields of an f16 (sign, exponent and fraction keep their meaning, subnormals
+// included), which scales them by 2^-8 (e4m3fn, bias 7 against 15), 2^-7 (e4m3fnuz) or 1 (e5m2). Writes whole
+// vectors of 16-bit numbers from `half` on; reads exactly `width` codes.
+template <Codes kCodes>
+HWY_INLINE CodeFacts widen_float8(const std::byte* src, std::size_t width, std::uint16_t* half) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  const hn::Rebind<std::uint8_t, decltype(d16)> d8;
+  constexpr std::size_t kStep = HWY_LANES(std::uint16_t);
+  auto largest = hn::Zero(d16), minus_zero = hn::Zero(d16);
+  const auto low7 = hn::Set(d16, std::uint16_t{0x7f}), sign_bit = hn::Set(d16, std::uint16_t{0x8000});
+  const auto step = [&](const std::uint8_t* p, std::uint16_t* to) HWY_ATTR {
+    const auto code = hn::PromoteTo(d16, hn::LoadU(d8, p));
+    const auto magnitude = hn::And(code, low7);
+    largest = hn::Max(largest, magnitude);
+    // 0x80 ^ 0x7f = 0xff is the largest that this can be: the one NaN of fnuz formats
+    if constexpr (kCodes == Codes::e4m3fnuz) minus_zero = hn::Max(minus_zero, hn::Xor(code, low7));
+    const auto shifted = hn::ShiftLeft<8>(code);
+    if constexpr (kCodes == Codes::e5m2)
+      hn::StoreU(shifted, d16, to);
+    else
+      hn::StoreU(hn::Or(hn::And(shifted, sign_bit), hn::ShiftLeft<7>(magnitude)), d16, to);
+  };
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(src);
+  std::size_t i = 0;
+  for (; i + kStep <= width; i += kStep) step(codes + i, half + i);
+  if (i < width) {
+    std::uint8_t tail[kStep] = {};
+    std::copy(codes + i, codes + width, tail);
+    step(tail, half + i);
+  }
+  CodeFacts facts;
+  facts.largest = hn::GetLane(hn::MaxOfLanes(d16, largest));
+  facts.special = kCodes == Codes::e4m3fn     ? facts.largest == 0x7f
+                  : kCodes == Codes::e4m3fnuz ? hn::GetLane(hn::MaxOfLanes(d16, minus_zero)) == 0xff
+                                              : facts.largest >= 0x7c;
+  return facts;
+}
+
+// kLanes elements from p on; 8-bit floats have been widened.
+template <Codes kCodes>
+HWY_INLINE V64 load_codes(const std::byte* p) {
   const F64 d;
   const hn::Rebind<float, F64> df;
-  if constexpr (kCodes == Codes::e4m3fn || kCodes == Codes::e4m3fnuz || kCodes == Codes::e5m2) {
-    const hn::Rebind<std::uint8_t, F64> d8;
-    const hn::Rebind<std::uint16_t, F64> d16;
-    const hn::Rebind<hwy::float16_t, F64> dh;
-    const auto code = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p)));
-    const auto magnitude = hn::And(code, hn::Set(d16, std::uint16_t{0x7f}));
-    auto half = hn::ShiftLeft<8>(code);
-    if constexpr (kCodes == Codes::e5m2) {
-      seen = hn::Max(seen, magnitude);
-    } else {
-      const auto sign = hn::And(half, hn::Set(d16, std::uint16_t{0x8000}));
-      half = hn::Or(sign, hn::ShiftLeft<7>(magnitude));
-      if constexpr (kCodes == Codes::e4m3fn)
-        seen = hn::Max(seen, magnitude);
-      else  // 0x80 ^ 0x7f = 0xff is the largest
-        seen = hn::Max(seen, hn::Xor(code, hn::Set(d16, std::uint16_t{0x7f})));
-    }
-    return hn::PromoteTo(d, hn::PromoteTo(df, hn::BitCast(dh, half)));
-  } else if constexpr (kCodes == Codes::int8) {
+  if constexpr (kCodes == Codes::int8) {
     const hn::Rebind<std::int8_t, F64> d8;
     const hn::Rebind<std::int32_t, F64> d32;
     return hn::PromoteTo(d, hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
-  } else if constexpr (kCodes == Codes::f16) {
-    const hn::Rebind<hwy::float16_t, F64> dh;
-    return hn::PromoteTo(d, hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p))));
   } else if constexpr (kCodes == Codes::bf16) {
     const hn::Rebind<std::uint16_t, F64> d16;
     const hn::Rebind<std::uint32_t, F64> d32;
@@ -58,15 +83,18 @@ HWY_INLINE V64 load_codes(const std::byte* p, Seen& seen) {
     return hn::PromoteTo(d, hn::BitCast(df, hn::ShiftLeft<16>(bits)));
   } else if constexpr (kCodes == Codes::f32) {
     return hn::PromoteTo(d, hn::LoadU(df, reinterpret_cast<const float*>(p)));
-  } else {
+  } else if constexpr (kCodes == Codes::other) {
     return hn::LoadU(d, reinterpret_cast<const double*>(p));
+  } else {
+    const hn::Rebind<hwy::float16_t, F64> dh;
+    return hn::PromoteTo(d, hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p))));
   }
 }
 
 // Gathered over a row.
 struct RowFacts {
   double squares = 0;  // sum x^2 (f64, relative error below 2^-40)
-  double largest = 0;  // max |x|; not gathered for 8-bit codes unless asked
+  double largest = 0;  // max |x|
   bool finite = true;
 };
 
@@ -75,43 +103,60 @@ template <Codes kCodes, bool kFacts>
 HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::size_t padded, double multiplier,
                                double* dst) {
   const F64 d;
-  const hn::Rebind<std::uint16_t, F64> d16;
-  constexpr bool kEight = kCodes == Codes::e4m3fn || kCodes == Codes::e4m3fnuz || kCodes == Codes::e5m2;
-  constexpr std::size_t kBytes = kEight || kCodes == Codes::int8                 ? 1
-                                 : kCodes == Codes::f16 || kCodes == Codes::bf16 ? 2
-                                 : kCodes == Codes::f32                          ? 4
-                                                                                 : 8;
-  auto seen = hn::Zero(d16);
+  constexpr std::size_t kBytes = kCodes == Codes::int8    ? 1
+                                 : kCodes == Codes::f32   ? 4
+                                 : kCodes == Codes::other ? 8
+                                                          : 2;
+  RowFacts facts;
+  std::size_t at = 0;
+  // 8-bit floats go through a buffer of f16 numbers, kChunk at a time.
+  constexpr std::size_t kChunk = 512;
+  alignas(64) std::uint16_t half[kChunk + HWY_LANES(std::uint16_t)];
   V64 squares = hn::Zero(d), largest = hn::Zero(d), bad = hn::Zero(d);
   const V64 scale = hn::Set(d, multiplier);
-  const auto step = [&](const std::byte* p, std::size_t i) HWY_ATTR {
-    const V64 x = hn::Mul(load_codes<kCodes>(p, seen), scale);
-    hn::Store(x, d, dst + i);
-    if constexpr (kFacts) squares = hn::MulAdd(x, x, squares);
-    if constexpr (!kEight && kCodes != Codes::int8) bad = hn::MulAdd(x, hn::Zero(d), bad);
-    largest = hn::Max(largest, hn::Abs(x));
-  };
-  std::size_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) step(src + i * kBytes, i);
-  if (i < width) {
-    alignas(64) std::byte tail[kLanes * 8] = {};
-    std::copy(src + i * kBytes, src + width * kBytes, tail);
-    step(tail, i);
-    i += kLanes;
+  std::uint16_t largest_code = 0;
+  while (at < width) {
+    const std::size_t count = is_float8(kCodes) ? std::min(kChunk, width - at) : width;
+    const std::byte* from = src + at * kBytes;
+    if constexpr (is_float8(kCodes)) {
+      const CodeFacts code = widen_float8<kCodes>(src + at, count, half);
+      largest_code = std::max(largest_code, code.largest);
+      facts.finite &= !code.special;
+      from = reinterpret_cast<const std::byte*>(half);
+    }
+    double* to = dst + at;
+    const auto step = [&](const std::byte* p, std::size_t i) HWY_ATTR {
+      const V64 x = hn::Mul(load_codes<kCodes>(p), scale);
+      hn::Store(x, d, to + i);
+      if constexpr (kFacts) squares = hn::MulAdd(x, x, squares);
+      if constexpr (!is_float8(kCodes)) {
+        if constexpr (kCodes != Codes::int8) bad = hn::MulAdd(x, hn::Zero(d), bad);
+        largest = hn::Max(largest, hn::Abs(x));
+      }
+    };
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) step(from + i * kBytes, i);
+    if (i < count) {
+      alignas(64) std::byte tail[kLanes * 8] = {};
+      std::copy(from + i * kBytes, from + count * kBytes, tail);
+      step(tail, i);
+    }
+    at += count;
   }
-  for (; i < padded; i += kLanes) hn::Store(hn::Zero(d), d, dst + i);
-  RowFacts facts;
-  facts.largest = hn::GetLane(hn::MaxOfLanes(d, largest));
+  for (std::size_t i = (width + kLanes - 1) / kLanes * kLanes; i < padded; i += kLanes)
+    hn::Store(hn::Zero(d), d, dst + i);
   if constexpr (kFacts) facts.squares = hn::GetLane(hn::SumOfLanes(d, squares));
-  if constexpr (kEight) {
-    std::uint16_t lanes[kLanes];
-    hn::StoreU(seen, d16, lanes);
-    const std::uint16_t top = *std::max_element(lanes, lanes + kLanes);
-    facts.finite = kCodes == Codes::e4m3fn     ? top != 0x7f
-                   : kCodes == Codes::e4m3fnuz ? top != 0xff
-                                               : top < 0x7c;
+  if constexpr (is_float8(kCodes)) {  // the f16 with that magnitude
+    const int shift = kCodes == Codes::e5m2 ? 8 : 7;
+    const hn::Rebind<hwy::float16_t, hn::ScalableTag<float>> dh;
+    const hn::ScalableTag<float> df;
+    const hn::Rebind<std::uint16_t, decltype(df)> d16;
+    const auto code = hn::Set(d16, static_cast<std::uint16_t>(largest_code << shift));
+    facts.largest =
+        static_cast<double>(hn::GetLane(hn::PromoteTo(df, hn::BitCast(dh, code)))) * std::fabs(multiplier);
   } else {
-    facts.finite = hn::GetLane(hn::SumOfLanes(d, bad)) == 0;
+    facts.largest = hn::GetLane(hn::MaxOfLanes(d, largest));
+    if constexpr (kCodes != Codes::int8) facts.finite = hn::GetLane(hn::SumOfLanes(d, bad)) == 0;
   }
   return facts;
 }
