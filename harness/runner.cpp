@@ -26,8 +26,15 @@ BufferPlane make_plane(const std::string& tensor, const PlaneSpec& spec, const C
   plane.format = spec.format;
   plane.shape = spec.shape;
   plane.bytes = spec.bytes;
-  if (const ScalarFormat* scalar = find_scalar_format(spec.format))
-    plane.unit_bytes = scalar->storage_bytes > 0 ? static_cast<std::size_t>(scalar->storage_bytes) : 1;
+  if (const ScalarFormat* scalar = find_scalar_format(spec.format)) {
+    plane.unit_bytes = static_cast<std::size_t>(std::max(1, scalar->storage_bytes));
+    if (scalar->specials == Specials::nan_minus_zero)  // the one NaN of the FNUZ formats
+      plane.poison = {std::vector{std::byte{0x80}}, std::vector{std::byte{0x5A}}};
+  } else {  // a block is written as a whole
+    const auto blocks = static_cast<std::size_t>(element_count(spec.shape)) /
+                        static_cast<std::size_t>(format(spec.format).block_elements);
+    plane.unit_bytes = spec.bytes / std::max<std::size_t>(1, blocks);
+  }
   if (c.layout == "gaps" && spec.shape.size() >= 2) {
     plane.stride.assign(spec.shape.size(), 0);
     const std::int64_t rows = element_count(spec.shape) / spec.shape.back();

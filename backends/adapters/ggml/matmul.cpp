@@ -15,7 +15,7 @@ void build_matmul(const Call& call, Graph& graph) {
   if (weights == "q4_1" || weights == "q5_1")
     throw Unsupported(
         "activations go through q8_1, which carries block sums: no path of this op describes it");
-  if (blocks ? path != "auto" && path != "q8" : path != "auto" && path != weights)
+  if (blocks ? path != "q8" : path != "auto" && path != weights)
     throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " +
                       (blocks ? "q8" : std::string(weights)));
   graph.kernel = "mul_mat_" + std::string(ggml_type_name(type));
