@@ -13,6 +13,7 @@
 //          additive minimum (q4_1, q5_1): code * scale is exact in f32 (16 bits), so k = 1 there too; a
 //          narrower mid rounds before it cancels and is refused.
 // Then the store: limit 0 wherever no rounding boundary lies in between.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -37,6 +38,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"roundings", ContractValue::number, "1", "",
                 "in mid, from code and scale to the number stored"},
 });
+
+constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -68,8 +71,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       continue;
     }
     Enclosure z{x[i], own * std::fabs(x[i])};
-    if (roundings == 1 && own == 0 && mid_name != "f64" && !store.flush) {
-      z.value = round_to(scalar_format(mid_name), x[i], {.overflow = Overflow::ieee});
+    if (roundings == 1 && mid_name != "f64" && !store.flush) {
+      const ScalarFormat& to = scalar_format(mid_name);
+      const double low = round_to(to, x[i] * (1 - own), kIeee), high = round_to(to, x[i] * (1 + own), kIeee);
+      z = low == high ? Enclosure{low, 0}
+                      : Enclosure{x[i], up(std::max(std::fabs(low - x[i]), std::fabs(high - x[i])))};
     } else if (roundings > 0) {
       z = rounded(z, mid, roundings);
     }

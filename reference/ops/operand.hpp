@@ -6,9 +6,8 @@
 //                 that format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of
 //                 the decoded number, so the operand is known exactly. k > 1: it lies between the roundings
 //                 of w (1 -+ k 2^-24).
-//   codes         a scaled format whose scale is shared by the row (_tensor, _tok, _ch on rank 2 ...): the
-//   codes are
-//                 multiplied, the scales in the epilogue.
+//   codes         a scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a
+//                 scalar format of at most 8 bits: codes are multiplied, the scales come in the epilogue.
 //   e4m3fn        weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block
 //   scale / global
 //                 scale). Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
