@@ -121,10 +121,16 @@ TEST(Blocks, EveryScaleTimesEveryCodeOfTheNibbleFormats) {
 }
 
 TEST(Blocks, EveryScaleTimesEveryCodeOfTheMicroscalingFormats) {
-  for (const auto& [name, element, codes] :
-       {std::tuple{"mxfp4", "e2m1", 16U}, std::tuple{"mxfp8", "e4m3fn", 256U},
-        std::tuple{"mxfp8_e5m2", "e5m2", 256U}}) {
-    Encoded tensor = blank(name, {256, 256});
+  struct Row {
+    const char* name;
+    const char* element;
+    std::size_t codes;
+  };
+  for (const Row& row :
+       {Row{"mxfp4", "e2m1", 16}, Row{"mxfp8", "e4m3fn", 256}, Row{"mxfp8_e5m2", "e5m2", 256}}) {
+    const std::size_t codes = row.codes;
+    const ScalarFormat& element = scalar_format(row.element);
+    Encoded tensor = blank(row.name, {256, 256});
     for (std::size_t i = 0; i < 65536; ++i) {
       const std::size_t code = i % codes;
       if (codes == 256)
@@ -135,7 +141,7 @@ TEST(Blocks, EveryScaleTimesEveryCodeOfTheMicroscalingFormats) {
     for (std::size_t i = 0; i < 2048; ++i) tensor.planes[1].bytes[i] = static_cast<std::byte>(i / 8);
     expect_decodes(tensor, [&](std::size_t i) {
       const double scale = i / 256 == 255 ? kNan : std::pow(2.0, static_cast<double>(i / 256) - 127);
-      return decode(scalar_format(element), static_cast<std::uint32_t>(i % codes)) * scale;
+      return decode(element, static_cast<std::uint32_t>(i % codes)) * scale;
     });
   }
 }

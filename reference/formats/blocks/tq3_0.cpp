@@ -18,10 +18,8 @@
 namespace assay {
 namespace {
 
-constexpr std::array<Tq3Layout, 2> kLayouts = {{
-    {"tq3_0_c2s1", 14, 0, 8, 12, true},
-    {"tq3_0_c2", 14, 0, 8, 12, false},
-}};
+constexpr Tq3Layout kC2s1 = {"tq3_0_c2s1", 14, 0, 8, 12, true};
+constexpr Tq3Layout kC2 = {"tq3_0_c2", 14, 0, 8, 12, false};
 
 long double density(long double y) {
   return std::exp(-y * y / 2) / std::sqrt(2 * 3.14159265358979323846264338327950288L);
@@ -137,10 +135,13 @@ void decode_rotated_range(const Encoded& tensor, std::int64_t first, std::span<d
 
 }  // namespace
 
-constinit const BlockCodec tq3_0_c2s1_codec = blocks::inline_codec<Tq3<kLayouts[0]>>();
-constinit const BlockCodec tq3_0_c2_codec = blocks::inline_codec<Tq3<kLayouts[1]>>();
+constinit const BlockCodec tq3_0_c2s1_codec = blocks::inline_codec<Tq3<kC2s1>>();
+constinit const BlockCodec tq3_0_c2_codec = blocks::inline_codec<Tq3<kC2>>();
 
-std::span<const Tq3Layout> tq3_layouts() { return kLayouts; }
+std::span<const Tq3Layout> tq3_layouts() {
+  static constexpr std::array<Tq3Layout, 2> kLayouts = {kC2s1, kC2};
+  return kLayouts;
+}
 
 const Tq3Codebook& tq3_codebook() {
   static const Tq3Codebook book = computed_codebook();
@@ -157,8 +158,8 @@ double tq3_level(const Tq3Layout& layout, unsigned index, bool positive_residual
 
 void decode_range_rotated(const Encoded& tensor, std::int64_t first, std::span<double> out) {
   check_range(tensor, first, static_cast<std::int64_t>(out.size()));
-  if (tensor.format == kLayouts[0].name) return decode_rotated_range<kLayouts[0]>(tensor, first, out);
-  if (tensor.format == kLayouts[1].name) return decode_rotated_range<kLayouts[1]>(tensor, first, out);
+  if (tensor.format == kC2s1.name) return decode_rotated_range<kC2s1>(tensor, first, out);
+  if (tensor.format == kC2.name) return decode_rotated_range<kC2>(tensor, first, out);
   throw InputError(InputErrorKind::bad_value,
                    tensor.format + " is not stored rotated; tq3_0_c2s1 and tq3_0_c2 are");
 }
