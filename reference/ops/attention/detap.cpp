@@ -34,10 +34,15 @@ int emin_of(std::string_view format_name) {
 }
 
 // |error| of a sum of n products in partial sums of `chunk` products, as a function of the absolute sum.
+// largest: of any product, subnormal: of any product with a subnormal operand.
 class DotError {
  public:
-  DotError(const Accumulator& how, std::int64_t n, std::int64_t chunk, double head)
-      : how_(how), n_(n), chunk_(std::min(chunk, std::max<std::int64_t>(n, 1))), head_(head) {
+  DotError(const Accumulator& how, std::int64_t n, std::int64_t chunk, double largest, double subnormal)
+      : how_(how),
+        n_(n),
+        chunk_(std::min(chunk, std::max<std::int64_t>(n, 1))),
+        head_(std::max(largest, subnormal)),
+        subnormal_(subnormal) {
     affine_ = how.kind == Accumulator::Kind::floating;
     if (affine_) {
       at_zero_ = one(0);
@@ -58,7 +63,7 @@ class DotError {
     m.n = std::min(chunk_, n_);
     m.abs_sum = abs_sum;
     m.head = std::max(head_, 0.0);
-    m.flushed = static_cast<double>(m.n) * head_;
+    if (how_.kind == Accumulator::Kind::unit) m.flushed = static_cast<double>(n_) * subnormal_;
     if (parts <= 1) return dot_bound(how_, m);
     if (how_.kind == Accumulator::Kind::unit) {
       m.n = n_;
@@ -74,7 +79,7 @@ class DotError {
   }
   Accumulator how_;
   std::int64_t n_, chunk_;
-  double head_, at_zero_ = 0, slope_ = 0, limit_ = kInf;
+  double head_, subnormal_, at_zero_ = 0, slope_ = 0, limit_ = kInf;
   bool affine_ = false;
 };
 
@@ -139,9 +144,9 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double b = row.norm_product,
                x = b + row.bias_max + (g.sinks && std::isfinite(sink) ? std::fabs(sink) : 0.0);
   const double abs_sum = row.q_norm * row.k_norm;
-  const double head =
-      std::max({abs_sum, std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin)});
-  const DotError qk(kernel.qk, g.d, kernel.chunk, head);
+  const double subnormal =
+      std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
+  const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal);
   const double root = std::sqrt(static_cast<double>(g.d));
   double conversions = 0;
   if (kernel.converts) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
@@ -170,7 +175,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   e.theta = std::expm1(exponent) * (1 + 0x1p-40);
   const double depth =
       std::min(static_cast<double>(kernel.tile), n) + tiles + static_cast<double>(kernel.split);
-  const DotError sum(kernel.rowsum, static_cast<std::int64_t>(depth), std::int64_t{1} << 40, 1.0);
+  const DotError sum(kernel.rowsum, static_cast<std::int64_t>(depth), std::int64_t{1} << 40, 1.0, 0.0);
   const double absolute =
       kernel.cast_in_sum ? n * (kernel.p_exact ? kFlush : kernel.p.tiny + kFlush) : n * kFlush;
   e.e_l = sum(e.weight * (1 + e.theta)) / e.weight + e.changes * kU * 1.01 + absolute / e.weight;
@@ -200,9 +205,9 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
         const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5);
         const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny) + kFlush;
         const double largest_v = exact.value_max;
-        const double head =
-            std::max({largest_v, std::ldexp(largest_v, kernel.p_emin), std::ldexp(1.0, kernel.v_emin)});
-        const DotError pv(kernel.pv, row.keys, kernel.promote, head);
+        const double subnormal =
+            std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(1.0, kernel.v_emin));
+        const DotError pv(kernel.pv, row.keys, kernel.promote, largest_v, subnormal);
         const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
         for (std::size_t c = 0; c < dv; ++c) {
           const double o = std::fabs(exact.value[at + c]);

@@ -1,4 +1,6 @@
 // The scalar steps of an emulated kernel, and what a declared arithmetic may say.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <string>
@@ -115,6 +117,9 @@ AttentionArithmetic AttentionArithmetic::from(const Contract& contract, std::str
   how.tile = contract.integer("tile");
   how.split = contract.integer("split");
   how.exp_ulp = contract.number("exp_ulp");
+  const double shift = contract.number("p_shift");
+  if (shift != std::floor(shift) || shift > 100) refuse(fmt::format("p_shift={}: a whole number up to 100", shift));
+  how.p_shift = static_cast<int>(shift);
   how.denominator_cast = contract.text("denominator") == "cast";
   how.sequential = contract.text("order") == "sequential";
   if (how.promote > how.tile) how.promote = 0;  // a partial sum of more keys than a tile has goes through o

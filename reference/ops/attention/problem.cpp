@@ -46,6 +46,7 @@ constexpr ContractKey kContract[] = {
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
+    {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
      "row sum of weights before or after rounding to p"},
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},

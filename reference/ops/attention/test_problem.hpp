@@ -2,6 +2,8 @@
 // that an op's inputs have (pages, lengths, masks, sinks, slopes).
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
