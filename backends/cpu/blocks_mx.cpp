@@ -27,7 +27,7 @@ std::uint8_t byte_at(const assay_tensor& tensor, std::int64_t index) {
 
 template <const SmallFloat& kElement>
 void read_elements(const Engine& engine, const std::byte* row, std::int64_t length, float* out) {
-  if constexpr (&kElement == &kE2m1) {
+  if constexpr (kElement.exponent_bits == 2) {
     static const std::array<float, 16> values = [] {
       std::array<float, 16> table{};
       for (std::uint32_t code = 0; code < 16; ++code) table[code] = small_value(kE2m1, code);
@@ -39,13 +39,13 @@ void read_elements(const Engine& engine, const std::byte* row, std::int64_t leng
       out[i + 1] = values[pair >> 4];
     }
   } else {
-    (&kElement == &kE5m2 ? engine.from_e5m2 : engine.from_e4m3fn)(row, out, static_cast<std::size_t>(length));
+    (kElement.exponent_bits == 5 ? engine.from_e5m2 : engine.from_e4m3fn)(row, out, static_cast<std::size_t>(length));
   }
 }
 
 template <const SmallFloat& kElement>
 void put_code(std::byte* row, std::int64_t i, std::uint32_t code) {
-  if constexpr (&kElement == &kE2m1) {
+  if constexpr (kElement.exponent_bits == 2) {
     const std::byte other =
         i % 2 == 0 ? std::byte{0} : row[i / 2];  // elements come in order: the low half first
     row[i / 2] = other | static_cast<std::byte>(code << (i % 2 * 4));
