@@ -25,6 +25,7 @@ struct Addend {
 };
 
 Int128 at_quantum_toward_zero(const Addend& t, int quantum) {
+  if (t.significand == 0) return 0;  // its scale says nothing
   const int shift = quantum - t.scale;
   if (shift <= 0) return t.significand * (Int128{1} << -shift);
   if (shift > 126) return 0;
@@ -32,6 +33,7 @@ Int128 at_quantum_toward_zero(const Addend& t, int quantum) {
 }
 
 Int128 at_quantum_floor(Int128 significand, int scale, int quantum) {
+  if (significand == 0) return 0;
   const int shift = quantum - scale;
   if (shift <= 0) return significand * (Int128{1} << -shift);
   if (shift > 126) return significand < 0 ? -1 : 0;
