@@ -117,6 +117,8 @@ TEST(AttentionLevels,
     EXPECT_EQ(good.outside, 0) << level;
     const std::string scalar = "qk=f32 p=bf16 pv=f32 split=2" + tail;
     EXPECT_EQ(judge_case(fp8, scalar, "e4m3fn").outside, 0) << level;
+    const std::string shifted = "qk=f32 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=64" + tail;
+    EXPECT_EQ(judge_case(fp8, shifted, "e4m3fn").outside, 0) << level;
     if (level == "ca" || level == "emu") {
       EXPECT_GT(judge_case(f16, unit, "f16", 1.01).outside, 0) << level;
       EXPECT_GT(judge_case(fp8, scalar, "e4m3fn", 1.01).outside, 0) << level;
@@ -131,6 +133,7 @@ TEST(AttentionLevels, WhatNoAccumulatorTakesIsANamedError) {
   const Case tokens = make_case({{"heads", "1"}, {"d", "32"}, {"len", "50"}, {"kv", "e4m3fn_tok"}}, 5);
   EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16"), InputError);
   EXPECT_NO_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16"));
+  EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16 p_shift=0.5"), InputError);
   EXPECT_THROW(truth(tokens, "order=any level=ca p=f16 convert=f16"), InputError);
 }
 

@@ -118,7 +118,8 @@ AttentionArithmetic AttentionArithmetic::from(const Contract& contract, std::str
   how.split = contract.integer("split");
   how.exp_ulp = contract.number("exp_ulp");
   const double shift = contract.number("p_shift");
-  if (shift != std::floor(shift) || shift > 100) refuse(fmt::format("p_shift={}: a whole number up to 100", shift));
+  if (shift != std::floor(shift) || shift > 100)
+    refuse(fmt::format("p_shift={}: a whole number up to 100", shift));
   how.p_shift = static_cast<int>(shift);
   how.denominator_cast = contract.text("denominator") == "cast";
   how.sequential = contract.text("order") == "sequential";

@@ -38,6 +38,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //               most once per tile; the row sum of a tile is formed in any order and added to the running sum
 //   exp_ulp     error of the kernel's exp in ulps of f32, for its own rounded argument
 //   p           format of the weights that enter PV
+//   p_shift     weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
 //   denominator row sum of the weights before (exact) or after (cast) the rounding to p
 //   rowsum      accumulator of the row sum
 //   pv          accumulator or matrix unit of p.v
