@@ -66,8 +66,8 @@ Store store_of(const Contract& contract, std::string_view output_format) {
 }
 
 double stored(const Store& store, double z) {
-  if (store.through != nullptr) z = round_to(*store.through, z, store.policy);
-  return round_to(*store.output, z, store.policy);
+  if (store.through != nullptr) z = round_number(*store.through, z, store.policy);
+  return round_number(*store.output, z, store.policy);
 }
 
 void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store) {

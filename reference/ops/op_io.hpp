@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/arithmetic/rounding.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op.hpp"
 
@@ -47,6 +48,16 @@ class IndexDraw {
  private:
   std::uint64_t state_;
 };
+
+// round_to, with the three formats of outputs done by machine instructions.
+inline double round_number(const ScalarFormat& to, double x, const EncodePolicy& policy) {
+  if (policy.rounding == Rounding::nearest_even && policy.overflow == Overflow::ieee) {
+    if (to.bits == 32 && to.kind == ScalarKind::floating) return round_f32(x);
+    if (to.bits == 16 && to.exponent_bits == 5) return round_f16(x);
+    if (to.bits == 16 && to.exponent_bits == 8) return round_bf16(x);
+  }
+  return round_to(to, x, policy);
+}
 
 // How a result becomes an element of the output: contract keys out, round, overflow, ftz.
 struct Store {

@@ -11,6 +11,7 @@
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/enclosure.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay {
 namespace {
@@ -78,7 +79,7 @@ void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clam
   const double wobble = (roundings_ > 1 ? gamma(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
   const bool exact_source = format_.kind == FormatKind::scalar || roundings_ == 0;
   const auto settle_one = [&](double w) {
-    return round_to(to, exact_source ? w : static_cast<double>(static_cast<float>(w)), policy);
+    return round_number(to, exact_source ? w : static_cast<double>(static_cast<float>(w)), policy);
   };
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
