@@ -39,7 +39,8 @@ void read_elements(const Engine& engine, const std::byte* row, std::int64_t leng
       out[i + 1] = values[pair >> 4];
     }
   } else {
-    (kElement.exponent_bits == 5 ? engine.from_e5m2 : engine.from_e4m3fn)(row, out, static_cast<std::size_t>(length));
+    (kElement.exponent_bits == 5 ? engine.from_e5m2 : engine.from_e4m3fn)(row, out,
+                                                                          static_cast<std::size_t>(length));
   }
 }
 

@@ -28,6 +28,7 @@ class Trace {
 struct Kernel {
   std::string_view op;
   std::string_view variant;  // "" for an op with one kernel; "decode", "prefill", ...: the word of a variant
+  bool listed;               // among the backend's variants: it takes whatever the op's other kernels take
   bool (*chosen)(const Call& call);       // whether an engine left to itself picks this one; nullptr: always
   void (*check)(const Call& call);        // throws Unsupported
   std::string (*name)(const Call& call);  // in the trace and in declaration.path

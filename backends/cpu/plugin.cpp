@@ -97,7 +97,7 @@ std::string variant_list() {
   std::string list = kScalarEngine.name;
   for (const Engine* engine : simd_engines()) list += std::string(" ") + engine->name;
   for (const Kernel& row : kernels()) {
-    if (row.variant.empty()) continue;
+    if (!row.listed) continue;
     const std::string word = " " + std::string(row.op) + ":" + std::string(row.variant);
     list += word + word + "." + kScalarEngine.name;
     for (const Engine* engine : simd_engines()) list += word + "." + engine->name;
