@@ -216,7 +216,12 @@ bool matches(const CaseSet& set, const Case& c) {
   if (set.op != "*" && set.op != c.op->name) return false;
   return std::ranges::all_of(set.sets, [&](const auto& entry) {
     const auto value = value_of(c, entry.first);
-    return value && std::ranges::find(entry.second, *value) != entry.second.end();
+    if (!value) return false;
+    const bool excludes = entry.second.front().starts_with('!');
+    const bool named = std::ranges::any_of(entry.second, [&](const std::string& v) {
+      return std::string_view(v).substr(v.starts_with('!') ? 1 : 0) == *value;
+    });
+    return named != excludes;
   });
 }
 

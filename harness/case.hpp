@@ -52,8 +52,8 @@ struct SuiteLine {
 };
 std::vector<SuiteLine> read_suite(const std::string& path);  // throws InputError when it cannot be read
 
-// Whether a case lies in a set (every key of the set matches one of its values): the grammar of the lists of
-// expected gaps. The op "*" matches any op.
+// Whether a case lies in a set: for every key of the set the case has one of its values or, where they are
+// written with a '!' (dtype=!f32,!bf16), none of them. The op "*" matches any op.
 bool matches(const CaseSet& set, const Case& c);
 
 }  // namespace assay

@@ -58,6 +58,8 @@ TEST(CaseGrammar, a_gap_matches_the_cases_in_its_set_only) {
   EXPECT_FALSE(matches(parse_case("softmax backend=onednn dtype=f32"), c));
   EXPECT_FALSE(matches(parse_case("logsumexp backend=onednn"), c));
   EXPECT_FALSE(matches(parse_case("* backend=cpu"), c));
+  EXPECT_TRUE(matches(parse_case("* backend=onednn dtype=!f32,!bf16"), c));
+  EXPECT_FALSE(matches(parse_case("* backend=onednn dtype=!f32,!f16"), c));
 }
 
 // Printing an expanded case and parsing it again is the identity, for any op and any attribute values that it

@@ -19,15 +19,15 @@ std::string format_label(const Case& c) {
 void Summary::add(const CaseResult& r) {
   ++cases;
   ++counts[r.verdict.status];
+  if (!r.verdict.green()) ++red;
+  if (r.verdict.expected) ++expected;
+  if (r.verdict.status != Status::unsupported) ++executed;
   outputs += r.verdict.elements;
   kernel_seconds += r.kernel_seconds;
   reference_seconds += r.reference_seconds;
   busy_seconds += r.total_seconds;
 }
 
-bool Summary::green() const {
-  return cases > 0 &&
-         std::ranges::all_of(counts, [](const auto& c) { return is_green(c.first) || c.second == 0; });
-}
+bool Summary::green() const { return cases > 0 && red == 0 && stale.empty(); }
 
 }  // namespace assay

@@ -31,7 +31,11 @@ std::string format_label(const Case& c);
 struct Summary {
   std::map<Status, std::size_t> counts;
   std::size_t cases = 0;
-  std::size_t outputs = 0;  // elements judged
+  std::size_t red = 0;             // neither a pass nor expected
+  std::size_t expected = 0;        // explained by the list of expectations
+  std::size_t executed = 0;        // kernels ran: everything but unsupported
+  std::vector<std::string> stale;  // expectations that this run did not confirm
+  std::size_t outputs = 0;         // elements judged
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, busy_seconds = 0;  // over all jobs
 

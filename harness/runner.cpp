@@ -71,12 +71,9 @@ Status status_of(RunStatus status) {
   return Status::failed;
 }
 
-void set_status(CaseResult& r, Status status, std::string summary, const RunOptions& options) {
+void set_status(CaseResult& r, Status status, std::string summary) {
   r.verdict.status = status;
   r.verdict.summary = std::move(summary);
-  if (status == Status::unsupported &&
-      std::ranges::any_of(options.listed_gaps, [&](const CaseSet& gap) { return matches(gap, r.c); }))
-    r.verdict.status = Status::listed_gap;
 }
 
 // The worker's outputs, plane after plane, as tensors.
@@ -95,7 +92,7 @@ std::map<std::string, Encoded> read_outputs(const Inputs& inputs, const RunResul
 
 // Numbers first, then the path: a wrong result by a wrong path is wrong.
 void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>& truths,
-                   const RunResult& run, const RunOptions& options) {
+                   const RunResult& run) {
   auto outputs = read_outputs(inputs, run);
   bool shows_something = false;
   for (const auto& truth : truths) {
@@ -104,7 +101,7 @@ void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>
     try {
       got = decode_tensor(outputs.at(truth.output));
     } catch (const InputError& e) {  // a quantised output whose own scale is zero, negative or not finite
-      set_status(r, Status::wrong, fmt::format("{} cannot be decoded: {}", truth.output, e.what()), options);
+      set_status(r, Status::wrong, fmt::format("{} cannot be decoded: {}", truth.output, e.what()));
       return;
     }
     const Comparison comparison = compare(truth, got);
@@ -116,20 +113,17 @@ void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>
     r.verdict.detail = describe(truth, comparison, got, *spec);
     set_status(r, Status::wrong,
                fmt::format("{}: {} of {} elements beyond the limit, worst {:.3g} x", truth.output,
-                           comparison.bad, comparison.elements, comparison.worst_ratio),
-               options);
+                           comparison.bad, comparison.elements, comparison.worst_ratio));
     return;
   }
   if (!r.expected_path.empty() && std::ranges::find(r.kernels, r.expected_path) == r.kernels.end()) {
     set_status(r, Status::fallback,
                fmt::format("declared kernel {} did not run; seen: {}", r.expected_path,
-                           r.kernels.empty() ? "none" : fmt::format("{}", fmt::join(r.kernels, " "))),
-               options);
+                           r.kernels.empty() ? "none" : fmt::format("{}", fmt::join(r.kernels, " "))));
   } else if (!shows_something) {
-    set_status(r, Status::distrust, "an all-zero output would have passed: these inputs show nothing",
-               options);
+    set_status(r, Status::distrust, "an all-zero output would have passed: these inputs show nothing");
   } else {
-    set_status(r, Status::pass, "", options);
+    set_status(r, Status::pass, "");
   }
 }
 
@@ -200,7 +194,7 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
 
   const DeclareResult declared = backend.worker->declare(request.call, options.timeout);
   if (declared.status != RunStatus::done) {
-    set_status(r, status_of(declared.status), declared.reason, options);
+    set_status(r, status_of(declared.status), declared.reason);
     r.total_seconds = seconds_since(start);
     return r;
   }
@@ -214,24 +208,24 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
     r.notes = run.trace.notes;
     for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
     if (run.status != RunStatus::done) {
-      set_status(r, status_of(run.status), run.reason, options);
+      set_status(r, status_of(run.status), run.reason);
       if (!run.output_tail.empty()) r.verdict.detail = "  the worker printed: " + run.output_tail;
     } else {
       bool fresh = false;
       const TruthCache::Entry& truth = truths.of(c, inputs, contract, fresh);
       if (fresh) r.reference_seconds = truth.seconds;
-      judge_outputs(r, inputs, truth.truths, run, options);
+      judge_outputs(r, inputs, truth.truths, run);
     }
   } catch (const InputError& e) {
     set_status(r, Status::failed,
-               fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()), options);
+               fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()));
   }
   r.total_seconds = seconds_since(start);
   return r;
 }
 
 void run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const RunOptions& options,
-              const std::function<void(const CaseResult&)>& on_result) {
+              const std::function<void(CaseResult&)>& on_result) {
   std::atomic<std::size_t> next{0};
   std::mutex delivery;
   std::map<std::size_t, std::vector<CaseResult>> done;  // groups that wait for an earlier one
@@ -251,7 +245,7 @@ void run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
       const std::lock_guard lock(delivery);
       done.emplace(g, std::move(results));
       for (auto at = done.find(delivered); at != done.end(); at = done.find(++delivered)) {
-        for (const auto& r : at->second) on_result(r);
+        for (auto& r : at->second) on_result(r);
         done.erase(at);
       }
     }

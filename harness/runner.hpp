@@ -20,7 +20,6 @@ struct RunOptions {
   int jobs = 1;
   std::chrono::milliseconds timeout{10'000};  // of one run of a kernel
   int repeats = 0;                            // further runs on the same bytes, all of which must agree
-  std::vector<CaseSet> listed_gaps;           // unsupported cases that are expected
 };
 
 // The workers of one thread, one per backend, started when first needed.
@@ -60,6 +59,6 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
 
 // on_result is called once per case, in the plan's order, by one thread at a time.
 void run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const RunOptions& options,
-              const std::function<void(const CaseResult&)>& on_result);
+              const std::function<void(CaseResult&)>& on_result);
 
 }  // namespace assay

@@ -35,7 +35,8 @@ class Console : public Reporter {
   void result(const CaseResult& r) override {
     ++done_;
     matrix_.add(r);
-    if (!is_green(r.verdict.status)) finding(r);
+    if (!r.verdict.green()) finding(r);
+    if (r.verdict.expected && r.verdict.status != Status::unsupported) ++known_[r.verdict.reason];
     progress();
   }
 
@@ -46,6 +47,8 @@ class Console : public Reporter {
         fmt::print("... and {} more: {} {} backend={}\n", count - kShownPerKind, kind.status, kind.op,
                    kind.backend);
     if (!quiet_) fmt::print("\n{}", matrix_.text());
+    for (const auto& [reason, count] : known_) fmt::print("known: {} ({} cases)\n", reason, count);
+    for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
     std::string counts;
     for (const auto& [status, count] : s.counts) counts += fmt::format(", {} {}", count, to_string(status));
     const double busy = s.busy_seconds > 0 ? s.busy_seconds : 1;
@@ -53,7 +56,11 @@ class Console : public Reporter {
         "\n{} cases{}; {} outputs judged in {:.1f} s (kernels {:.0f} %, reference {:.0f} % of the work)\n",
         s.cases, counts, s.outputs, s.wall_seconds, 100 * s.kernel_seconds / busy,
         100 * s.reference_seconds / busy);
-    fmt::print("{}\n", s.green() ? "all green" : s.cases == 0 ? "nothing was executed" : "not green");
+    fmt::print("{}\n", s.green()
+                           ? (s.expected ? fmt::format("all green; {} as expected.list explains", s.expected)
+                                         : "all green")
+                       : s.cases == 0 ? "nothing was executed"
+                                      : "not green");
   }
 
  private:
@@ -104,6 +111,7 @@ class Console : public Reporter {
   RunHeader header_;
   Matrix matrix_;
   std::map<Kind, std::size_t> shown_;
+  std::map<std::string, std::size_t> known_;  // by explanation
   std::size_t done_ = 0;
   Clock::time_point start_, last_;
 };

@@ -14,6 +14,12 @@ using Json = nlohmann::ordered_json;
 // JSON has no infinity: a ratio that no limit would allow is the text "inf".
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json("inf"); }
 
+Json counts_of(const std::map<Status, std::size_t>& counts) {
+  Json json = Json::object();
+  for (const auto& [status, count] : counts) json[std::string(to_string(status))] = count;
+  return json;
+}
+
 class JsonReport : public Reporter {
  public:
   explicit JsonReport(const std::string& path) : file_(path) {}
@@ -32,7 +38,9 @@ class JsonReport : public Reporter {
                 {"formats", format_label(r.c)},
                 {"backend", r.c.backend},
                 {"verdict", to_string(r.verdict.status)},
+                {"green", r.verdict.green()},
                 {"summary", r.verdict.summary},
+                {"reason", r.verdict.reason},
                 {"contract", r.contract},
                 {"expected_path", r.expected_path},
                 {"kernels", r.kernels},
@@ -56,15 +64,17 @@ class JsonReport : public Reporter {
                           {"formats", row.second},
                           {"backend", backend},
                           {"cases", cell.cases},
-                          {"green", cell.green},
+                          {"passed", cell.passed},
                           {"gaps", cell.gaps},
+                          {"known", counts_of(cell.known)},
+                          {"red", counts_of(cell.red)},
                           {"reason", cell.reason}});
     document_["matrix"] = std::move(matrix);
-    Json counts = Json::object();
-    for (const auto& [status, count] : s.counts) counts[std::string(to_string(status))] = count;
     document_["summary"] = {{"cases", s.cases},
                             {"green", s.green()},
-                            {"verdicts", counts},
+                            {"expected", s.expected},
+                            {"stale", s.stale},
+                            {"verdicts", counts_of(s.counts)},
                             {"outputs", s.outputs},
                             {"wall_seconds", s.wall_seconds},
                             {"busy_seconds", s.busy_seconds},

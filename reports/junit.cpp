@@ -30,11 +30,11 @@ class Junit : public Reporter {
     test.append_attribute("name") = r.c.line().c_str();
     test.append_attribute("time") = fmt::format("{:.6f}", r.total_seconds).c_str();
     if (r.verdict.status == Status::pass) return;
-    const bool skipped = is_green(r.verdict.status);
+    const bool skipped = r.verdict.green();
     ++(skipped ? suite.skipped : suite.failures);
     pugi::xml_node node = test.append_child(skipped ? "skipped" : "failure");
     node.append_attribute("type") = std::string(to_string(r.verdict.status)).c_str();
-    node.append_attribute("message") = r.verdict.summary.c_str();
+    node.append_attribute("message") = (skipped ? r.verdict.reason : r.verdict.summary).c_str();
     if (!skipped)
       node.text().set(
           fmt::format("{}\nunder {}\nassay run '{}'", r.verdict.detail, r.contract, r.c.line()).c_str());

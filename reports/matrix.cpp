@@ -10,8 +10,9 @@ namespace {
 std::string cell_text(const Cell& cell) {
   if (cell.cases == 0) return "";
   if (cell.gaps == cell.cases) return "-";
-  std::string text = fmt::format("{}", cell.green - cell.gaps);
+  std::string text = fmt::format("{}", cell.passed);
   for (const auto& [status, count] : cell.red) text += fmt::format(" {}:{}", to_string(status), count);
+  for (const auto& [status, count] : cell.known) text += fmt::format(" ({}:{})", to_string(status), count);
   return text;
 }
 
@@ -21,12 +22,14 @@ void Matrix::add(const CaseResult& r) {
   if (std::ranges::find(backends_, r.c.backend) == backends_.end()) backends_.push_back(r.c.backend);
   Cell& cell = rows_[{std::string(r.c.op->name), format_label(r.c)}][r.c.backend];
   ++cell.cases;
-  if (is_green(r.verdict.status)) {
-    ++cell.green;
-    if (r.verdict.status == Status::listed_gap) ++cell.gaps;
+  const Verdict& v = r.verdict;
+  if (v.status == Status::pass) {
+    ++cell.passed;
+  } else if (v.expected && v.status == Status::unsupported) {
+    ++cell.gaps;
   } else {
-    ++cell.red[r.verdict.status];
-    if (cell.reason.empty()) cell.reason = r.verdict.summary;
+    ++(v.expected ? cell.known : cell.red)[v.status];
+    if (cell.reason.empty()) cell.reason = v.expected ? v.reason : v.summary;
   }
 }
 

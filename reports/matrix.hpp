@@ -12,15 +12,16 @@
 namespace assay {
 
 struct Cell {
-  std::size_t cases = 0, green = 0, gaps = 0;
+  std::size_t cases = 0, passed = 0, gaps = 0;  // gaps: unsupported, and expected to be
+  std::map<Status, std::size_t> known;          // findings that are expected, by verdict
   std::map<Status, std::size_t> red;
-  std::string reason;  // of the first red or unsupported case
+  std::string reason;  // of the first case that is red or known
 };
 
 class Matrix {
  public:
   void add(const CaseResult& r);
-  std::string text() const;  // a table; a red cell says which verdicts, a listed gap shows "-"
+  std::string text() const;  // a table; passes, then red verdicts "wrong:3", then known findings "(wrong:3)"; "-" is a gap
 
   using Row = std::pair<std::string, std::string>;  // op, formats
   const std::map<Row, std::map<std::string, Cell>>& rows() const { return rows_; }

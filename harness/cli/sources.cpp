@@ -52,12 +52,9 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
   return lines;
 }
 
-std::vector<CaseSet> listed_gaps() {
-  const fs::path path = fs::path(suites_directory()) / "gaps.list";
-  std::vector<CaseSet> gaps;
-  if (!fs::exists(path)) return gaps;
-  for (const auto& line : read_suite(path.string())) gaps.push_back(parse_case(line.text, line.where));
-  return gaps;
+std::vector<Expectation> expectations() {
+  const fs::path path = fs::path(suites_directory()) / "expected.list";
+  return fs::exists(path) ? read_expectations(path.string()) : std::vector<Expectation>{};
 }
 
 }  // namespace assay

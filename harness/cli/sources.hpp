@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/case.hpp"
+#include "harness/expectations.hpp"
 
 namespace assay {
 
@@ -14,7 +15,7 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words);
 // The directory of the suites: $ASSAY_SUITES, or that of the source tree, or of the installation.
 std::string suites_directory();
 std::vector<std::string> suite_names();
-// cases/suites/gaps.list: what backends are known not to support.
-std::vector<CaseSet> listed_gaps();
+// suites/expected.list: what runs are known to find.
+std::vector<Expectation> expectations();
 
 }  // namespace assay
