@@ -244,6 +244,9 @@ TEST(Formats, PlanesThatDoNotFitTheirShapeAreRefusedBeforeAnythingIsRead) {
     bad.planes.pop_back();
     expect_refusal(InputErrorKind::shape_mismatch, "planes", [&] { decode_tensor(bad); });
     bad = good;
+    bad.planes.push_back(good.planes.back());
+    expect_refusal(InputErrorKind::shape_mismatch, "planes", [&] { decode_tensor(bad); });
+    bad = good;
     bad.planes.back().spec.suffix = ".scales";
     expect_refusal(InputErrorKind::shape_mismatch, ".scales", [&] { decode_tensor(bad); });
     bad = good;

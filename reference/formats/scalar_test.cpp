@@ -77,6 +77,7 @@ TEST(Scalar, E8m0IsAPowerOfTwoAndItsLastCodeIsNan) {
   EXPECT_EQ(encode(f, 1.5), 128U);  // ties go to the even code: up from 127,
   EXPECT_EQ(encode(f, 3.0), 128U);  // down from 129
   EXPECT_EQ(encode(f, 0.0), 0U);
+  EXPECT_EQ(encode(f, 1e-40), 0U);  // underflow: the smallest scale, not NaN
   EXPECT_EQ(encode(f, kNan), 255U);
   EXPECT_EQ(encode(f, 0x1.8p127), 254U);
   EXPECT_EQ(encode(f, 0x1.9p127, {.overflow = Overflow::ieee}), 255U);
