@@ -70,7 +70,10 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
     if (decided && unit >= underflow_unit(acc_.precision) * 2 &&
         abs_sum <= std::ldexp(unit, acc_.precision.p) && abs_sum < largest_finite(acc_.precision) && !flush_)
       return 0;
-    const double flushed = flush_ ? 2 * static_cast<double>(n) * 0x1p-126 * (2 + a.max_abs + b.max_abs) : 0;
+    // Flushed operands lose at most the smallest normal of their type each, products and sums that of acc.
+    const bool half = a_element_ == "f16" || b_element_ == "f16" || acc_.precision == kPrecisionF16;
+    const double least = half ? 0x1p-14 : 0x1p-126;
+    const double flushed = flush_ ? 2 * static_cast<double>(n) * least * (2 + a.max_abs + b.max_abs) : 0;
     if (order_ == Order::tree) {
       const double depth = std::ceil(std::log2(static_cast<double>(std::max<std::int64_t>(n, 1))));
       if (!(abs_sum * 1.5 < largest_finite(acc_.precision))) return kInfinity;

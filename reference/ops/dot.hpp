@@ -1,17 +1,15 @@
 // One element of a matrix product: the exact number, and where a kernel of the declared arithmetic must be.
 //
-//   exact   v = sum_k a_k b_k of the decoded numbers, in f64 with n u64 sum|a b| as certificate
-//   kernel  centre c s_a s_b, c = sum a'_k b'_k of the operands (operand.hpp), within
-//     R = sum (|a'| + r_a)(|b'| + r_b) - sum |a'||b'|      operands that are not decided
-//     D = dot_bound(acc, ...)                              accumulation: arithmetic/dot_bound.hpp; 0 when
-//     every product and
-//                                                          partial sum is a multiple of lsb(a) lsb(b) below
-//                                                          2^p, whatever the order (exactness by inspection);
-//                                                          i32: 0 below 2^31
-//     and the epilogue: `epilogue_roundings` relative roundings in f32 (conversion of i32, the two scales)
-//     when there are scales, and the kernel's own relative error of a scale that it computed.
-// For i32 the accumulator itself must not wrap; for floating ones dot_bound answers +Inf where overflow is
-// possible.
+// Exact: v = sum_k a_k b_k of the decoded numbers, in f64 with n u64 sum|a b| as certificate.
+//
+// Kernel: around c s_a s_b, c = sum a'_k b'_k of the operands (operand.hpp), within the sum of
+//   R = sum (|a'| + r_a)(|b'| + r_b) - sum |a'||b'|: operands that are not decided;
+//   D = dot_bound(acc, ...) of arithmetic/dot_bound.hpp: accumulation. D = 0 when every product and partial
+//     sum is a multiple of lsb(a) lsb(b) below 2^p, whatever the order (exactness by inspection), and for i32
+//     below 2^31;
+//   the epilogue, when there are scales: `epilogue_roundings` relative roundings in f32 (conversion of i32,
+//     the two scales), and the relative error of a scale that the kernel computed itself.
+// An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
 #pragma once
 
 #include <array>

@@ -12,22 +12,16 @@
 // formula is (the op claims nothing otherwise). An id outside [0, experts) is refused.
 //
 // Limit. Every intermediate number is carried as an enclosure of its exact value and of the kernel's.
-//   g, v  dot.hpp; then rounded to `gate_up`.
-//   silu  |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994), so dg counts 1.1 |dg|; the evaluation
-//   adds
-//         2 silu_ulp u |silu(g)|, and 4e-37 where exp(-g) overflows f32 (there |silu| < 88.8 * 2^-128 ... <
-//         4e-37).
-//   h     one rounded product; then the path's rounding: monotone, so dh grows by half a step: u (|h| + dh) +
-//   underflow
-//         for f16 and bf16; quantised by scale s' = absmax(h') / D (within (|h|max + dh) / D and 4 u): s'/2
-//         for integers, for floating codes u_code (|h| + dh) or half its subnormal step times s', and the
-//         code's saturation adds at most 4 u (|h| + dh): the largest element is D s' up to the rounding of
-//         s'.
-//   w2 h  |sum w2 dh| <= sum |w2| dh, and the accumulation's own error for operands of magnitude |h| + dh. In
-//   the space of
-//         codes it is computed for h / s and counted twice, since the kernel's s' is not ours (it is within a
-//         factor 2).
-//   sum   c w2 h is one rounded product after rounding to `expert_out`, then topk - 1 additions in any order.
+//   g, v: dot.hpp; then rounded to `gate_up`.
+//   silu: |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994), so dg counts 1.1 |dg|; the evaluation
+//     adds 2 silu_ulp u |silu(g)|, and 4e-37 where exp(-g) overflows f32 (there |silu| < 88.8 * 2^-128).
+//   h: one rounded product, then the path's own rounding. Monotone, so dh grows by half a step: for f16 and
+//     bf16 u (|h| + dh) and underflow. Quantised with s' = absmax(h') / D, which is within 4 u of at most
+//     (max |h| + dh) / D: s'/2 for integers; for floating codes u_code (|h| + dh), or half a subnormal step
+//     times s'. Saturation adds at most 4 u (|h| + dh), for the largest element is D s' up to s's rounding.
+//   w2 h: |sum w2 dh| <= sum |w2| dh, and the accumulation's error for operands of magnitude |h| + dh. In the
+//     space of codes it is computed for h / s and counted twice: the kernel's s' is within a factor of 2.
+//   y: c w2 h is one rounded product after rounding to `expert_out`; then topk - 1 additions in any order.
 #include <array>
 #include <cmath>
 

@@ -77,7 +77,7 @@ struct Row {
 
 TEST(Layernorm, agrees_with_mpfr_on_rows_of_every_shape) {
   for (const Shape1 shape : kShapes)
-    for (const std::size_t n : {1UL, 5UL, 1000UL, 30000UL}) {
+    for (const std::size_t n : {1UL, 5UL, 1000UL, 100000UL}) {
       const Row r("layernorm", shape, n);
       const Truth t = r.c.truth("acc=f64 rsqrt_ulp=0.5 div_ulp=0.5");
       Real mean = 0, variance = 0;

@@ -64,7 +64,8 @@ std::string contract_of(const Options& o) {
 
 TEST(Softmax, agrees_with_mpfr_on_rows_of_every_shape) {
   for (const Shape1 shape : kShapes) {
-    for (const std::size_t n : {1UL, 7UL, 1000UL, 20000UL}) {
+    for (const std::size_t n : {1UL, 7UL, 1000UL, 5000UL, 100000UL}) {
+      if (n > 5000 && shape != Shape1::gaussian) continue;
       OpCase c("softmax", {{"rows", "1"}, {"cols", std::to_string(n)}});
       const Values x = c.put("x", draw(shape, n, n));
       const Truth t = c.truth("acc=f64 exp_ulp=0 div_ulp=0");
