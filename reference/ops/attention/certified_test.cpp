@@ -117,5 +117,29 @@ TEST(CertifiedAttention, CertificateHoldsForEveryMaskLayoutAndVariant) {
   fmt::print("{} outputs, worst error / certificate {:.3g}\n", tally.outputs, tally.worst);
 }
 
+TEST(CertifiedAttention, CertificateHoldsOnLongRows) {
+  Tally tally;
+  for (const char fill : std::string_view("GRB"))
+    compare(attention_case({{"heads", "1"}, {"d", "8"}, {"dv", "16"}, {"len", "40000"}, {"kv", "e4m3fn"}},
+                           fill, 3),
+            fmt::format("fill {}", fill), 1, tally);
+  EXPECT_EQ(tally.outputs, 48);
+}
+
+// A wrong weight in the last place of a double is far below any kernel's error, and still seen: a certificate
+// that could not fail would prove nothing.
+TEST(CertifiedAttention, PlainDoubleArithmeticLeavesTheCertificate) {
+  const AttentionCase c =
+      attention_case({{"heads", "1"}, {"d", "64"}, {"len", "500"}, {"kv", "f16"}, {"scale", "0.3"}}, 'H', 1);
+  CertifiedOptions plain;
+  plain.plain = true;
+  const CertifiedAttention wrong = certified_attention(*c.problem, plain),
+                           right = certified_attention(*c.problem);
+  int outside = 0;
+  for (std::size_t i = 0; i < right.value.size(); ++i)
+    outside += !(std::fabs(wrong.value[i] - right.value[i]) <= 2 * right.certificate[i]);
+  EXPECT_GT(outside, 0);
+}
+
 }  // namespace
 }  // namespace assay

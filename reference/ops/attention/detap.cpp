@@ -93,6 +93,8 @@ struct Kernel {
   bool scores_cast, converts, converts_q, q_blocks, out_cast;
   bool k_rounds, v_rounds;  // decoded values are not f32 numbers
   int p_emin, k_emin, v_emin, q_emin;
+  double p_scale;         // 2^p_shift
+  double pv_u, rowsum_u;  // of one rescale of the accumulator and of the row sum
 
   Kernel(const Contract& c, const AttentionGeometry& g)
       : qk(accumulator(c.text("qk"))), pv(accumulator(c.text("pv"))), rowsum(accumulator(c.text("rowsum"))) {
@@ -117,6 +119,13 @@ struct Kernel {
     const auto rounds = [](const std::string& name) { return format(name).kind != FormatKind::scalar; };
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);
+    p_scale = std::exp2(c.number("p_shift"));
+    const auto unit_of = [](const Accumulator& a) {
+      if (a.kind == Accumulator::Kind::integer) return kU;
+      return std::max(kU, std::ldexp(a.kind == Accumulator::Kind::unit ? 2.0 : 1.0, -a.precision.p));
+    };
+    pv_u = promote > tile ? unit_of(pv) : kU;  // partial sums of a tile are added to f32 registers
+    rowsum_u = unit_of(rowsum);
     p_emin = p.emin;
     k_emin = converts ? convert.emin : emin_of(g.k_format);
     v_emin = converts ? convert.emin : emin_of(g.v_format);
@@ -176,9 +185,10 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double depth =
       std::min(static_cast<double>(kernel.tile), n) + tiles + static_cast<double>(kernel.split);
   const DotError sum(kernel.rowsum, static_cast<std::int64_t>(depth), std::int64_t{1} << 40, 1.0, 0.0);
-  const double absolute =
-      kernel.cast_in_sum ? n * (kernel.p_exact ? kFlush : kernel.p.tiny + kFlush) : n * kFlush;
-  e.e_l = sum(e.weight * (1 + e.theta)) / e.weight + e.changes * kU * 1.01 + absolute / e.weight;
+  const double absolute = kernel.cast_in_sum
+                              ? n * (kernel.p_exact ? kFlush : kernel.p.tiny / kernel.p_scale + kFlush)
+                              : n * kFlush;
+  e.e_l = sum(e.weight * (1 + e.theta)) / e.weight + e.changes * kernel.rowsum_u * 1.01 + absolute / e.weight;
   return e;
 }
 
@@ -202,12 +212,14 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           continue;
         }
         const RowError e = row_error(g, kernel, row, p.sink(h));
-        const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5);
-        const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny) + kFlush;
+        const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale < kernel.p.largest);
+        const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny / kernel.p_scale) + kFlush;
         const double largest_v = exact.value_max;
         const double subnormal =
-            std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(1.0, kernel.v_emin));
-        const DotError pv(kernel.pv, row.keys, kernel.promote, largest_v, subnormal);
+            std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
+        const DotError pv(kernel.pv, row.keys, kernel.promote, largest_v * kernel.p_scale, subnormal);
+        const double top =
+            e.weight * kernel.p_scale;  // products relative to the largest logit, as the kernel scales them
         const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
         for (std::size_t c = 0; c < dv; ++c) {
           const double o = std::fabs(exact.value[at + c]);
@@ -219,8 +231,10 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           const double a = exact.absolute[at + c], d = exact.deviation[at + c];
           double n = kernel.cast_in_sum ? 0.0 : u_p * a;
           n += std::min(a, tiny * exact.key_sum[at + c] / e.to_top);
-          n += pv(a * e.weight * (1 + e.theta) * (1 + u_p)) / e.weight;
-          n += (e.changes + (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 : 0.0)) * kU * a * 1.01;
+          n += pv(a * top * (1 + e.theta) * (1 + u_p)) / top * (1 + 1.1 * e.changes * kernel.pv_u);
+          n += (e.changes * kernel.pv_u +
+                (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 : 0.0) * kU) *
+               a * 1.01;
           if (kernel.converts) {
             n += kernel.convert.u * a + kernel.convert.tiny;
             if (largest_v >= kernel.convert.largest) n = kInf;
