@@ -119,6 +119,14 @@ struct RowLogits {
   double largest_tiny = 0;  // absolute error of one weight by flushing
 };
 
+struct Score {
+  double s, ds;
+};
+// S_j exactly or to within a few u(f64), and the error of the declared accumulator. The smallest normal
+// exponents are those of the operands' formats.
+Score score(const StepModel& step, std::span<const float> q, const float* k, int q_emin, int k_emin,
+            std::int64_t chunk, bool ordered);
+
 // Levels differ in ds only: order-free, by inspection of the declared order, or none (S as emulated).
 enum class ScoreError : std::uint8_t { order_free, ordered, emulated };
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
@@ -134,6 +142,11 @@ Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const
 double denominator_error(const AttentionArithmetic& how, const RowLogits& row, bool ordered);
 // What merging the parts adds to the weights of a part, relative.
 double merge_error(const AttentionArithmetic& how, const RowLogits& row, const Part& part);
+
+// Largest relative difference between the kernel's rescaling of a partial sum of `tile` (nullptr: of any tile
+// of the part) and exp(top of the tile - top of the part).
+double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const Part& part,
+                     const Tile* tile);
 
 double exp_error(const AttentionArithmetic& how);  // eps_exp
 

@@ -1,4 +1,4 @@
-// Steps 1 to 3 of bounds.hpp: scores, logits, running maxima, weights.
+// Steps 2, 3 and 7 of bounds.hpp: logits, running maxima, weights, row sum.
 #include <algorithm>
 #include <limits>
 
@@ -7,101 +7,6 @@
 namespace assay::attention_bounds {
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Operands {  // of one dot product, looked at once
-  std::vector<double> product;
-  std::vector<int> head, lattice;
-  std::vector<std::uint8_t> subnormal;
-};
-
-int head_exponent(double x, int emin) { return std::max(exponent_of(x), emin); }
-
-void look_at(std::span<const float> q, const float* k, int q_emin, int k_emin, Operands& o) {
-  for (std::size_t i = 0; i < q.size(); ++i) {
-    const double a = q[i], b = k[i];
-    o.product[i] = a * b;
-    const bool zero = a == 0 || b == 0;
-    o.head[i] = zero ? -kNever : head_exponent(a, q_emin) + head_exponent(b, k_emin);
-    o.lattice[i] = zero ? kNever : lattice_of(a) + lattice_of(b);
-    o.subnormal[i] = !zero && (exponent_of(a) < q_emin || exponent_of(b) < k_emin);
-  }
-}
-
-struct Score {
-  double s, ds;
-};
-
-// S_j exactly or to within a few u(f64), and the error of the declared accumulator.
-Score score(const StepModel& step, const Operands& o, std::int64_t chunk, bool ordered) {
-  const auto d = std::ssize(o.product);
-  double sum = 0, low = 0, products = 0, flushed = 0;
-  int lattice = kNever, top = -kNever;
-  for (std::int64_t i = 0; i < d; ++i) {
-    const double t = sum + o.product[i], back = t - sum;  // TwoSum
-    low += (sum - (t - back)) + (o.product[i] - back);
-    sum = t;
-    products += std::fabs(o.product[i]);
-    if (o.subnormal[i]) flushed += std::fabs(o.product[i]);
-    lattice = std::min(lattice, o.lattice[i]);
-    top = std::max(top, o.head[i]);
-  }
-  const double s = sum + low;
-  const bool exact = products == 0 || exponent_of(products) - lattice < 52;
-  const double own = exact ? 0 : 0x1p-52 * std::fabs(s) + static_cast<double>(d * d) * 0x1p-104 * products;
-  if (products == 0) return {0, 0};
-  const std::int64_t chain = chunk <= 0 || chunk >= d ? d : chunk;
-  const std::int64_t chains = (d + chain - 1) / chain;
-  if (!ordered) {
-    const double head = std::ldexp(1.0, std::max(top, -1000));
-    if (exact && step.never_rounds(products, head, lattice) &&
-        (flushed == 0 || step.kind != StepModel::Kind::pairwise))
-      return {s, 0};
-    double positive = 0;  // no partial sum exceeds the larger of the positive and the negative products
-    for (const double p : o.product) positive += std::max(p, 0.0);
-    const double partial = std::max(positive, products - positive) * (1 + 0x1p-40);
-    const std::int64_t blocks = chains * ((chain + step.group - 1) / step.group);
-    double e = step.worst({partial, products, head, flushed, blocks, d});
-    if (chains > 1) e += static_cast<double>(chains) * kU * (1 + 0x1p-10) * (partial + e);
-    return {s, e * (1 + 0x1p-30) + own};
-  }
-  double total = 0, error = 0;
-  for (std::int64_t first = 0; first < d; first += chain) {
-    double partial = 0, e = 0;
-    for (std::int64_t b = first; b < std::min(d, first + chain); b += step.group) {
-      const std::int64_t end = std::min({d, first + chain, b + step.group});
-      StepModel::Step block;
-      int head = -kNever;
-      double next = partial;
-      for (std::int64_t i = b; i < end; ++i) {
-        head = std::max(head, o.head[i]);
-        next += o.product[i];
-        block.products += std::fabs(o.product[i]);
-        if (o.subnormal[i]) block.flushed += std::fabs(o.product[i]);
-      }
-      if (block.products == 0) continue;
-      block.head = std::ldexp(1.0, std::max(head, -1000));
-      block.before = std::fabs(partial) + e;
-      block.after = std::fabs(next) + e;
-      const int quantum = step.quantum_exponent(block);
-      for (std::int64_t i = b; i < end; ++i) {
-        block.inexact += step.kind == StepModel::Kind::scalar ? !representable(o.product[i], step.precision)
-                                                              : o.lattice[i] < quantum;
-      }
-      block.c_inexact = e > 0 || lattice_of(partial) < quantum;
-      block.after_fits = e == 0 && exact && representable(next, step.precision);
-      e += step.error(block);
-      partial = next;
-    }
-    const bool fits = error == 0 && e == 0 && exact && representable(total + partial, 24);
-    error += e;
-    total += partial;
-    if (first > 0 && !fits) error += kU * (std::fabs(total) + error);
-  }
-  // `partial` and `total` are rounded f64 sums: a few 2^-53 of the products, far below every u here.
-  return {s, error == 0
-                 ? own
-                 : error * (1 + 0x1p-30) + own + static_cast<double>(d) * 0x1p-52 * products * 0x1p-10};
-}
 
 struct LogitError {
   double x, e;  // without the part that depends on the largest logit
@@ -187,21 +92,19 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
                      ScoreError kind) {
   const auto n = static_cast<std::size_t>(kv.keys);
-  const auto d = static_cast<std::size_t>(kv.d);
   const StepModel step{accumulator(how.qk)};
   const FormatModel scores(how.scores);
   RowLogits r;
   r.s.assign(n, 0), r.ds.assign(n, 0), r.x.assign(n, 0), r.e.assign(n, 0), r.w.assign(n, 0),
       r.theta.assign(n, 0);
-  Operands o{std::vector<double>(d), std::vector<int>(d), std::vector<int>(d), std::vector<std::uint8_t>(d)};
   const int q_emin = emin_of(row.q_format), k_emin = emin_of(kv.k_format);
   r.top = -kInfinity;
   double first = 0;
   r.all_equal = !row.sink && row.bias.empty();
   for (std::int64_t j = 0; j < kv.keys; ++j) {
     if (!row.sees(j)) continue;
-    look_at(row.q, kv.k.data() + j * kv.d, q_emin, k_emin, o);
-    const Score s = score(step, o, how.chunk, kind == ScoreError::ordered);
+    const Score s =
+        score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk, kind == ScoreError::ordered);
     r.s[j] = s.s, r.ds[j] = s.ds;
     const LogitError x = logit(how, row, scores, s.s, s.ds, j);
     r.x[j] = x.x, r.e[j] = x.e;
@@ -305,6 +208,17 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
     worst = std::max(worst, relative);
   }
   return worst;
+}
+
+double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const Part& part,
+                     const Tile* tile) {
+  if (row.all_equal) return 0;
+  const double eps = exp_error(how) * (1 + 2 * exp_error(how));
+  const double from = tile == nullptr ? part.error : tile->error;
+  const double span = tile == nullptr ? 0 : part.top - tile->top;
+  const auto changes = static_cast<double>(tile == nullptr ? part.changes : tile->changes_after);
+  const double merge = how.split > 1 ? merge_error(how, row, part) : 0;
+  return std::expm1((from + kU * (span + 2 * part.error) + changes * eps + merge) * (1 + 0x1p-30));
 }
 
 double merge_error(const AttentionArithmetic& how, const RowLogits& row, const Part& part) {
