@@ -28,6 +28,11 @@ ASSAY_BLOCK(nvfp4_swizzled);
 // blocks_tq3.cpp
 ASSAY_BLOCK(tq3_0_c2s1);
 ASSAY_BLOCK(tq3_0_c2);
+// scalars.cpp
+ASSAY_BLOCK(e8m0);
+ASSAY_BLOCK(ue4m3);
+ASSAY_BLOCK(uint8);
+ASSAY_BLOCK(tf32);
 #undef ASSAY_BLOCK
 
 }  // namespace assay_cpu

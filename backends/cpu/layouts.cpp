@@ -146,6 +146,10 @@ constexpr auto kLayouts = std::to_array<Layout>({
     {"e3m2", 1, Scaling::none, false, false, 0, read_small<kE3m2>, write_small<kE3m2, Scaling::none>},
     {"e2m3", 1, Scaling::none, false, false, 0, read_small<kE2m3>, write_small<kE2m3, Scaling::none>},
     {"e2m1", 2, Scaling::none, false, false, 0, read_e2m1, write_e2m1},
+    {"e8m0", 1, Scaling::none, false, false, 0, read_e8m0, write_e8m0},
+    {"ue4m3", 1, Scaling::none, false, false, 0, read_ue4m3, write_ue4m3},
+    {"uint8", 1, Scaling::none, false, false, 0, read_uint8, write_uint8},
+    {"tf32", 1, Scaling::none, false, false, 0, read_tf32, write_tf32},
 #define ASSAY_SCALED_ONE(text, widen, axis, divisor, write) \
   {text, 1, Scaling::axis, true, false, divisor, read_codes<&Engine::widen, Scaling::axis>, write}
 #define ASSAY_SCALED(element, format, divisor)                           \

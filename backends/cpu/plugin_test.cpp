@@ -99,7 +99,7 @@ Sizes sizes(const Layout& layout, std::int64_t rows, std::int64_t cols) {
   Sizes s{count, 0, 0};
   if (const auto block = block_bytes.find(name); block != block_bytes.end())
     s.payload = count / 32 * block->second;
-  if (name == "f32") s.payload = 4 * count;
+  if (name == "f32" || name == "tf32") s.payload = 4 * count;
   if (name == "f16" || name == "bf16") s.payload = 2 * count;
   if (name == "int4" || name == "e2m1" || name == "mxfp4" || name.starts_with("int4_") ||
       name.starts_with("nvfp4")) {
@@ -156,17 +156,18 @@ void add_planes(TestCall& call, const Layout& layout, std::int64_t rows, std::in
 // codebooks' widest gap. A wrong nibble order, sign, offset, scale or swizzle is off by the size of the data.
 double round_trip_limit(const std::string& name, double absmax) {
   if (name == "f32") return 0;
-  if (name == "f16") return absmax * 0x1p-11;
+  if (name == "f16" || name == "tf32") return absmax * 0x1p-11;
   if (name == "bf16") return absmax * 0x1p-8;
   if (name.starts_with("tq3"))
     return absmax;  // 2-bit codebook in a rotated basis: judged by its mean error below
   if (name.starts_with("q8_0") || name.starts_with("int8_"))
     return absmax / 127 * 1.01 / 2 + absmax * 0x1p-10;
-  if (name == "int8" || name == "int4") return 0.5;
+  if (name == "int8" || name == "int4" || name == "uint8") return 0.5;
   if (name.starts_with("q5")) return absmax / 15;
   if (name.starts_with("e5m2")) return absmax / 8;
   if (name.starts_with("e3m2")) return absmax / 8;
-  if (name.starts_with("e4m3") || name.starts_with("mxfp8") || name.starts_with("e2m3")) return absmax / 8;
+  if (name.starts_with("e4m3") || name == "ue4m3" || name.starts_with("mxfp8") || name.starts_with("e2m3"))
+    return absmax / 8;
   return absmax / 3;  // 4 bits: e2m1's gap from 4 to 6 is a third of 6; MX scales may clip 7 of 8 to 6
 }
 
@@ -177,6 +178,9 @@ TEST(Layouts, QuantiseAndDequantiseBackWithinTheFormatsStep) {
   for (const Layout& layout : assay_cpu::layouts()) {
     const std::string name(layout.name);
     std::vector<float> x = normal(kRows * kCols, 11);
+    if (name == "e8m0" || name == "ue4m3" || name == "uint8") {
+      for (float& value : x) value = std::fabs(value);
+    }
     TestCall quantize("quantize");
     quantize.set("rows", "5").set("cols", "192").set("to", name).set("dtype", "f32");
     quantize.in("x", "f32", {kRows, kCols}, x);
