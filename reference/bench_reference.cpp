@@ -1,0 +1,41 @@
+// bench_reference: every figure that the reference promises, measured here and now, a line each: `name value
+// limit ok`, or `short`. Exits 1 if any is short. Run it on a quiet machine; pairs (ours against plain f64)
+// alternate in one run.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "reference/arithmetic/bench_arithmetic.hpp"
+#include "reference/ops/attention/bench_attention.hpp"
+#include "reference/ops/attention/bounds_figures.hpp"
+#include "reference/real/bench_real.hpp"
+
+namespace {
+
+int shortfalls = 0;
+
+void print(const std::string& name, double value, double limit, bool at_most) {
+  const bool ok = at_most ? value <= limit : value >= limit;  // a NaN is short
+  if (!ok) ++shortfalls;
+  fmt::print("{} {:.6g} {:.6g} {}\n", name, value, limit, ok ? "ok" : "short");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+  using namespace assay;
+  for (const auto& f : attention_figures(5)) print(f.name, f.value, f.limit, f.at_most);
+  for (const auto& f : attention_bound_figures()) print(f.name, f.value, f.limit, true);
+  print("fused_32_term_dots_per_second_and_core", measure_fused_dots_per_second(), 30e6, false);
+  // Context for the figures above, without a promise of its own: how much wider arithmetic costs.
+  const DotSpeeds dots = measure_dot_speeds(1.0);
+  const ExpSpeeds exps = measure_exp_speeds(0.5);
+  fmt::print(
+      "# Gterm/s in one thread: plain f64 {:.3g}, exact int64 {:.3g}, Dot2 with its bound {:.3g}, float128 "
+      "{:.3g}, mpfr113 {:.3g}\n",
+      dots.plain_f64, dots.int64_exact, dots.dot2, dots.float128, dots.mpfr113);
+  fmt::print("# ns per exp: certified {:.3g}, double-double {:.4g}, mpfr113 {:.4g}\n", exps.vector_ns,
+             exps.double_double_ns, exps.mpfr113_ns);
+  return shortfalls == 0 ? 0 : 1;
+}
