@@ -76,11 +76,12 @@
 //
 // 6 PV. The steps of section 1 on weight times v. detap: partial sums of kernel weights, T as above in units
 // of the final scale (every bound there is linear, so a factor exp(M_t - M) <= 1 only shrinks it); chains
-// from zero of `promote` keys: E linear in each chain's sum, so summed over chains, plus u per f32 addition.
-// detord, ca: signed partial sums with all deviations so far added (D); they are known only up to the factor
-// exp(|dM_t|), which multiplies |a|. A rescale rounds: u |o|, and into the unit's own register (2^-13 for
-// e8m13, 2^-11 for f16) if sums chain through it. Later rescales multiply what was added by at most (1 + a):
-// the final factor (1 + 2 a) on the numerator's own errors.
+// from zero of `promote` keys: E is linear in each chain's sum, so it adds up over the chains, plus u per f32
+// addition; a scalar accumulator: gamma_{keys + chains + 1}. detord, ca: signed partial sums with all
+// deviations so far added; they are known up to the factor exp(|dM_t|) and later rescales, which multiplies
+// |a|. A rescale rounds: u |o|, and into the unit's own register (2^-13 for e8m13, 2^-11 for f16) if sums
+// chain through it. Later rescales multiply what was added by at most (1 + a): the final factor (1 + 2 a) on
+// the numerator's own errors.
 //
 // 7 ROW SUM. detap: gamma_{n + T + 2}; otherwise u sum of partial sums / sum. f16 sums of a thousand terms
 // and more have no bound below 1: the limit is then infinite (nothing is claimed), and emu still judges.

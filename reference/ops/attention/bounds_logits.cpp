@@ -202,8 +202,10 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
                                                              std::ldexp(p.half_spacing_min, -how.p_shift)
                                              : 0;
     double relative = gamma;
-    if (ordered && cast < 0.25)
-      relative = std::min(gamma, (1 + 4 * cast) * (sum > 0 ? error / sum : 0) + 3 * u);
+    // What was added before a rescale is multiplied by the kernel's factor, not by the exact one.
+    const double drift = 1 + rescale_drift(how, row, part, nullptr);
+    if (ordered && cast < 0.25 && sum > 0)
+      relative = std::min(gamma, (1 + 4 * cast) * drift * drift * error / sum + 3 * u);
     if (row.all_equal && sum <= std::ldexp(1.0, f.p)) continue;
     worst = std::max(worst, relative);
   }

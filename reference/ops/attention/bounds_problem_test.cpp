@@ -126,6 +126,44 @@ TEST(AttentionLevels,
   }
 }
 
+// bounds.cpp sums in plain doubles; the op's value comes from certified.cpp.
+TEST(AttentionLevels, TheValueOfTheDirectFormIsTheCertifiedValue) {
+  const Case c = make_case(
+      {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"q", "3"}, {"len", "300"}, {"softcap", "3"}}, 6);
+  const auto truth = [&](const char* text) {
+    return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract))[0];
+  };
+  const Truth direct = truth("order=sequential level=detord"), certified = truth("level=detap");
+  for (std::size_t i = 0; i < direct.value.size(); ++i)
+    EXPECT_NEAR(direct.value[i], certified.value[i], 1e-13);
+}
+
+// Two derivations of the order-free limit, by moments (detap.cpp) and key by key, agree within a factor of
+// two: a term forgotten in one of them would show.
+TEST(AttentionLevels, TheOrderFreeLimitsByMomentsAndKeyByKeyAgreeWithinAFactorOfTwo) {
+  for (const char* text :
+       {"qk=hopper_f16 p=f16 pv=hopper_f16", "qk=f32 p=f32 pv=f32", "qk=a100_f16 p=f16 pv=a100_f16"}) {
+    const Case c = make_case({{"heads", "1"}, {"d", "64"}, {"len", "1000"}}, 8);
+    const Contract contract = Contract::parse(text, kAttention.contract);
+    const Truth by_moments = kAttention.truth(c.attributes, c.inputs, contract)[0];
+    const AttentionProblem problem(c.attributes, c.inputs);
+    std::vector<double> k(64000), v(64000);
+    problem.decode_k(0, 0, 0, 1000, k.data());
+    problem.decode_v(0, 0, 0, 1000, v.data());
+    const std::vector<float> kf(k.begin(), k.end()), vf(v.begin(), v.end());
+    const std::vector<float> q(problem.q(0, 0, 0).begin(), problem.q(0, 0, 0).end());
+    QueryRow row;
+    row.q = q, row.q_format = "f16", row.scale = problem.geometry().scale;
+    const AttentionBounds bounds(AttentionArithmetic::from(contract, "f16"),
+                                 {1000, 64, 64, kf, vf, "f16", "f16"});
+    const RowBounds direct = bounds.row(row, AttentionLevel::detap);
+    for (std::size_t e = 0; e < direct.limit.size(); ++e) {
+      EXPECT_GE(by_moments.limit[e], 0.5 * direct.limit[e]) << text;
+      EXPECT_LE(by_moments.limit[e], 2 * direct.limit[e]) << text;
+    }
+  }
+}
+
 TEST(AttentionLevels, WhatNoAccumulatorTakesIsANamedError) {
   const auto truth = [](const Case& c, const char* text) {
     return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract));
