@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "reference/ops/attention/dot-inl.hpp"
@@ -67,6 +68,21 @@ HWY_INLINE CodeFacts widen_float8(const std::byte* src, std::size_t width, std::
   return facts;
 }
 
+// The largest |code| of 16-bit floats: their codes, too, ascend with the number; NaN above Inf above all.
+HWY_INLINE std::uint16_t largest_code16(const std::byte* src, std::size_t width) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  constexpr std::size_t kStep = HWY_LANES(std::uint16_t);
+  const auto magnitude = hn::Set(d16, std::uint16_t{0x7fff});
+  const auto* codes = reinterpret_cast<const std::uint16_t*>(src);
+  auto largest = hn::Zero(d16);
+  std::size_t i = 0;
+  for (; i + kStep <= width; i += kStep)
+    largest = hn::Max(largest, hn::And(hn::LoadU(d16, codes + i), magnitude));
+  std::uint16_t top = hn::GetLane(hn::MaxOfLanes(d16, largest));
+  for (; i < width; ++i) top = std::max(top, static_cast<std::uint16_t>(codes[i] & 0x7fff));
+  return top;
+}
+
 // kLanes elements from p on; 8-bit floats have been widened.
 template <Codes kCodes>
 HWY_INLINE V64 load_codes(const std::byte* p) {
@@ -99,14 +115,15 @@ struct RowFacts {
 };
 
 // dst[i] = number of element i * multiplier, i < width; the rest up to `padded` is 0.
-template <Codes kCodes, bool kFacts>
-HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::size_t padded, double multiplier,
-                               double* dst) {
+template <Codes kCodes, bool kFacts, bool kScaled>
+HWY_INLINE RowFacts decode_row_as(const std::byte* src, std::size_t width, std::size_t padded,
+                                  double multiplier, double* dst) {
   const F64 d;
   constexpr std::size_t kBytes = kCodes == Codes::int8    ? 1
                                  : kCodes == Codes::f32   ? 4
                                  : kCodes == Codes::other ? 8
                                                           : 2;
+  constexpr bool kByCode = is_float8(kCodes) || kCodes == Codes::f16 || kCodes == Codes::bf16;
   RowFacts facts;
   std::size_t at = 0;
   // 8-bit floats go through a buffer of f16 numbers, kChunk at a time.
@@ -126,10 +143,11 @@ HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::siz
     }
     double* to = dst + at;
     const auto step = [&](const std::byte* p, std::size_t i) HWY_ATTR {
-      const V64 x = hn::Mul(load_codes<kCodes>(p), scale);
+      V64 x = load_codes<kCodes>(p);
+      if constexpr (kScaled) x = hn::Mul(x, scale);
       hn::Store(x, d, to + i);
       if constexpr (kFacts) squares = hn::MulAdd(x, x, squares);
-      if constexpr (!is_float8(kCodes)) {
+      if constexpr (!kByCode) {
         if constexpr (kCodes != Codes::int8) bad = hn::MulAdd(x, hn::Zero(d), bad);
         largest = hn::Max(largest, hn::Abs(x));
       }
@@ -146,19 +164,35 @@ HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::siz
   for (std::size_t i = (width + kLanes - 1) / kLanes * kLanes; i < padded; i += kLanes)
     hn::Store(hn::Zero(d), d, dst + i);
   if constexpr (kFacts) facts.squares = hn::GetLane(hn::SumOfLanes(d, squares));
-  if constexpr (is_float8(kCodes)) {  // the f16 with that magnitude
-    const int shift = kCodes == Codes::e5m2 ? 8 : 7;
-    const hn::Rebind<hwy::float16_t, hn::ScalableTag<float>> dh;
-    const hn::ScalableTag<float> df;
-    const hn::Rebind<std::uint16_t, decltype(df)> d16;
-    const auto code = hn::Set(d16, static_cast<std::uint16_t>(largest_code << shift));
-    facts.largest =
-        static_cast<double>(hn::GetLane(hn::PromoteTo(df, hn::BitCast(dh, code)))) * std::fabs(multiplier);
+  if constexpr (kByCode) {  // the number with that magnitude
+    constexpr bool kBf16 = kCodes == Codes::bf16;
+    std::uint16_t bits = largest_code;
+    if constexpr (is_float8(kCodes)) {
+      bits = static_cast<std::uint16_t>(bits << (kCodes == Codes::e5m2 ? 8 : 7));
+    } else {
+      bits = largest_code16(src, width);
+      facts.finite = bits < (kBf16 ? 0x7f80 : 0x7c00);
+    }
+    // Scalar: a vector load of what was just stored in part would stall on it, once per row.
+    const auto exponent = static_cast<unsigned>(bits >> 10);
+    const double f16 =
+        exponent == 0
+            ? bits * 0x1p-24
+            : static_cast<double>(std::uint64_t{(bits & 0x3ffu) + 1024u} << (exponent - 1)) * 0x1p-24;
+    facts.largest = (kBf16 ? static_cast<double>(std::bit_cast<float>(std::uint32_t{bits} << 16)) : f16) *
+                    std::fabs(multiplier);
   } else {
     facts.largest = hn::GetLane(hn::MaxOfLanes(d, largest));
     if constexpr (kCodes != Codes::int8) facts.finite = hn::GetLane(hn::SumOfLanes(d, bad)) == 0;
   }
   return facts;
+}
+
+template <Codes kCodes, bool kFacts>
+HWY_INLINE RowFacts decode_row(const std::byte* src, std::size_t width, std::size_t padded, double multiplier,
+                               double* dst) {
+  return multiplier == 1 ? decode_row_as<kCodes, kFacts, false>(src, width, padded, multiplier, dst)
+                         : decode_row_as<kCodes, kFacts, true>(src, width, padded, multiplier, dst);
 }
 
 template <bool kFacts>
