@@ -23,6 +23,7 @@ class AttentionFill {
         d(request.attributes.integer("d")),
         dv(request.attributes.integer("dv")),
         page_(request.attributes.integer("page")),
+        window_(request.attributes.integer("window")),
         stream(request.seed, "attention") {
     gaussian(request, values);  // sinks, slopes, and the noise that the families start from
     q_ = values.at("q"), k_ = values.at("k"), v_ = values.at("v");
@@ -59,11 +60,12 @@ class AttentionFill {
                : -1;
   }
   std::int64_t kv_head(std::int64_t h) const { return h * kv_heads / heads; }
-  // A key that every query row sees under any causal or windowed mask wide enough to see its own position.
+  // A key that every query row sees, under any mask but a random one.
   std::int64_t visible_key(std::int64_t b, std::int64_t g) const {
-    const auto visible = static_cast<std::uint64_t>(std::max<std::int64_t>(1, keys - rows + 1));
-    return static_cast<std::int64_t>(
-        stream.below(static_cast<std::uint64_t>((b * kv_heads + g) | (std::int64_t{1} << 61)), visible));
+    const std::int64_t last = std::max<std::int64_t>(0, keys - rows);
+    const std::int64_t choices = window_ > 0 ? std::min(window_, last + 1) : last + 1;
+    const auto draw = static_cast<std::uint64_t>((b * kv_heads + g) | (std::int64_t{1} << 61));
+    return last - static_cast<std::int64_t>(stream.below(draw, static_cast<std::uint64_t>(choices)));
   }
 
   // q_i = strength * r (+ a little of its own noise), k_j = target(b, g, j) / (strength * d * scale) * r +
@@ -104,7 +106,7 @@ class AttentionFill {
   std::int64_t batch, heads, kv_heads, rows, keys, d, dv;
 
  private:
-  std::int64_t page_;
+  std::int64_t page_, window_;
 
  public:
   Stream stream;
@@ -212,8 +214,8 @@ void huge_logits(const FillRequest& r, Values& values) {
 
 void near_ties(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
-  // Two neighbouring keys share their noise and stand far above the rest; V is +1 at one and -1 at the other,
-  // so the output is tanh of half the difference of their logits.
+  // Two neighbouring keys share their noise and stand far above the rest; V is 1 at one and 1/4 at the other,
+  // so the output moves between them with the difference of their logits.
   f.aim([&](I b, I g, I j) { return j / 2 == f.visible_key(b, g) / 2 ? 2.0 * f.log_keys() : 0.0; }, 1.0,
         0.25);
   for (I b = 0; b < f.batch; ++b)
@@ -223,7 +225,7 @@ void near_ties(const FillRequest& r, Values& values) {
       std::copy_n(f.k(b, first, g), f.d, f.k(b, first + 1, g));
       f.k(b, first + 1, g)[0] *= 1.0625F;
     }
-  f.value([](I, I, I j, I c, float) { return (j + c) % 2 == 0 ? 1.0 : -1.0; });
+  f.value([](I, I, I j, I c, float) { return (j + c) % 2 == 0 ? 1.0 : 0.25; });
 }
 
 void deep_logits(const FillRequest& r, Values& values) {

@@ -27,7 +27,7 @@ constexpr Fill kFills[] = {
     {"cancel", "attention", "large products that cancel in q.k: width of the QK accumulator", cancel_qk},
     {"huge_logits", "attention",
      "|logit| about 1e4: 16-bit logits, overflow before the maximum is subtracted", huge_logits},
-    {"ties", "attention", "two keys nearly tied at the top with opposite V: the last bits of a logit",
+    {"ties", "attention", "two keys nearly tied at the top with different V: the last bits of a logit",
      near_ties},
     {"deep", "attention", "logits spread down to -500: underflow of weights", deep_logits},
     {"value_mean", "attention", "V with mean 0.5: truncation of an accumulator is biased, and shows",

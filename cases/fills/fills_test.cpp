@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "cases/fills/draws.hpp"
 #include "harness/case.hpp"
 #include "harness/fill.hpp"
 #include "harness/inputs.hpp"
@@ -43,6 +44,18 @@ TEST(Fills, names_are_unique_for_each_op_and_unknown_ones_are_refused) {
   EXPECT_THROW(fill("needle", "softmax"), InputError);
   EXPECT_EQ(fill("ramp", "attention").op, "attention");
   EXPECT_EQ(fill("ramp", "softmax").op, "");
+}
+
+TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
+  for (const std::uint64_t seed : {0u, 1u, 77u}) {
+    const Stream stream(seed, "x");
+    std::vector<float> drawn(100'003);
+    draw_gaussian(stream, drawn);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(drawn[i]),
+                std::bit_cast<std::uint32_t>(static_cast<float>(stream.gaussian(i))))
+          << "seed " << seed << ", element " << i;
+  }
 }
 
 // The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cases/fills/draws.hpp"
 #include "cases/fills/families.hpp"
 #include "harness/random.hpp"
 
@@ -40,7 +41,12 @@ double smallest_normal(const ScalarFormat& f) {
 }  // namespace
 
 void gaussian(const FillRequest& r, Values& v) {
-  each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return s.gaussian(i); });
+  for (const auto& t : r.tensors) {
+    if (t.role != TensorRole::data) continue;
+    auto& out = v[t.name];
+    out.resize(static_cast<std::size_t>(element_count(t.shape)));
+    draw_gaussian(Stream(r.seed, t.name), out);
+  }
 }
 
 void uniform(const FillRequest& r, Values& v) {
@@ -116,7 +122,7 @@ void codes(const FillRequest& r, Values& v) {
     const ScalarFormat& f = element_format(t);
     if (f.bits > 16) return s.gaussian(i);
     // An odd stride visits every code once per 2^bits elements, and large and small ones from the start.
-    for (std::size_t n = i;;
+    for (std::size_t n = i + s.below(0, 65536);;
          n += 97) {  // the next finite one: at most a handful of steps (NaN and Inf codes)
       const double x = decode(f, static_cast<std::uint32_t>((n * 40503) & ((std::size_t{1} << f.bits) - 1)));
       if (std::isfinite(x)) return x;

@@ -1,0 +1,13 @@
+// Whole arrays of draws: the same bits as one draw after the other, at the speed of the machine's vectors.
+#pragma once
+
+#include <span>
+
+#include "harness/random.hpp"
+
+namespace assay {
+
+// out[i] = the f32 number nearest to stream.gaussian(i).
+void draw_gaussian(const Stream& stream, std::span<float> out);
+
+}  // namespace assay
