@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "harness/fill.hpp"
 #include "harness/near_names.hpp"
@@ -25,11 +26,14 @@ const Fill& fill(std::string_view name, std::string_view op_name) {
 }
 
 Inputs make_inputs(const Case& c) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   Inputs inputs;
   inputs.tensors = c.op->tensors(c.attributes);
   if (c.op->indices) c.op->indices(c.attributes, c.seed, inputs.set);
   Values values;
   fill(c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, inputs.set, c.seed}, values);
+  const auto filled = Clock::now();
   for (const auto& t : inputs.tensors) {
     if (t.role != TensorRole::data) continue;
     const auto found = values.find(t.name);
@@ -43,6 +47,8 @@ Inputs make_inputs(const Case& c) {
     inputs.set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
     found->second = {};  // a million-key cache need not be held twice
   }
+  inputs.fill_seconds = std::chrono::duration<double>(filled - start).count();
+  inputs.encode_seconds = std::chrono::duration<double>(Clock::now() - filled).count();
   if (c.op->unused) inputs.unused = c.op->unused(c.attributes, inputs.set);
   return inputs;
 }

@@ -25,6 +25,8 @@ void Summary::add(const CaseResult& r) {
   outputs += r.verdict.elements;
   kernel_seconds += r.kernel_seconds;
   reference_seconds += r.reference_seconds;
+  input_seconds += r.input_seconds;
+  worker_seconds += r.worker_seconds;
   busy_seconds += r.total_seconds;
 }
 

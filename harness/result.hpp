@@ -19,8 +19,12 @@ struct CaseResult {
   std::string expected_path;         // "" when the backend claims none
   std::vector<std::string> kernels;  // seen in the trace, in order
   std::vector<std::pair<std::string, std::string>> notes;
+  // Where the time went; what several cases share (inputs, truth) is counted once, with the first of them.
+  // What is left of total_seconds is the comparison, and the bookkeeping.
   double kernel_seconds = 0;     // inside the backend's run(), all repeats
-  double reference_seconds = 0;  // truth, this case's share
+  double reference_seconds = 0;  // encoding the inputs, decoding the outputs, truth
+  double input_seconds = 0;      // index tensors and fill
+  double worker_seconds = 0;     // declare and run, less the kernel: messages, memory, poison, its inspection
   double total_seconds = 0;
 };
 
@@ -37,7 +41,8 @@ struct Summary {
   std::vector<std::string> stale;  // expectations that this run did not confirm
   std::size_t outputs = 0;         // elements judged
   double wall_seconds = 0;
-  double kernel_seconds = 0, reference_seconds = 0, busy_seconds = 0;  // over all jobs
+  double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
+         busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals
 
   void add(const CaseResult& r);
   bool green() const;

@@ -99,7 +99,9 @@ void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>
     const auto spec = std::ranges::find(inputs.tensors, truth.output, &TensorSpec::name);
     std::vector<double> got;
     try {
+      const auto start = Clock::now();
       got = decode_tensor(outputs.at(truth.output));
+      r.reference_seconds += seconds_since(start);
     } catch (const InputError& e) {  // a quantised output whose own scale is zero, negative or not finite
       set_status(r, Status::wrong, fmt::format("{} cannot be decoded: {}", truth.output, e.what()));
       return;
@@ -192,7 +194,9 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
   request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
   request.repeats = options.repeats;
 
+  const auto asked = Clock::now();
   const DeclareResult declared = backend.worker->declare(request.call, options.timeout);
+  r.worker_seconds = seconds_since(asked);
   if (declared.status != RunStatus::done) {
     set_status(r, status_of(declared.status), declared.reason);
     r.total_seconds = seconds_since(start);
@@ -203,17 +207,21 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
   try {
     const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
     r.contract = contract.print();
+    const auto sent = Clock::now();
     const RunResult run = backend.worker->run(request);
+    r.worker_seconds += seconds_since(sent);
+    if (options.observe) options.observe(run);
     r.kernels = run.trace.kernels;
     r.notes = run.trace.notes;
     for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
+    r.worker_seconds -= r.kernel_seconds;
     if (run.status != RunStatus::done) {
       set_status(r, status_of(run.status), run.reason);
       if (!run.output_tail.empty()) r.verdict.detail = "  the worker printed: " + run.output_tail;
     } else {
       bool fresh = false;
       const TruthCache::Entry& truth = truths.of(c, inputs, contract, fresh);
-      if (fresh) r.reference_seconds = truth.seconds;
+      if (fresh) r.reference_seconds += truth.seconds;
       judge_outputs(r, inputs, truth.truths, run);
     }
   } catch (const InputError& e) {
@@ -237,11 +245,13 @@ void run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
       const Group& group = plan.groups[g];
       const auto start = Clock::now();
       const Inputs inputs = make_inputs(group.cases.front());
-      const double input_seconds = seconds_since(start);
+      const double seconds = seconds_since(start);
       TruthCache truths;
       std::vector<CaseResult> results;
       for (const auto& c : group.cases) results.push_back(run_case(c, inputs, truths, workers, options));
-      results.front().total_seconds += input_seconds;
+      results.front().input_seconds = inputs.fill_seconds;
+      results.front().reference_seconds += inputs.encode_seconds;
+      results.front().total_seconds += seconds;
       const std::lock_guard lock(delivery);
       done.emplace(g, std::move(results));
       for (auto at = done.find(delivered); at != done.end(); at = done.find(++delivered)) {

@@ -20,6 +20,7 @@ struct RunOptions {
   int jobs = 1;
   std::chrono::milliseconds timeout{10'000};  // of one run of a kernel
   int repeats = 0;                            // further runs on the same bytes, all of which must agree
+  std::function<void(const RunResult&)> observe;  // sees each run's outputs, whatever the verdict
 };
 
 // The workers of one thread, one per backend, started when first needed.

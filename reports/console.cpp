@@ -52,10 +52,13 @@ class Console : public Reporter {
     std::string counts;
     for (const auto& [status, count] : s.counts) counts += fmt::format(", {} {}", count, to_string(status));
     const double busy = s.busy_seconds > 0 ? s.busy_seconds : 1;
+    const auto share = [&](double seconds) { return 100 * seconds / busy; };
     fmt::print(
-        "\n{} cases{}; {} outputs judged in {:.1f} s (kernels {:.0f} %, reference {:.0f} % of the work)\n",
-        s.cases, counts, s.outputs, s.wall_seconds, 100 * s.kernel_seconds / busy,
-        100 * s.reference_seconds / busy);
+        "\n{} cases{}; {} outputs judged in {:.1f} s\n"
+        "work: kernels {:.1f} %, reference {:.1f} %, inputs {:.1f} %, worker {:.1f} %, rest {:.1f} %\n",
+        s.cases, counts, s.outputs, s.wall_seconds, share(s.kernel_seconds), share(s.reference_seconds),
+        share(s.input_seconds), share(s.worker_seconds),
+        share(busy - s.kernel_seconds - s.reference_seconds - s.input_seconds - s.worker_seconds));
     fmt::print("{}\n", s.green()
                            ? (s.expected ? fmt::format("all green; {} as expected.list explains", s.expected)
                                          : "all green")

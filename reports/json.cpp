@@ -48,7 +48,9 @@ class JsonReport : public Reporter {
                 {"bad", r.verdict.bad},
                 {"worst_ratio", number(r.verdict.worst_ratio)},
                 {"kernel_seconds", r.kernel_seconds},
-                {"reference_seconds", r.reference_seconds}};
+                {"reference_seconds", r.reference_seconds},
+                {"input_seconds", r.input_seconds},
+                {"worker_seconds", r.worker_seconds}};
     if (!r.verdict.detail.empty()) row["detail"] = r.verdict.detail;
     Json notes = Json::object();
     for (const auto& [key, value] : r.notes) notes[key] = value;
@@ -79,7 +81,9 @@ class JsonReport : public Reporter {
                             {"wall_seconds", s.wall_seconds},
                             {"busy_seconds", s.busy_seconds},
                             {"kernel_seconds", s.kernel_seconds},
-                            {"reference_seconds", s.reference_seconds}};
+                            {"reference_seconds", s.reference_seconds},
+                            {"input_seconds", s.input_seconds},
+                            {"worker_seconds", s.worker_seconds}};
     file_.stream() << document_.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
     file_.finish();
   }
