@@ -1,0 +1,636 @@
+#include "cases/mutants/generator/sites.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <functional>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace assay::mutants {
+namespace {
+
+constexpr std::array<std::string_view, 11> kAssignments = {
+    "=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="};
+bool one_of(std::string_view t, std::initializer_list<std::string_view> list) {
+  return std::ranges::find(list, t) != list.end();
+}
+
+class Finder {
+ public:
+  Finder(const Source& source, const Rules& rules) : s_(source), rules_(rules) {}
+
+  std::vector<Region> find() {
+    mark_frozen();
+    for (int i = 0; i < s_.count(); ++i) {
+      if (frozen_[static_cast<std::size_t>(i)]) continue;
+      literal(i);
+      word(i);
+      unary(i);
+      binary(i);
+      swapped_indices(i);
+      condition(i);
+      loop(i);
+      statement(i);
+    }
+    return sorted();
+  }
+
+ private:
+  const Source& s_;
+  const Rules& rules_;
+  std::vector<bool> frozen_;  // tokens that must stay as they are
+  std::vector<Region> regions_;
+
+  const Token& at(int i) const { return s_.at(i); }
+  bool is(int i, std::string_view t) const { return s_.is(i, t); }
+  bool assignment(int i) const {
+    return at(i).kind == TokenKind::punctuation && at(i).spaced() &&
+           std::ranges::find(kAssignments, at(i).text) != kAssignments.end();
+  }
+  void freeze(int begin, int end) {
+    for (int i = std::max(0, begin); i < end && i < s_.count(); ++i)
+      frozen_[static_cast<std::size_t>(i)] = true;
+  }
+  int statement_end(int i) const {  // the ";" behind token i at its level, or the bracket that ends the level
+    while (i < s_.count() && !is(i, ";") && !s_.closes(i)) i = s_.opens(i) ? s_.partner(i) + 1 : i + 1;
+    return i;
+  }
+
+  // The name of the function whose body a brace opens: what stands in front of the first "(" of its head.
+  std::string function_name(int brace) const {
+    for (int j = s_.segment_start(brace); j < brace; ++j)
+      if (is(j, "(") && s_.identifier(j - 1)) return at(j - 1).text;
+    return "";
+  }
+  bool skipped(const std::string& name) const {
+    return std::ranges::any_of(rules_.skipped_functions, [&](const std::string& rule) {
+      return rule[0] == '*' ? name.ends_with(rule.substr(1)) : name == rule;
+    });
+  }
+
+  void mark_frozen() {
+    frozen_.assign(s_.tokens.size(), false);
+    for (int i = 0; i < s_.count(); ++i) {
+      if (s_.template_bracket(i) && s_.opens(i)) freeze(i, s_.partner(i) + 1);
+      if (is(i, "static_assert") || is(i, "sizeof") || is(i, "alignas")) freeze(i, s_.partner(i + 1) + 1);
+      if (is(i, "constexpr") && is(i - 1, "if")) freeze(i, s_.partner(i + 1) + 1);
+      if (is(i, "case")) {
+        int e = i;
+        while (!(is(e, ":"))) ++e;
+        freeze(i, e);
+      }
+      if (one_of(at(i).text, {"throw", "using", "operator", "typedef"})) freeze(i, statement_end(i));
+      if (is(i, "if") && is(i + 1, "(")) {  // a guard against calls that are never made
+        const int body = s_.partner(i + 1) + 1;
+        if (is(body, "throw") || (is(body, "{") && is(body + 1, "throw"))) freeze(i, body + 1);
+      }
+      if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::enumeration) freeze(i, s_.partner(i));
+      if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::code && skipped(function_name(i)))
+        freeze(s_.segment_start(i), s_.partner(i) + 1);
+      if (is(i, ".") && s_.identifier(i + 1) && (is(i - 1, "{") || is(i - 1, ",")) && is(i + 2, "="))
+        freeze(i, statement_end(i));
+      if (is(i, "constexpr") && !is(i - 1, "if")) {
+        const int end = statement_end(i);
+        if (!table(i)) freeze(i, end);
+      }
+      // Array bounds of declarations: two names in a row in front of "[".
+      if (is(i, "[") && s_.identifier(i - 1) && !is(i - 1, "return") && i >= 2 &&
+          (s_.identifier(i - 2) || is(i - 2, ">") || is(i - 2, "*")) && !is(i - 2, "return") &&
+          !at(i - 2).spaced())
+        freeze(i, s_.partner(i) + 1);
+    }
+    // Heads of functions and whatever else is no initialiser at namespace level.
+    for (int i = 0; i < s_.count(); ++i)
+      if (!frozen_[static_cast<std::size_t>(i)] && !live(i)) frozen_[static_cast<std::size_t>(i)] = true;
+  }
+
+  // A constexpr object with an initialiser in braces: what follows may depend on the mutant once it is only
+  // const.
+ public:
+  bool table(int i) const {
+    if (!rules_.tables || s_.context(i) == Brace::code) return false;
+    const int end = statement_end(i);
+    int open = -1;
+    for (int j = i; j < end; ++j)
+      if (is(j, "{") && open < 0) open = j;
+    if (open < 0 || s_.brace[static_cast<std::size_t>(open)] != Brace::initializer) return false;
+    for (int j = i; j < end; ++j)
+      if (is(j, "Kernel") || is(j, "string_view")) return false;
+    return true;
+  }
+
+ private:
+  // Whether a token is executed: in code, in an initialiser, in a member's default or a constructor's list.
+  bool live(int i) const {
+    int b = i;
+    for (int j = s_.enclosing_brace(i);; j = s_.enclosing_brace(j)) {
+      const Brace kind = j < 0 ? Brace::name_space : s_.brace[static_cast<std::size_t>(j)];
+      if (kind == Brace::code) return true;
+      if (kind == Brace::enumeration) return false;
+      if (kind != Brace::initializer) break;
+      b = j;
+    }
+    // At the level of a type or a namespace: behind "=" of a declaration, or behind " : " of a constructor.
+    int level = b;
+    while (s_.around(level) >= 0 && !is(s_.around(level), "{")) level = s_.around(level);
+    const int start = s_.segment_start(level);
+    for (int j = start; j < level; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1) {
+      if (is(j, ":") && at(j).spaced() && is(j - 1, ")")) return true;
+      if (is(j, "=") && at(j).spaced() && !is(j + 1, "default") && !is(j + 1, "delete") && !is(j - 1, ")"))
+        return true;
+    }
+    return b != i && is(b, "{");  // T name{...}
+  }
+
+  bool control(int close) const {  // ")" of if, for, while, switch
+    const int open = s_.partner(close);
+    return is(close, ")") && open > 0 &&
+           (one_of(at(open - 1).text, {"if", "for", "while", "switch"}) || is(open - 1, "constexpr"));
+  }
+
+  // The smallest whole expression around operator i; {0, 0} when there is none.
+  std::pair<int, int> expression(int i, bool logical) const {
+    int b = i, e = i + 1;
+    for (int j = i - 1; j >= 0; --j) {
+      if (j == s_.around(i)) break;
+      const std::string& t = at(j).text;
+      if ((is(j, "}") && !value_braces(s_.partner(j))) || t == "," || t == ";" || t == "return" ||
+          t == "else" || t == "do")
+        break;
+      if (assignment(j) || (at(j).spaced() && (t == "?" || t == ":"))) break;
+      if (!logical && (t == "&&" || t == "||") && at(j).space_before) break;
+      if (s_.closes(j)) {
+        if (control(j)) break;
+        j = s_.partner(j);
+      }
+      b = j;
+    }
+    for (int j = i + 1; j < s_.count(); ++j) {
+      const std::string& t = at(j).text;
+      if (s_.closes(j) || t == "," || t == ";") break;
+      if (assignment(j)) return {0, 0};
+      if (at(j).spaced() && (t == "?" || t == ":")) break;
+      if (!logical && (t == "&&" || t == "||") && at(j).space_before) break;
+      if (is(j, "{") && !value_braces(j)) return {0, 0};
+      if (s_.opens(j)) j = s_.partner(j);
+      e = j + 1;
+    }
+    if (b >= i || e <= i + 1) return {0, 0};
+    if (is(b, ":")) return {0, 0};
+    return clean(b, e) ? std::pair{b, e} : std::pair{0, 0};
+  }
+  bool value_braces(int open) const {  // T{...}
+    return open > 0 && is(open, "{") && s_.brace[static_cast<std::size_t>(open)] == Brace::initializer &&
+           s_.identifier(open - 1) && !is(open - 1, "return");
+  }
+  bool clean(int b, int e) const {  // no text, no lambda: those do not survive being written twice
+    for (int j = b; j < e; ++j)
+      if (at(j).kind == TokenKind::string || (is(j, "{") && !value_braces(j)) ||
+          one_of(at(j).text, {"to_string", "string", "substr", "starts_with"}))
+        return false;
+    return true;
+  }
+
+  void add(int b, int e, RegionForm form, int line, std::string kind, std::string before, std::string after) {
+    auto found = std::ranges::find_if(regions_, [&](const Region& r) {
+      return r.begin == b && r.end == e &&
+             (r.form == RegionForm::statement) == (form == RegionForm::statement);
+    });
+    if (found == regions_.end()) {
+      regions_.push_back({b, e, form, {}});
+      found = regions_.end() - 1;
+    }
+    if (form != RegionForm::expression) found->form = form;
+    for (const auto& m : found->mutants)
+      if (m.after == after) return;
+    found->mutants.push_back(
+        {0, line, refine(b, line, std::move(kind)), std::move(before), std::move(after)});
+  }
+  void replace(int b, int e, int i, int n, const std::string& with, const std::string& kind) {
+    std::string after = s_.flat(b, i);
+    if (i > b && at(i).space_before) after += ' ';
+    after += with;
+    if (i + n < e && (at(i + n - 1).space_after)) after += ' ';
+    after += s_.flat(i + n, e);
+    add(b, e, RegionForm::expression, at(i).line, kind, s_.flat(b, e), after);
+  }
+
+  // A change of a generic kind where it has a name of its own in the table of classes.
+  std::string refine(int token, int line, std::string kind) const {
+    if (!one_of(kind, {"constant", "arithmetic", "comparison", "condition"})) return kind;
+    const std::string& f = s_.file;
+    const std::string& text = s_.lines[static_cast<std::size_t>(line - 1)];
+    const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+    std::string function;
+    for (int b = s_.enclosing_brace(token); b >= 0; b = s_.enclosing_brace(b))
+      if (s_.brace[static_cast<std::size_t>(b)] == Brace::code) function = function_name(b);
+    const auto in = [&](std::initializer_list<std::string_view> names) { return one_of(function, names); };
+    if (in({"scale_index", "write_scales", "write_unit_scales", "epilogue_scale"}) || has("scales["))
+      return "scale";
+    if (in({"visible", "gather"}) || has("mask") || has("causal")) return "mask";
+    if (kind == "comparison" || kind == "condition") return kind;
+    if (f.find("norm") != std::string::npos) return "variance";
+    if (has("top") && (has("exp") || has("factor") || has("max"))) return "softmax";
+    if (in({"for_blocks", "key_row", "query_row", "row_offset", "element_offset"}) || has("% ") ||
+        has("offset"))
+      return "index";
+    if (kind == "constant" &&
+        (f.find("codecs") != std::string::npos || f.find("blocks") != std::string::npos ||
+         f.find("layouts") != std::string::npos))
+      return "codec";
+    return kind;
+  }
+
+  void literal(int i) {
+    if (at(i).kind != TokenKind::number) {
+      if (is(i, "true") || is(i, "false"))
+        replace(i, i + 1, i, 1, is(i, "true") ? "false" : "true", "condition");
+      return;
+    }
+    const std::string t = at(i).text;
+    const auto put = [&](const std::string& with) { replace(i, i + 1, i, 1, with, "constant"); };
+    const bool hex = t.starts_with("0x") || t.starts_with("0X");
+    const bool real = t.find('.') != std::string::npos ||
+                      (hex ? t.find('p') != std::string::npos : t.find('e') != std::string::npos);
+    if (real) {
+      const bool single = t.back() == 'F' || t.back() == 'f';
+      if (std::strtod(t.c_str(), nullptr) == 0) return put(single ? "1.0F" : "1.0");
+      put(t + (single ? " * 1.01F" : " * 1.01"));
+      put(t + (single ? " * 2.0F" : " * 2.0"));
+      return;
+    }
+    const std::size_t suffix = t.find_first_of(hex ? "uUlL" : "uUlLfF");
+    const std::string ending = suffix == std::string::npos ? "" : t.substr(suffix);
+    const unsigned long long n = std::strtoull(t.c_str(), nullptr, 0);
+    if (hex) {
+      put(fmt::format("0x{:X}{}", n ^ 1, ending));
+      unsigned long long top = 1;
+      while (top <= n / 2) top *= 2;
+      if (top > 1) put(fmt::format("0x{:X}{}", n ^ top, ending));
+      return;
+    }
+    put(fmt::format("{}{}", n + 1, ending));
+    if (n > 0) put(fmt::format("{}{}", n - 1, ending));
+    if (n > 2) put(fmt::format("{}{}", 2 * n, ending));
+  }
+
+  // Names that stand for something else of the same type.
+  void word(int i) {
+    if (!s_.identifier(i)) return;
+    struct Swap {
+      std::string_view from, to, kind;
+      bool qualified;  // only behind "::"
+    };
+    static constexpr std::array<Swap, 24> kSwaps = {{
+        {"nearbyint", "trunc", "rounding", true},
+        {"nearbyint", "round", "rounding", true},
+        {"nearbyint", "floor", "rounding", true},
+        {"fabs", "cbrt", "arithmetic", true},
+        {"exp", "exp2", "softmax", true},
+        {"exp", "expm1", "softmax", true},
+        {"max", "min", "arithmetic", true},
+        {"min", "max", "arithmetic", true},
+        {"fmax", "fmin", "arithmetic", true},
+        {"fmin", "fmax", "arithmetic", true},
+        {"sqrt", "cbrt", "variance", true},
+        {"tanh", "atan", "arithmetic", true},
+        {"isnan", "isinf", "condition", true},
+        {"isfinite", "isnan", "condition", true},
+        {"log", "log2", "arithmetic", true},
+        {"kE4m3fn", "kE4m3fnuz", "codec", false},
+        {"e4m3fn_value", "e4m3fnuz_value", "codec", false},
+        {"f16_value", "bf16_value", "codec", false},
+        {"f16_code", "bf16_code", "codec", false},
+        {"to_f16", "to_bf16", "codec", false},
+        {"from_f16", "from_bf16", "codec", false},
+        {"nan_only", "finite", "codec", true},
+        {"minus_zero", "nan_only", "codec", true},
+        {"ieee", "finite", "codec", true},
+    }};
+    for (const auto& swap : kSwaps) {
+      if (at(i).text != swap.from || is(i, "ieee") != (swap.from == "ieee")) continue;
+      if (swap.qualified != is(i - 1, "::")) continue;
+      if (s_.context(i) != Brace::code && swap.kind != "codec") continue;
+      if (s_.context(i) != Brace::code && !swap.qualified) continue;  // an argument of a template
+      if (swap.qualified && is(i + 1, "<")) continue;
+      int b = i;
+      while (is(b - 1, "::") || (s_.identifier(b - 1) && is(b, "::"))) --b;
+      if (is(b - 1, "&") || is(b - 1, ".") || (s_.identifier(b - 1) && !is(b - 1, "return"))) b = i;
+      if (b == i && swap.qualified) continue;
+      int e = i + 1;
+      if (is(e, "(")) e = s_.partner(e) + 1;
+      if (!swap.qualified && is(i - 1, ".")) {  // a member: the whole postfix expression
+        if (!s_.identifier(i - 2)) continue;
+        b = i - 2;
+      }
+      if (swap.qualified && !is(b, "std") && !is(b, "Top")) continue;
+      if (b > 0 && s_.around(i) != s_.around(b)) continue;
+      if (s_.identifier(b - 1) && !is(b - 1, "return")) continue;
+      if (clean(b, e)) replace(b, e, i, 1, std::string(swap.to), std::string(swap.kind));
+    }
+  }
+
+  int postfix_end(int i) const {  // behind the primary expression at i
+    if (is(i, "(")) {
+      i = s_.partner(i) + 1;
+    } else if (s_.identifier(i) || at(i).kind == TokenKind::number) {
+      ++i;
+    } else {
+      return -1;
+    }
+    for (;;) {
+      if (is(i, "::") || (is(i, ".") && s_.identifier(i + 1)) || (is(i, "->") && s_.identifier(i + 1))) {
+        i += 2;
+      } else if (is(i, "(") || is(i, "[") || (is(i, "<") && s_.template_bracket(i)) || value_braces(i)) {
+        i = s_.partner(i) + 1;
+      } else {
+        return i;
+      }
+    }
+  }
+
+  void unary(int i) {
+    if ((!is(i, "-") && !is(i, "!")) || at(i).space_after) return;
+    if (s_.identifier(i - 1) && !is(i - 1, "return")) return;
+    const int e = postfix_end(i + 1);
+    if (e > 0 && clean(i, e)) replace(i, e, i, 1, "", is(i, "-") ? "arithmetic" : "condition");
+  }
+
+  void binary(int i) {
+    if (at(i).kind != TokenKind::punctuation || !at(i).spaced()) return;
+    static const std::map<std::string, std::pair<const char*, std::vector<std::string>>> kOperators = {
+        {"+", {"arithmetic", {"-"}}},
+        {"-", {"arithmetic", {"+"}}},
+        {"*", {"arithmetic", {"/", "+"}}},
+        {"/", {"arithmetic", {"*"}}},
+        {"%", {"index", {"/"}}},
+        {"<<", {"codec", {">>"}}},
+        {">>", {"codec", {"<<"}}},
+        {"&", {"codec", {"|"}}},
+        {"|", {"codec", {"&"}}},
+        {"^", {"codec", {"|"}}},
+        {"<", {"comparison", {"<=", ">="}}},
+        {"<=", {"comparison", {"<", ">"}}},
+        {">", {"comparison", {">=", "<="}}},
+        {">=", {"comparison", {">", "<"}}},
+        {"==", {"comparison", {"!="}}},
+        {"!=", {"comparison", {"=="}}},
+        {"&&", {"condition", {"||"}}},
+        {"||", {"condition", {"&&"}}}};
+    const auto found = kOperators.find(at(i).text);
+    if (found == kOperators.end()) return;
+    const bool logical = is(i, "&&") || is(i, "||");
+    const auto [b, e] = expression(i, logical);
+    if (b == e) return;
+    for (const auto& with : found->second.second) {
+      if (pointer_sum(b, e) && with != "<=" && with != ">=" && with != "<" && with != ">" &&
+          !(is(i, "+") && with == "-") && arithmetic(i))
+        continue;
+      replace(b, e, i, 1, with, in_for_header(i) ? "tile" : found->second.first);
+    }
+  }
+  bool arithmetic(int i) const { return one_of(at(i).text, {"+", "-"}); }
+  bool pointer_sum(int b, int e) const {
+    for (int j = b; j < e; ++j)
+      if (one_of(at(j).text, {"data", "begin", "end"}) && is(j + 1, "(")) return true;
+    return false;
+  }
+  bool in_for_header(int i) const {
+    const int open = s_.around(i);
+    return open > 0 && is(open, "(") && is(open - 1, "for");
+  }
+
+  // f(b, j) -> f(j, b), for names of one letter that are all indices here.
+  void swapped_indices(int i) {
+    if (!is(i, ",") || s_.around(i) < 0 || !is(s_.around(i), "(")) return;
+    const auto index = [&](int j) {
+      return s_.identifier(j) && at(j).text.size() == 1 &&
+             std::string("bijghste").find(at(j).text) != std::string::npos;
+    };
+    if (!index(i - 1) || !index(i + 1) || !(is(i - 2, ",") || is(i - 2, "(")) ||
+        !(is(i + 2, ",") || is(i + 2, ")")))
+      return;
+    const int open = s_.around(i);
+    if (!s_.identifier(open - 1) || one_of(at(open - 1).text, {"if", "for", "while", "exp"})) return;
+    int b = open - 1;
+    while (is(b - 1, ".") && s_.identifier(b - 2)) b -= 2;
+    if (s_.identifier(b - 1) && !is(b - 1, "return")) return;
+    replace(b, s_.partner(open) + 1, i - 1, 3, at(i + 1).text + ", " + at(i - 1).text, "index");
+  }
+
+  void condition(int i) {
+    if (!is(i, "if") || !is(i + 1, "(") || is(i + 1, "constexpr")) return;
+    const int b = i + 2, e = s_.partner(i + 1);
+    for (int j = b; j < e; ++j)
+      if (assignment(j) || is(j, ";")) return;
+    if (!clean(b, e)) return;
+    const std::string before = s_.flat(b, e);
+    if (!is(b, "!")) add(b, e, RegionForm::condition, at(b).line, "condition", before, "!(" + before + ")");
+    add(b, e, RegionForm::condition, at(b).line, "condition", before, "false");
+    add(b, e, RegionForm::condition, at(b).line, "condition", before, "true");
+  }
+
+  // for (A; B; C): the last step missed or one too many, every second one left out.
+  void loop(int i) {
+    if (!is(i, "for") || !is(i + 1, "(")) return;
+    const int open = i + 1, close = s_.partner(open);
+    std::vector<int> semicolons;
+    for (int j = open + 1; j < close; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1)
+      if (is(j, ";")) semicolons.push_back(j);
+    if (semicolons.size() != 2) return;
+    const int b = semicolons[0] + 1, e = semicolons[1];
+    int relations = 0, logical = 0;
+    for (int j = b; j < e; ++j) {
+      if (at(j).spaced() && one_of(at(j).text, {"<", "<=", ">", ">="})) ++relations;
+      if (is(j, "&&") || is(j, "||")) ++logical;
+    }
+    if (relations == 1 && logical == 0 && clean(b, e)) {
+      const std::string before = s_.flat(b, e);
+      add(b, e, RegionForm::expression, at(b).line, "tail", before, before + " - 1");
+    }
+    if (is(e + 1, "++") && close == e + 3) {
+      add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", s_.flat(e + 1, close),
+          at(e + 2).text + " += 2");
+    } else if (close > e + 3 && is(e + 2, "+=") && clean(e + 1, close)) {
+      bool comma = false;
+      for (int j = e + 1; j < close; ++j) comma = comma || is(j, ",");
+      if (comma) return;
+      const std::string before = s_.flat(e + 1, close), step = s_.flat(e + 3, close);
+      add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
+          at(e + 1).text + " += 2 * (" + step + ")");
+      add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
+          at(e + 1).text + " += (" + step + ") + 1");
+      if (step != "1")
+        add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
+            at(e + 1).text + " += (" + step + " + 1) / 2");
+    }
+  }
+
+  // A whole statement: left out, its sum kept in a narrow format, its sign changed.
+  void statement(int i) {
+    if (s_.context(i) != Brace::code || s_.around(i) != s_.enclosing_brace(i)) return;
+    if (!s_.identifier(i) && !is(i, "++") && !is(i, "--") && !is(i, "*")) return;
+    const int p = i - 1;
+    const bool starts = is(p, ";") || is(p, "{") || is(p, "}") || (is(p, ")") && control(p)) || is(p, "else");
+    if (!starts ||
+        one_of(at(i).text, {"if",  "for",   "while",  "switch", "return", "case",   "default",  "else",
+                            "do",  "const", "auto",   "static", "using",  "struct", "template", "constexpr",
+                            "try", "throw", "delete", "goto",   ";",      "{",      "}"}))
+      return;
+    if (is(p, "}") && s_.brace[static_cast<std::size_t>(s_.partner(p))] == Brace::initializer) return;
+    const int end = statement_end(i);
+    if (!is(end, ";")) return;
+    for (int j = i; j < end; ++j)
+      if (is(j, "{") || is(j, "trace") || at(j).kind == TokenKind::string) return;
+    const bool jump = is(i, "continue") || is(i, "break");
+    int assign = -1;
+    for (int j = i; j < end; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1)
+      if (assignment(j)) {
+        assign = j;
+        break;
+      }
+    if (!jump && assign < 0) {  // a call or ++: the primary expression must reach the end
+      const int from = is(i, "++") || is(i, "--") ? i + 1 : i;
+      if (postfix_end(from) != end && !(is(end - 1, "++") && postfix_end(from) == end - 1)) return;
+      if (from == i && !is(end - 1, ")") && !is(end - 1, "++")) return;
+    }
+    int target = -1;
+    if (assign >= 0) {
+      const int from = is(i, "*") ? i + 1 : i;
+      target = postfix_end(from);
+      if (target != assign) return;  // a declaration
+    }
+    const std::string before = s_.flat(i, end + 1);
+    add(i, end + 1, RegionForm::statement, at(i).line, "statement", before, ";");
+    if (assign < 0 || is(assign, "=")) return;
+    const std::string left = s_.flat(i, assign), right = s_.flat(assign + 1, end);
+    if (is(assign, "+=")) {
+      for (const char* sum : {"sum_f16", "sum_bf16", "sum_14_bits"})
+        add(i, end + 1, RegionForm::statement, at(i).line, "accumulator", before,
+            fmt::format("{} = ::assay_mutants::{}({}, {});", left, sum, left, right));
+      add(i, end + 1, RegionForm::statement, at(i).line, "arithmetic", before,
+          fmt::format("{} -= {};", left, right));
+    }
+    if (is(assign, "*="))
+      add(i, end + 1, RegionForm::statement, at(i).line, "arithmetic", before,
+          fmt::format("{} /= {};", left, right));
+    if (is(assign, "/="))
+      add(i, end + 1, RegionForm::statement, at(i).line, "arithmetic", before,
+          fmt::format("{} *= {};", left, right));
+    if (!is(assign, "="))
+      add(i, end + 1, RegionForm::statement, at(i).line, "accumulator", before,
+          fmt::format("{} = ::assay_mutants::last({}, {});", left, left, right));
+  }
+
+  std::vector<Region> sorted() {
+    std::ranges::sort(regions_, [](const Region& a, const Region& b) {
+      return a.begin != b.begin ? a.begin < b.begin
+             : a.end != b.end   ? a.end > b.end
+                                : a.form == RegionForm::statement && b.form != RegionForm::statement;
+    });
+    std::vector<Region> nested;
+    std::vector<const Region*> open;
+    std::vector<Region> result;
+    std::vector<int> ends;
+    for (auto& r : regions_) {
+      while (!ends.empty() && ends.back() <= r.begin) ends.pop_back();
+      if (!ends.empty() && r.end > ends.back()) continue;  // would cut across another
+      ends.push_back(r.end);
+      result.push_back(std::move(r));
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+std::vector<Region> find_regions(const Source& source, const Rules& rules) {
+  return Finder(source, rules).find();
+}
+
+std::string schemata(const Source& s, std::vector<Region>& regions, int& next_id) {
+  for (auto& r : regions)
+    for (auto& m : r.mutants) m.id = next_id++;
+  std::set<int> relaxed, dropped;  // "constexpr" of tables, and of conditions on them
+  Rules all;
+  const Finder finder(s, all);
+  for (int i = 0; i < s.count(); ++i)
+    if (s.is(i, "constexpr") && !s.is(i - 1, "if") && finder.table(i)) relaxed.insert(i);
+
+  std::size_t next = 0;  // region
+  std::string out;
+  // Source from token `from` to token `to` as it stands, white space in front of each token included; regions
+  // inside are expanded.
+  const std::function<void(int, int)> emit = [&](int from, int to) {
+    for (int i = from; i < to;) {
+      const std::size_t white = i == 0 ? 0 : s.at(i - 1).end;
+      out += s.text.substr(white, s.at(i).begin - white);
+      if (next < regions.size() && regions[next].begin == i && regions[next].end <= to) {
+        const Region r = regions[next++];
+        const int first = r.mutants.front().id;
+        const std::string chosen = fmt::format("::assay_mutants::in({}, {})", first, r.mutants.size());
+        const auto inner = [&] {
+          // The region's own tokens: the first one's white space is out already.
+          if (next < regions.size() && regions[next].begin == r.begin && regions[next].end <= r.end) {
+            const std::size_t mark = out.size();
+            emit(r.begin, r.end);
+            const std::size_t width =
+                r.begin == 0 ? s.at(0).begin : s.at(r.begin).begin - s.at(r.begin - 1).end;
+            out.erase(mark, width);
+          } else {
+            out += s.at(r.begin).text;
+            emit(r.begin + 1, r.end);
+          }
+        };
+        if (r.form == RegionForm::statement) {
+          out += "{ if (" + chosen + ") { ";
+          for (const auto& m : r.mutants)
+            out += fmt::format("if (::assay_mutants::is({})) {{ {} }} ", m.id, m.after);
+          out += "} else { ";
+          inner();
+          out += " } }";
+        } else {
+          const bool discarded = r.form == RegionForm::discarded;
+          const std::string open = discarded                         ? "(void)("
+                                   : r.form == RegionForm::condition ? "static_cast<bool>("
+                                                                     : "(";
+          const auto wrap = [&](const std::string& text) { return open + text + ")"; };
+          out += "(" + chosen + " ? (";
+          for (std::size_t k = 0; k < r.mutants.size(); ++k) {
+            if (k + 1 < r.mutants.size()) out += fmt::format("::assay_mutants::is({}) ? ", r.mutants[k].id);
+            out += wrap(r.mutants[k].after);
+            if (k + 1 < r.mutants.size()) out += " : ";
+          }
+          out += ") : " + open;
+          inner();
+          out += "))";
+        }
+        i = r.end;
+        continue;
+      }
+      if (relaxed.contains(i)) {
+        out += "const";
+      } else if (!dropped.contains(i)) {
+        out += s.at(i).text;
+      }
+      ++i;
+    }
+  };
+  const auto conditional =
+      [&](int i) {  // "if constexpr" over an entry of a table that is no longer constexpr
+        if (!s.is(i, "constexpr") || !s.is(i - 1, "if")) return false;
+        for (int j = i; j < s.partner(i + 1); ++j)
+          if (s.is(j, ".")) return true;
+        return false;
+      };
+  for (int i = 0; i < s.count(); ++i)
+    if (conditional(i)) dropped.insert(i);
+  emit(0, s.count());
+  if (s.count() > 0) out += s.text.substr(s.at(s.count() - 1).end);
+  return out;
+}
+
+}  // namespace assay::mutants

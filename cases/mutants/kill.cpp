@@ -1,0 +1,335 @@
+#include "cases/mutants/kill.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "cases/mutants/rules.hpp"
+#include "harness/inputs.hpp"
+#include "harness/runner.hpp"
+
+namespace assay::mutants {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One case of the corpus with all that its mutants share.
+struct Prepared {
+  Case c;
+  Inputs inputs;
+  TruthCache cache;
+  std::vector<Truth> truths;
+  std::vector<std::vector<double>> reference;  // of the correct twin, by output
+  std::vector<std::string> formats;            // of the outputs
+  std::vector<bool> usable;                    // which rules accept the correct twin
+  std::set<int> reached;                       // mutants that the twin comes by
+  bool gaussian = false, integers = false, fp8 = false;
+  double seconds = 0;  // of one run of the twin
+};
+
+std::vector<std::vector<double>> decode_outputs(const Inputs& inputs, const RunResult& run) {
+  std::vector<std::vector<double>> out;
+  std::size_t next = 0;
+  for (const auto& t : inputs.tensors) {
+    if (t.role != TensorRole::output) continue;
+    Encoded e{t.format, t.shape, {}};
+    for (const auto& spec : planes(format(t.format), t.shape)) {
+      if (next >= run.outputs.size()) return {};
+      e.planes.push_back({spec, run.outputs[next++]});
+    }
+    try {
+      out.push_back(decode_tensor(e));
+    } catch (const InputError&) {
+      return {};  // scales that are none
+    }
+  }
+  return out;
+}
+
+bool accepts(const Rule& rule, const Prepared& p, const std::vector<std::vector<double>>& got) {
+  if (got.size() != p.truths.size()) return false;
+  for (std::size_t o = 0; o < got.size(); ++o)
+    if (!rule.accepts({p.truths[o].value, got[o], p.reference[o], p.formats[o], p.fp8, p.integers}))
+      return false;
+  return true;
+}
+
+std::set<int> parse_ranges(const std::string& text) {
+  std::set<int> ids;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    int first = 0, last = 0;
+    if (std::sscanf(word.c_str(), "%d-%d", &first, &last) == 2)
+      for (int i = first; i <= last; ++i) ids.insert(i);
+  }
+  return ids;
+}
+
+// Runs work(i) for i in [0, n) on several threads; the first exception is thrown on.
+void parallel(int jobs, std::size_t n, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto loop = [&] {
+    try {
+      for (std::size_t i = next++; i < n; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+      next = n;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int j = 1; j < jobs; ++j) threads.emplace_back(loop);
+    loop();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+class Engine {
+ public:
+  Engine(const std::vector<BackendInfo>& known, const KillOptions& options)
+      : known_(known), options_(options) {
+    run_.timeout = std::chrono::milliseconds(static_cast<long>(1000 * options.timeout_seconds));
+  }
+
+  void prepare(const std::vector<SuiteLine>& corpus, KillTable& table) {
+    std::vector<Case> cases;
+    for (const auto& line : corpus)
+      for (auto& c : expand(parse_case(line.text, line.where), line.where)) cases.push_back(std::move(c));
+    prepared_.resize(cases.size());
+    table.cases = cases.size();
+    std::mutex mutex;
+    parallel(options_.jobs, cases.size(), [&](std::size_t i) {
+      auto p = std::make_unique<Prepared>();
+      p->c = cases[i];
+      FalseAlarms found = twin(*p);
+      correct_variants(*p, found);
+      const std::lock_guard lock(mutex);
+      prepared_[i] = std::move(p);
+      add(table.correct, found);
+    });
+    std::ranges::sort(prepared_, {}, [](const auto& p) { return p->seconds; });
+  }
+
+  KillRow judge(const Manifest& m) {
+    KillRow row;
+    row.id = std::to_string(m.id);
+    row.group = m.kind;
+    row.place = fmt::format("{}:{}", m.file, m.line);
+    row.before = m.before, row.after = m.after;
+    row.rules.resize(rules().size());
+    row.reached = false;
+    Workers workers(known_);
+    for (auto& p : prepared_) {
+      if (!p->reached.contains(m.id)) continue;
+      row.reached = true;
+      const auto decided = [&](bool by_assay, const Judged2& j) {
+        (void)by_assay;
+        return j.all && (j.gaussian || !p->gaussian);
+      };
+      bool nothing_new = decided(true, row.assay);
+      for (std::size_t r = 0; r < rules().size(); ++r)
+        nothing_new = nothing_new && (decided(false, row.rules[r]) || !p->usable[r]);
+      if (nothing_new) continue;
+      Case c = p->c;
+      c.backend = fmt::format("{}:{}", options_.plugin, m.id);
+      std::vector<std::vector<double>> got;
+      RunStatus status = RunStatus::failed;
+      RunOptions run = run_;
+      run.observe = [&](const RunResult& result) {
+        status = result.status;
+        got = decode_outputs(p->inputs, result);
+      };
+      const CaseResult result = run_case(c, p->inputs, p->cache, workers, run);
+      const auto kill = [&](Judged2& j) {
+        j.all = true;
+        j.gaussian = j.gaussian || p->gaussian;
+      };
+      if (result.verdict.status != Status::pass) {
+        if (!row.assay.all) {
+          row.verdict = to_string(result.verdict.status);
+          row.case_line = p->c.line();
+        }
+        kill(row.assay);
+      }
+      // A crash, a hang or a refusal is noticed by whoever runs the kernel at all.
+      const bool no_output = status == RunStatus::crash || status == RunStatus::hang ||
+                             status == RunStatus::failed || status == RunStatus::unsupported;
+      for (std::size_t r = 0; r < rules().size(); ++r)
+        if (p->usable[r] && (no_output || !accepts(rules()[r], *p, got))) kill(row.rules[r]);
+      if (no_output && status == RunStatus::hang)
+        for (auto& j : row.rules) kill(j);  // one wait is enough
+      if (status == RunStatus::hang) break;
+    }
+    return row;
+  }
+
+ private:
+  const std::vector<BackendInfo>& known_;
+  const KillOptions& options_;
+  RunOptions run_;
+  std::vector<std::unique_ptr<Prepared>> prepared_;
+
+  static void add(FalseAlarms& sum, const FalseAlarms& more) {
+    sum.runs += more.runs;
+    sum.outputs += more.outputs;
+    sum.assay += more.assay;
+    sum.rules.resize(rules().size(), 0);
+    for (std::size_t r = 0; r < more.rules.size(); ++r) sum.rules[r] += more.rules[r];
+    sum.assay_cases.insert(sum.assay_cases.end(), more.assay_cases.begin(), more.assay_cases.end());
+  }
+
+  void count(FalseAlarms& found, const Prepared& p, const CaseResult& result,
+             const std::vector<std::vector<double>>& got) const {
+    found.rules.resize(rules().size(), 0);
+    ++found.runs;
+    found.outputs += result.verdict.elements;
+    if (result.verdict.status != Status::pass) {
+      found.assay += std::max<std::size_t>(1, result.verdict.bad);
+      found.assay_cases.push_back(fmt::format("{}: {} {}", result.c.line(), to_string(result.verdict.status),
+                                              result.verdict.summary));
+    }
+    for (std::size_t r = 0; r < rules().size(); ++r)
+      if (!accepts(rules()[r], p, got)) ++found.rules[r];
+  }
+
+  // The unmutated run: truth, reference output, which mutants lie on its way, which rules can be used.
+  FalseAlarms twin(Prepared& p) const {
+    p.inputs = make_inputs(p.c);
+    p.gaussian = p.c.fill == "gaussian";
+    p.integers = p.c.fill == "integers";
+    for (const auto& t : p.inputs.tensors) {
+      if (t.role == TensorRole::output) p.formats.push_back(t.format);
+      const ScalarFormat* scalar = find_scalar_format(t.format);
+      if (t.role == TensorRole::data && (scalar == nullptr || scalar->bits <= 8)) p.fp8 = true;
+    }
+    Case c = p.c;
+    c.backend = options_.plugin + ":record";
+    Workers workers(known_);
+    RunOptions run = run_;
+    run.timeout = std::chrono::seconds(60);
+    run.observe = [&](const RunResult& result) { p.reference = decode_outputs(p.inputs, result); };
+    const CaseResult result = run_case(c, p.inputs, p.cache, workers, run);
+    if (p.reference.empty())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: the correct twin gives no output: {} {}", p.c.line(),
+                                   to_string(result.verdict.status), result.verdict.summary));
+    for (const auto& [key, value] : result.notes)
+      if (key == "mutants") p.reached = parse_ranges(value);
+    bool fresh = false;
+    p.truths = p.cache.of(p.c, p.inputs, Contract::parse(result.contract, p.c.op->contract), fresh).truths;
+    p.seconds = result.kernel_seconds + 1e-8 * static_cast<double>(result.verdict.elements);
+    for (const auto& rule : rules())
+      p.usable.push_back(accepts(rule, p, p.reference) && (p.integers || &rule != &rules().back()));
+    FalseAlarms found;
+    count(found, p, result, p.reference);
+    return found;
+  }
+
+  // Other kernels and other instruction sets, all correct.
+  void correct_variants(Prepared& p, FalseAlarms& found) const {
+    if (options_.correct.empty()) return;
+    Workers workers(known_);
+    const auto opened = workers.of(options_.correct).worker->open();
+    const auto* here = std::get_if<reply::Opened>(&opened);
+    if (here == nullptr) return;
+    std::vector<std::string> names{""};
+    for (const auto& v : here->variants) {
+      const auto colon = v.find(':');
+      if (colon != std::string::npos && v.substr(0, colon) != p.c.op->name) continue;
+      names.push_back(colon == std::string::npos ? v : v.substr(colon + 1));
+    }
+    for (const auto& name : names) {
+      Case c = p.c;
+      c.backend = options_.correct, c.variant = name;
+      std::vector<std::vector<double>> got;
+      RunOptions run = run_;
+      run.timeout = std::chrono::seconds(60);
+      run.observe = [&](const RunResult& result) { got = decode_outputs(p.inputs, result); };
+      const CaseResult result = run_case(c, p.inputs, p.cache, workers, run);
+      if (result.verdict.status != Status::unsupported) count(found, p, result, got);
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<Manifest> read_manifest(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw InputError(InputErrorKind::bad_value, "no list of mutants at " + path);
+  std::vector<Manifest> list;
+  for (const auto& m : nlohmann::json::parse(file))
+    list.push_back(
+        {m.at("id"), m.at("file"), m.at("line"), m.at("class"), m.at("before"), m.at("after"), m.at("text")});
+  return list;
+}
+
+std::vector<Equivalent> read_equivalents(const std::string& path) {
+  std::vector<Equivalent> list;
+  for (const auto& line : read_suite(path)) {
+    std::vector<std::string> parts;
+    std::string rest = line.text;
+    for (std::size_t at; parts.size() < 3 && (at = rest.find(" @ ")) != std::string::npos;
+         rest = rest.substr(at + 3))
+      parts.push_back(rest.substr(0, at));
+    if (parts.size() != 3)
+      throw InputError(InputErrorKind::bad_value,
+                       line.where + ": want FILE @ SOURCE LINE @ BEFORE -> AFTER @ REASON");
+    list.push_back({parts[0], parts[1], parts[2], rest});
+  }
+  return list;
+}
+
+KillTable kill_table(const std::vector<SuiteLine>& corpus, const std::vector<Manifest>& mutants,
+                     std::vector<Equivalent>& equivalents, const std::vector<BackendInfo>& known,
+                     const KillOptions& options) {
+  const auto start = Clock::now();
+  KillTable table;
+  table.title = "Mutants of assay's CPU kernels";
+  for (const auto& r : rules()) table.rules.push_back({std::string(r.name), std::string(r.source)});
+  Engine engine(known, options);
+  engine.prepare(corpus, table);
+
+  std::vector<const Manifest*> chosen;
+  for (std::size_t i = 0; i < mutants.size(); ++i) {
+    const bool sampled = static_cast<int>(i) % options.every == options.offset;
+    const bool named = std::ranges::find(options.only, mutants[i].id) != options.only.end();
+    if (options.only.empty() ? sampled : named) chosen.push_back(&mutants[i]);
+  }
+  table.rows.resize(chosen.size());
+  std::mutex mutex;
+  std::size_t done = 0;
+  parallel(options.jobs, chosen.size(), [&](std::size_t i) {
+    const Manifest& m = *chosen[i];
+    std::string reason;
+    {
+      const std::lock_guard lock(mutex);
+      for (auto& e : equivalents)
+        if (e.file == m.file && e.text == m.text &&
+            (e.change == "*" || e.change == m.before + " -> " + m.after)) {
+          reason = e.reason;
+          e.used = true;
+        }
+    }
+    KillRow row = engine.judge(m);
+    // A listed mutant that is killed after all is no equivalent one: the list is wrong about it.
+    if (!row.assay.all) row.equivalent = reason;
+    const std::lock_guard lock(mutex);
+    table.rows[i] = std::move(row);
+    if (options.progress) options.progress(++done, chosen.size());
+  });
+  table.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return table;
+}
+
+}  // namespace assay::mutants

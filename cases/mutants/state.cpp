@@ -1,0 +1,52 @@
+// The state of one process, set from the environment before any other object of the library is initialised.
+#include "cases/mutants/state.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace assay_mutants {
+
+constinit State state;
+
+namespace {
+
+std::vector<bool>& seen() {
+  static std::vector<bool> ids;
+  return ids;
+}
+
+[[gnu::constructor(101)]] void choose() {
+  if (const char* id = std::getenv("ASSAY_MUTANT")) state.chosen = std::atoi(id);
+}
+
+}  // namespace
+
+void came_by(int first, int count) {
+  auto& ids = seen();
+  if (ids.size() <= static_cast<std::size_t>(first + count))
+    ids.resize(static_cast<std::size_t>(first + count + 1));
+  for (int i = first; i < first + count; ++i) ids[static_cast<std::size_t>(i)] = true;
+}
+
+}  // namespace assay_mutants
+
+// The shim's way in: plain C, since it loads this library by name.
+extern "C" __attribute__((visibility("default"))) void assay_mutants_set(int chosen, int recording) {
+  assay_mutants::state = {chosen, recording != 0};
+}
+// "3-7 12": the mutants that were come by since the last call.
+extern "C" __attribute__((visibility("default"))) const char* assay_mutants_seen() {
+  static std::string text;
+  auto& ids = assay_mutants::seen();
+  text.clear();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (!ids[i]) continue;
+    std::size_t last = i;
+    while (last + 1 < ids.size() && ids[last + 1]) ++last;
+    text += (text.empty() ? "" : " ") + std::to_string(i) + "-" + std::to_string(last);
+    i = last;
+  }
+  ids.clear();
+  return text.c_str();
+}
