@@ -26,7 +26,7 @@ class AttentionFill {
         window_(request.attributes.integer("window")),
         stream(request.seed, "attention") {
     gaussian(request, values);  // sinks, slopes, and the noise that the families start from
-    q_ = values.at("q"), k_ = values.at("k"), v_ = values.at("v");
+    q_ = std::move(values.at("q")), k_ = std::move(values.at("k")), v_ = std::move(values.at("v"));
     values_ = &values;
     if (page_ > 0) {
       const auto& plane = request.indices.at("page_table").planes.at(0);
@@ -72,16 +72,17 @@ class AttentionFill {
   // noise * N(0,1).
   template <typename Target>
   void aim(Target target, double strength = 1.0, double noise = 1.0) {
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t h = 0; h < heads; ++h) {
-          float* row = q(b, i, h);
-          for (std::int64_t c = 0; c < d; ++c) row[c] = static_cast<float>(strength * sign(b, kv_head(h), c));
-        }
+    std::vector<float> signs(static_cast<std::size_t>(d));
+    for (std::int64_t b = 0; b < batch; ++b)
       for (std::int64_t g = 0; g < kv_heads; ++g) {
-        std::vector<float> signs(static_cast<std::size_t>(d));
         for (std::int64_t c = 0; c < d; ++c)
           signs[static_cast<std::size_t>(c)] = static_cast<float>(sign(b, g, c));
+        const auto high = static_cast<float>(strength);
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t h = g * heads / kv_heads; h < (g + 1) * heads / kv_heads; ++h) {
+            float* row = q(b, i, h);
+            for (std::int64_t c = 0; c < d; ++c) row[c] = high * signs[static_cast<std::size_t>(c)];
+          }
         for (std::int64_t j = 0; j < keys; ++j) {
           float* row = k(b, j, g);
           const auto s = static_cast<float>(target(b, g, j) / (strength * static_cast<double>(d) * scale));
@@ -89,7 +90,6 @@ class AttentionFill {
           for (std::int64_t c = 0; c < d; ++c) row[c] = s * signs[static_cast<std::size_t>(c)] + n * row[c];
         }
       }
-    }
   }
   // v_j[c] = value(b, g, j, c, the gaussian that stands there)
   template <typename Value>

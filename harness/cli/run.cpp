@@ -1,5 +1,6 @@
 // assay run: cases against backends.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <memory>
@@ -62,6 +63,10 @@ std::string command_of(const RunArguments& a) {
 
 int run(RunArguments a) {
   const auto start = std::chrono::steady_clock::now();
+  // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new
+  // ones.
+  mallopt(M_MMAP_THRESHOLD, 1 << 25);  // the most that is taken
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   parse_shard(a.shard, a.plan);
   const auto known = known_backends();
   Workers workers(known);
