@@ -2,6 +2,7 @@
 
 #include "reference/ops/attention/bounds_problem.hpp"
 #include "reference/ops/attention/certified.hpp"
+#include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/detap.hpp"
 
 namespace assay {
@@ -9,8 +10,10 @@ namespace {
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   const AttentionProblem problem(attributes, inputs);
-  const CertifiedAttention exact = certified_attention(problem);
-  AttentionLimits limits = detap_limits(problem, exact, contract);
+  AttentionProblem converted = problem;
+  const Conversions conversions = apply_conversions(converted, contract);
+  const CertifiedAttention exact = certified_attention(converted);
+  AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
   if (contract.text("level") != "detap") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
     limits = leveled_limits(problem, contract, std::move(limits));

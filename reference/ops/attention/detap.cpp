@@ -142,7 +142,8 @@ struct RowError {
       1;  // weights of certified.hpp (relative to 2^M) times this are relative to the largest logit
 };
 
-RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink) {
+RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
+                   double q_freedom) {
   RowError e;
   const double top = g.sinks && std::isfinite(sink) ? std::max(row.largest_logit, sink) : row.largest_logit;
   e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
@@ -157,7 +158,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal);
   const double root = std::sqrt(static_cast<double>(g.d));
-  double conversions = 0;
+  double conversions = q_freedom * row.k_norm * (1 + 32 * kU);  // into B and X too, to first order
   if (kernel.converts) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
   if (kernel.k_rounds) conversions += 2 * kU * abs_sum;
   if (kernel.q_blocks)
@@ -195,9 +196,11 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
 }  // namespace
 
 AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention& exact,
-                             const Contract& contract) {
+                             const Contract& contract, const Conversions& applied) {
   const AttentionGeometry& g = p.geometry();
-  const Kernel kernel(contract, g);
+  Kernel kernel(contract, g);  // g is of the converted problem: formats whose decoding needs no rounding
+  if (applied.kv) kernel.converts = false;
+  if (applied.q) kernel.converts_q = kernel.q_blocks = false;
   const auto dv = static_cast<std::size_t>(g.dv);
   AttentionLimits out{exact.value, std::vector<double>(exact.value.size(), 0.0)};
   std::vector<double> before(dv), certificate(dv);
@@ -211,7 +214,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
           continue;
         }
-        const RowError e = row_error(g, kernel, row, p.sink(h));
+        const RowError e = row_error(g, kernel, row, p.sink(h), applied.freedom(at / dv));
         const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale < kernel.p.largest);
         const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny / kernel.p_scale) + kFlush;
         const double largest_v = exact.value_max;

@@ -54,14 +54,16 @@
 
 #include "reference/arithmetic/contract.hpp"
 #include "reference/ops/attention/certified.hpp"
+#include "reference/ops/attention/conversions.hpp"
 
 namespace assay {
 
-// value: of the output, the inverse rotation included. limit: as above, in the order of the output.
+// `applied`: conversions that `problem` and `exact` have behind them already; q then counts with its freedom
+// alone. value: of the output, the inverse rotation included. limit: as above, in the order of the output.
 struct AttentionLimits {
   std::vector<double> value, limit;
 };
 AttentionLimits detap_limits(const AttentionProblem& problem, const CertifiedAttention& exact,
-                             const Contract& contract);
+                             const Contract& contract, const Conversions& applied = {});
 
 }  // namespace assay

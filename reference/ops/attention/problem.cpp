@@ -41,8 +41,10 @@ constexpr ContractKey kContract[] = {
     {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
-    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0", "format that q is converted to first"},
-    {"convert", ContractValue::word, "none", "none|f16|bf16", "format that K and V are converted to first"},
+    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0",
+     "format that q is converted to first, to nearest"},
+    {"convert", ContractValue::word, "none", "none|f16|bf16",
+     "format that K and V are converted to first, to nearest"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
@@ -238,6 +240,13 @@ AttentionProblem::AttentionProblem(const Attributes& attributes, const TensorSet
     mask_ = reinterpret_cast<const std::int8_t*>(get("mask").planes[0].bytes.data());
   if (g.sinks) sinks_ = decode_tensor(get("sinks"));
   if (g.alibi) slopes_ = decode_tensor(get("slopes"));
+}
+
+void AttentionProblem::replace_kv(Encoded k, Encoded v) {
+  geometry_.k_format = k.format, geometry_.v_format = v.format;
+  own_k_ = std::make_shared<const Encoded>(std::move(k));
+  own_v_ = std::make_shared<const Encoded>(std::move(v));
+  k_ = own_k_.get(), v_ = own_v_.get();
 }
 
 KeyRange AttentionProblem::range(std::int64_t b, std::int64_t row) const {

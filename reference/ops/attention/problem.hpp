@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -118,6 +119,12 @@ class AttentionProblem {
   // Tensor behind K or V, for readers of the raw codes.
   const Encoded& k() const { return *k_; }
   const Encoded& v() const { return *v_; }
+  const std::vector<double>& all_q() const { return q_; }
+
+  // Other operands in place of the given ones (conversions.hpp): q as many f32 numbers as before, K and V of
+  // the same shapes in a format of their own.
+  void replace_q(std::vector<double> q) { q_ = std::move(q); }
+  void replace_kv(Encoded k, Encoded v);
 
  private:
   void decode(const Encoded& tensor, std::int64_t width, std::int64_t b, std::int64_t kv_head,
@@ -126,6 +133,7 @@ class AttentionProblem {
   AttentionGeometry geometry_;
   const Encoded* k_ = nullptr;
   const Encoded* v_ = nullptr;
+  std::shared_ptr<const Encoded> own_k_, own_v_;  // behind k_ and v_ once these were replaced
   const std::int8_t* mask_ = nullptr;
   std::vector<std::int64_t> lengths_;
   std::vector<std::int32_t> table_;  // [batch][table_width]

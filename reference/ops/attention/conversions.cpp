@@ -1,0 +1,97 @@
+#include "reference/ops/attention/conversions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace assay {
+namespace {
+
+constexpr double kU = 0x1p-24;
+constexpr std::size_t kBlock = 32;  // elements that share a scale in q8_0
+
+// x rounded to nearest in `f`; nothing when an element would overflow or is not finite.
+bool round_all(const ScalarFormat& f, std::vector<double>& x) {
+  for (double& e : x) {
+    if (!(std::fabs(e) <= f.max_finite)) return false;
+    e = round_to(f, e);
+  }
+  return true;
+}
+
+std::optional<Encoded> converted(const Encoded& tensor, const std::string& name) {
+  const std::vector<double> exact = decode_tensor(tensor);
+  const double largest = scalar_format(name).max_finite;
+  std::vector<float> values(exact.size());
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    values[i] = static_cast<float>(exact[i]);
+    if (static_cast<double>(values[i]) != exact[i] || !(std::fabs(exact[i]) <= largest)) return std::nullopt;
+  }
+  return encode_tensor(format(name), tensor.shape, values);
+}
+
+// One block of q becomes what q8_0 keeps of it. The square of what another quantiser may make of it, summed.
+double quantise(std::span<double> x, const ScalarFormat& f16) {
+  double a = 0;
+  for (const double e : x) a = std::max(a, std::fabs(e));
+  const double low = round_to(f16, a / 127 * (1 - 4 * kU)), high = round_to(f16, a / 127 * (1 + 4 * kU));
+  if (high == 0) {
+    std::ranges::fill(x, 0.0);
+    return 0;
+  }
+  const double s = round_to(f16, static_cast<double>(static_cast<float>(a / 127)));
+  double freedom = 0;
+  for (double& e : x) {
+    const double t = 127 * e / a;
+    const double n = std::round(t);
+    const bool tied = std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= 127 * 6 * kU + 0x1p-40;
+    const double step = (tied ? high : 0.0) + (std::fabs(n) + (tied ? 1 : 0)) * (high - low);
+    freedom += step * step;
+    e = n * s;
+  }
+  return freedom;
+}
+
+bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>& freedom) {
+  if (width % kBlock != 0) return false;
+  const ScalarFormat& f16 = scalar_format("f16");
+  for (const double e : x)
+    if (!(std::fabs(e) < 127 * 65000.0)) return false;  // the scale would overflow
+  freedom.assign(x.size() / width, 0.0);
+  for (std::size_t row = 0; row < freedom.size(); ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < width; i += kBlock)
+      squares += quantise(std::span(x).subspan(row * width + i, kBlock), f16);
+    freedom[row] = std::sqrt(squares) * (1 + 0x1p-40);
+  }
+  return true;
+}
+
+}  // namespace
+
+Conversions apply_conversions(AttentionProblem& problem, const Contract& contract) {
+  const AttentionGeometry& g = problem.geometry();
+  Conversions done;
+  const std::string to(contract.text("convert"));
+  if (to != "none" && (to != g.k_format || to != g.v_format)) {
+    auto k = converted(problem.k(), to);
+    auto v = k ? converted(problem.v(), to) : std::nullopt;
+    if (v) {
+      problem.replace_kv(std::move(*k), std::move(*v));
+      done.kv = true;
+    }
+  }
+  const std::string q_to(contract.text("q"));
+  if (q_to != "none" && q_to != g.dtype) {
+    std::vector<double> q = problem.all_q();
+    done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_freedom)
+                            : round_all(scalar_format(q_to), q);
+    if (done.q)
+      problem.replace_q(std::move(q));
+    else
+      done.q_freedom.clear();
+  }
+  return done;
+}
+
+}  // namespace assay

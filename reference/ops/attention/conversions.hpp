@@ -1,0 +1,38 @@
+// What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the
+// limit of a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a
+// quantiser may choose.
+//
+// convert=f16|bf16: K and V decoded (every decoded number is an f32 number), then rounded to nearest, ties to
+// even. q=f16|bf16: the same for q. q=q8_0: with a = max|x| of a block of 32, code n_i = round(127 x_i / a),
+// f16 scale s = round(a / 127); a kernel
+//   multiplies n_i s. A quantiser forms d = a / 127 or a * (1 / 127), its inverse as 1 / d or 127 / a, and
+//   x_i times that: at most five roundings in f32 (u = 2^-24), and ties go either way. So its argument of
+//   round() is t_i (1 + e), |e| <= 6u, with t_i = 127 x_i / a, |t_i| <= 127; when t_i is farther than 127 *
+//   6u + 2^-40 from the half between two integers, every such quantiser gives the code that the reference
+//   gives, otherwise perhaps its neighbour: one step s. Likewise s is the f16 number of the reference unless
+//   a / 127 (1 +- 4u) round apart; then all codes of the block move with it. q_freedom is the 2-norm of these
+//   possible differences over a row: a logit differs by at most scale * q_freedom * max|k_j|_2
+//   (Cauchy-Schwarz). It is 0 for nearly every row.
+// Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not
+// finite, or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the
+// conversion).
+#pragma once
+
+#include <vector>
+
+#include "reference/arithmetic/contract.hpp"
+#include "reference/ops/attention/problem.hpp"
+
+namespace assay {
+
+struct Conversions {
+  bool q = false, kv = false;     // applied
+  std::vector<double> q_freedom;  // per (b, row, head), in the order of the output; empty: none
+
+  double freedom(std::size_t row) const { return q_freedom.empty() ? 0.0 : q_freedom[row]; }
+};
+
+// Turns `problem` into the one that a kernel of this contract computes.
+Conversions apply_conversions(AttentionProblem& problem, const Contract& contract);
+
+}  // namespace assay
