@@ -15,7 +15,7 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kReserved[] = {"fill", "seed", "layout", "backend", "variant"};
+constexpr std::string_view kReserved[] = {"fill", "fault", "seed", "layout", "backend", "variant"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -52,6 +52,7 @@ std::string parse_layout(const std::string& text, std::string_view where) {
 
 std::optional<std::string> value_of(const Case& c, std::string_view key) {
   if (key == "fill") return c.fill;
+  if (key == "fault") return c.fault;
   if (key == "seed") return fmt::format("{}", c.seed);
   if (key == "layout") return c.layout;
   if (key == "backend") return c.backend;
@@ -69,6 +70,8 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
   for (const auto& [key, value] : given) {
     if (key == "fill")
       c.fill = value;
+    else if (key == "fault")
+      c.fault = value;
     else if (key == "seed")
       c.seed = parse_seed(value, where);
     else if (key == "layout")
@@ -107,6 +110,7 @@ std::string Case::inputs() const {
     if (!is_default) text += fmt::format(" {}={}", name, value);
   }
   if (fill != "gaussian") text += " fill=" + fill;
+  if (fault != "none") text += " fault=" + fault;
   text += fmt::format(" seed={}", seed);
   if (layout != "dense") text += " layout=" + layout;
   return text;

@@ -1,7 +1,7 @@
 // The case grammar: one line of text, the same in a case file, on the command line and in a repro.
 //
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
-//   key    = an attribute of the op | fill | seed | layout | backend | variant
+//   key    = an attribute of the op | fill | fault | seed | layout | backend | variant
 //
 // Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No
 // tolerance can be written in a case: limits are derived.
@@ -22,6 +22,7 @@ struct Case {
   const Op* op = nullptr;
   Attributes attributes;
   std::string fill = "gaussian";
+  std::string fault = "none";  // a row of faults(): what is done to the inputs after the fill
   std::uint64_t seed = 1;
   std::string layout = "dense";  // or "gaps": poisoned space behind every row of every tensor
   std::string backend;           // "" until the plan multiplies by the chosen backends

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "harness/fill.hpp"
 #include "harness/near_names.hpp"
@@ -25,16 +26,12 @@ const Fill& fill(std::string_view name, std::string_view op_name) {
                    fmt::format("{}: no fill '{}'; {}", op_name, name, suggest(name, allowed)));
 }
 
-Inputs make_inputs(const Case& c) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  Inputs inputs;
-  inputs.tensors = c.op->tensors(c.attributes);
-  if (c.op->indices) c.op->indices(c.attributes, c.seed, inputs.set);
-  Values values;
-  fill(c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, inputs.set, c.seed}, values);
-  const auto filled = Clock::now();
-  for (const auto& t : inputs.tensors) {
+namespace {
+
+TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, const TensorSet& indices,
+                        Values& values, bool keep) {
+  TensorSet set = indices;
+  for (const auto& t : tensors) {
     if (t.role != TensorRole::data) continue;
     const auto found = values.find(t.name);
     if (found == values.end() || static_cast<std::int64_t>(found->second.size()) != element_count(t.shape))
@@ -44,8 +41,41 @@ Inputs make_inputs(const Case& c) {
                       found == values.end() ? 0 : found->second.size(), t.name, to_string(t.shape)));
     EncodePolicy policy;
     policy.seed = c.seed;
-    inputs.set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
-    found->second = {};  // a million-key cache need not be held twice
+    set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
+    if (!keep) found->second = {};  // a million-key cache need not be held twice
+  }
+  return set;
+}
+
+}  // namespace
+
+Inputs make_inputs(const Case& c) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  Inputs inputs;
+  inputs.tensors = c.op->tensors(c.attributes);
+  TensorSet indices;
+  if (c.op->indices) c.op->indices(c.attributes, c.seed, indices);
+  Values values;
+  fill(c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, indices, c.seed}, values);
+  const auto filled = Clock::now();
+  inputs.fault = find_fault(c.fault, c.op->name);
+  const Fault* f = inputs.fault;
+  inputs.set = encode_values(c, inputs.tensors, indices, values, f != nullptr);
+  if (f != nullptr) {
+    const FaultSite site{*c.op, c.attributes, inputs.tensors, inputs.set, values, c.seed};
+    TensorSet faulted = inputs.set;
+    if (f->values != nullptr) {
+      Values changed = values;
+      f->values(site, changed);
+      faulted = encode_values(c, inputs.tensors, indices, changed, false);
+    }
+    if (f->bytes != nullptr) f->bytes(site, faulted);
+    if (f->kind == FaultKind::corruption) {
+      inputs.corrupted = std::move(faulted);
+    } else {
+      inputs.clean = std::exchange(inputs.set, std::move(faulted));
+    }
   }
   inputs.fill_seconds = std::chrono::duration<double>(filled - start).count();
   inputs.encode_seconds = std::chrono::duration<double>(Clock::now() - filled).count();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "harness/case.hpp"
+#include "harness/fault.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {
@@ -13,6 +14,13 @@ struct Inputs {
   TensorSet set;                    // the inputs' bytes
   std::vector<UnusedRange> unused;
   double fill_seconds = 0, encode_seconds = 0;  // what making them took: drawing numbers, encoding them
+
+  const Fault* fault = nullptr;  // of a case with fault=, together with one of:
+  TensorSet clean;               // an input fault: the bytes without it
+  TensorSet corrupted;           // a corruption: what the kernel gets, while `set` is what the reference sees
+  void (*geometry)(WorkerCall&) = nullptr;  // rearranges the planes of the call
+
+  const TensorSet& given() const { return corrupted.empty() ? set : corrupted; }
 };
 
 // A pure function of case.inputs(). Throws InputError.

@@ -6,6 +6,7 @@
 #include <map>
 #include <regex>
 
+#include "harness/fault.hpp"
 #include "harness/fill.hpp"
 
 namespace assay {
@@ -49,6 +50,7 @@ Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
       set.sets.emplace_back("seed", std::vector{fmt::format("{}", options.seed)});
     for (const auto& base : expand(set, line.where)) {
       (void)fill(base.fill, base.op->name);
+      (void)find_fault(base.fault, base.op->name);
       for (const auto& backend : base.backend.empty() ? backends : std::vector{base.backend}) {
         if (!base.backend.empty()) (void)choose_backend(backend, known);
         std::vector<std::string> names{base.variant};

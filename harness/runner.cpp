@@ -8,6 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include "harness/faulted.hpp"
+
 namespace assay {
 namespace {
 
@@ -76,20 +78,6 @@ void set_status(CaseResult& r, Status status, std::string summary) {
   r.verdict.summary = std::move(summary);
 }
 
-// The worker's outputs, plane after plane, as tensors.
-std::map<std::string, Encoded> read_outputs(const Inputs& inputs, const RunResult& run) {
-  std::map<std::string, Encoded> outputs;
-  std::size_t next = 0;
-  for (const auto& t : inputs.tensors) {
-    if (t.role != TensorRole::output) continue;
-    Encoded e{t.format, t.shape, {}};
-    for (const auto& spec : planes(format(t.format), t.shape))
-      e.planes.push_back({spec, run.outputs.at(next++)});
-    outputs.emplace(t.name, std::move(e));
-  }
-  return outputs;
-}
-
 // Numbers first, then the path: a wrong result by a wrong path is wrong.
 void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>& truths,
                    const RunResult& run) {
@@ -131,6 +119,19 @@ void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>
 
 }  // namespace
 
+std::map<std::string, Encoded> read_outputs(const Inputs& inputs, const RunResult& run) {
+  std::map<std::string, Encoded> outputs;
+  std::size_t next = 0;
+  for (const auto& t : inputs.tensors) {
+    if (t.role != TensorRole::output) continue;
+    Encoded e{t.format, t.shape, {}};
+    for (const auto& spec : planes(format(t.format), t.shape))
+      e.planes.push_back({spec, run.outputs.at(next++)});
+    outputs.emplace(t.name, std::move(e));
+  }
+  return outputs;
+}
+
 Workers::Entry& Workers::of(const std::string& backend) {
   const auto found = entries_.find(backend);
   if (found != entries_.end()) return found->second;
@@ -165,7 +166,7 @@ WorkerCall make_call(const Case& c, const Inputs& inputs) {
         call.outputs.push_back(make_plane(t.name, spec, c));
       continue;
     }
-    const Encoded& tensor = inputs.set.at(t.name);
+    const Encoded& tensor = inputs.given().at(t.name);
     for (const auto& plane : tensor.planes) {
       BufferPlane p = make_plane(t.name, plane.spec, c);
       p.data = plane.bytes;
@@ -179,11 +180,13 @@ WorkerCall make_call(const Case& c, const Inputs& inputs) {
       call.inputs.push_back(std::move(p));
     }
   }
+  if (inputs.geometry != nullptr) inputs.geometry(call);
   return call;
 }
 
 CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,
                     const RunOptions& options) {
+  if (inputs.fault != nullptr) return run_faulted(c, inputs, truths, workers, options);
   const auto start = Clock::now();
   CaseResult r;
   r.c = c;

@@ -24,11 +24,12 @@ enum class Status : std::uint8_t {
   hang,              // the time limit passed
   failed,            // the backend itself reports a failure
   distrust,          // an all-zero output would have passed: these inputs show nothing
+  missed,            // a corruption that moves the outputs beyond their limits went unnoticed
   unsupported,       // the backend says that it cannot
 };
-inline constexpr std::array<std::string_view, 13> kStatusNames = {
-    "pass",  "wrong", "fallback", "unwritten", "overrun",    "leak", "input_changed", "nondeterministic",
-    "crash", "hang",  "failed",   "distrust",  "unsupported"};
+inline constexpr std::array<std::string_view, 14> kStatusNames = {
+    "pass",  "wrong", "fallback", "unwritten", "overrun", "leak",       "input_changed", "nondeterministic",
+    "crash", "hang",  "failed",   "distrust",  "missed",  "unsupported"};
 static_assert(kStatusNames[static_cast<std::size_t>(Status::unsupported)] == "unsupported");
 constexpr std::string_view to_string(Status s) { return kStatusNames[static_cast<std::size_t>(s)]; }
 

@@ -6,6 +6,7 @@
 #include "harness/backends.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/sources.hpp"
+#include "harness/fault.hpp"
 #include "harness/fill.hpp"
 #include "harness/near_names.hpp"
 #include "harness/verdict.hpp"
@@ -29,6 +30,11 @@ void list_fills() {
   for (const auto& f : fills())
     fmt::print("{:<18} {:<10} {}\n", f.name, f.op.empty() ? "any" : f.op, f.shows);
 }
+void list_faults() {
+  for (const auto& f : faults())
+    fmt::print("{:<22} {:<10} {:<8} {:<26} {}: {}; {}\n", f.name, to_string(f.kind), to_string(f.duty),
+               f.ops.empty() ? "any" : f.ops, f.site, f.injects, f.owes);
+}
 void list_backends() {
   for (const auto& b : known_backends())
     fmt::print("{:<12} {}\n", b.name, b.not_built.empty() ? b.file : "not built: " + b.not_built);
@@ -44,17 +50,17 @@ struct Kind {
   std::string_view name;
   void (*print)();
 };
-constexpr Kind kKinds[] = {{"ops", list_ops},          {"formats", list_formats},   {"units", list_units},
-                           {"fills", list_fills},      {"backends", list_backends}, {"suites", list_suites},
-                           {"verdicts", list_verdicts}};
+constexpr Kind kKinds[] = {{"ops", list_ops},       {"formats", list_formats},  {"units", list_units},
+                           {"fills", list_fills},   {"faults", list_faults},    {"backends", list_backends},
+                           {"suites", list_suites}, {"verdicts", list_verdicts}};
 
 }  // namespace
 
 void add_list(CLI::App& app, int& exit_code) {
   auto what = std::make_shared<std::string>();
   CLI::App* command =
-      app.add_subcommand("list", "List ops, formats, units, fills, backends, suites or verdicts");
-  command->add_option("what", *what, "ops | formats | units | fills | backends | suites | verdicts")
+      app.add_subcommand("list", "List ops, formats, units, fills, faults, backends, suites or verdicts");
+  command->add_option("what", *what, "ops | formats | units | fills | faults | backends | suites | verdicts")
       ->required();
   command->callback([what, &exit_code] {
     std::vector<std::string> names;

@@ -1,0 +1,88 @@
+// Single bits, and what the injections share.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cases/faults/families.hpp"
+#include "harness/random.hpp"
+
+namespace assay::fault_families {
+
+void no_site(const FaultSite& site, std::string_view needs) {
+  throw InputError(InputErrorKind::bad_value, fmt::format("{}: this fault needs {}", site.op.name, needs));
+}
+
+const TensorSpec& first_data(const FaultSite& site) {
+  const auto found = std::ranges::find(site.tensors, TensorRole::data, &TensorSpec::role);
+  if (found == site.tensors.end()) no_site(site, "a tensor of real numbers");
+  return *found;
+}
+
+std::span<std::byte> payload_bytes(Encoded& tensor, std::int64_t first, std::int64_t count) {
+  std::vector<std::byte>& bytes = tensor.planes.front().bytes;
+  const auto elements = static_cast<std::size_t>(element_count(tensor.shape));
+  const std::size_t begin = static_cast<std::size_t>(first) * bytes.size() / elements;
+  const std::size_t end = static_cast<std::size_t>(first + count) * bytes.size() / elements;
+  return std::span(bytes).subspan(begin, end - begin);
+}
+
+std::span<std::int32_t> entries(TensorSet& set, const FaultSite& site, std::string_view index_tensor) {
+  const auto found = set.find(std::string(index_tensor));
+  if (found == set.end()) no_site(site, fmt::format("a tensor '{}'", index_tensor));
+  auto& bytes = found->second.planes.front().bytes;
+  return {reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / sizeof(std::int32_t)};
+}
+
+namespace {
+
+// The bytes of what is stored as a whole around one element that counts: a visible key's in attention, the
+// first tensor's seeded one elsewhere.
+std::span<std::byte> unit_that_counts(const FaultSite& site, TensorSet& set) {
+  const TensorSpec& first = first_data(site);
+  const bool attention = site.op.name == "attention";
+  Encoded& tensor = set.at(attention ? "k" : first.name);
+  std::int64_t element;
+  if (attention) {
+    element = key_elements(site, "k", 0, seldom_seen_key(site), 0).first;
+  } else {
+    element = static_cast<std::int64_t>(
+        Stream(site.seed, "fault").below(0, static_cast<std::uint64_t>(element_count(tensor.shape))));
+  }
+  // 4-bit scalars come in pairs; other scalars alone.
+  const Format& f = format(tensor.format);
+  const std::int64_t whole = f.block_elements;
+  return payload_bytes(tensor, element / whole * whole, whole);
+}
+
+}  // namespace
+
+void payload_bit(const FaultSite& site, TensorSet& set) {
+  unit_that_counts(site, set).back() ^= std::byte{0x80};
+}
+
+void code_bit(const FaultSite& site, TensorSet& set) {
+  const auto unit = unit_that_counts(site, set);
+  if (unit.size() < 8) no_site(site, "a block format");
+  unit[unit.size() / 2] ^= std::byte{0x40};
+}
+
+void sign_mask_bit(const FaultSite& site, TensorSet& set) {
+  const auto signs = entries(set, site, "signs");
+  signs[0] = static_cast<std::int32_t>(static_cast<std::uint32_t>(signs[0]) ^
+                                       (1U << Stream(site.seed, "fault").below(0, 32)));
+}
+
+void slots_swapped(const FaultSite& site, TensorSet& set) {
+  const auto slots = entries(set, site, "slots");
+  if (slots.size() < 2) no_site(site, "two tokens");
+  std::swap(slots[0], slots[1]);
+}
+
+void wrong_expert(const FaultSite& site, TensorSet& set) {
+  const auto experts = static_cast<std::int32_t>(site.attributes.integer("experts"));
+  if (experts < 2) no_site(site, "two experts");
+  auto& id = entries(set, site, "topk_ids")[0];
+  id = (id + 1) % experts;
+}
+
+}  // namespace assay::fault_families

@@ -1,0 +1,120 @@
+#include "cases/faults/families.hpp"
+#include "harness/fault.hpp"
+
+namespace assay {
+namespace {
+
+using namespace fault_families;
+
+constexpr Fault on_values(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
+                          std::string_view injects, std::string_view owes,
+                          void (*inject)(const FaultSite&, Values&)) {
+  return {name, ops, FaultKind::input, duty, site, injects, owes, inject, nullptr, nullptr};
+}
+constexpr Fault on_bytes(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
+                         std::string_view injects, std::string_view owes,
+                         void (*inject)(const FaultSite&, TensorSet&)) {
+  return {name, ops, FaultKind::input, duty, site, injects, owes, nullptr, inject, nullptr};
+}
+constexpr Fault corruption(std::string_view name, std::string_view ops, std::string_view site,
+                           std::string_view injects, void (*inject)(const FaultSite&, TensorSet&)) {
+  return {name,
+          ops,
+          FaultKind::corruption,
+          Duty::be_wrong,
+          site,
+          injects,
+          "computes from what it is given: wrong against the clean inputs",
+          nullptr,
+          inject,
+          nullptr};
+}
+
+constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matmul moe";
+// moe: nothing is claimed of a token that meets an infinity.
+constexpr std::string_view kInfinite = "softmax logsumexp layernorm rmsnorm wht matmul";
+constexpr std::string_view kFloating = "softmax logsumexp layernorm rmsnorm wht matmul quantize attention";
+constexpr std::string_view kScaled = "attention matmul moe dequantize requantize";
+
+constexpr Fault kFaults[] = {
+    // Values: kernel and reference see them.
+    on_values("nan_value", kRows, Duty::contain, "one element of the first tensor", "NaN",
+              "propagates within its row, group or token; all others keep their bits", nan_value),
+    on_values("nan_code", "quantize dequantize kv_write", Duty::judge, "one element of x", "NaN",
+              "a format that has a NaN gives it back", nan_value),
+    on_values("nan_leader", "argmax", Duty::judge, "x[0,0]", "NaN",
+              "sticks at index 0, or is reported when checked=yes", nan_leader),
+    on_values("inf_value", kInfinite, Duty::judge, "one element of the first tensor", "+Inf",
+              "IEEE rules within its row", inf_value),
+    on_values("negative_inf_value", kInfinite, Duty::judge, "one element of the first tensor", "-Inf",
+              "IEEE rules within its row; a logit of -Inf weighs nothing", negative_inf_value),
+    on_values("outlier_value", "quantize kv_write layernorm rmsnorm matmul dequantize", Duty::judge,
+              "one element of the first tensor", "+-800", "saturates where the scale is fixed",
+              outlier_value),
+    on_values("subnormal_values", kFloating, Duty::judge, "every fourth element of the first tensor",
+              "below the smallest normal of its format", "computes with it, or declares ftz",
+              subnormal_values),
+    on_values("negative_zeros", kFloating, Duty::judge, "every third element of the first tensor", "-0",
+              "treats it as zero", negative_zeros),
+    on_values("equal_maxima", "softmax logsumexp argmax", Duty::judge, "two elements of every row",
+              "the row's largest", "weighs them alike; argmax takes the first", equal_maxima),
+    on_values("halfway_values", "quantize", Duty::judge, "every second element", "half-way between two codes",
+              "rounds as it declares", halfway_values),
+    on_values("low_scores", "attention softmax logsumexp", Duty::judge, "every fourth logit of a row", "-500",
+              "weighs nothing, and stays finite", low_scores),
+    on_values("high_score", "attention softmax logsumexp", Duty::judge, "one logit", "+65504",
+              "takes all the weight, and stays finite", high_score),
+    on_values("very_low_scores", "attention softmax logsumexp", Duty::judge, "every fourth logit of a row",
+              "-65504", "weighs nothing, and stays finite", very_low_scores),
+
+    // Cache contents: kernel and reference see them.
+    on_bytes("nan_masked_key", "attention", Duty::conceal, "K and V of every key that no row sees", "NaN",
+             "never shows", nan_hidden_keys),
+    on_bytes("nan_visible_key", "attention", Duty::contain, "K of one visible key, KV head 0", "NaN",
+             "poisons exactly the rows that see it", nan_visible_key),
+    on_bytes("nan_visible_value", "attention", Duty::contain, "one element of V of one visible key", "NaN",
+             "poisons exactly its column of the rows that see it", nan_visible_value),
+    on_bytes("inf_visible_value", "attention", Duty::contain, "one element of V of one visible key", "+Inf",
+             "reaches its column of the rows that see it alone", inf_visible_value),
+    on_bytes("poison_unused_pages", "attention", Duty::conceal, "pages of no sequence", "NaN", "never shows",
+             poison_unused_pages),
+    on_bytes("poison_tails", "attention", Duty::conceal, "tokens behind a sequence's end", "NaN",
+             "never shows", poison_tails),
+
+    // Corruptions: only the kernel sees them.
+    corruption("payload_bit", "", "the uppermost bit of one code", "flipped", payload_bit),
+    corruption("code_bit", "attention matmul dequantize requantize", "one bit inside one block",
+               "flipped: another entry of the codebook", code_bit),
+    corruption("scale_bit", kScaled, "one scale", "one bit flipped", scale_bit),
+    corruption("sign_mask_bit", "wht", "the sign mask", "one bit flipped", sign_mask_bit),
+    corruption("mask_bit", "attention softmax", "the visibility mask", "one key's bit flipped", mask_bit),
+    corruption("page_bit", "attention", "the page table", "one low bit of an entry flipped", page_bit),
+    corruption("scale_locked", kScaled, "f32 scales and codes",
+               "quantised under an earlier, four times smaller range", scale_locked),
+    corruption("scale_zero", kScaled, "f32 scales", "0", scale_zero),
+    corruption("scale_negative", kScaled, "f32 scales of the first tensor", "negated", scale_negative),
+    corruption("scale_dropped", kScaled, "f32 scales", "1", scale_dropped),
+    corruption("scale_inverted", kScaled, "f32 scales", "their reciprocals: the wrong direction",
+               scale_inverted),
+    corruption("scale_stale_step", kScaled, "f32 scales", "those of the group before", scale_stale_step),
+    corruption("scale_stale_page", "attention", "f32 scales of tokens", "those of the page before",
+               scale_stale_page),
+    corruption("scale_coarse", kScaled, "f32 scales", "the largest of them everywhere: granularity lost",
+               scale_coarse),
+    corruption("scale_swapped_kv", "attention", "f32 scales of K and V", "each other's", scale_swapped_kv),
+    corruption("page_swap", "attention", "the page table", "two entries exchanged", page_swap),
+    corruption("page_16_bits", "attention", "the page table", "block ids cut to 16 bits", page_16_bits),
+    corruption("length_off_by_one", "attention", "the lengths", "one more or one less", length_off_by_one),
+    corruption("stale_tail", "attention", "K and V of the last key", "those of the key before", stale_tail),
+    corruption("wrong_head", "attention", "K", "each KV head holds its neighbour's", wrong_head),
+    corruption("swapped_kv", "attention", "K and V", "each other's", swapped_kv),
+    corruption("slots_swapped", "kv_write", "the slots", "two tokens exchanged", slots_swapped),
+    corruption("wrong_expert", "moe", "the routing", "one token's first expert is the next one",
+               wrong_expert),
+};
+
+}  // namespace
+
+std::span<const Fault> faults() { return kFaults; }
+
+}  // namespace assay
