@@ -39,6 +39,18 @@ function(assay_no_orphans glob)
   endforeach()
 endfunction()
 
+# assay_no_orphan_folders(): every folder here that has a CMakeLists.txt has been added. Call it after the last one.
+function(assay_no_orphan_folders)
+  get_property(added DIRECTORY PROPERTY SUBDIRECTORIES)
+  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(file IN LISTS found)
+    cmake_path(GET file PARENT_PATH folder)
+    if(NOT folder IN_LIST added)
+      message(${ASSAY_ORPHANS} "${folder} is in no list: add it to CMakeLists.txt or delete it")
+    endif()
+  endforeach()
+endfunction()
+
 # assay_test(NAME SOURCES a_test.cpp LABELS truth LINK libs [TIMEOUT s]): one GoogleTest program, one ctest test per TEST.
 function(assay_test name)
   cmake_parse_arguments(arg "WHOLE" "TIMEOUT" "SOURCES;LABELS;LINK" ${ARGN})

@@ -1,0 +1,5 @@
+add backends/cpu/exercise.cpp backends/cpu/argmax.cpp 's/argmax/exercise/g'
+edit backends/cpu/ops.hpp 's/^ASSAY_OP(argmax);/&\nASSAY_OP(exercise);/'
+edit backends/cpu/kernels.cpp 's/^    ASSAY_PLAIN(argmax),/&\n    ASSAY_PLAIN(exercise),/'
+list backends/cpu/CMakeLists.txt 's/^  plugin.cpp /&exercise.cpp /'
+runs 'exercise rows=3 cols=7 backend=cpu'

@@ -1,0 +1,2 @@
+add cases/suites/exercise.cases cases/suites/softmax.cases ''
+shows suites exercise
