@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "reference/formats/block.hpp"
@@ -157,8 +158,17 @@ Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const 
       const ScalarFormat& element = scalar_format(format.element);
       std::vector<std::uint32_t> codes(values.size());
       encode_many(element, values, policy, 0, codes);
-      for (std::size_t i = 0; i < codes.size(); ++i) {
-        store_code(element, encoded.planes[0].bytes, static_cast<std::int64_t>(i), codes[i]);
+      std::byte* bytes = encoded.planes[0].bytes.data();
+      if (element.storage_bytes == 2) {
+        for (std::size_t i = 0; i < codes.size(); ++i) {
+          const auto code = static_cast<std::uint16_t>(codes[i]);
+          std::memcpy(bytes + 2 * i, &code, 2);
+        }
+      } else if (element.bits == 32) {
+        std::memcpy(bytes, codes.data(), codes.size() * sizeof codes[0]);
+      } else {
+        for (std::size_t i = 0; i < codes.size(); ++i)
+          store_code(element, encoded.planes[0].bytes, static_cast<std::int64_t>(i), codes[i]);
       }
     }
   }

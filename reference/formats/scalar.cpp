@@ -154,6 +154,24 @@ void encode_narrow(const ScalarFormat& f, const float* x, std::size_t count, con
   }
 }
 
+// Formats with the exponent of f32 (f32 itself, bf16, tf32), to nearest even: adding just under half of the
+// last kept bit, or half when that bit is odd, rounds the code of every finite number, subnormals included.
+// False when a result is not finite: its code depends on policies, and the codec gives it.
+ASSAY_VECTOR_CLONES
+bool encode_prefix(int dropped, const float* x, std::size_t count, std::uint32_t* out) {
+  const std::uint32_t last = dropped == 0 ? 0 : std::uint32_t{1} << dropped;
+  const std::uint32_t under_half = dropped == 0 ? 0 : (last >> 1) - 1;
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(x[i]);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+    const std::uint32_t rounded = bits + under_half + ((bits & last) != 0 ? 1 : 0);
+    largest = std::max(largest, std::max(magnitude, rounded & 0x7FFFFFFFu));
+    out[i] = rounded >> dropped;
+  }
+  return largest < 0x7F800000u;
+}
+
 }  // namespace
 
 void encode_many(const ScalarFormat& format, std::span<const float> x, const EncodePolicy& policy,
@@ -163,6 +181,11 @@ void encode_many(const ScalarFormat& format, std::span<const float> x, const Enc
   const std::size_t count = std::min(x.size(), out.size());
   if (f.kind == floating && f.is_signed && f.exponent_bits < 8 && p.rounding != Rounding::stochastic) {
     return encode_narrow(f, x.data(), count, p, out.data());
+  }
+  if (f.kind == floating && f.is_signed && f.exponent_bits == 8 && f.bias == 127 &&
+      f.specials == Specials::ieee && p.rounding == Rounding::nearest_even &&
+      encode_prefix(23 - f.fraction_bits, x.data(), count, out.data())) {
+    return;
   }
   codec::with_rounding(p.rounding, [&]<Rounding R>() {
     for (std::size_t i = 0; i < count; ++i) out[i] = codec::encode_one<R>(f, x[i], p, first_index + i);

@@ -20,9 +20,15 @@ struct Q8_0 {
     const float absmax = std::fabs(blocks::signed_absmax(v));
     const float d = absmax / 127.0F;
     const float id = blocks::inverse_or_zero(d);
-    if (policy.rounding == Rounding::nearest_even) policy.rounding = Rounding::nearest_away;
-    static const ScalarFormat& int8 = scalar_format("int8");
     blocks::store_f16(out, d);
+    if (policy.rounding == Rounding::nearest_even || policy.rounding == Rounding::nearest_away) {
+      for (int i = 0; i < kElements; ++i) {  // |x * id| is below 127.001, and the sum is exact in f64
+        const auto t = static_cast<double>(v[static_cast<std::size_t>(i)] * id);
+        out[2 + i] = static_cast<std::byte>(static_cast<int>(t + std::copysign(0.5, t)));
+      }
+      return;
+    }
+    static const ScalarFormat& int8 = scalar_format("int8");
     for (int i = 0; i < kElements; ++i) {
       out[2 + i] = static_cast<std::byte>(assay::encode(int8, v[i] * id, policy, first_index + i));
     }
