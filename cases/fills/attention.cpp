@@ -239,6 +239,12 @@ void deep_logits(const FillRequest& r, Values& values) {
   f.value([](I, I, I, I, float x) { return 1.0 + 0.5 * x; });
 }
 
+void abyss(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I, I, I j) { return j < f.keys / 2 ? -40000.0 : -39000.0; }, 16.0, 0.0);
+  f.value([](I, I, I, I, float x) { return 1.0 + 0.25 * x; });
+}
+
 void value_mean(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.value([](I, I, I, I, float x) { return 0.5 + x; });

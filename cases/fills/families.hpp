@@ -22,6 +22,9 @@ void codes(const FillRequest&, Values&);
 void ties(const FillRequest&, Values&);
 void sparse(const FillRequest&, Values&);
 
+// quotients.cpp: any op; aims at the quantiser of its output.
+void quotient_ties(const FillRequest&, Values&);
+
 // attention.cpp: q, k and v are shaped together.
 void needle(const FillRequest&, Values&);
 void equal_onehot(const FillRequest&, Values&);
@@ -35,6 +38,7 @@ void cancel_qk(const FillRequest&, Values&);
 void huge_logits(const FillRequest&, Values&);
 void near_ties(const FillRequest&, Values&);
 void deep_logits(const FillRequest&, Values&);
+void abyss(const FillRequest&, Values&);
 void value_mean(const FillRequest&, Values&);
 void outlier_channels(const FillRequest&, Values&);
 void subnormal_values(const FillRequest&, Values&);

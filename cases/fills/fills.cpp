@@ -30,6 +30,9 @@ constexpr Fill kFills[] = {
     {"ties", "attention", "two keys nearly tied at the top with different V: the last bits of a logit",
      near_ties},
     {"deep", "attention", "logits spread down to -500: underflow of weights", deep_logits},
+    {"abyss", "attention",
+     "logits of -40000, then -39000: below a maximum that starts at -65504/2, a rescale that must flush to 0",
+     abyss},
     {"value_mean", "attention", "V with mean 0.5: truncation of an accumulator is biased, and shows",
      value_mean},
     {"outlier", "attention", "four channels of K and q eight times larger: clipping, coarse scales",
@@ -53,6 +56,8 @@ constexpr Fill kFills[] = {
     {"codes", "", "every finite code of a narrow format in turn: table errors", codes},
     {"ties", "", "half-way points between neighbouring codes and their f32 neighbours: rounding direction",
      ties},
+    {"quotient_ties", "",
+     "quotients by the row's own scale on code boundaries: division against a reciprocal", quotient_ties},
     {"sparse", "", "three of four runs of 64 elements are zero: zero blocks, 0/0 scales", sparse},
 };
 

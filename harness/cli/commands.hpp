@@ -14,6 +14,7 @@ void add_list(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_kill_table(CLI::App& app, int& exit_code);
+void add_museum(CLI::App& app, int& exit_code);
 void add_selftest(CLI::App& app, int& exit_code);
 
 }  // namespace assay

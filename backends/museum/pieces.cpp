@@ -1,0 +1,89 @@
+#include <array>
+
+#include "backends/museum/museum.hpp"
+
+namespace assay_museum {
+namespace {
+
+// clang-format off
+#define ASSAY_PLAIN(body) [](const Call& call, const Trace& trace, bool defect) { trace.kernel(kPath); body; }
+constexpr std::string_view kDecode = "mid=f32 roundings=1";
+constexpr std::string_view kEncode = "scale=divide code=divide round=nearest_even nan=propagate overflow=saturate";
+constexpr std::string_view kFlash = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+constexpr std::string_view kFlashSplit = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 split=4 out=dtype order=any";
+constexpr std::string_view kFlashFp8 = "qk=f32 tile=128 exp_ulp=4 p=e4m3fn p_shift=8 denominator=exact rowsum=f32 pv=hopper_fp8 promote=128 out=dtype order=any";
+constexpr std::string_view kFlashMixed = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 convert=f16 out=dtype order=any";
+constexpr std::string_view kProduct = "acc=f32 order=any";
+constexpr std::string_view kInteger = "acc=i32";
+constexpr std::string_view kNorm = "acc=f32 order=any rsqrt_ulp=2 div_ulp=1";
+constexpr std::string_view kTwoPass = "variance=two_pass acc=f32 order=any rsqrt_ulp=2 div_ulp=1";
+constexpr std::string_view kSoftmax = "acc=f32 order=any exp=e exp_ulp=2 div_ulp=1";
+constexpr std::string_view kTransform = "acc=f32 order=any";
+
+constexpr const char* kPath = "museum";
+#define ASSAY_FLASH(name, contract, slip, ...) \
+  {name, "attention", contract, kPath, ASSAY_PLAIN(flash(call, defect ? Slip::slip : Slip::none, Flash{__VA_ARGS__}))}
+
+constexpr auto kPieces = std::to_array<Piece>({
+    {"tq3_centroids", "dequantize", kDecode, kPath, ASSAY_PLAIN(tq3_dequantize(call, defect, false))},
+    {"tq3_sign_mask", "dequantize", kDecode, kPath, ASSAY_PLAIN(tq3_dequantize(call, false, defect))},
+    {"tq3_raw_rms", "quantize", kEncode, kPath, ASSAY_PLAIN(tq3_quantize(call, defect ? ScaleSlip::raw_rms : ScaleSlip::none))},
+    {"tq3_zero_block", "quantize", kEncode, kPath, ASSAY_PLAIN(tq3_quantize(call, defect ? ScaleSlip::one_for_zero_blocks : ScaleSlip::none))},
+    ASSAY_FLASH("fn_read_as_fnuz", kFlash, fn_read_as_fnuz),
+    {"fnuz_read_as_fn", "dequantize", kDecode, kPath, ASSAY_PLAIN(dequantize_as(call, defect ? "e4m3fn" : "e4m3fnuz"))},
+    {"fnuz_minus_zero", "quantize", kEncode, kPath, ASSAY_PLAIN(quantize_minus_zero(call, defect))},
+    {"nvfp4_global_multiplied", "dequantize", kDecode, kPath, ASSAY_PLAIN(nvfp4_dequantize(call, defect, false))},
+    {"nvfp4_swizzle_ignored", "dequantize", kDecode, kPath, ASSAY_PLAIN(dequantize_as(call, defect ? "nvfp4" : "nvfp4_swizzled"))},
+    {"nvfp4_nibbles_swapped", "dequantize", kDecode, kPath, ASSAY_PLAIN(nvfp4_dequantize(call, false, defect))},
+    {"ue4m3_signed", "dequantize", kDecode, kPath, ASSAY_PLAIN(ue4m3_scales(call, defect))},
+    {"reciprocal_for_divide", "quantize", kEncode, kPath, ASSAY_PLAIN(int8_by_reciprocal(call, defect))},
+    {"w4a8_metadata_dict", "matmul", kInteger, "moe_w4a8_int8", w4a8_by_metadata},
+    {"group_scales_per_channel", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, defect, false))},
+    ASSAY_FLASH("kv_scale_dropped", kFlash, scale_dropped),
+    {"q_descale_skipped", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, false, defect))},
+    {"quantiser_hides_nan", "quantize", kEncode, kPath, ASSAY_PLAIN(quantize_hiding_nan(call, defect))},
+
+    ASSAY_FLASH("max_from_minus_inf", kFlash, max_from_minus_inf),
+    ASSAY_FLASH("max_from_half_f16", kFlash, max_from_half_f16),
+    ASSAY_FLASH("masked_tile_keeps_pointer", kFlash, masked_tile_keeps_pointer),
+    ASSAY_FLASH("no_visible_tile", kFlash, no_visible_tile),
+    ASSAY_FLASH("split_metadata_partial", kFlashSplit, half_of_the_parts_merged, .split = 4),
+    ASSAY_FLASH("f16_vkq_overflow", kFlash, f16_accumulator),
+    ASSAY_FLASH("f16_kq_overflow", kFlash, f16_logits),
+    ASSAY_FLASH("rescale_not_flushed", kFlash, rescale_not_flushed),
+    ASSAY_FLASH("rescale_skipped", kFlash, rescale_skipped),
+    ASSAY_FLASH("gqa_wrong_head", kFlash, power_of_two_group),
+    ASSAY_FLASH("offset_overflow", kFlash, offset_in_16_bits),
+    ASSAY_FLASH("block_id_truncated", kFlash, page_in_16_bits),
+    ASSAY_FLASH("v_from_wrong_page", kFlash, one_page_per_tile, .tile = 64),
+    ASSAY_FLASH("half_of_v_not_decoded", kFlash, half_v_raw),
+    ASSAY_FLASH("v_view_of_k", kFlash, v_is_k),
+    ASSAY_FLASH("rotation_not_undone", kFlash, never_unrotated),
+    ASSAY_FLASH("single_level_14_bits", kFlashFp8, single_level, .tile = 128, .weights = Weights::e4m3fn),
+    ASSAY_FLASH("freed_page_nan", kFlash, zero_times_freed),
+    ASSAY_FLASH("f16_bits_in_bf16", kFlash, f16_bits),
+    ASSAY_FLASH("missing_barrier", kFlash, tile_before_its_load),
+    ASSAY_FLASH("f16_v_accumulator", kFlash, f16_accumulator),
+
+    {"one_pass_negative", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, defect, false))},
+    {"scalar_tail_squared", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, false, defect))},
+    {"partial_warp_dropped", "rmsnorm", kNorm, kPath, ASSAY_PLAIN(rmsnorm_by_warps(call, defect))},
+    {"max_of_first_warp", "softmax", kSoftmax, kPath, ASSAY_PLAIN(softmax_by_warps(call, defect))},
+
+    {"no_template_instance", "attention", kFlashMixed, "flash_q8_0_tq3_0", kv_template_instance},
+    {"mixed_types_unfused", "attention", kFlash, "flash_fused", fused_for_mixed_types},
+    {"architecture_table", "matmul", kProduct, "gemm_fp8_native", architecture_table},
+    {"exception_in_log", "matmul", kProduct, "gemm_tactic_17", logged_tactic},
+    {"version_pin", "attention", kFlash, "flash_prebuilt", version_pin},
+    {"one_sm_family", "matmul", kProduct, "gemm_nvfp4_native", sm_family},
+    {"hadamard_hint_missed", "wht", kTransform, "hadamard_fast", hadamard_hint},
+});
+#undef ASSAY_PLAIN
+#undef ASSAY_FLASH
+// clang-format on
+
+}  // namespace
+
+std::span<const Piece> pieces() { return kPieces; }
+
+}  // namespace assay_museum

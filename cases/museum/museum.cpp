@@ -1,0 +1,160 @@
+#include "cases/museum/museum.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cases/mutants/rules.hpp"
+#include "harness/near_names.hpp"
+
+namespace assay::museum {
+namespace {
+
+constexpr std::string_view kBackend = "museum";
+
+Case case_of(const Exhibit& exhibit, std::string_view suffix) {
+  Case c = expand(parse_case(exhibit.line, exhibit.name), exhibit.name).at(0);
+  c.backend = kBackend;
+  c.variant = fmt::format("{}{}", exhibit.name, suffix);
+  return c;
+}
+
+// A run's outputs as numbers, tensor after tensor; empty where a stored scale is none.
+std::vector<std::vector<double>> decode_outputs(const Inputs& inputs, const RunResult& run) {
+  std::vector<std::vector<double>> decoded;
+  try {
+    for (const auto& [name, tensor] : read_outputs(inputs, run)) decoded.push_back(decode_tensor(tensor));
+  } catch (const std::exception&) {
+    decoded.clear();
+  }
+  return decoded;
+}
+
+bool in_eight_bits(const Case& c) {
+  return std::ranges::any_of(c.op->tensors(c.attributes), [](const TensorSpec& t) {
+    return t.role == TensorRole::data && format(t.format).bits_per_element <= 9;
+  });
+}
+
+void ask_rules(Shown& shown, const std::vector<std::vector<double>>& got,
+               const std::vector<std::vector<double>>& good, const std::vector<Truth>& truths,
+               const Inputs& inputs) {
+  for (const auto& rule : mutants::rules()) {
+    Shown::RuleSays says{rule.name};
+    for (std::size_t o = 0; o < truths.size(); ++o) {
+      const auto spec = std::ranges::find(inputs.tensors, truths[o].output, &TensorSpec::name);
+      const bool narrow = in_eight_bits(shown.defect.c);
+      const bool integers = shown.defect.c.fill == "integers";
+      const auto accepts = [&](const std::vector<std::vector<double>>& outputs) {
+        return o < outputs.size() && o < good.size() &&
+               rule.accepts({truths[o].value, outputs[o], good[o], spec->format, narrow, integers});
+      };
+      says.catches = says.catches || !accepts(got);
+      says.false_alarm = says.false_alarm || !accepts(good);
+    }
+    shown.rules.push_back(says);
+  }
+}
+
+std::string_view kind_of(const Exhibit& e) {
+  return e.check != nullptr ? "check" : e.scenario ? "scenario" : to_string(e.expected);
+}
+
+}  // namespace
+
+bool Shown::missed_by_rules() const {
+  return !rules.empty() && std::ranges::none_of(rules, &RuleSays::catches);
+}
+
+const Exhibit& find_exhibit(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& e : exhibits()) {
+    if (e.name == name || e.number == name) return e;
+    names.emplace_back(e.name);
+  }
+  throw InputError(InputErrorKind::unknown_name,
+                   fmt::format("no exhibit '{}'; {}", name, suggest(name, names)));
+}
+
+Shown show(const Exhibit& exhibit, Workers& workers) {
+  Shown shown;
+  shown.exhibit = &exhibit;
+  if (exhibit.scenario) return shown;
+  if (exhibit.check != nullptr) {
+    const Noticed noticed = exhibit.check();
+    shown.caught = noticed.fault, shown.twin_passes = noticed.twin;
+    shown.outputs = 1, shown.false_alarms = noticed.twin ? 0 : 1;
+    return shown;
+  }
+  const Case defect = case_of(exhibit, ""), twin = case_of(exhibit, ".correct");
+  const Inputs inputs = make_inputs(defect);
+  TruthCache truths;
+  std::vector<std::vector<double>> got, good;
+  RunOptions options;
+  const auto run = [&](const Case& c, std::vector<std::vector<double>>& outputs) {
+    options.observe = [&](const RunResult& r) { outputs = decode_outputs(inputs, r); };
+    return run_case(c, inputs, truths, workers, options);
+  };
+  shown.twin = run(twin, good);
+  shown.defect = run(defect, got);
+  shown.caught = shown.defect.verdict.status == exhibit.expected;
+  shown.twin_passes = shown.twin.verdict.status == Status::pass;
+  shown.outputs = shown.twin.verdict.elements;
+  shown.false_alarms = shown.twin_passes ? 0 : std::max<std::size_t>(1, shown.twin.verdict.bad);
+  if (!shown.twin.contract.empty()) {
+    bool fresh = false;
+    const Contract contract = Contract::parse(shown.twin.contract, defect.op->contract);
+    ask_rules(shown, got, good, truths.of(defect, inputs, contract, fresh).truths, inputs);
+  }
+  return shown;
+}
+
+std::string show_line(const Shown& shown) {
+  const Exhibit& e = *shown.exhibit;
+  if (e.scenario) return fmt::format("scenario               {:>4} {}\n", e.number, e.name);
+  const std::string_view found = e.check != nullptr ? "refused" : to_string(shown.defect.verdict.status);
+  std::vector<std::string_view> others, alarms;
+  for (const auto& r : shown.rules) {
+    if (r.catches) others.push_back(r.rule);
+    if (r.false_alarm) alarms.push_back(r.rule);
+  }
+  return fmt::format(
+      "{} {:<16} {:>4} {:<26} twin {}  usual rules: {}{}\n", shown.caught ? "caught" : "MISSED", found,
+      e.number, e.name, shown.twin_passes ? "pass" : "FALSE ALARM",
+      shown.rules.empty() ? "-"
+      : others.empty()    ? "all miss it"
+                          : fmt::format("{}", fmt::join(others, ", ")),
+      alarms.empty() ? "" : fmt::format("; they reject the twin: {}", fmt::join(alarms, ", ")));
+}
+
+std::string story(const Shown& shown) {
+  const Exhibit& e = *shown.exhibit;
+  std::string text = fmt::format("{}  {}\n  {}\n  seen in   {}\n", e.number, e.name, e.title, e.citation);
+  if (e.scenario) return text + "  state of an engine: shown by a scenario, not by one call of a kernel\n";
+  if (!e.duty.empty()) text += fmt::format("  the twin  {}\n", e.duty);
+  text += "  " + show_line(shown);
+  if (e.check != nullptr) return text;
+  text += fmt::format("  contract  {}\n", shown.twin.contract);
+  if (!shown.defect.verdict.summary.empty())
+    text += fmt::format("  found     {}\n", shown.defect.verdict.summary);
+  if (!shown.defect.verdict.detail.empty()) text += shown.defect.verdict.detail + "\n";
+  if (!shown.twin_passes)
+    text += fmt::format("  the twin  {}\n{}\n", shown.twin.verdict.summary, shown.twin.verdict.detail);
+  text += fmt::format("  repro     assay run '{}'\n", shown.defect.c.line());
+  text += fmt::format("  repro     assay run '{}'\n", shown.twin.c.line());
+  return text;
+}
+
+std::string table() {
+  std::string text =
+      "| no. | exhibit | what shipped | seen in | expected | correct twin | case "
+      "|\n|---|---|---|---|---|---|---|\n";
+  for (const auto& e : exhibits())
+    text += fmt::format("| {} | `{}` | {} | {} | {} | {} | {} |\n", e.number, e.name, e.title, e.citation,
+                        kind_of(e), e.duty.empty() ? "-" : e.duty,
+                        e.line.empty() ? "-" : fmt::format("`{}`", e.line));
+  return text;
+}
+
+}  // namespace assay::museum
