@@ -240,18 +240,19 @@ std::string kill_table_text(const KillTable& t) {
     out += fmt::format("; by {}: {} runs", t.rules[r].name, t.correct.rules[r]);
   out += "\n";
   for (const auto& c : t.correct.assay_cases) out += "  false alarm: " + c + "\n";
+  for (const auto& c : t.distrusted) out += "  can show nothing, left out: " + c + "\n";
   out += "\nsurvivors\n";
   for (const auto& row : t.rows)
     if (row.equivalent.empty() && !row.assay.all)
       out += fmt::format("  {:>5} {} {}\n        {}  ->  {}{}\n", row.id, row.group, row.place, row.before,
                          row.after, row.reached ? "" : "   (no case comes by)");
-  return out + "\n" + t.last_line() + "\n";
+  return out + "\n";
 }
 
 void write_kill_table(const KillTable& t, const std::string& directory) {
   const std::filesystem::path d = directory;
   std::filesystem::create_directories(d);
-  write(d / "kill_table.txt", kill_table_text(t));
+  write(d / "kill_table.txt", kill_table_text(t) + t.last_line() + "\n");
   write(d / "kill_table.json", json_of(t).dump(1) + "\n");
   write(d / "kill_table.html", html_of(t));
 }

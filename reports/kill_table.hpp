@@ -46,7 +46,8 @@ struct KillTable {
   std::vector<KillRule> rules;
   std::vector<KillRow> rows;
   FalseAlarms correct;
-  std::size_t cases = 0;  // of the corpus
+  std::size_t cases = 0;                // of the corpus
+  std::vector<std::string> distrusted;  // those of them that can show nothing under the contract: left out
   double seconds = 0;
 
   std::size_t total() const;  // equivalent ones left out

@@ -106,19 +106,22 @@ class Engine {
     std::vector<Case> cases;
     for (const auto& line : corpus)
       for (auto& c : expand(parse_case(line.text, line.where), line.where)) cases.push_back(std::move(c));
-    prepared_.resize(cases.size());
     table.cases = cases.size();
     std::mutex mutex;
     parallel(options_.jobs, cases.size(), [&](std::size_t i) {
       auto p = std::make_unique<Prepared>();
       p->c = cases[i];
       FalseAlarms found = twin(*p);
-      correct_variants(*p, found);
+      if (found.runs > 0) correct_variants(*p, found);
       const std::lock_guard lock(mutex);
-      prepared_[i] = std::move(p);
+      if (found.runs == 0) {
+        table.distrusted.push_back(p->c.line());
+        return;
+      }
+      prepared_.push_back(std::move(p));
       add(table.correct, found);
     });
-    std::ranges::sort(prepared_, {}, [](const auto& p) { return p->seconds; });
+    std::ranges::sort(prepared_, {}, [](const auto& p) { return std::pair(p->seconds, p->c.line()); });
   }
 
   KillRow judge(const Manifest& m) {
@@ -220,6 +223,7 @@ class Engine {
     run.timeout = std::chrono::seconds(60);
     run.observe = [&](const RunResult& result) { p.reference = decode_outputs(p.inputs, result); };
     const CaseResult result = run_case(c, p.inputs, p.cache, workers, run);
+    if (result.verdict.status == Status::distrust) return {};  // no test at all: left out, and named
     if (p.reference.empty())
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("{}: the correct twin gives no output: {} {}", p.c.line(),

@@ -51,7 +51,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
                   options);
     return nullptr;
   }
-  setenv("ASSAY_MUTANT", std::to_string(g_mutant).c_str(), 1);
+  setenv("ASSAY_MUTANT", g_record ? "record" : std::to_string(g_mutant).c_str(), 1);
   void* library = dlopen(beside_this(ASSAY_MUTATED_KERNELS).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     std::snprintf(reason, 256, "%s", dlerror());

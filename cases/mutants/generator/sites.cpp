@@ -87,6 +87,9 @@ class Finder {
         const int body = s_.partner(i + 1) + 1;
         if (is(body, "throw") || (is(body, "{") && is(body + 1, "throw"))) freeze(i, body + 1);
       }
+      // std::vector<T> name(size): memory that is too large shows nothing, and too small is a matter of luck.
+      if (is(i, "vector") && is(i + 1, "<") && s_.identifier(s_.partner(i + 1) + 1))
+        freeze(i, statement_end(i));
       if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::enumeration) freeze(i, s_.partner(i));
       if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::code && skipped(function_name(i)))
         freeze(s_.segment_start(i), s_.partner(i) + 1);
