@@ -60,6 +60,9 @@ function(assay_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  if(ASSAY_SANITIZER)  # the same tests at the same sizes, several times slower
+    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
+  endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
   if(arg_WHOLE)  # start-up dominates: one ctest test for the whole program

@@ -24,12 +24,16 @@ install(DIRECTORY cases/suites DESTINATION share/assay)
 
 if(BUILD_TESTING)
   # Installs into the build tree, then configures, builds and tests the consumer against that.
+  set(consumer_flags "${CMAKE_CXX_FLAGS}")
+  if(ASSAY_SANITIZER)  # the installed archives want the runtime of the sanitizer
+    string(APPEND consumer_flags " -fsanitize=${ASSAY_SANITIZER}")
+  endif()
   add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${CMAKE_BINARY_DIR}/prefix)
   add_test(NAME package.consumer COMMAND ${CMAKE_CTEST_COMMAND}
     --build-and-test ${PROJECT_SOURCE_DIR}/ci/consumer ${CMAKE_BINARY_DIR}/consumer
     --build-generator ${CMAKE_GENERATOR}
     --build-options -DCMAKE_PREFIX_PATH=${CMAKE_BINARY_DIR}/prefix -DCMAKE_BUILD_TYPE=Release
-                    -DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS}
+                    -DCMAKE_CXX_FLAGS=${consumer_flags}
     --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure)
   set_tests_properties(package.install PROPERTIES FIXTURES_SETUP package LABELS spine)
   set_tests_properties(package.consumer PROPERTIES FIXTURES_REQUIRED package LABELS spine TIMEOUT 600)

@@ -28,7 +28,7 @@ std::string position(std::size_t index, const TensorSpec& t) {
   std::string text;
   for (std::size_t a = t.shape.size(); a-- > 0;) {
     const auto extent = static_cast<std::size_t>(t.shape[a]);
-    text = fmt::format("{}{}", index % extent, text.empty() ? "" : "," + text);
+    text = fmt::format("{}{}{}", index % extent, text.empty() ? "" : ",", text);
     index /= extent;
   }
   return fmt::format("{}[{}] of {}", t.name, text, to_string(t.shape));
