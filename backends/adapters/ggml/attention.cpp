@@ -61,15 +61,17 @@ void build_attention(const Call& call, Graph& graph) {
   if (const assay_tensor* sinks = call.find("sinks"))
     ggml_flash_attn_ext_add_sinks(node, graph.input(*sinks));
   graph.kernel = "flash_attn_ext_" + std::string(ggml_type_name(kt->type)) + "_" + ggml_type_name(vt->type);
+  // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
+  const bool asks_f32 = call.variant() == "prec_f32";
+  if (asks_f32 && !ggml_prec_set_acc(node, GGML_PREC_F32)) throw Unsupported("ggml refuses GGML_PREC_F32");
   // As ggml-cpu computes it: q goes to the partner type of K first; one key at a time, its weight in f32;
   // with V in f16 the running output is f16, with any other V it is f32.
   const bool blocks = ggml_is_quantized(kt->type);
   const std::string_view q_type = blocks                      ? "q8_0"
                                   : kt->type == GGML_TYPE_F32 ? "none"
                                                               : ggml_type_name(kt->type);
-  graph.contract = "qk=f32 q=" + std::string(q_type) +
-                   " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" + (vt->type == GGML_TYPE_F16 ? "f16" : "f32") +
-                   " out=f32";
+  graph.contract = "qk=f32 q=" + std::string(q_type) + " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" +
+                   (vt->type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") + " out=f32";
   graph.finish(node, call.tensor("out"));
 }
 
