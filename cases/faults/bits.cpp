@@ -37,8 +37,12 @@ namespace {
 
 // The bytes of what is stored as a whole around one element that counts: a visible key's in attention, the
 // first tensor's seeded one elsewhere.
-std::span<std::byte> unit_that_counts(const FaultSite& site, TensorSet& set) {
-  const TensorSpec& first = first_data(site);
+std::span<std::byte> unit_that_counts(const FaultSite& site, TensorSet& set, bool blocks_only) {
+  const auto found = std::ranges::find_if(site.tensors, [&](const TensorSpec& t) {
+    return t.role == TensorRole::data && (!blocks_only || format(t.format).kind == FormatKind::block);
+  });
+  if (found == site.tensors.end()) no_site(site, "a block format");
+  const TensorSpec& first = *found;
   const bool attention = site.op.name == "attention";
   Encoded& tensor = set.at(attention ? "k" : first.name);
   std::int64_t element;
@@ -57,11 +61,11 @@ std::span<std::byte> unit_that_counts(const FaultSite& site, TensorSet& set) {
 }  // namespace
 
 void payload_bit(const FaultSite& site, TensorSet& set) {
-  unit_that_counts(site, set).back() ^= std::byte{0x80};
+  unit_that_counts(site, set, false).back() ^= std::byte{0x80};
 }
 
 void code_bit(const FaultSite& site, TensorSet& set) {
-  const auto unit = unit_that_counts(site, set);
+  const auto unit = unit_that_counts(site, set, true);
   if (unit.size() < 8) no_site(site, "a block format");
   unit[unit.size() / 2] ^= std::byte{0x40};
 }

@@ -35,6 +35,7 @@ constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matm
 constexpr std::string_view kInfinite = "softmax logsumexp layernorm rmsnorm wht matmul";
 constexpr std::string_view kFloating = "softmax logsumexp layernorm rmsnorm wht matmul quantize attention";
 constexpr std::string_view kScaled = "attention matmul moe dequantize requantize";
+constexpr std::string_view kManyScales = "attention matmul moe dequantize";
 
 constexpr Fault kFaults[] = {
     // Values: kernel and reference see them.
@@ -96,10 +97,10 @@ constexpr Fault kFaults[] = {
     corruption("scale_dropped", kScaled, "f32 scales", "1", scale_dropped),
     corruption("scale_inverted", kScaled, "f32 scales", "their reciprocals: the wrong direction",
                scale_inverted),
-    corruption("scale_stale_step", kScaled, "f32 scales", "those of the group before", scale_stale_step),
+    corruption("scale_stale_step", kManyScales, "f32 scales", "those of the group before", scale_stale_step),
     corruption("scale_stale_page", "attention", "f32 scales of tokens", "those of the page before",
                scale_stale_page),
-    corruption("scale_coarse", kScaled, "f32 scales", "the largest of them everywhere: granularity lost",
+    corruption("scale_coarse", kManyScales, "f32 scales", "the largest of them everywhere: granularity lost",
                scale_coarse),
     corruption("scale_swapped_kv", "attention", "f32 scales of K and V", "each other's", scale_swapped_kv),
     corruption("page_swap", "attention", "the page table", "two entries exchanged", page_swap),

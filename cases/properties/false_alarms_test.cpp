@@ -1,0 +1,94 @@
+// Correct kernels are never accused: every kernel and instruction set of the CPU backend (scalar and each
+// SIMD target, with and without FMA, decode, prefill, split, convert) over the fills, shapes around tile
+// edges, and layouts. The emulated attention kernel over all matrix units is counted the same way beside its
+// bounds (reference/ops/attention/bounds_test.cpp, bounds_nightly_test.cpp).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "harness/plan.hpp"
+#include "harness/runner.hpp"
+
+namespace assay {
+namespace {
+
+struct Count {
+  std::size_t cases = 0, passed = 0, outputs = 0, alarms = 0, shows_nothing = 0, unsupported = 0;
+};
+
+Count judge(const std::vector<std::string>& lines, const char* plugin, const std::string& options = "") {
+  BackendInfo info;
+  info.name = "cpu", info.file = plugin;
+  const std::vector<BackendInfo> known{info};
+  const std::string name = options.empty() ? "cpu" : "cpu:" + options;
+  std::vector<SuiteLine> suite;
+  for (const auto& line : lines) suite.push_back({line, "false alarms"});
+  PlanOptions plan_options;
+  plan_options.backends = {name};
+  const auto variants = [&](const std::string& backend) {
+    Workers workers(known);
+    return std::get<reply::Opened>(workers.of(backend).worker->open()).variants;
+  };
+  const Plan plan = make_plan(suite, plan_options, known, variants);
+  Count count;
+  run_plan(plan, known, {}, [&](CaseResult& r) {
+    ++count.cases;
+    count.outputs += r.verdict.elements;
+    const Status s = r.verdict.status;
+    if (s == Status::pass) ++count.passed;
+    if (s == Status::distrust) ++count.shows_nothing;
+    if (s == Status::unsupported) ++count.unsupported;
+    if (s == Status::pass || s == Status::distrust || s == Status::unsupported) return;
+    ++count.alarms;
+    if (options.empty())
+      ADD_FAILURE() << "assay run '" << r.c.line() << "'\n" << r.verdict.summary << "\n" << r.verdict.detail;
+  });
+  std::cout << "false alarms " << count.alarms << " of " << count.outputs << " outputs; " << count.cases
+            << " cases, " << count.shows_nothing << " show nothing, " << count.unsupported
+            << " unsupported\n";
+  return count;
+}
+
+const std::vector<std::string> kSmall = {
+    "attention heads=4 kv_heads=2 d=64 q=1,9 len=33,130 mask=causal kv=f16,e4m3fn,q8_0 variant=all "
+    "fill=gaussian,needle,ramp,value_mean",
+    "softmax rows=3 cols=7,257 dtype=f32,f16 fill=gaussian,deep,extreme variant=all",
+    "logsumexp rows=3 cols=257 dtype=f32 fill=gaussian,deep variant=all",
+    "layernorm rows=3 cols=33,770 dtype=f32,bf16 fill=gaussian,offset variant=all",
+    "rmsnorm rows=3 cols=33,770 dtype=f32,f16 fill=gaussian,outlier variant=all",
+    "wht rows=3 cols=256 points=32,256 dtype=f32 fill=gaussian,cancel variant=all",
+    "matmul m=3 n=20 k=65,515 a=f32 b=f32 dtype=f32 fill=gaussian,cancel variant=all",
+};
+
+TEST(FalseAlarms, CorrectVariantsAreNeverAccused) {
+  const Count c = judge(kSmall, ASSAY_CPU_PLUGIN);
+  EXPECT_EQ(c.alarms, 0U);
+  EXPECT_GE(c.outputs, 1'000'000U);
+  EXPECT_GE(c.passed, 500U);
+}
+
+TEST(FalseAlarms, TheCountCanCount) {
+  const Count c =
+      judge({"softmax rows=3 cols=7,257 dtype=f32 fill=gaussian"}, ASSAY_VIOLATING_PLUGIN, "gain");
+  EXPECT_EQ(c.alarms, 2U);
+}
+
+TEST(FalseAlarmsNightly, NotOneInTwentyMillionOutputs) {
+  if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "runs nightly";
+  std::vector<std::string> lines = kSmall;
+  lines.insert(
+      lines.end(),
+      {"attention heads=4 kv_heads=2 d=64,128 q=1,8,35 len=64,300 mask=none,causal seed=1,2,3 variant=all "
+       "kv=f16,bf16,e4m3fn,q8_0,q4_0 fill=gaussian,needle,ramp,value_mean,outlier,constant,cancel,deep",
+       "softmax rows=16 cols=129,4099 dtype=f32,bf16,f16 seed=1,2 fill=gaussian,peaked,deep,ramp variant=all",
+       "matmul m=16 n=64 k=129,2048 a=f32 b=f32 dtype=f32 fill=gaussian,uniform,cancel variant=all",
+       "layernorm rows=16 cols=768,4099 dtype=f32,bf16 fill=gaussian,offset,outlier variant=all",
+       "rmsnorm rows=16 cols=768,4099 dtype=f32,f16 fill=gaussian,offset,outlier variant=all"});
+  const Count c = judge(lines, ASSAY_CPU_PLUGIN);
+  EXPECT_EQ(c.alarms, 0U);
+  EXPECT_GE(c.outputs, 20'000'000U);
+}
+
+}  // namespace
+}  // namespace assay
