@@ -57,7 +57,7 @@ constexpr Exhibit kExhibits[] = {
      "attention heads=2 d=64 len=128 q=8 mask=window window=16 fill=value_mean", wrong, "guards the first maximum"},
     {"13b", "max_from_half_f16", "running maximum starts at -65504/2, real scores lie lower", "llama.cpp #13090",
      "attention heads=2 d=64 len=256 fill=abyss", wrong, "starts at -inf"},
-    {"14a", "masked_tile_keeps_pointer", "`continue` at a masked tile skips the increment of the K/V pointer", "llama.cpp #14916, #13742",
+    {"14a", "masked_tile_keeps_pointer", "`continue` at a masked tile skips the increment of the K/V pointer", "llama.cpp #14916",
      "attention heads=2 d=64 len=128 q=8 mask=window window=16 fill=value_mean", wrong, "moves on"},
     {"14b", "no_visible_tile", "every tile of a row is masked: normalised by a sum of 0", "llama.cpp #15321",
      "attention heads=2 d=64 len=16 q=40 mask=causal", wrong, "the row is 0"},
@@ -93,7 +93,7 @@ constexpr Exhibit kExhibits[] = {
     state("23", "block_committed_early", "prefix-cache block committed before its KV is written", "vLLM #50283"),
     {"24", "f16_bits_in_bf16", "f16 bits written into a bf16 output", "cudnn-frontend #414",
      "attention heads=2 d=64 len=128 q=2 kv=bf16 dtype=bf16", wrong, "writes bf16"},
-    {"25", "missing_barrier", "a tile of V is used before its load is complete; which one changes with every run", "FlashInfer #2716",
+    {"25", "missing_barrier", "a tile of V is used before its load is complete; which one changes with every run", "FlashInfer #2716; llama.cpp #13742",
      "attention heads=2 d=64 len=160 q=2", nondeterministic, "waits"},
 
     // Normalisation and softmax

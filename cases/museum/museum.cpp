@@ -40,20 +40,19 @@ bool in_eight_bits(const Case& c) {
 void ask_rules(Shown& shown, const std::vector<std::vector<double>>& got,
                const std::vector<std::vector<double>>& good, const std::vector<Truth>& truths,
                const Inputs& inputs) {
+  const bool narrow = in_eight_bits(shown.defect.c);
+  const bool integers = shown.defect.c.fill == "integers";
   for (const auto& rule : mutants::rules()) {
-    Shown::RuleSays says{rule.name};
-    for (std::size_t o = 0; o < truths.size(); ++o) {
-      const auto spec = std::ranges::find(inputs.tensors, truths[o].output, &TensorSpec::name);
-      const bool narrow = in_eight_bits(shown.defect.c);
-      const bool integers = shown.defect.c.fill == "integers";
-      const auto accepts = [&](const std::vector<std::vector<double>>& outputs) {
-        return o < outputs.size() && o < good.size() &&
-               rule.accepts({truths[o].value, outputs[o], good[o], spec->format, narrow, integers});
-      };
-      says.catches = says.catches || !accepts(got);
-      says.false_alarm = says.false_alarm || !accepts(good);
-    }
-    shown.rules.push_back(says);
+    const auto accepts = [&](const std::vector<std::vector<double>>& outputs) {
+      bool all = outputs.size() == truths.size() && good.size() == truths.size();
+      for (std::size_t o = 0; all && o < truths.size(); ++o) {
+        const auto spec = std::ranges::find(inputs.tensors, truths[o].output, &TensorSpec::name);
+        all = rule.accepts({truths[o].value, outputs[o], good[o], spec->format, narrow, integers});
+      }
+      return all;
+    };
+    const bool false_alarm = !accepts(good);
+    shown.rules.push_back({rule.name, !accepts(got) && !false_alarm, false_alarm});
   }
 }
 
@@ -144,6 +143,37 @@ std::string story(const Shown& shown) {
   text += fmt::format("  repro     assay run '{}'\n", shown.defect.c.line());
   text += fmt::format("  repro     assay run '{}'\n", shown.twin.c.line());
   return text;
+}
+
+void add_exhibits(Workers& workers, KillTable& table) {
+  for (const auto& e : exhibits()) {
+    if (e.line.empty()) continue;
+    const Shown shown = show(e, workers);
+    Exhibit customary = e;  // the same case under the customary input
+    std::string line(e.line);
+    if (const auto at = line.find(" fill="); at != std::string::npos)
+      line.erase(at, line.find(' ', at + 1) - at);
+    customary.line = line;
+    const Shown gaussian = line == e.line ? shown : show(customary, workers);
+    KillRow row;
+    row.id = fmt::format("{} {}", e.number, e.name);
+    row.group = "museum";
+    row.place = e.citation;
+    row.before = e.duty, row.after = e.title;
+    row.assay = {gaussian.caught, shown.caught};
+    for (std::size_t r = 0; r < shown.rules.size(); ++r)
+      row.rules.push_back({r < gaussian.rules.size() && gaussian.rules[r].catches, shown.rules[r].catches});
+    row.verdict = to_string(shown.defect.verdict.status);
+    row.case_line = shown.defect.c.line();
+    table.rows.push_back(std::move(row));
+    ++table.correct.runs;
+    table.correct.outputs += shown.outputs;
+    table.correct.assay += shown.false_alarms;
+    table.correct.rules.resize(shown.rules.size());
+    for (std::size_t r = 0; r < shown.rules.size(); ++r)
+      if (shown.rules[r].false_alarm) ++table.correct.rules[r];
+    if (!shown.twin_passes) table.correct.assay_cases.push_back(shown.twin.c.line());
+  }
 }
 
 std::string table() {

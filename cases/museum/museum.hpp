@@ -8,6 +8,7 @@
 
 #include "cases/museum/exhibits.hpp"
 #include "harness/runner.hpp"
+#include "reports/kill_table.hpp"
 
 namespace assay::museum {
 
@@ -22,7 +23,7 @@ struct Shown {
   // early.
   struct RuleSays {
     std::string_view rule;
-    bool catches = false;      // rejects the defect
+    bool catches = false;      // rejects the defect and accepts the twin
     bool false_alarm = false;  // rejects the twin
   };
   std::vector<RuleSays> rules;
@@ -32,6 +33,9 @@ struct Shown {
 // Throws InputError for a line that does not parse, and for a museum plug-in that is not there.
 Shown show(const Exhibit& exhibit, Workers& workers);
 const Exhibit& find_exhibit(std::string_view name);  // by name or number; throws InputError unknown_name
+
+// A row for each exhibit with a case, and its twin among the correct kernels.
+void add_exhibits(Workers& workers, KillTable& table);
 
 std::string show_line(const Shown& shown);  // one line
 std::string story(const Shown& shown);      // several

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -51,12 +52,39 @@ TEST(Museum, every_exhibit_is_caught_with_its_verdict_and_every_twin_passes) {
   }
 }
 
+TEST(Museum, an_exhibit_whose_twin_is_wrong_too_is_a_false_alarm) {
+  const auto known = known_backends();
+  Workers workers(known);
+  Exhibit e = find_exhibit("fnuz_read_as_fn");
+  e.line = "dequantize rows=4 cols=256 from=e4m3fn";  // right for the defect, wrong for its twin
+  const Shown shown = show(e, workers);
+  EXPECT_FALSE(shown.caught);
+  EXPECT_FALSE(shown.twin_passes);
+  EXPECT_GT(shown.false_alarms, 0u);
+}
+
+TEST(Museum, its_rows_stand_in_the_kill_table) {
+  const auto known = known_backends();
+  Workers workers(known);
+  KillTable table;
+  add_exhibits(workers, table);
+  const auto cases = static_cast<std::size_t>(
+      std::ranges::count_if(exhibits(), [](const Exhibit& e) { return !e.line.empty(); }));
+  EXPECT_EQ(table.killed(), cases);
+  EXPECT_EQ(table.total(), cases);
+  EXPECT_EQ(table.correct.assay, 0u);
+  EXPECT_GT(table.missed_by_all_rules(false), 0u);
+}
+
 TEST(Museum, division_and_reciprocal_agree_on_random_data) {
   const auto known = known_backends();
   Workers workers(known);
   Exhibit e = find_exhibit("reciprocal_for_divide");
   e.line = "quantize rows=256 cols=1024 to=int8_tok";
-  EXPECT_EQ(show(e, workers).defect.verdict.status, Status::pass);
+  const Shown shown = show(e, workers);
+  EXPECT_EQ(shown.defect.verdict.status, Status::pass);
+  EXPECT_FALSE(shown.caught);
+  EXPECT_TRUE(shown.missed_by_rules());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "cases/museum/museum.hpp"
 #include "cases/mutants/kill.hpp"
 #include "cases/mutants/planted.hpp"
 #include "harness/cli/commands.hpp"
@@ -42,6 +43,11 @@ int kill(KillArguments a) {
       read_suite(a.corpus.empty() ? beside_suites("corpus.cases") : a.corpus),
       mutants::read_manifest(a.directory + "/mutants.json"), equivalents, known_backends(), a.options);
   if (a.planted_keys > 0) mutants::add_planted({a.planted_keys, a.options.jobs}, table);
+  if (a.options.only.empty() && a.options.every == 1) {
+    const auto known = known_backends();
+    Workers workers(known);
+    museum::add_exhibits(workers, table);
+  }
   if (a.options.every == 1 && a.options.only.empty())
     for (const auto& e : equivalents)
       if (!e.used)
