@@ -20,8 +20,6 @@
 
 namespace assay {
 
-struct WorkerCall;
-
 enum class FaultKind : std::uint8_t { input, corruption };
 constexpr std::string_view to_string(FaultKind k) { return k == FaultKind::input ? "input" : "corruption"; }
 
@@ -56,7 +54,6 @@ struct Fault {
   // One of these; they throw InputError bad_value for a case in which the site does not exist.
   void (*values)(const FaultSite&, Values&) = nullptr;    // before the format encodes
   void (*bytes)(const FaultSite&, TensorSet&) = nullptr;  // afterwards
-  void (*geometry)(WorkerCall&) = nullptr;                // strides
 };
 
 // The one list; it stands in cases/faults and is linked in, so that the harness knows no fault by name.

@@ -93,7 +93,6 @@ CaseResult judge_input_fault(const Case& c, const Inputs& inputs, Inputs plain, 
     return r;
   }
   plain.set = inputs.set;
-  plain.geometry = fault.geometry;
   const Run faulted = run_plain(c, plain, truths, workers, options);
   CaseResult r = faulted.result;
   add_time(r, clean.result);
@@ -159,8 +158,7 @@ CaseResult judge_corruption(const Case& c, const Inputs& inputs, Inputs plain, T
 CaseResult run_faulted(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,
                        const RunOptions& options) {
   const bool corruption = inputs.fault->kind == FaultKind::corruption;
-  if (inputs.fault->geometry == nullptr &&
-      same_bytes(inputs.set, corruption ? inputs.corrupted : inputs.clean)) {
+  if (same_bytes(inputs.set, corruption ? inputs.corrupted : inputs.clean)) {
     CaseResult r;
     r.c = c;
     set(r, Status::distrust, fmt::format("fault {} changed no byte of these inputs", inputs.fault->name));

@@ -18,7 +18,6 @@ struct Inputs {
   const Fault* fault = nullptr;  // of a case with fault=, together with one of:
   TensorSet clean;               // an input fault: the bytes without it
   TensorSet corrupted;           // a corruption: what the kernel gets, while `set` is what the reference sees
-  void (*geometry)(WorkerCall&) = nullptr;  // rearranges the planes of the call
 
   const TensorSet& given() const { return corrupted.empty() ? set : corrupted; }
 };

@@ -180,7 +180,6 @@ WorkerCall make_call(const Case& c, const Inputs& inputs) {
       call.inputs.push_back(std::move(p));
     }
   }
-  if (inputs.geometry != nullptr) inputs.geometry(call);
   return call;
 }
 

@@ -9,12 +9,12 @@ using namespace fault_families;
 constexpr Fault on_values(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
                           std::string_view injects, std::string_view owes,
                           void (*inject)(const FaultSite&, Values&)) {
-  return {name, ops, FaultKind::input, duty, site, injects, owes, inject, nullptr, nullptr};
+  return {name, ops, FaultKind::input, duty, site, injects, owes, inject, nullptr};
 }
 constexpr Fault on_bytes(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
                          std::string_view injects, std::string_view owes,
                          void (*inject)(const FaultSite&, TensorSet&)) {
-  return {name, ops, FaultKind::input, duty, site, injects, owes, nullptr, inject, nullptr};
+  return {name, ops, FaultKind::input, duty, site, injects, owes, nullptr, inject};
 }
 constexpr Fault corruption(std::string_view name, std::string_view ops, std::string_view site,
                            std::string_view injects, void (*inject)(const FaultSite&, TensorSet&)) {
@@ -26,8 +26,7 @@ constexpr Fault corruption(std::string_view name, std::string_view ops, std::str
           injects,
           "computes from what it is given: wrong against the clean inputs",
           nullptr,
-          inject,
-          nullptr};
+          inject};
 }
 
 constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matmul moe";

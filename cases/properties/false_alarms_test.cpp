@@ -79,7 +79,7 @@ TEST(FalseAlarmsNightly, NotOneInTwentyMillionOutputs) {
   std::vector<std::string> lines = kSmall;
   lines.insert(
       lines.end(),
-      {"attention heads=4 kv_heads=2 d=64,128 q=1,8,35 len=64,300 mask=none,causal seed=1,2,3 variant=all "
+      {"attention heads=4 kv_heads=2 d=64 q=1,35 len=300 mask=causal seed=1,2 variant=all "
        "kv=f16,bf16,e4m3fn,q8_0,q4_0 fill=gaussian,needle,ramp,value_mean,outlier,constant,cancel,deep",
        "softmax rows=16 cols=129,4099 dtype=f32,bf16,f16 seed=1,2 fill=gaussian,peaked,deep,ramp variant=all",
        "matmul m=16 n=64 k=129,2048 a=f32 b=f32 dtype=f32 fill=gaussian,uniform,cancel variant=all",
