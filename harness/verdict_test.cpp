@@ -22,6 +22,31 @@ TEST(Compare, the_limit_itself_passes_and_the_next_double_fails) {
   EXPECT_FALSE(one(1, 0, std::nextafter(1.0, 2)).ok);
 }
 
+TEST(Compare, what_is_exact_has_used_nothing_of_its_limit) {
+  EXPECT_EQ(one(kNaN, 0, kNaN).worst_ratio, 0);
+  EXPECT_EQ(one(kInfinity, 0, kInfinity).worst_ratio, 0);
+  EXPECT_EQ(one(1, 0, 1).worst_ratio, 0);
+  EXPECT_EQ(one(1, 0.5, 1.25).worst_ratio, 0.5);
+}
+
+TEST(Compare, what_no_limit_would_allow_is_infinitely_far) {
+  EXPECT_EQ(one(kNaN, 1, 0).worst_ratio, kInfinity);
+  EXPECT_EQ(one(kInfinity, 1, 0).worst_ratio, kInfinity);
+  EXPECT_EQ(one(1, 1, kNaN).worst_ratio, kInfinity);
+}
+
+TEST(Compare, the_first_of_equally_bad_elements_is_the_worst) {
+  const Truth truth{"y", {1, 1, 1}, {0.5, 0.5, 0.5}, ""};
+  EXPECT_EQ(compare(truth, std::vector<double>{1.25, 1.5, 1.5}).worst, 1U);
+  EXPECT_EQ(compare(truth, std::vector<double>{1, 1, 1}).worst, 0U);
+}
+
+TEST(Compare, one_claimed_element_is_a_claim) {
+  EXPECT_TRUE(compare(Truth{"y", {1, 2}, {kInfinity, kInfinity}, ""}, std::vector<double>{1, 2}).unclaimed);
+  EXPECT_FALSE(compare(Truth{"y", {1, 2}, {kInfinity, 1}, ""}, std::vector<double>{1, 2}).unclaimed);
+  EXPECT_FALSE(compare(Truth{"y", {1, 2}, {1, kInfinity}, ""}, std::vector<double>{1, 2}).unclaimed);
+}
+
 TEST(Compare, a_nan_output_fails_under_every_limit) {
   for (const double limit : {0.0, 1.0, kInfinity, kNaN}) EXPECT_FALSE(one(1, limit, kNaN).ok) << limit;
 }

@@ -88,7 +88,8 @@ class Finder {
         if (is(body, "throw") || (is(body, "{") && is(body + 1, "throw"))) freeze(i, body + 1);
       }
       // std::vector<T> name(size): memory that is too large shows nothing, and too small is a matter of luck.
-      if (is(i, "vector") && is(i + 1, "<") && s_.identifier(s_.partner(i + 1) + 1))
+      if (is(i, "vector") && s_.context(i) == Brace::code && is(i + 1, "<") &&
+          s_.identifier(s_.partner(i + 1) + 1))
         freeze(i, statement_end(i));
       if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::enumeration) freeze(i, s_.partner(i));
       if (is(i, "{") && s_.brace[static_cast<std::size_t>(i)] == Brace::code && skipped(function_name(i)))
@@ -398,7 +399,7 @@ class Finder {
   bool arithmetic(int i) const { return one_of(at(i).text, {"+", "-"}); }
   bool pointer_sum(int b, int e) const {
     for (int j = b; j < e; ++j)
-      if (one_of(at(j).text, {"data", "begin", "end"}) && is(j + 1, "(")) return true;
+      if (one_of(at(j).text, {"data", "begin", "end", "mismatch"}) && is(j + 1, "(")) return true;
     return false;
   }
   bool in_for_header(int i) const {
