@@ -95,6 +95,9 @@ template <typename Kernel>
     if (const auto broken = self_test(); !broken.empty())
       return ::testing::AssertionFailure() << "this build cannot be trusted: " << describe(broken);
     for (const auto& c : expand(parse_case(line))) {
+      if (c.fault != "none")
+        throw InputError(InputErrorKind::bad_value,
+                         "fault=" + c.fault + ": faults are judged by `assay run`");
       const auto failure = [&] { return ::testing::AssertionFailure() << "case   " << c.line() << "\n"; };
       const Contract contract = Contract::parse(contract_text, c.op->contract);
       const Subject subject(c, kFirstPoison), again(c, kSecondPoison);

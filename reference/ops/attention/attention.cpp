@@ -1,5 +1,7 @@
 #include "reference/ops/attention/attention.hpp"
 
+#include <cstring>
+
 #include "reference/ops/attention/bounds_problem.hpp"
 #include "reference/ops/attention/certified.hpp"
 #include "reference/ops/attention/conversions.hpp"
@@ -26,6 +28,41 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
            "quotient; any order"}};
 }
 
+// Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What
+// a mask hides may still be read, so it is not listed.
+std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& inputs) {
+  const AttentionGeometry g = attention_geometry(attributes);
+  const auto integers = [&](const char* name) {
+    const Plane& plane = inputs.at(name).planes.at(0);
+    std::vector<std::int32_t> values(plane.bytes.size() / sizeof(std::int32_t));
+    std::memcpy(values.data(), plane.bytes.data(), plane.bytes.size());
+    return values;
+  };
+  const std::vector<std::int32_t> lengths = g.ragged ? integers("lengths") : std::vector<std::int32_t>{};
+  const std::vector<std::int32_t> table = g.page != 0 ? integers("page_table") : std::vector<std::int32_t>{};
+  std::vector<bool> used(static_cast<std::size_t>(g.page != 0 ? g.pages() * g.page : g.batch * g.length),
+                         false);
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t j = 0; j < (g.ragged ? lengths[static_cast<std::size_t>(b)] : g.length); ++j) {
+      const std::int64_t token =
+          g.page == 0
+              ? b * g.length + j
+              : table[static_cast<std::size_t>(b * g.table_width() + j / g.page)] * g.page + j % g.page;
+      used[static_cast<std::size_t>(token)] = true;
+    }
+  std::vector<UnusedRange> ranges;
+  const auto tokens = static_cast<std::int64_t>(used.size());
+  for (std::int64_t first = 0; first < tokens; ++first) {
+    if (used[static_cast<std::size_t>(first)]) continue;
+    std::int64_t end = first;
+    while (end < tokens && !used[static_cast<std::size_t>(end)]) ++end;
+    ranges.push_back({"k", first * g.kv_heads * g.d, (end - first) * g.kv_heads * g.d});
+    ranges.push_back({"v", first * g.kv_heads * g.dv, (end - first) * g.kv_heads * g.dv});
+    first = end;
+  }
+  return ranges;
+}
+
 }  // namespace
 
 const Op kAttention{"attention",
@@ -34,6 +71,7 @@ const Op kAttention{"attention",
                     attention_contract(),
                     attention_tensors,
                     attention_indices,
-                    truth};
+                    truth,
+                    unused};
 
 }  // namespace assay
