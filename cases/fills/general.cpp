@@ -122,7 +122,7 @@ void codes(const FillRequest& r, Values& v) {
     const ScalarFormat& f = element_format(t);
     if (f.bits > 16) return s.gaussian(i);
     // An odd stride visits every code once per 2^bits elements, and large and small ones from the start.
-    for (std::size_t n = i;;
+    for (std::size_t n = i + s.below(0, 65536);;
          n += 97) {  // the next finite one: at most a handful of steps (NaN and Inf codes)
       const double x = decode(f, static_cast<std::uint32_t>((n * 40503) & ((std::size_t{1} << f.bits) - 1)));
       if (std::isfinite(x)) return x;
