@@ -25,6 +25,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(logsumexp),
     ASSAY_KIND(layernorm, two_pass, true, nullptr, layernorm_check),
     ASSAY_KIND(layernorm, one_pass, true, never, layernorm_check),
+    ASSAY_KIND(layernorm, one_pass_unclamped, false, never, layernorm_check),  // a defect on purpose
     ASSAY_KIND(layernorm, welford, true, never, layernorm_check),
     ASSAY_PLAIN(rmsnorm),
     ASSAY_PLAIN(wht),

@@ -42,6 +42,7 @@ void layernorm_check(const Call& call);
   void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
 ASSAY_VARIANCE(two_pass);
 ASSAY_VARIANCE(one_pass);
+ASSAY_VARIANCE(one_pass_unclamped);
 ASSAY_VARIANCE(welford);
 #undef ASSAY_VARIANCE
 

@@ -13,6 +13,8 @@ void add_run(CLI::App& app, int& exit_code);
 void add_list(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
+void add_cascade(CLI::App& app, int& exit_code);
+void add_live_options(CLI::App& command, struct LiveOptions& options);  // of `cascade --endpoint`
 void add_kill_table(CLI::App& app, int& exit_code);
 void add_museum(CLI::App& app, int& exit_code);
 void add_selftest(CLI::App& app, int& exit_code);

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   add_list(app, exit_code);
   add_explain(app, exit_code);
   add_doctor(app, exit_code);
+  add_cascade(app, exit_code);
   add_kill_table(app, exit_code);
   add_museum(app, exit_code);
   add_selftest(app, exit_code);

@@ -1,0 +1,115 @@
+// The mini decode engine: continuous batching over a paged KV cache with prefix caching, layer by layer
+//   n = norm(x)   Q, K, V = n W   K, V -> cache (quantised on write)   o = attention(Q, cache)
+//   x += subnorm(o) Wo            x += relu(norm(x) Wup) Wdown         logits = norm(x) U   argmax
+// subnorm is the second norm of an attention block that sits before its output projection (Sub-LN, Magneto,
+// arXiv:2210.06423). All activations f32. Prompts are fed a page at a time; decode steps of several requests
+// run in one batch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/scenarios/arithmetic.hpp"
+#include "cases/scenarios/cache.hpp"
+#include "cases/scenarios/model.hpp"
+#include "cases/scenarios/monitors.hpp"
+
+namespace assay::scenarios {
+
+enum class Policy : std::uint8_t {
+  locked,
+  locked_dummy,
+  locked_zero,
+  per_request,
+  per_token,
+  per_head,
+  calibrated,
+  split,
+  fixed,
+  none,
+  checkpoint,
+  checkpoint_dropped,
+  checkpoint_swapped,
+  diverging,
+};
+inline constexpr std::string_view kPolicyNames[] = {"locked",
+                                                    "locked_dummy",
+                                                    "locked_zero",
+                                                    "per_request",
+                                                    "per_token",
+                                                    "per_head",
+                                                    "calibrated",
+                                                    "split",
+                                                    "fixed",
+                                                    "none",
+                                                    "checkpoint",
+                                                    "checkpoint_dropped",
+                                                    "checkpoint_swapped",
+                                                    "diverging"};
+constexpr std::string_view to_string(Policy p) { return kPolicyNames[static_cast<std::size_t>(p)]; }
+
+enum class NormKind : std::uint8_t { layernorm, rmsnorm };
+
+// What a scenario does wrong apart from its policy; all off in a sound engine.
+struct Defects {
+  bool commit_early = false;  // a prompt's pages are found by others before they are written
+  int poke_nan_after = -1;    // a NaN appears in the first page of this request once it is finished
+  bool whole_pages = false;   // attention multiplies the tail of the last page by a weight of 0
+};
+
+struct Settings {
+  Policy policy = Policy::locked;
+  NormKind norm = NormKind::layernorm;
+  bool scrub = false;           // pages with NaN are never committed, and are cleared when freed
+  bool checked_argmax = false;  // NaN logits end the request
+  bool monitors = true;
+  bool record = false;  // keep every stage, for comparison
+  int page = 4, pages = 64;
+  float k_constant = 200, v_constant = 100;
+  Defects defects;
+};
+
+struct Request {
+  std::string name;
+  std::vector<int> prompt;
+  int generate = 4;
+  bool waits = true;  // starts when all earlier ones are finished; else `delay` steps after the one before it
+  int delay = 0;
+};
+struct Answer {
+  std::vector<int> tokens;
+  std::vector<float> logits;  // of the last step
+  bool aborted = false;
+};
+
+struct StageRecord {
+  std::string stage;
+  int step, layer;
+  std::vector<Row> rows;
+  std::vector<float> values;
+};
+
+struct Run {
+  std::vector<Answer> answers;
+  Monitors monitors;
+  std::vector<StageRecord> stages;
+  int steps = 0, prefix_hits = 0, evictions = 0, reuses = 0;
+  double seconds = 0, monitor_seconds = 0;
+};
+
+// absmax of K and V per layer and head over every token of the vocabulary, times 1.1: what a good calibration
+// set gives.
+struct Ranges {
+  std::vector<std::vector<float>> k, v;  // [layer][head]
+};
+Ranges calibrate(const Model& model);
+
+// `forced`: the tokens to continue with instead of the engine's own choices, by request.
+Run run_engine(const Model& model, const std::vector<Request>& requests, const Settings& settings,
+               Arithmetic& arithmetic, const std::vector<std::vector<int>>* forced = nullptr);
+
+}  // namespace assay::scenarios
