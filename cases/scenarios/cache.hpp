@@ -19,9 +19,10 @@ class Pages {
     int references = 0;
     bool committed = false;  // found by later requests under `hash`
     bool evictable = false;
-    bool nan = false;  // a NaN was written to it
-    int written = 0;   // tokens whose K and V of every layer are in it
-    int writer = -1;   // the request that wrote it last
+    bool rotated = false;  // K is stored rotated
+    bool nan = false;      // a NaN was written to it
+    int written = 0;       // tokens whose K and V of every layer are in it
+    int writer = -1;       // the request that wrote it last
     std::uint64_t hash = 0;
     std::uint64_t used = 0;  // when it was last released
   };

@@ -87,12 +87,20 @@ std::vector<Request> text_traffic(std::uint64_t seed) {
           {"text beside it", text(draw, 300, 5), 4, false, 1}};
 }
 
+std::vector<Request> together_traffic(std::uint64_t seed) {
+  const Stream draw(seed, "traffic");
+  const auto shared = image(draw, 0) + text(draw, 100, 4);
+  return {{"image", shared + text(draw, 200, 3), 4},
+          {"same image, at once", shared + text(draw, 300, 2), 4, false, 0}};
+}
+
 std::vector<Request> traffic_named(const std::string& name, std::uint64_t seed) {
   if (name == "published") return published_traffic(seed);
   if (name == "opposite") return opposite_traffic(seed);
   if (name == "text") return text_traffic(seed);
+  if (name == "together") return together_traffic(seed);
   throw InputError(InputErrorKind::unknown_name,
-                   "no traffic '" + name + "'; allowed: published, opposite, text");
+                   "no traffic '" + name + "'; allowed: published, opposite, text, together");
 }
 
 std::vector<CascadeLink> links_of(const Monitors& monitors) {

@@ -18,6 +18,8 @@ std::vector<Request> published_traffic(std::uint64_t seed);
 std::vector<Request> opposite_traffic(std::uint64_t seed);
 // Text only; nothing leaves the range.
 std::vector<Request> text_traffic(std::uint64_t seed);
+// Two requests that share two pages and arrive in the same step.
+std::vector<Request> together_traffic(std::uint64_t seed);
 
 std::vector<CascadeLink> links_of(const Monitors& monitors);
 bool in_order(const std::vector<CascadeLink>& links);

@@ -14,6 +14,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// H x / sqrt(8), in place; signs first, so that it is a rotation and no reflection of constants onto one
+// axis.
+void hadamard8(float* x) {
+  x[1] = -x[1];
+  x[6] = -x[6];
+  for (int half = 1; half < 8; half *= 2)
+    for (int i = 0; i < 8; ++i)
+      if ((i & half) == 0) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a + b;
+        x[i + half] = a - b;
+      }
+  for (int i = 0; i < 8; ++i) x[i] *= 0.35355339F;
+}
+
 struct Active {
   int index;                // of the request
   std::vector<int> tokens;  // prompt and answer
@@ -85,6 +100,16 @@ class Engine {
     const auto top = [](const std::vector<float>& heads) {
       return std::vector{*std::ranges::max_element(heads)};
     };
+    if (s_.policy == Policy::checkpoint || s_.policy == Policy::checkpoint_dropped ||
+        s_.policy == Policy::checkpoint_swapped) {
+      const Ranges r = calibrate(model_);
+      for (int l = 0; l < shape_.layers; ++l)
+        run_.monitors.checkpoint(l, top(r.k[l])[0] / 448.0F, top(r.v[l])[0] / 448.0F);
+    }
+    rotated_ = s_.rotate;
+    reordered_ = model_.layers[0].up;
+    for (std::size_t i = 0; i < reordered_.size(); i += 8)  // tiles of 8, halves interleaved
+      for (std::size_t e = 0; e < 8; ++e) reordered_[i + e] = model_.layers[0].up[i + e / 2 + e % 2 * 4];
     switch (s_.policy) {
       case Policy::per_head:
       case Policy::calibrated:
@@ -98,27 +123,9 @@ class Engine {
       case Policy::checkpoint_swapped: {
         const Ranges r = calibrate(model_);
         everywhere([&](int l, bool k) { return top(k ? r.v[l] : r.k[l]); }, Origin::checkpoint);
-        for (int l = 0; l < shape_.layers; ++l)
-          watch([&](Monitors& m) {
-            m.note(Watch::checkpoint_swapped, l, -1, -1, top(r.v[l])[0] / 448,
-                   fmt::format("K is stored with scale {:.4g}, the checkpoint says {:.4g}; {:.4g} is V's",
-                               top(r.v[l])[0] / 448, top(r.k[l])[0] / 448, top(r.v[l])[0] / 448),
-                   Origin::checkpoint);
-          });
         break;
       }
-      case Policy::checkpoint_dropped: {
-        const Ranges r = calibrate(model_);
-        everywhere([&](int, bool) { return std::vector{448.0F}; }, Origin::fixed);
-        for (int l = 0; l < shape_.layers; ++l)
-          watch([&](Monitors& m) {
-            m.note(Watch::checkpoint_dropped, l, -1, -1, 1,
-                   fmt::format("scale 1 in use, the checkpoint says K {:.4g}, V {:.4g}", top(r.k[l])[0] / 448,
-                               top(r.v[l])[0] / 448),
-                   Origin::fixed);
-          });
-        break;
-      }
+      case Policy::checkpoint_dropped:
       case Policy::fixed:
         everywhere([](int, bool) { return std::vector{448.0F}; }, Origin::fixed);
         break;
@@ -173,6 +180,18 @@ class Engine {
     for (int b = 0; b < reusable; ++b) {
       const int page = pages_.find(a.hashes[static_cast<std::size_t>(b)]);
       if (page < 0) break;
+      if (s_.scrub && page_nan_layer(page) >= 0) {
+        pages_.forget(page);
+        break;
+      }
+      if (pages_[page].rotated != rotated_) {
+        if (!s_.defects.blind_restore) break;
+        watch([&](Monitors& m) {
+          m.note(Watch::rotation_mismatch, -1, b * s_.page, index, page,
+                 fmt::format("page {} was written {}rotated and is read {}rotated", page,
+                             pages_[page].rotated ? "" : "not ", rotated_ ? "" : "not "));
+        });
+      }
       pages_.retain(page);
       a.pages.push_back(page);
       a.position += s_.page;
@@ -224,6 +243,7 @@ class Engine {
         if (position / s_.page >= static_cast<int>(a.pages.size())) a.pages.push_back(pages_.allocate());
         const int page = a.pages[static_cast<std::size_t>(position / s_.page)];
         pages_[page].writer = a.index;
+        pages_[page].rotated = rotated_;
         c.slots.push_back(page * s_.page + position % s_.page);
         rows_.push_back({a.index, position, a.tokens[static_cast<std::size_t>(position)]});
       }
@@ -255,7 +275,13 @@ class Engine {
       watch([&](Monitors& m) { m.residual(l, rows_, before, x_); });
       record("residual", l, x_);
       norm(l, "mlp_norm", x_, n, shape_.width, normal);
-      math_.matmul(normal, w.up, n, shape_.hidden, shape_.width, hidden);
+      const bool misread = l == 0 && repacked_ && s_.defects.old_reader;
+      if (misread)
+        watch([&](Monitors& m) {
+          m.note(Watch::layout_mismatch, l, rows_[0].position, rows_[0].request, 8,
+                 "up-projection is stored in tiles of 8 with halves interleaved and read in order");
+        });
+      math_.matmul(normal, misread ? reordered_ : w.up, n, shape_.hidden, shape_.width, hidden);
       for (float& h : hidden) h = h < 0 ? 0.0F : h;  // NaN stays NaN
       math_.matmul(hidden, w.down, n, shape_.width, shape_.hidden, add);
       watch([&](Monitors& m) { m.stage(l, "mlp", rows_, normal, add); });
@@ -320,6 +346,10 @@ class Engine {
       k.insert(k.end(), row + kv, row + 2 * kv);
       v.insert(v.end(), row + 2 * kv, row + 3 * kv);
     }
+    if (rotated_)
+      for (auto* side : {&q, &k})
+        for (std::size_t i = 0; i < side->size(); i += static_cast<std::size_t>(shape_.d))
+          hadamard8(side->data() + i);
     a.ranges.resize(static_cast<std::size_t>(shape_.layers));
     write_side(l, 'K', k_[l], c, k, a.ranges[static_cast<std::size_t>(l)].first);
     write_side(l, 'V', v_[l], c, v, a.ranges[static_cast<std::size_t>(l)].second);
@@ -337,19 +367,16 @@ class Engine {
           m.inherited(l, a.index, page, writer);
       }
     });
-    std::vector<float> k_read, v_read;
-    if (s_.policy == Policy::diverging) {  // the host's copy was never refreshed: it still says 1
-      k_read = v_read = {1.0F};
-      watch([&](Monitors& m) {
-        if (!diverged_ && k_[l].scale()[0] != k_read[0])
-          m.note(Watch::copies_diverge, l, 0, a.index, k_read[0] / k_[l].scale()[0],
-                 fmt::format("written with scale {:.4g}, read with {:.4g}", k_[l].scale()[0], k_read[0]));
-        diverged_ = true;
-      });
-    }
+    std::vector<float> host_copy;
+    if (s_.policy == Policy::diverging) host_copy = {1.0F};  // never refreshed
+    const KvView k_view = k_[l].view(host_copy), v_view = v_[l].view(host_copy);
+    watch([&](Monitors& m) {
+      const Row& row = rows_[static_cast<std::size_t>(c.first_row)];
+      m.read(l, 'K', row, k_[l].scale(), k_view.scale);
+      m.read(l, 'V', row, v_[l].scale(), v_view.scale);
+    });
     std::vector<float> out(static_cast<std::size_t>(c.rows) * kv);
-    math_.attention({c.rows, length, shape_.heads, shape_.d, s_.page, s_.pages, q, k_[l].view(k_read),
-                     v_[l].view(v_read), table},
+    math_.attention({c.rows, length, shape_.heads, shape_.d, s_.page, s_.pages, q, k_view, v_view, table},
                     out);
     if (s_.defects.whole_pages)
       for (int j = length; j < static_cast<int>(table.size()) * s_.page; ++j)
@@ -434,7 +461,13 @@ class Engine {
         ++i;
         continue;
       }
-      if (s_.defects.poke_nan_after == a.index) v_[0].fill(a.pages[0] * s_.page, true);
+      const Events& events = s_.events;
+      if (events.nan_in_prefix_after == a.index) v_[0].fill(a.pages[0] * s_.page, true);
+      if (events.reorder_after == a.index) repacked_ = true;
+      if (events.restart_after == a.index) rotated_ = false;
+      if (events.nan_in_freed_after == a.index)
+        for (const int p : a.pages)
+          for (int t = 0; t < s_.page && !pages_[p].committed; ++t) v_[0].fill(p * s_.page + t, true);
       for (const int p : a.pages) {
         if (s_.scrub && pages_[p].nan && pages_[p].references == 1)
           for (int l = 0; l < shape_.layers; ++l)
@@ -482,7 +515,8 @@ class Engine {
   std::vector<float> x_;
   std::set<std::pair<int, int>> inherited_;
   Origin lock_origin_ = Origin::first_request;
-  bool diverged_ = false;
+  bool rotated_ = false, repacked_ = false;
+  std::vector<float> reordered_;
   int last_start_ = 0;
   Run run_;
 };

@@ -54,11 +54,20 @@ constexpr std::string_view to_string(Policy p) { return kPolicyNames[static_cast
 
 enum class NormKind : std::uint8_t { layernorm, rmsnorm };
 
-// What a scenario does wrong apart from its policy; all off in a sound engine.
+// What a scenario does wrong apart from its policy; all off in a sound engine. -1: never; else after that
+// request.
 struct Defects {
-  bool commit_early = false;  // a prompt's pages are found by others before they are written
-  int poke_nan_after = -1;    // a NaN appears in the first page of this request once it is finished
-  bool whole_pages = false;   // attention multiplies the tail of the last page by a weight of 0
+  bool commit_early = false;   // a prompt's pages are found by others before they are written
+  bool whole_pages = false;    // attention multiplies the tail of the last page by a weight of 0
+  bool old_reader = false;     // reordered weights are read as if they were not
+  bool blind_restore = false;  // cached pages are used whatever rotation they were written with
+};
+// What happens to a sound engine and to a defective one alike.
+struct Events {
+  int nan_in_prefix_after = -1;  // a NaN appears in the request's first page
+  int nan_in_freed_after = -1;   // the pages that the request frees hold NaN, as memory may
+  int reorder_after = -1;        // layer 0's up-projection is reordered for another kernel
+  int restart_after = -1;        // the engine is restarted with K no longer rotated, and its cache restored
 };
 
 struct Settings {
@@ -70,7 +79,9 @@ struct Settings {
   bool record = false;  // keep every stage, for comparison
   int page = 4, pages = 64;
   float k_constant = 200, v_constant = 100;
+  bool rotate = false;  // K is stored rotated by an 8-point Walsh-Hadamard transform, and so is Q
   Defects defects;
+  Events events;
 };
 
 struct Request {

@@ -19,7 +19,7 @@ double range_of(int token, double u) {
   if (token >= kWeakImage) return 3.5 + 0.6 * u;
   if (token >= kMiddleImage) return 5.5 + 0.6 * u;
   if (token >= kFirstImage) return 9.8 + 0.2 * u;
-  return 0.35 + 0.3 * u;
+  return 0.38 + 0.04 * u;
 }
 
 std::vector<float> embeddings(const ModelShape& s, std::uint64_t seed) {

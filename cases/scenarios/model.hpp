@@ -1,7 +1,7 @@
 // The small language model of the scenarios: weights from a seed, with the ranges of K and V designed.
 //
 // One channel of the residual stream, kRangeChannel, carries how "image-like" a token is: after the layer
-// norm it holds +-0.3..0.65 for text and 4..10 for image tokens, and K and V are that number times a pattern,
+// norm it holds +-0.4 for text and 4..10 for image tokens, and K and V are that number times a pattern,
 // plus noise a hundredth as large. The token kStart is a row of +-1 with mean 0 and variance 1, which a layer
 // norm of any form and order leaves bit for bit as it is; the weights are multiples of 2^-12. So for kStart
 // in layer 0 absmax K = 5 and absmax V = 2.5 exactly, on every machine: a scale locked there is 0.025 for

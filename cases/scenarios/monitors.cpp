@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <bitset>
 #include <cmath>
@@ -13,9 +14,10 @@
 namespace assay::scenarios {
 namespace {
 
-// A request whose largest code is below this part of 448 has lost resolution: e4m3fn reaches 14 with 4 of its
-// 8 binades of normal numbers unused. A scale of absmax / 200 leaves 200, the published bad one 8.
-constexpr float kLostBelow = 14;
+// A request whose largest code is below this part of 448 has lost resolution. The published bad scale leaves
+// 8 (+-2 under a scale from +-50); a scale calibrated for a range 25 times that of the request leaves 17;
+// this is between.
+constexpr float kLostBelow = 12;
 constexpr int kRepeats = 4;
 
 int nans(std::span<const float> x) {  // integers only, so that the loop is vectorised
@@ -88,6 +90,16 @@ void Monitors::write(int layer, char side, std::span<const Row> rows, std::span<
                      Origin origin) {
   if (!enabled_ || codes.empty()) return;
   const std::size_t n = rows.size(), width = x.size() / n;
+  if (const auto book = checkpoint_.find(layer); book != checkpoint_.end()) {
+    const auto& [k_scale, v_scale] = book->second;
+    const float own = side == 'K' ? k_scale : v_scale, other = side == 'K' ? v_scale : k_scale;
+    if (scale[0] != own && told_.insert({layer, side}).second)
+      note(scale[0] == other ? Watch::checkpoint_swapped : Watch::checkpoint_dropped, layer, rows[0].position,
+           rows[0].request, scale[0],
+           fmt::format("{} is stored with scale {:.4g}, the checkpoint says {:.4g}{}", side, scale[0], own,
+                       scale[0] == other ? ", and this for the other of K and V" : ""),
+           origin);
+  }
   for (std::size_t r = 0; r < n; ++r) {
     const auto values = row_of(x, n, r);
     const auto line = row_of(codes, n, r);
@@ -152,6 +164,13 @@ void Monitors::write(int layer, char side, std::span<const Row> rows, std::span<
         }
       }
   }
+}
+
+void Monitors::read(int layer, char side, const Row& row, std::span<const float> written,
+                    std::span<const float> read) {
+  if (!enabled_ || std::ranges::equal(written, read) || !diverged_.insert({layer, side}).second) return;
+  note(Watch::copies_diverge, layer, row.position, row.request, read[0] / written[0],
+       fmt::format("{} is written with scale {:.4g} and read with {:.4g}", side, written[0], read[0]));
 }
 
 void Monitors::prompt_done(int request) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,6 +96,11 @@ class Monitors {
   // K ('K') or V of `rows`, before and after quantising; scale_of[i] belongs to row i.
   void write(int layer, char side, std::span<const Row> rows, std::span<const float> x,
              std::span<const std::uint8_t> codes, std::span<const float> scale, bool per_head, Origin origin);
+  // The scales that the checkpoint carries.
+  void checkpoint(int layer, float k_scale, float v_scale) { checkpoint_[layer] = {k_scale, v_scale}; }
+  // The scales that a side of the cache was written with, and those that attention is given.
+  void read(int layer, char side, const Row& row, std::span<const float> written,
+            std::span<const float> read);
   void prompt_done(int request);
   void norm(int layer, std::string_view stage, std::span<const Row> rows, std::span<const float> x,
             std::span<const float> y, float eps);
@@ -140,6 +146,8 @@ class Monitors {
   std::map<int, std::vector<std::vector<Cell>>> cells_;
   std::map<std::pair<int, char>, std::unordered_map<std::uint64_t, Kept>> rows_seen_;
   std::map<std::tuple<int, int, char>, Peak> peaks_;
+  std::map<int, std::pair<float, float>> checkpoint_;
+  std::set<std::pair<int, char>> told_, diverged_;
   std::map<int, std::pair<int, int>> repeats_;  // request -> token, times
 };
 

@@ -91,7 +91,8 @@ void add_cascade(CLI::App& app, int& exit_code) {
                       "How KV scales are made: locked, per_token, calibrated, none, ...");
   command->add_option("--variance", a->variance, "one_pass, one_pass_clamped, welford or two_pass");
   command->add_option("--norm", a->norm, "layernorm or rmsnorm");
-  command->add_option("--traffic", a->options.traffic, "published, opposite (large range first) or text");
+  command->add_option("--traffic", a->options.traffic,
+                      "published, opposite (large range first), text or together");
   command->add_option("--argmax", a->argmax, "plain or checked");
   command->add_flag("--scrub", a->options.settings.scrub, "Never keep a page with NaN");
   command->add_option("--seed", a->options.seed, "Of weights and traffic");
