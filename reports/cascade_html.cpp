@@ -30,7 +30,7 @@ th{color:#57606a;font-weight:600}.n{width:2rem;text-align:right;font-variant-num
 .dot{display:inline-block;width:.8rem;height:.8rem;border-radius:50%;border:1px solid #8c959f}.on{background:#b42318;border-color:#b42318}
 code,.mono{font-family:ui-monospace,monospace;font-size:.87em}.off td{color:#8c959f}
 .pics{display:flex;flex-wrap:wrap;gap:1.4rem}figure{margin:0}figcaption{font-size:.85rem;color:#57606a;margin-bottom:.2rem}
-.key span{display:inline-block;width:.9rem;height:.9rem;margin:0 .3rem 0 1rem;vertical-align:-.1rem}
+td:nth-child(4){white-space:nowrap}.key span{display:inline-block;width:.9rem;height:.9rem;margin:0 .3rem 0 1rem;vertical-align:-.1rem}
 </style></head><body>
 )";
 

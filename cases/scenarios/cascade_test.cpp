@@ -142,6 +142,9 @@ TEST(Divergence, the_reference_beside_it_finds_the_clip_and_the_root) {
   CascadeOptions o;
   o.remedies = false;
   const CascadeReport r = run_cascade(o, host_arithmetic);
+  EXPECT_NEAR(
+      r.links[5].value,
+      static_cast<double>(moments_f32(std::vector<float>(40, 11.2F), VarianceKind::one_pass).variance), 1e-6);
   ASSERT_EQ(r.divergences.size(), 2U);
   EXPECT_EQ(r.divergences[0].stage, "subnorm");
   EXPECT_EQ(r.divergences[1].stage, "cache");

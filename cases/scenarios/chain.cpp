@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cases/scenarios/divergence.hpp"
 #include "harness/random.hpp"
@@ -58,6 +59,38 @@ constexpr LinkRule kLinks[] = {
     {"later requests attend to it", Watch::poison_inherited},
     {"argmax over NaN gives index 0, \"!\"", Watch::argmax_all_nan},
 };
+
+// The variance that the kernel itself computes for a row which it turns to NaN: it plus eps is negative up to
+// the eps at which the NaN goes, so that eps is found by bisection, on any backend, without looking inside.
+// 0: not negative.
+double measured_variance(Arithmetic& arithmetic, std::span<const float> row) {
+  std::vector<float> y(row.size());
+  const auto negative = [&](float eps) {
+    arithmetic.layernorm(row, 1, static_cast<int>(row.size()), eps, y);
+    return std::isnan(y[0]);
+  };
+  float low = 1e-12F, high = 1;
+  if (!negative(low) || negative(high)) return 0;
+  while (high / low > 1.001F) {
+    const float middle = std::sqrt(low * high);
+    (negative(middle) ? low : high) = middle;
+  }
+  return -static_cast<double>(high);
+}
+
+void add_measured_variance(const Run& run, Arithmetic& arithmetic, CascadeReport& r) {
+  CascadeLink& link = r.links[5];
+  for (const auto& stage : run.stages) {
+    if (!r.links[6].fired || stage.stage != "attention" || stage.layer != link.layer) continue;
+    for (std::size_t i = 0; i < stage.rows.size(); ++i) {
+      if (stage.rows[i].request != link.request || stage.rows[i].position != link.token) continue;
+      const std::size_t width = stage.values.size() / stage.rows.size();
+      link.value = measured_variance(arithmetic, std::span(stage.values).subspan(i * width, width));
+      link.evidence += fmt::format("; the kernel's own: {:.4g} (the eps that ends the NaN)", link.value);
+      return;
+    }
+  }
+}
 
 }  // namespace
 
@@ -176,6 +209,7 @@ CascadeReport run_cascade(const CascadeOptions& o, const MakeArithmetic& make) {
   r.prefix_hits = run.prefix_hits;
   r.evictions = run.evictions;
   r.reused_pages = run.reuses;
+  if (o.compare) add_measured_variance(run, *arithmetic, r);
   if (o.compare) r.divergences = divergences(model, traffic, settings, run);
   const int fired = r.fired();
   if (o.remedies && fired > 2) {
