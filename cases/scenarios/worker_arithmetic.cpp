@@ -56,6 +56,8 @@ WorkerArithmetic::~WorkerArithmetic() = default;
 
 std::string WorkerArithmetic::description() const {
   std::string text = "backend " + backend_;
+  if (cpu_ && !borrowed_ops_.contains("layernorm"))
+    text += "; its own layernorm, whatever the variance asked for";
   for (const auto& why : borrowed_) text += "; on cpu instead: " + why;
   return text;
 }

@@ -39,7 +39,8 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // What the settings are meant to show. Links that the policy cannot have are not expected, and the other way.
-bool as_expected(const CascadeReport& r, const scenarios::Settings& s, scenarios::Variance variance) {
+bool as_expected(const CascadeReport& r, const scenarios::Settings& s, scenarios::Variance variance,
+                 bool own_norm) {
   using scenarios::Policy;
   switch (s.policy) {
     case Policy::per_request:
@@ -53,6 +54,9 @@ bool as_expected(const CascadeReport& r, const scenarios::Settings& s, scenarios
     case Policy::locked:
       if (r.traffic == "text") return r.fired() == 2 && r.first_cause.empty();
       if (r.traffic == "opposite") return r.fired() == 2 && r.first_cause == "scale locked too large";
+      // Another backend's layer norm has a variance form of its own, which may end the chain at link 6.
+      if (own_norm && r.fired() < 7)
+        return r.fired() >= 5 && r.first_cause == "scale locked on the first request";
       if (s.norm == scenarios::NormKind::rmsnorm || variance != scenarios::Variance::one_pass)
         return r.fired() >= 5 && r.fired() < 7;
       return r.in_order && r.fired() == 14 - (s.scrub ? 2 : 0) - (s.checked_argmax ? 1 : 0);
@@ -77,7 +81,7 @@ int cascade(CascadeArguments a) {
   if (!a.json.empty()) write_file(a.json, cascade_json(report));
   if (!a.html.empty()) write_file(a.html, cascade_html(report));
   fmt::print("{}{}\n", cascade_text(report), report.last_line());
-  return as_expected(report, a.options.settings, a.options.variance) ? kGreen : kFinding;
+  return as_expected(report, a.options.settings, a.options.variance, a.backend != "cpu") ? kGreen : kFinding;
 }
 
 }  // namespace
