@@ -28,7 +28,8 @@ enum class Duty : std::uint8_t {
   contain,   // and each element whose truth stays finite has the bits that it has without the fault; at least
              // one element is not finite, and one is
   conceal,   // and every element has the bits that it has without the fault
-  be_wrong,  // corruptions: the outputs are `wrong` against the clean inputs
+  be_wrong,  // corruptions: `wrong` against the clean inputs, or `leak` where they lead to keys of no
+             // sequence
 };
 constexpr std::string_view kDutyNames[] = {"judge", "contain", "conceal", "be_wrong"};
 constexpr std::string_view to_string(Duty d) { return kDutyNames[static_cast<std::size_t>(d)]; }

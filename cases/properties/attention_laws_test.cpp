@@ -64,6 +64,7 @@ TEST(AttentionLaws, WhereAPageLiesIsInvisible) {
     for (auto& id : elements<std::int32_t>(inputs.set, "page_table"))
       id = static_cast<std::int32_t>(std::ranges::find(order, id) - order.begin());
     RC_PRE(pages > 1);
+    inputs.unused = c.op->unused(c.attributes, inputs.set);
     return same_bits(c, before, kernel.run(c, inputs));
   });
 }
