@@ -25,7 +25,7 @@ void print(const std::string& name, double value, double limit, bool at_most) {
 
 int main() {
   using namespace assay;
-  for (const auto& f : attention_figures(5)) print(f.name, f.value, f.limit, f.at_most);
+  for (const auto& f : attention_figures(8)) print(f.name, f.value, f.limit, f.at_most);
   for (const auto& f : attention_bound_figures()) print(f.name, f.value, f.limit, true);
   print("fused_32_term_dots_per_second_and_core", measure_fused_dots_per_second(), 30e6, false);
   // Context for the figures above, without a promise of its own: how much wider arithmetic costs.
