@@ -85,6 +85,7 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 }
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
+  tensors(a);  // refuses what no index could be made for
   const std::int64_t tokens = a.integer("tokens"), page = std::max<std::int64_t>(a.integer("page"), 1);
   IndexDraw draw(seed);
   const std::vector<std::int64_t> pages = draw.permutation(tokens / page);

@@ -78,6 +78,7 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 }
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
+  tensors(a);  // refuses what no index could be made for
   const std::int64_t tokens = a.integer("tokens"), topk = a.integer("topk");
   IndexDraw draw(seed);
   std::vector<std::int64_t> ids;
