@@ -1,6 +1,7 @@
 // The program as a user meets it: exit codes, messages, verdicts, reports, repros.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,8 +30,13 @@ Outcome assay(const std::string& arguments) {
   return o;
 }
 
+// Of this process alone: ctest runs several of these tests at once.
+std::string report_file(const std::string& ending) {
+  return testing::TempDir() + "assay_cli_test_" + std::to_string(getpid()) + "." + ending;
+}
+
 nlohmann::json run_json(const std::string& arguments, int* code = nullptr) {
-  const std::string path = testing::TempDir() + "assay_cli_test.json";
+  const std::string path = report_file("json");
   const Outcome o = assay("run -q --json " + path + " " + arguments);
   if (code) *code = o.code;
   std::ifstream file(path);
@@ -150,7 +156,7 @@ TEST(Jobs, the_order_of_results_does_not_depend_on_them) {
 }
 
 TEST(Reports, junit_counts_failures) {
-  const std::string path = testing::TempDir() + "assay_cli_test.xml";
+  const std::string path = report_file("xml");
   assay("run -q --junit " + path + " 'softmax rows=3 cols=8 variant=correct,wrong' " + kFaulty);
   std::ifstream file(path);
   const std::string xml((std::istreambuf_iterator<char>(file)), {});
