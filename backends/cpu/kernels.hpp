@@ -11,20 +11,6 @@
 
 namespace assay_cpu {
 
-class Trace {
- public:
-  explicit Trace(const assay_trace* trace) : trace_(trace) {}
-  void kernel(const std::string& name) const {
-    if (trace_ != nullptr && trace_->kernel != nullptr) trace_->kernel(trace_->self, name.c_str());
-  }
-  void note(const char* key, const std::string& value) const {
-    if (trace_ != nullptr && trace_->note != nullptr) trace_->note(trace_->self, key, value.c_str());
-  }
-
- private:
-  const assay_trace* trace_;
-};
-
 struct Kernel {
   std::string_view op;
   std::string_view variant;  // "" for an op with one kernel; "decode", "prefill", ...: the word of a variant

@@ -2,7 +2,6 @@
 // reasons.
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <string>
 
 #include "backends/assay_backend.h"
@@ -15,11 +14,6 @@ struct Selection {
   const Kernel* kernel;
   const Engine* engine;
 };
-
-template <std::size_t kSize>
-void put(char (&field)[kSize], const std::string& text) {
-  std::snprintf(field, kSize, "%s", text.c_str());
-}
 
 bool names_a_kernel(std::string_view word) {
   return std::any_of(kernels().begin(), kernels().end(),
@@ -56,39 +50,25 @@ Selection select(const Call& call) {
 
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
   *declaration = {};
-  try {
+  return guarded(declaration->reason, [&] {
     const Call call(*raw);
     const Selection selection = select(call);
     selection.kernel->check(call);
     put(declaration->contract, selection.kernel->contract(call, *selection.engine));
     put(declaration->path, selection.kernel->name(call));
     put(declaration->promises, "deterministic=yes nan=propagate");
-    return ASSAY_OK;
-  } catch (const Unsupported& refusal) {
-    put(declaration->reason, refusal.what());
-    return ASSAY_UNSUPPORTED;
-  } catch (const std::exception& error) {
-    put(declaration->reason, error.what());
-    return ASSAY_FAILED;
-  }
+  });
 }
 
 assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, char* reason) {
-  try {
+  return guarded(reason, [&] {
     const Call call(*raw);
     const Selection selection = select(call);
     selection.kernel->check(call);
     const Trace trace(raw_trace);
     trace.note("target", selection.engine->name);
     selection.kernel->run(call, *selection.engine, trace);
-    return ASSAY_OK;
-  } catch (const Unsupported& refusal) {
-    std::snprintf(reason, 256, "%s", refusal.what());
-    return ASSAY_UNSUPPORTED;
-  } catch (const std::exception& error) {
-    std::snprintf(reason, 256, "%s", error.what());
-    return ASSAY_FAILED;
-  }
+  });
 }
 
 // "scalar avx3 ... attention:decode attention:decode.scalar ...": targets, and for an op with several kernels

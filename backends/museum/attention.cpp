@@ -78,7 +78,6 @@ class Kernel {
 
   std::int64_t key_row(std::int64_t b, std::int64_t j, std::int64_t g) const {
     std::int64_t row = problem_.key_row(b, j, g);
-    if (slip_ == Slip::offset_in_16_bits) row = static_cast<std::uint16_t>(row * problem_.d) / problem_.d;
     if (slip_ == Slip::page_in_16_bits) {
       const std::int64_t slot = row / problem_.kv_heads;
       const std::int64_t page = static_cast<std::uint16_t>(slot / problem_.page);
@@ -87,8 +86,21 @@ class Kernel {
     return row;
   }
 
+  // A row of f16, or of any format by the tensors' own strides.
+  void read_row(const RowReader& reader, std::int64_t row, float* out) const {
+    if (slip_ != Slip::offset_in_32_bits) return reader.read(kScalarEngine, row, out);
+    const assay_tensor& tensor = *reader.planes().payload;
+    const auto* bytes =
+        static_cast<const std::byte*>(tensor.data) + static_cast<std::uint32_t>(row_offset(tensor, row));
+    for (std::int64_t c = 0; c < reader.length(); ++c) {
+      std::uint16_t code = 0;
+      std::memcpy(&code, bytes + 2 * c, sizeof code);
+      out[c] = f16_value(code);
+    }
+  }
+
   void read_value(std::int64_t row, float* out) const {
-    problem_.values.read(kScalarEngine, row, out);
+    read_row(problem_.values, row, out);
     if (slip_ != Slip::half_v_raw) return;
     const auto* codes =
         reinterpret_cast<const std::uint8_t*>(row_bytes(*problem_.values.planes().payload, row));
@@ -109,7 +121,7 @@ class Kernel {
         std::fill_n(value, problem_.dv, 0.0F);
         continue;
       }
-      problem_.keys.read(kScalarEngine, key_row(b, at, g), key);
+      read_row(problem_.keys, key_row(b, at, g), key);
       if (late) continue;
       std::int64_t from = key_row(b, at, g);
       if (slip_ == Slip::one_page_per_tile && problem_.page < 64 && problem_.dv == 256)

@@ -43,7 +43,7 @@ enum class Slip {
   rescale_not_flushed,        // exp by exponent bits, which wrap below -126
   rescale_skipped,            // of one tile
   power_of_two_group,         // head -> KV head by a shift
-  offset_in_16_bits,          // element offsets wrap
+  offset_in_32_bits,          // byte offsets of rows wrap
   page_in_16_bits,            // page numbers wrap
   one_page_per_tile,          // V's page looked up once per tile
   half_v_raw,                 // the second half of each V row: codes without their scale

@@ -53,7 +53,7 @@ constexpr auto kPieces = std::to_array<Piece>({
     ASSAY_FLASH("rescale_not_flushed", kFlash, rescale_not_flushed),
     ASSAY_FLASH("rescale_skipped", kFlash, rescale_skipped),
     ASSAY_FLASH("gqa_wrong_head", kFlash, power_of_two_group),
-    ASSAY_FLASH("offset_overflow", kFlash, offset_in_16_bits),
+    ASSAY_FLASH("offset_overflow", kFlash, offset_in_32_bits),
     ASSAY_FLASH("block_id_truncated", kFlash, page_in_16_bits),
     ASSAY_FLASH("v_from_wrong_page", kFlash, one_page_per_tile, .tile = 64),
     ASSAY_FLASH("half_of_v_not_decoded", kFlash, half_v_raw),

@@ -1,7 +1,6 @@
 // The C boundary of the museum: variant NAME is a piece with its defect on, NAME.correct the same kernel
 // without it.
 #include <cstdio>
-#include <exception>
 #include <string>
 
 #include "backends/museum/museum.hpp"
@@ -25,38 +24,22 @@ Choice choose(const Call& call) {
   throw Unsupported("the museum has no piece '" + std::string(name) + "' of op " + std::string(call.op()));
 }
 
-template <std::size_t kSize>
-void put(char (&field)[kSize], std::string_view text) {
-  std::snprintf(field, kSize, "%.*s", static_cast<int>(text.size()), text.data());
-}
-
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
   *declaration = {};
-  try {
+  return guarded(declaration->reason, [&] {
     const Choice choice = choose(Call(*raw));
     put(declaration->contract, choice.piece->contract);
     put(declaration->path, choice.piece->path);
     put(declaration->promises, "deterministic=yes nan=propagate");
-    return ASSAY_OK;
-  } catch (const std::exception& refusal) {
-    put(declaration->reason, refusal.what());
-    return ASSAY_UNSUPPORTED;
-  }
+  });
 }
 
 assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, char* reason) {
-  try {
+  return guarded(reason, [&] {
     const Call call(*raw);
     const Choice choice = choose(call);
     choice.piece->run(call, Trace(raw_trace), choice.defect);
-    return ASSAY_OK;
-  } catch (const Unsupported& refusal) {
-    std::snprintf(reason, 256, "%s", refusal.what());
-    return ASSAY_UNSUPPORTED;
-  } catch (const std::exception& error) {
-    std::snprintf(reason, 256, "%s", error.what());
-    return ASSAY_FAILED;
-  }
+  });
 }
 
 std::string variant_list() {

@@ -13,8 +13,8 @@ namespace {
 std::vector<char> mask_bytes(const Call& call, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
   const std::string_view mask = call.text("mask");
   const std::int64_t window = call.integer("window");
-  const assay_tensor* lengths = call.find("lengths");
-  const assay_tensor* given = call.find("mask");
+  const assay_tensor* lengths = call.find_input("lengths");
+  const assay_tensor* given = call.find_input("mask");
   std::vector<ggml_fp16_t> cells(static_cast<std::size_t>(batch * rows * keys));
   const ggml_fp16_t hidden = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()),
                     seen = ggml_fp32_to_fp16(0.0F);
@@ -44,7 +44,7 @@ void build_attention(const Call& call, Graph& graph) {
   call.only("rotate", "none");
   call.only("alibi", "no");
   if (call.integer("page") != 0) throw Unsupported("no paged K and V");
-  const assay_tensor &q = call.tensor("q"), &k = call.tensor("k"), &v = call.tensor("v");
+  const assay_tensor &q = call.input("q"), &k = call.input("k"), &v = call.input("v");
   const std::int64_t batch = q.shape[0], rows = q.shape[1], keys = k.shape[1], d = q.shape[3];
   ggml_context* c = graph.context();
   const auto heads_outside = [&](const assay_tensor& t) {
@@ -58,7 +58,7 @@ void build_attention(const Call& call, Graph& graph) {
   const double scale = call.real("scale") > 0 ? call.real("scale") : 1.0 / std::sqrt(static_cast<double>(d));
   ggml_tensor* node = ggml_flash_attn_ext(c, qt, kt, vt, mask, static_cast<float>(scale), 0.0F,
                                           static_cast<float>(call.real("softcap")));
-  if (const assay_tensor* sinks = call.find("sinks"))
+  if (const assay_tensor* sinks = call.find_input("sinks"))
     ggml_flash_attn_ext_add_sinks(node, graph.input(*sinks));
   graph.kernel = "flash_attn_ext_" + std::string(ggml_type_name(kt->type)) + "_" + ggml_type_name(vt->type);
   // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
@@ -72,7 +72,7 @@ void build_attention(const Call& call, Graph& graph) {
                                                               : ggml_type_name(kt->type);
   graph.contract = "qk=f32 q=" + std::string(q_type) + " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" +
                    (vt->type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") + " out=f32";
-  graph.finish(node, call.tensor("out"));
+  graph.finish(node, call.output("out"));
 }
 
 }  // namespace assay_ggml

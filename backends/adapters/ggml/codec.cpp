@@ -19,7 +19,7 @@ bool is_codec(const Call& call) { return call.op() == "quantize" || call.op() ==
 
 std::string codec_kernel(const Call& call) {
   call.only("dtype", "f32");
-  const assay_tensor& packed = call.tensor(call.op() == "quantize" ? "y" : "x");
+  const assay_tensor& packed = call.op() == "quantize" ? call.output("y") : call.input("x");
   const ggml_type type = type_of(packed);
   const std::string name = ggml_type_name(type);
   if (call.op() == "dequantize") {
@@ -38,7 +38,7 @@ std::string codec_contract(const Call& call) {
 
 void run_codec(const Call& call) {
   const bool quantize = call.op() == "quantize";
-  const assay_tensor &x = call.tensor("x"), &y = call.tensor("y");
+  const assay_tensor &x = call.input("x"), &y = call.output("y");
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
   std::vector<char> out(ggml_row_size(type_of(y), cols) * static_cast<std::size_t>(rows));
   const std::vector<char> in = dense(x);

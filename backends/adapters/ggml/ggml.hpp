@@ -10,12 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/adapters/call.hpp"
+#include "backends/plugin/call.hpp"
 
 namespace assay_ggml {
 
-using assay_adapter::Call;
-using assay_adapter::Unsupported;
+using namespace assay_plugin;
 
 ggml_type type_of(const assay_tensor& tensor);  // throws Unsupported for a format that ggml lacks
 

@@ -6,7 +6,7 @@ namespace assay_ggml {
 // activations that it has first quantised to the type's partner (q8_0 for blocks without a minimum), f16 and
 // bf16 weights with activations rounded to their type.
 void build_matmul(const Call& call, Graph& graph) {
-  const assay_tensor &a = call.tensor("a"), &b = call.tensor("b");
+  const assay_tensor &a = call.input("a"), &b = call.input("b");
   if (std::string_view(a.format) != "f32") throw Unsupported("activations are f32 in ggml_mul_mat");
   call.only("dtype", "f32");
   const std::string_view weights = b.format, path = call.text("path");
@@ -20,7 +20,7 @@ void build_matmul(const Call& call, Graph& graph) {
                       (blocks ? "q8" : std::string(weights)));
   graph.kernel = "mul_mat_" + std::string(ggml_type_name(type));
   graph.contract = "acc=f32 out=f32";
-  graph.finish(ggml_mul_mat(graph.context(), graph.input(b), graph.input(a)), call.tensor("y"));
+  graph.finish(ggml_mul_mat(graph.context(), graph.input(b), graph.input(a)), call.output("y"));
 }
 
 }  // namespace assay_ggml

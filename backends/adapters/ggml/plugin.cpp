@@ -27,7 +27,7 @@ void build(const Call& call, Graph& graph) {
 }
 
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
-  return assay_adapter::guarded(declaration->reason, sizeof declaration->reason, [&] {
+  return guarded(declaration->reason, [&] {
     const Call call(*c);
     std::string kernel, contract;
     if (is_codec(call)) {
@@ -39,14 +39,14 @@ assay_status declare(void* self, const assay_call* c, assay_declaration* declara
         throw Unsupported("the device does not support this op");
       kernel = graph.kernel, contract = graph.contract;
     }
-    assay_adapter::put(declaration->contract, sizeof declaration->contract, contract);
-    assay_adapter::put(declaration->path, sizeof declaration->path, kernel);
-    assay_adapter::put(declaration->promises, sizeof declaration->promises, "deterministic=yes");
+    put(declaration->contract, contract);
+    put(declaration->path, kernel);
+    put(declaration->promises, "deterministic=yes");
   });
 }
 
 assay_status run(void* self, const assay_call* c, const assay_trace* trace, char* reason) {
-  return assay_adapter::guarded(reason, 256, [&] {
+  return guarded(reason, [&] {
     const Call call(*c);
     if (is_codec(call)) {
       const std::string kernel = codec_kernel(call);
@@ -82,14 +82,13 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     state->device = *options != '\0' ? ggml_backend_dev_by_name(options)
                                      : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (!state->device) {
-      assay_adapter::put(reason, 256,
-                         std::string("no ggml device '") + options + "'; its registry lists: " + names);
+      put(reason, kReasonBytes,
+          std::string("no ggml device '") + options + "'; its registry lists: " + names);
       return nullptr;
     }
     state->backend = ggml_backend_dev_init(state->device, nullptr);
     if (!state->backend) {
-      assay_adapter::put(
-          reason, 256,
+      put(reason, kReasonBytes,
           std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
       return nullptr;
     }
@@ -107,7 +106,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
                     close};
     return &state.release()->table;
   } catch (const std::exception& e) {
-    assay_adapter::put(reason, 256, e.what());
+    put(reason, kReasonBytes, e.what());
     return nullptr;
   }
 }

@@ -9,8 +9,8 @@ void build_softmax(const Call& call, Graph& graph) {
   call.only("dtype", "f32");
   call.only("mask", "none");
   if (call.real("softcap") != 0) throw Unsupported("no soft cap in ggml_soft_max_ext");
-  const assay_tensor& x = call.tensor("x");
-  const assay_tensor* sinks = call.find("sinks");
+  const assay_tensor& x = call.input("x");
+  const assay_tensor* sinks = call.find_input("sinks");
   if (sinks) throw Unsupported("ggml's sinks are per head of a batched softmax, not per row");
   ggml_tensor* node = ggml_soft_max_ext(graph.context(), graph.input(x), nullptr,
                                         static_cast<float>(1.0 / call.real("temperature")), 0.0F);
@@ -19,27 +19,27 @@ void build_softmax(const Call& call, Graph& graph) {
   // (ggml_float) and its own vector exp is accurate to 1.45 ulp (ggml/src/ggml-cpu/vec.h: "maximum error
   // is 1.45358 plus 0.5 ulps").
   graph.contract = "acc=f32 exp_ulp=2 out=f32 ftz=yes";
-  graph.finish(node, call.tensor("y"));
+  graph.finish(node, call.output("y"));
 }
 
 void build_layernorm(const Call& call, Graph& graph) {
   call.only("dtype", "f32");
   ggml_context* c = graph.context();
-  ggml_tensor* node = ggml_norm(c, graph.input(call.tensor("x")), static_cast<float>(call.real("eps")));
-  node = ggml_add(c, ggml_mul(c, node, graph.input(call.tensor("gamma"))), graph.input(call.tensor("beta")));
+  ggml_tensor* node = ggml_norm(c, graph.input(call.input("x")), static_cast<float>(call.real("eps")));
+  node = ggml_add(c, ggml_mul(c, node, graph.input(call.input("gamma"))), graph.input(call.input("beta")));
   graph.kernel = "norm";
   graph.contract = "acc=f32 variance=two_pass out=f32";
-  graph.finish(node, call.tensor("y"));
+  graph.finish(node, call.output("y"));
 }
 
 void build_rmsnorm(const Call& call, Graph& graph) {
   call.only("dtype", "f32");
   ggml_context* c = graph.context();
-  ggml_tensor* node = ggml_rms_norm(c, graph.input(call.tensor("x")), static_cast<float>(call.real("eps")));
-  node = ggml_mul(c, node, graph.input(call.tensor("gamma")));
+  ggml_tensor* node = ggml_rms_norm(c, graph.input(call.input("x")), static_cast<float>(call.real("eps")));
+  node = ggml_mul(c, node, graph.input(call.input("gamma")));
   graph.kernel = "rms_norm";
   graph.contract = "acc=f32 out=f32";
-  graph.finish(node, call.tensor("y"));
+  graph.finish(node, call.output("y"));
 }
 
 }  // namespace assay_ggml

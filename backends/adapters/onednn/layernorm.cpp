@@ -3,10 +3,10 @@
 namespace assay_onednn {
 
 Prepared prepare_layernorm(const Call& call, const dnnl::engine& engine) {
-  const assay_tensor& x = call.tensor("x");
-  const assay_tensor& y = call.tensor("y");
-  const assay_tensor& gamma = call.tensor("gamma");
-  const assay_tensor& beta = call.tensor("beta");
+  const assay_tensor& x = call.input("x");
+  const assay_tensor& y = call.output("y");
+  const assay_tensor& gamma = call.input("gamma");
+  const assay_tensor& beta = call.input("beta");
   const auto x_desc = row_major(x), y_desc = row_major(y);
   if (x_desc != y_desc) throw Unsupported("x and y must have the same strides");
   const dnnl::layer_normalization_forward::desc desc(

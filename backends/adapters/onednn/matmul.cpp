@@ -17,12 +17,12 @@ std::vector<float> output_scales(const assay_tensor* a_scale, const assay_tensor
 }  // namespace
 
 Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
-  const assay_tensor& a = call.tensor("a");
-  const assay_tensor& b = call.tensor("b");
-  const assay_tensor& y = call.tensor("y");
+  const assay_tensor& a = call.input("a");
+  const assay_tensor& b = call.input("b");
+  const assay_tensor& y = call.output("y");
   const auto a_desc = row_major(a), b_rows = row_major(b), y_desc = row_major(y);
   const bool int8 = std::string_view(a.format) == "int8";
-  const assay_tensor *a_scale = call.find("a.scale"), *b_scale = call.find("b.scale");
+  const assay_tensor *a_scale = call.find_input("a.scale"), *b_scale = call.find_input("b.scale");
   if ((a_scale != nullptr) != int8 || (b_scale != nullptr) != int8)
     throw Unsupported("scaled formats other than int8: oneDNN 2 has no FP8 or 4-bit types");
   if (int8 && a_scale->shape[0] != 1) throw Unsupported("per-token scales: use a=int8_tensor");

@@ -6,12 +6,11 @@
 #include <string>
 #include <unordered_map>
 
-#include "backends/adapters/call.hpp"
+#include "backends/plugin/call.hpp"
 
 namespace assay_onednn {
 
-using assay_adapter::Call;
-using assay_adapter::Unsupported;
+using namespace assay_plugin;
 
 // A primitive and the arguments that bind it to the call's tensors.
 struct Prepared {

@@ -33,16 +33,16 @@ Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
 }
 
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
-  return assay_adapter::guarded(declaration->reason, sizeof declaration->reason, [&] {
+  return guarded(declaration->reason, [&] {
     const Prepared p = prepare_or_refuse(Call(*c), static_cast<State*>(self)->engine);
-    assay_adapter::put(declaration->contract, sizeof declaration->contract, p.contract);
-    assay_adapter::put(declaration->path, sizeof declaration->path, p.implementation);
-    assay_adapter::put(declaration->promises, sizeof declaration->promises, "deterministic=yes");
+    put(declaration->contract, p.contract);
+    put(declaration->path, p.implementation);
+    put(declaration->promises, "deterministic=yes");
   });
 }
 
 assay_status run(void* self, const assay_call* c, const assay_trace* trace, char* reason) {
-  return assay_adapter::guarded(reason, 256, [&] {
+  return guarded(reason, [&] {
     State& state = *static_cast<State*>(self);
     const Prepared p = prepare_or_refuse(Call(*c), state.engine);
     p.primitive.execute(state.stream, p.arguments);
@@ -88,7 +88,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
   using namespace assay_onednn;
   int threads = 1;  // the harness runs several workers side by side
   if (*options != '\0' && std::sscanf(options, "threads=%d", &threads) != 1) {
-    assay_adapter::put(reason, 256, std::string("options '") + options + "': allowed: threads=N");
+    put(reason, kReasonBytes, std::string("options '") + options + "': allowed: threads=N");
     return nullptr;
   }
   try {
@@ -101,7 +101,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
         ASSAY_BACKEND_VERSION, "onednn", state->description.c_str(), "", state.get(), declare, run, close};
     return &state.release()->backend;
   } catch (const std::exception& e) {
-    assay_adapter::put(reason, 256, e.what());
+    put(reason, kReasonBytes, e.what());
     return nullptr;
   }
 }

@@ -7,8 +7,8 @@ Prepared prepare_softmax(const Call& call, const dnnl::engine& engine) {
   call.only("sinks", "no");
   if (call.real("softcap") != 0) throw Unsupported("no soft cap");
   if (call.real("temperature") != 1) throw Unsupported("no temperature");
-  const assay_tensor& x = call.tensor("x");
-  const assay_tensor& y = call.tensor("y");
+  const assay_tensor& x = call.input("x");
+  const assay_tensor& y = call.output("y");
   const auto x_desc = row_major(x), y_desc = row_major(y);
   if (x_desc != y_desc) throw Unsupported("x and y must have the same strides");
   const dnnl::softmax_forward::desc desc(dnnl::prop_kind::forward_inference, x_desc, 1);

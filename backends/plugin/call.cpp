@@ -1,10 +1,10 @@
-#include "backends/cpu/call.hpp"
+#include "backends/plugin/call.hpp"
 
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
-namespace assay_cpu {
+namespace assay_plugin {
 
 std::string_view Call::text(std::string_view attribute) const {
   std::string_view wanted = attribute;
@@ -68,6 +68,13 @@ void store(const assay_tensor& tensor, std::int64_t index, T value) {
 
 }  // namespace
 
+void Call::only(std::string_view attribute, std::string_view allowed) const {
+  const std::string value(text(attribute));
+  const std::string padded = " " + std::string(allowed) + " ";
+  if (padded.find(" " + value + " ") == std::string::npos)
+    throw Unsupported(std::string(attribute) + "=" + value + ": only " + std::string(allowed));
+}
+
 const assay_tensor* Call::find_input(std::string_view name) const {
   return find(call_.inputs, call_.input_count, name);
 }
@@ -120,4 +127,4 @@ void put_int32(const assay_tensor& tensor, std::int64_t index, std::int32_t valu
   store(tensor, index, value);
 }
 
-}  // namespace assay_cpu
+}  // namespace assay_plugin
