@@ -2,6 +2,8 @@
 // bounds.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -111,6 +113,39 @@ inline std::vector<float> scales(const MatrixUnit& unit, Random& random, std::si
           static_cast<float>(decode(scalar_format("ue4m3"), static_cast<std::uint32_t>(random() % 127))));
   }
   return x;
+}
+
+// x, y of at least 3 elements become: 2^t, half a unit in the last place of that in `out`, and one bit beyond
+// the last that alignment keeps: whether that bit is seen decides a tie. For c = 0.
+inline void tie_and_a_sliver(const MatrixUnit& unit, Random& random, std::vector<float>& x,
+                             std::vector<float>& y) {
+  const Precision f = out_precision(unit);
+  const int t = static_cast<int>(random() % 20) - 4;
+  std::fill(x.begin(), x.end(), 0.0f);
+  const std::array<int, 3> exponents = {t, t - f.p,
+                                        t - unit.fraction_bits - 1 + static_cast<int>(random() % 3)};
+  const ScalarFormat& format = scalar_format(default_input(unit));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int half = exponents[i] / 2;
+    x[i] = static_cast<float>(round_to(format, std::ldexp(1.0, half)));
+    y[i] = static_cast<float>(round_to(format, std::ldexp(1.0, exponents[i] - half)));
+  }
+}
+
+// x, y become a pair of products that cancel and zeros; the result, for c, lies about F binades below them:
+// what is left of it depends on the alignment alone.
+inline double cancelling_pair(const MatrixUnit& unit, Random& random, std::vector<float>& x,
+                              std::vector<float>& y) {
+  const Values values(default_input(unit));
+  std::fill(x.begin(), x.end(), 0.0f);
+  const int span = std::min(12, (1 << scalar_format(default_input(unit)).exponent_bits) / 2 - 1);
+  const int e = span - static_cast<int>(random() % 3);
+  x[0] = values.near(random, e, 1);
+  x[1] = -x[0];
+  y[0] = y[1] = values.near(random, e, 1);
+  const double significand = 1 + static_cast<double>(random() >> 11) * 0x1p-53;
+  const double c = std::ldexp(significand, 2 * e - unit.fraction_bits + static_cast<int>(random() % 12) - 1);
+  return round_to_precision(random() % 2 == 0 ? c : -c, out_precision(unit), Rounding::toward_zero);
 }
 
 }  // namespace assay::adversarial

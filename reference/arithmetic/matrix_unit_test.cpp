@@ -9,13 +9,13 @@
 #include <bit>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "reference/arithmetic/adversarial.hpp"
 #include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/arithmetic/neighbours.hpp"
 #include "reference/error.hpp"
 
 namespace assay {
@@ -81,85 +81,6 @@ TEST(MatrixUnit, names_are_unique_and_formats_exist) {
   EXPECT_THROW(matrix_unit("hopper_fp9"), InputError);
 }
 
-// How the fused result would come out if c were added after the block, with a rounding of its own.
-double late_c(const MatrixUnit& unit, const Operand& a, const Operand& b, double c) {
-  const auto group = static_cast<std::size_t>(unit.group);
-  for (std::size_t k = 0; k < a.values.size(); k += group) {
-    const std::size_t n = std::min(group, a.values.size() - k);
-    const auto piece = [&](const Operand& o) {
-      Operand p{o.values.subspan(k, n), o.format, {}};
-      const auto per = static_cast<std::size_t>(unit.scale_block);
-      if (per > 0) p.scales = o.scales.subspan(k / per, (n + per - 1) / per);
-      return p;
-    };
-    c = round_sum(fused_dot(unit, piece(a), piece(b), 0), c, out_precision(unit), unit.rounding);
-  }
-  return c;
-}
-
-struct Neighbour {
-  std::string what;
-  std::function<double(const Operand&, const Operand&, double)> compute;
-};
-
-std::vector<Neighbour> neighbours(const MatrixUnit& unit) {
-  std::vector<Neighbour> all;
-  const auto with = [&](const std::string& what, auto change) {
-    MatrixUnit other = unit;
-    change(other);
-    all.push_back(
-        {what, [other](const Operand& a, const Operand& b, double c) { return fused_dot(other, a, b, c); }});
-  };
-  const bool aligned = unit.combine != Combine::exact && unit.combine != Combine::pairwise_flush;
-  if (aligned) {
-    with("F+1", [](MatrixUnit& u) { ++u.fraction_bits; });
-    with("F-1", [](MatrixUnit& u) { --u.fraction_bits; });
-  }
-  if (unit.combine == Combine::pairwise_flush) {
-    with("the other group", [](MatrixUnit& u) { u.group = 6 - u.group; });
-    with("exact", [](MatrixUnit& u) { u.combine = Combine::exact; });
-  } else {
-    with("g*2", [](MatrixUnit& u) { u.group *= 2; });
-    with("g/2", [](MatrixUnit& u) { u.group /= 2; });
-  }
-  if (unit.combine != Combine::pairwise_flush && unit.combine != Combine::unpack_split &&
-      unit.combine != Combine::floor && unit.combine != Combine::floor_halves) {
-    with("the other rounding", [](MatrixUnit& u) {
-      u.rounding = u.rounding == Rounding::toward_zero ? Rounding::nearest_even : Rounding::toward_zero;
-    });
-  }
-  if (unit.combine == Combine::floor || unit.combine == Combine::floor_halves ||
-      unit.combine == Combine::unpack_split) {
-    with("plain truncation", [](MatrixUnit& u) { u.combine = Combine::truncate; });
-  }
-  if (unit.combine == Combine::floor)
-    with("halves", [](MatrixUnit& u) { u.combine = Combine::floor_halves; });
-  if (unit.combine == Combine::floor_halves)
-    with("one sum", [](MatrixUnit& u) { u.combine = Combine::floor; });
-  // pairwise_flush and unpack_split do add c last; for them that is no neighbour.
-  if (unit.combine != Combine::pairwise_flush && unit.combine != Combine::unpack_split) {
-    all.push_back({"c added late",
-                   [&unit](const Operand& a, const Operand& b, double c) { return late_c(unit, a, b, c); }});
-  }
-  return all;
-}
-
-// 2^t, half a unit in the last place of that in `out`, and one bit beyond the last that alignment keeps:
-// whether that bit is seen decides a tie.
-void tie_and_a_sliver(const MatrixUnit& unit, Random& random, std::vector<float>& x, std::vector<float>& y) {
-  const Precision f = out_precision(unit);
-  const int t = static_cast<int>(random() % 20) - 4;
-  std::fill(x.begin(), x.end(), 0.0f);
-  const std::array<int, 3> exponents = {t, t - f.p,
-                                        t - unit.fraction_bits - 1 + static_cast<int>(random() % 3)};
-  for (std::size_t i = 0; i < 3; ++i) {
-    const int half = exponents[i] / 2;
-    const ScalarFormat& format = scalar_format(adversarial::default_input(unit));
-    x[i] = static_cast<float>(round_to(format, std::ldexp(1.0, half)));
-    y[i] = static_cast<float>(round_to(format, std::ldexp(1.0, exponents[i] - half)));
-  }
-}
-
 TEST(MatrixUnit, every_unit_is_told_from_its_one_parameter_neighbours) {
   for (const MatrixUnit& unit : matrix_units()) {
     if (unit.combine == Combine::wrap) continue;
@@ -171,13 +92,15 @@ TEST(MatrixUnit, every_unit_is_told_from_its_one_parameter_neighbours) {
         const auto n = static_cast<std::size_t>(unit.group * (1 + static_cast<int>(random() % 2)));
         std::vector<float> x = adversarial::operand(values, random, n),
                            y = adversarial::operand(values, random, n);
-        const bool tie = unit.scale_block == 0 && n >= 3 && random() % 4 == 0;
-        if (tie) tie_and_a_sliver(unit, random, x, y);
         const std::vector<float> xs = adversarial::scales(unit, random, n),
                                  ys = adversarial::scales(unit, random, n);
-        const double c = tie ? 0.0
-                             : adversarial::accumulator_value(
-                                   unit, random, static_cast<double>(x[0]) * static_cast<double>(y[0]));
+        double c = adversarial::accumulator_value(unit, random,
+                                                  static_cast<double>(x[0]) * static_cast<double>(y[0]));
+        if (unit.scale_block == 0 && n >= 3) {
+          const auto design = random() % 8;
+          if (design < 2) adversarial::tie_and_a_sliver(unit, random, x, y), c = 0;
+          if (design == 2) c = adversarial::cancelling_pair(unit, random, x, y);
+        }
         const Operand a{x, "", xs}, b{y, "", ys};
         told = !same(fused_dot(unit, a, b, c), other.compute(a, b, c));
       }
