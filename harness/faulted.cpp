@@ -30,7 +30,7 @@ Run run_plain(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& 
   Run run;
   RunOptions observed = options;
   observed.observe = [&](const RunResult& r) {
-    if (r.status == RunStatus::done) run.outputs = read_outputs(inputs, r);
+    if (r.status == RunStatus::done) run.outputs = read_outputs(inputs, r.outputs);
     if (options.observe) options.observe(r);
   };
   run.result = run_case(c, inputs, truths, workers, observed);

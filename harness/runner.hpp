@@ -56,7 +56,7 @@ class TruthCache {
 WorkerCall make_call(const Case& c, const Inputs& inputs);
 
 // The worker's outputs, plane after plane, as tensors.
-std::map<std::string, Encoded> read_outputs(const Inputs& inputs, const RunResult& run);
+std::map<std::string, Encoded> read_outputs(const Inputs& inputs, const Outputs& outputs);
 
 // A case with a fault (harness/fault.hpp) is run with and without it, and judged by the fault's duty.
 CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,

@@ -16,7 +16,10 @@ struct Judged {
 };
 
 Judged judge(double got, double value, double limit) {
-  if (std::isnan(value)) return {std::isnan(got), std::isnan(got) ? 0.0 : kInfinity};
+  if (std::isnan(value)) {
+    const bool ok = std::isnan(got) || std::isinf(limit);  // an infinite limit here: nothing is claimed
+    return {ok, ok ? 0.0 : kInfinity};
+  }
   if (std::isinf(value)) return {got == value, got == value ? 0.0 : kInfinity};
   const double error = std::fabs(got - value);
   const bool ok = error <= limit;
@@ -57,7 +60,7 @@ Comparison compare(const Truth& truth, std::span<const double> got) {
     if (!j.ok) ++c.bad;
     if (i == 0 || j.ratio > c.worst_ratio) c.worst = i, c.worst_ratio = j.ratio;
     zeros_pass = zeros_pass && judge(0.0, truth.value[i], truth.limit[i]).ok;
-    unclaimed = unclaimed && std::isinf(truth.limit[i]) && !std::isnan(truth.value[i]);
+    unclaimed = unclaimed && std::isinf(truth.limit[i]);
   }
   c.zeros_would_pass = zeros_pass;
   c.unclaimed = unclaimed;

@@ -57,10 +57,17 @@ TEST(Compare, a_negative_limit_passes_nothing) { EXPECT_FALSE(one(1, -1, 1).ok);
 
 TEST(Compare, a_true_nan_or_infinity_is_demanded) {
   EXPECT_TRUE(one(kNaN, 0, kNaN).ok);
-  EXPECT_FALSE(one(kNaN, kInfinity, 0).ok);
+  EXPECT_FALSE(one(kNaN, 1e300, 0).ok);
   EXPECT_TRUE(one(kInfinity, 0, kInfinity).ok);
   EXPECT_FALSE(one(kInfinity, kInfinity, -kInfinity).ok);
   EXPECT_FALSE(one(kInfinity, kInfinity, 65504).ok);
+}
+
+TEST(Compare, nothing_is_claimed_where_the_value_is_nan_and_the_limit_infinite) {
+  for (const double got : {0.0, 1.0, kInfinity, kNaN}) {
+    EXPECT_TRUE(one(kNaN, kInfinity, got).ok) << got;
+    EXPECT_TRUE(one(kNaN, kInfinity, got).unclaimed) << got;
+  }
 }
 
 TEST(Compare, an_infinite_output_fails_a_finite_limit) { EXPECT_FALSE(one(1, 1e300, kInfinity).ok); }

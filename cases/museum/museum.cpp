@@ -24,7 +24,8 @@ Case case_of(const Exhibit& exhibit, std::string_view suffix) {
 std::vector<std::vector<double>> decode_outputs(const Inputs& inputs, const RunResult& run) {
   std::vector<std::vector<double>> decoded;
   try {
-    for (const auto& [name, tensor] : read_outputs(inputs, run)) decoded.push_back(decode_tensor(tensor));
+    for (const auto& [name, tensor] : read_outputs(inputs, run.outputs))
+      decoded.push_back(decode_tensor(tensor));
   } catch (const std::exception&) {
     decoded.clear();
   }

@@ -32,6 +32,8 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   const bool nonsense = std::string_view(call->variant) == "bad_contract";
   std::snprintf(d->contract, sizeof d->contract, nonsense ? "accu=f32" : "acc=f32 exp_ulp=1 out=f32");
   std::snprintf(d->path, sizeof d->path, "softmax_fast");
+  const bool varies = std::string_view(call->variant).starts_with("varies");
+  std::snprintf(d->promises, sizeof d->promises, "deterministic=%s", varies ? "no" : "yes");
   return ASSAY_OK;
 }
 
@@ -48,6 +50,9 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   if (variant == "overrun") row(y, rows - 1)[cols] = 1;
   if (variant == "read_past") row(y, 0)[0] += 0 * row(x, rows - 1)[cols];
   if (variant == "other_bits") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));
+  if (variant == "varies") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));
+  static int second = 0;
+  if (variant == "varies_beyond" && ++second % 2 == 0) row(y, 0)[0] *= 1.0001F;
   if (variant == "wrong") row(y, rows - 1)[cols - 1] *= 1.0001F;
   if (variant == "nan") row(y, 0)[1] = NAN;
   if (variant == "refuses") {
@@ -67,8 +72,8 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
   static const assay_backend backend{ASSAY_BACKEND_VERSION,
                                      "faulty",
                                      "one softmax, many ways of going wrong",
-                                     "correct segfault hang overrun unwritten read_past other_bits wrong nan "
-                                     "fallback refuses bad_contract",
+                                     "correct segfault hang overrun unwritten read_past other_bits varies "
+                                     "varies_beyond wrong nan fallback refuses bad_contract",
                                      nullptr,
                                      declare,
                                      run,

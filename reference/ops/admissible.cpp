@@ -5,21 +5,12 @@
 
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/enclosure.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay {
 namespace {
 
 constexpr double kUnit32 = 0x1p-24;
-
-void nothing_claimed(Truth& truth, std::size_t i, bool must_be_nan) {
-  if (must_be_nan) {
-    truth.value[i] = std::nan("");
-    truth.limit[i] = 0;
-  } else {
-    if (!std::isfinite(truth.value[i])) truth.value[i] = 0;
-    truth.limit[i] = kInfinity;
-  }
-}
 
 void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> values,
                   const EncodePolicy& policy) {
@@ -27,7 +18,7 @@ void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> v
     truth.value[i] = round_to(to, values[i], policy);
     truth.limit[i] = 0;
     if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && policy.nan == NanPolicy::propagate)
-      nothing_claimed(truth, i, false);
+      settle_unclaimed(truth, i);
   }
 }
 
@@ -60,7 +51,7 @@ void admit_block(Truth& truth, const Format& to, const Shape& shape, std::span<c
     }
   for (std::size_t i = 0; i < values.size(); ++i) {
     truth.limit[i] = up(truth.limit[i]);
-    if (finite[i / block] == 0 || !std::isfinite(truth.value[i])) nothing_claimed(truth, i, false);
+    if (finite[i / block] == 0 || !std::isfinite(truth.value[i])) settle_unclaimed(truth, i);
   }
 }
 
@@ -128,7 +119,11 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
       }
     }
     const bool nan = std::isnan(values[i]) && policy.nan == NanPolicy::propagate;
-    if (!std::isfinite(value) || nan) nothing_claimed(truth, i, nan && has_nan(element));
+    if (nan && has_nan(element)) {
+      settle_special(truth, i, std::nan(""));
+    } else if (!std::isfinite(value) || nan) {
+      settle_unclaimed(truth, i);
+    }
   }
 }
 
@@ -148,7 +143,7 @@ void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::sp
     if (!std::isfinite(values[i])) finite[scale_index(to.axis, axes, static_cast<std::int64_t>(i))] = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (finite[scale_index(to.axis, axes, static_cast<std::int64_t>(i))] == 0 && !std::isnan(truth.value[i]))
-      nothing_claimed(truth, i, false);
+      settle_unclaimed(truth, i);
 }
 
 }  // namespace assay

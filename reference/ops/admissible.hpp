@@ -24,8 +24,9 @@
 // the block first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated
 // coordinate, and the changes add up.
 //
-// Not finite. A NaN must come back as NaN where the format has one (nan=propagate); nothing is claimed of the
-// other members of a group with a NaN or Inf, for the group's absmax is not defined.
+// Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate); nothing is claimed of
+// the other members of a group with a NaN or Inf, for the group's absmax is not defined. A NaN may then stand there
+// too: a block whose elements have no NaN can pass one on in its scale alone, for all of its elements.
 #pragma once
 
 #include <array>

@@ -215,6 +215,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       settle_special(t, i, plain);
       continue;
     }
+    if (std::isinf(plain)) {
+      settle_unclaimed(t, i);
+      continue;
+    }
     settle(t, i, summed(own, Order::any, f32), store);
   }
   return {std::move(t)};

@@ -56,8 +56,9 @@ using TensorSet = std::map<std::string, Encoded>;  // by tensor name
 // What is true of one output.
 //   value[i]  the exact result, within certificate; NaN or +-Inf where that is what the op's definition gives
 //   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the reference's own
-//             certificate. +Inf says that any number may stand there (a NaN still fails). Where value is NaN the output must be NaN;
-//             where value is infinite it must be that infinity; a NaN output against a finite value is wrong.
+//             certificate. +Inf says that any number may stand there (a NaN still fails). Where value is NaN the output must be NaN,
+//             unless the limit is +Inf: then nothing at all is claimed (settle_unclaimed); where value is infinite it must be that
+//             infinity; a NaN output against a finite value is wrong.
 struct Truth {
   std::string output;
   std::vector<double> value;

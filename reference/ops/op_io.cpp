@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "reference/error.hpp"
 
@@ -103,6 +104,11 @@ void settle_around(Truth& truth, std::size_t i, double exact, double certificate
 void settle_special(Truth& truth, std::size_t i, double special) {
   truth.value[i] = special;
   truth.limit[i] = 0;
+}
+
+void settle_unclaimed(Truth& truth, std::size_t i) {
+  truth.value[i] = std::numeric_limits<double>::quiet_NaN();
+  truth.limit[i] = kInfinity;
 }
 
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin) {

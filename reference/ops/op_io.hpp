@@ -100,6 +100,8 @@ void settle_around(Truth& truth, std::size_t i, double value, double certificate
                    const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void settle_special(Truth& truth, std::size_t i, double special);
+// Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any bits will do.
+void settle_unclaimed(Truth& truth, std::size_t i);
 
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin);
 
