@@ -44,9 +44,9 @@ std::uint64_t parse_seed(const std::string& text, std::string_view where) {
 }
 
 std::string parse_layout(const std::string& text, std::string_view where) {
-  if (text != "dense" && text != "gaps")
+  if (text != "dense" && text != "gaps" && text != "far")
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: layout={}: allowed: dense gaps", where, text));
+                     fmt::format("{}: layout={}: allowed: dense gaps far", where, text));
   return text;
 }
 

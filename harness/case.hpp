@@ -24,9 +24,11 @@ struct Case {
   std::string fill = "gaussian";
   std::string fault = "none";  // a row of faults(): what is done to the inputs after the fill
   std::uint64_t seed = 1;
-  std::string layout = "dense";  // or "gaps": poisoned space behind every row of every tensor
-  std::string backend;           // "" until the plan multiplies by the chosen backends
-  std::string variant;           // "" is the backend's own choice
+  // "gaps": poisoned space behind every row of every tensor. "far": the outermost axis of every tensor spans
+  // 2^32 units, so that an offset counted in 32 bits, in bytes or in units, goes elsewhere.
+  std::string layout = "dense";
+  std::string backend;  // "" until the plan multiplies by the chosen backends
+  std::string variant;  // "" is the backend's own choice
 
   std::string inputs()
       const;  // the part of the line that decides the inputs: everything but backend and variant

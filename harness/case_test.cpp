@@ -44,7 +44,7 @@ TEST(CaseGrammar, mistakes_are_named_with_what_is_allowed) {
   EXPECT_NE(refusal("softmax rows=1 cols").find("not key=value"), std::string::npos);
   EXPECT_NE(refusal("softmax cols=2").find("rows"), std::string::npos);
   EXPECT_NE(refusal("softmax rows=1 cols=2 seed=-1").find("seed"), std::string::npos);
-  EXPECT_NE(refusal("softmax rows=1 cols=2 layout=holes").find("dense gaps"), std::string::npos);
+  EXPECT_NE(refusal("softmax rows=1 cols=2 layout=holes").find("dense gaps far"), std::string::npos);
   EXPECT_NE(refusal("dequantize rows=1 cols=33 from=q8_0").find("33"), std::string::npos);
   EXPECT_NE(refusal("* cols=2").find("*"), std::string::npos);
   EXPECT_NE(refusal("").find("empty"), std::string::npos);
@@ -76,7 +76,7 @@ RC_GTEST_PROP(CaseGrammar, parse_and_print_are_a_fixed_point, ()) {
   Case c = *rc::gen::elementOf(cases);
   c.seed = *rc::gen::arbitrary<std::uint64_t>();
   c.fill = *rc::gen::element<std::string>("gaussian", "ramp", "codes");
-  c.layout = *rc::gen::element<std::string>("dense", "gaps");
+  c.layout = *rc::gen::element<std::string>("dense", "gaps", "far");
   c.backend = *rc::gen::element<std::string>("", "cpu", "./x.so:threads=2");
   const auto again = expand(parse_case(c.line()));
   RC_ASSERT(again.size() == 1U);

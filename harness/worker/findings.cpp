@@ -14,6 +14,9 @@ std::string place(const BufferPlane& plane, const Geometry& shape, std::int64_t 
   const auto extent = static_cast<std::int64_t>(shape.extent);
   if (at < 0) return fmt::format("{} bytes in front of the first element of {}", -at, plane.name);
   if (at >= extent) return fmt::format("{} bytes past the last element of {}", at - extent, plane.name);
+  for (const ByteRange& gap : shape.far)
+    if (at >= static_cast<std::int64_t>(gap.first) && at < static_cast<std::int64_t>(gap.first + gap.count))
+      return fmt::format("byte {} of {}, in a gap between rows", at, plane.name);
   return fmt::format("byte {} of {}", at, plane.name);
 }
 
@@ -56,8 +59,11 @@ void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Cras
   const BufferPlane& plane = *set.planes[nearest];
   const Geometry& shape = set.shapes[nearest];
   const std::int64_t at = crash.offset - static_cast<std::int64_t>(slot.start);
-  const bool in_elements = at >= 0 && at < static_cast<std::int64_t>(shape.extent);
-  const bool in_slot = distance(slot, fault) == 0;
+  const bool open = std::ranges::any_of(open_pages(shape, slot), [&](const ByteRange& pages) {
+    return fault >= pages.first && fault < pages.first + pages.count;
+  });
+  const bool in_slot = distance(slot, fault) == 0 && open;
+  const bool in_elements = in_slot && at >= 0 && at < static_cast<std::int64_t>(shape.extent);
   if (in_slot && (nearest >= set.input_count || crash.access != "write"))
     return;  // allowed, so it is not the cause
   result.plane = plane.name;

@@ -33,6 +33,37 @@ TEST_F(Findings, AWriteIntoTheGapBetweenRowsIsAnOverrun) {
   EXPECT_EQ(result.offset, 6 * 4);
 }
 
+TEST_F(Findings, RowsGigabytesApartAreSeenLikeOthers) {
+  const std::int64_t gap = std::int64_t{3} << 30;
+  EXPECT_EQ(run_variant("correct", gap).status, RunStatus::done);
+  const RunResult near = run_variant("write_into_gap", gap);
+  EXPECT_EQ(near.status, RunStatus::overrun) << near.reason;
+  EXPECT_EQ(near.offset, 6 * 4);
+  EXPECT_EQ(run_variant("read_gap", gap).status, RunStatus::leak);
+  EXPECT_EQ(run_variant("skip_row", gap).unit, 18);
+}
+
+TEST_F(Findings, AnAddressThatWrapsIntoTheHoleBetweenRowsIsNamed) {
+  TwiceCall call("correct", 4, 6, std::int64_t{3} << 30);
+  const PlaneSet set = plane_set(call.request().call, 1);
+  const Layout layout = lay_out(set.shapes, Placement::right);
+  for (const std::size_t plane : {0, 1}) {
+    const auto middle = static_cast<std::int64_t>(layout.slots[plane].start) + (std::int64_t{1} << 30);
+    for (const bool write : {false, true}) {
+      RunResult result;
+      result.status = RunStatus::crash;
+      reply::Crash crash;
+      crash.offset = middle;
+      crash.access = write ? "write" : "read";
+      classify_fault(set, layout, crash, result);
+      EXPECT_EQ(result.status, write ? RunStatus::overrun : RunStatus::leak);
+      EXPECT_EQ(result.plane, plane == 0 ? "x" : "y");
+      EXPECT_EQ(result.offset, std::int64_t{1} << 30);
+      EXPECT_NE(result.reason.find("in a gap between rows"), std::string::npos) << result.reason;
+    }
+  }
+}
+
 TEST_F(Findings, AnOverrunIntoAlignmentSlackIsFoundInThePoison) {
   TwiceCall call("write_past_end");
   call.request().alignment = 64;  // 96 bytes of elements, 32 of slack

@@ -83,7 +83,7 @@ void split(const std::vector<Piece>& rows, std::vector<ByteRange> unused, Geomet
   std::sort(unused.begin(), unused.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::size_t end = 0;
   for (const Piece& row : rows) {
-    if (row.at > end) out.outside.push_back({end, row.at - end});
+    if (row.at > end) (row.at - end > kFarGapBytes ? out.far : out.outside).push_back({end, row.at - end});
     std::size_t dense = row.dense;
     const std::size_t row_end = row.dense + row.count;
     auto range = std::partition_point(unused.begin(), unused.end(),

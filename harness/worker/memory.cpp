@@ -19,12 +19,24 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// The pages of a far gap that nobody may touch, by their offset in the arena.
+ByteRange closed_pages(const ByteRange& gap, const Slot& slot) {
+  const std::size_t begin = round_up(slot.start + gap.first + kGapEdgeBytes, kPageBytes);
+  const std::size_t end = (slot.start + gap.first + gap.count - kGapEdgeBytes) / kPageBytes * kPageBytes;
+  return {begin, end - begin};
+}
+
 // Calls visit(arena begin, arena end) for every stretch of the slot that belongs to no used element.
 template <typename Visit>
 void for_each_outside(const Geometry& shape, const Slot& slot, Visit visit) {
   if (slot.start > slot.offset) visit(slot.offset, slot.start);
   for (const ByteRange& range : shape.outside) {
     visit(slot.start + range.first, slot.start + range.first + range.count);
+  }
+  for (const ByteRange& gap : shape.far) {
+    const ByteRange closed = closed_pages(gap, slot);
+    visit(slot.start + gap.first, closed.first);
+    visit(closed.first + closed.count, slot.start + gap.first + gap.count);
   }
   const std::size_t end = slot.start + shape.extent;
   if (slot.offset + slot.bytes > end) visit(end, slot.offset + slot.bytes);
@@ -101,6 +113,18 @@ void Arena::reserve(std::size_t bytes) {
   }
 }
 
+std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot) {
+  std::vector<ByteRange> open;
+  std::size_t begin = slot.offset;
+  for (const ByteRange& gap : shape.far) {
+    const ByteRange closed = closed_pages(gap, slot);
+    open.push_back({begin, closed.first - begin});
+    begin = closed.first + closed.count;
+  }
+  open.push_back({begin, slot.offset + slot.bytes - begin});
+  return open;
+}
+
 std::span<const std::byte> poison_pattern(const BufferPlane& plane, Poison poison) {
   const std::vector<std::byte>& own = plane.poison[static_cast<std::size_t>(poison)];
   if (!own.empty()) return own;
@@ -119,8 +143,10 @@ void write_input(std::byte* arena, const BufferPlane& plane, const Geometry& sha
   }
 }
 
-void poison_output(std::byte* arena, const BufferPlane& plane, const Slot& slot, Poison poison) {
-  fill_pattern(arena, slot.offset, slot.offset + slot.bytes, slot.start, poison_pattern(plane, poison));
+void poison_output(std::byte* arena, const BufferPlane& plane, const Geometry& shape, const Slot& slot,
+                   Poison poison) {
+  for (const ByteRange& pages : open_pages(shape, slot))
+    fill_pattern(arena, pages.first, pages.first + pages.count, slot.start, poison_pattern(plane, poison));
 }
 
 std::vector<std::byte> read_output(const std::byte* arena, const BufferPlane& plane, const Geometry& shape,

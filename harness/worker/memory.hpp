@@ -11,7 +11,9 @@
 //          poisoned.
 //   left   the first element is the first byte of the slot (4096-byte aligned): a read or write in front of
 //   it faults.
-// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison.
+// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap
+// between rows of more than kFarGapBytes has poison at its two edges only; the pages between are holes
+// without access, as guards are. So rows may lie gigabytes apart at the cost of the pages around them.
 #pragma once
 
 #include <array>
@@ -26,6 +28,8 @@ namespace assay {
 
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kFarGapBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kGapEdgeBytes = std::size_t{8} << 10;  // poisoned, and up to a page more
 
 enum class Poison : std::uint8_t { nan, finite };
 enum class Placement : std::uint8_t { right, left };
@@ -67,6 +71,7 @@ struct Geometry {
   std::size_t alignment = 1;
   std::vector<Piece> pieces;       // ascending, used bytes only
   std::vector<ByteRange> outside;  // ascending: gaps and unused ranges inside the extent
+  std::vector<ByteRange> far;      // ascending: gaps of more than kFarGapBytes; not among `outside`
 };
 // Throws std::invalid_argument: rows that overlap, sizes that do not fit each other, equal poisons.
 Geometry geometry(const BufferPlane& plane, std::size_t alignment);
@@ -82,6 +87,9 @@ struct Layout {
 };
 // Slots depend on the planes alone; only `start` depends on the placement.
 Layout lay_out(std::span<const Geometry> geometries, Placement placement);
+// The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of
+// far gaps.
+std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot);
 
 // Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing.
 class Arena {
@@ -109,8 +117,9 @@ std::span<const std::byte> poison_pattern(const BufferPlane& plane, Poison poiso
 // Elements, and poison everywhere else in the slot.
 void write_input(std::byte* arena, const BufferPlane& plane, const Geometry& shape, const Slot& slot,
                  Poison poison);
-// Poison in the whole slot.
-void poison_output(std::byte* arena, const BufferPlane& plane, const Slot& slot, Poison poison);
+// Poison in all open pages.
+void poison_output(std::byte* arena, const BufferPlane& plane, const Geometry& shape, const Slot& slot,
+                   Poison poison);
 // The elements, dense; unused ranges are zeros.
 std::vector<std::byte> read_output(const std::byte* arena, const BufferPlane& plane, const Geometry& shape,
                                    const Slot& slot);

@@ -39,6 +39,7 @@ std::vector<BufferPlane> some_planes() {
       plane_of({5000}, 4),
       plane_of({40, 100}, 4, {5000, 4}),
       plane_of({0, 4}, 4),
+      plane_of({3, 5}, 2, {std::int64_t{3} << 30, 2}),  // rows gigabytes apart
   };
   planes[2].unused = {{10, 10}};
   planes[3].unused = {{4, 8}, {20, 10}};
@@ -72,7 +73,9 @@ TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
         EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
         // Flip one bit anywhere in the slot: exactly one of the two checks says so, and where.
         for (int trial = 0; trial < 64; ++trial) {
-          const std::size_t at = slot.offset + random() % slot.bytes;
+          const auto open = open_pages(shape, slot);
+          const ByteRange& pages = open[random() % open.size()];
+          const std::size_t at = pages.first + random() % pages.count;
           arena_.data()[at] ^= std::byte{4};
           const auto changed = first_change(arena_.data(), plane.data, shape, slot);
           const auto damaged = damaged_poison(arena_.data(), plane, shape, slot, poison);
@@ -95,7 +98,7 @@ TEST_P(Memory, PoisonIsRepeatedFromTheFirstElementOn) {
     arena_.reserve(layout.bytes);
     std::vector<std::byte> left[2];
     for (const Poison poison : {Poison::nan, Poison::finite}) {
-      poison_output(arena_.data(), plane, slot, poison);
+      poison_output(arena_.data(), plane, shape, slot, poison);
       if (plane.bytes > 0) {
         EXPECT_EQ(arena_.data()[slot.start], poison_pattern(plane, poison)[0]);
       }
@@ -190,6 +193,31 @@ TEST(MemoryUnwritten, CountsUnitsThatHoldBothPoisons) {
   const Unwritten found = unwritten_units(plane, shape, nan, finite);
   EXPECT_EQ(found.count, 4);
   EXPECT_EQ(found.first_unit, 2);
+}
+
+TEST(MemoryGeometry, RowsFarApartHavePoisonAroundThemAndHolesBetween) {
+  const std::int64_t apart = (std::int64_t{5} << 30) + 192;
+  const BufferPlane plane = plane_of({3, 5}, 4, {apart, 4});
+  const Geometry shape = geometry(plane, 1);
+  ASSERT_EQ(shape.far.size(), 2U);
+  EXPECT_TRUE(shape.outside.empty());
+  for (const Placement placement : {Placement::right, Placement::left}) {
+    const Slot slot = lay_out(std::span(&shape, 1), placement).slots[0];
+    const auto open = open_pages(shape, slot);
+    ASSERT_EQ(open.size(), 3U);
+    EXPECT_EQ(open.front().first, slot.offset);
+    EXPECT_EQ(open.back().first + open.back().count, slot.offset + slot.bytes);
+    for (std::size_t r = 0; r < 3; ++r) {
+      const std::size_t row = slot.start + r * static_cast<std::size_t>(apart);
+      EXPECT_EQ(open[r].first % kPageBytes, 0U);
+      EXPECT_EQ(open[r].count % kPageBytes, 0U);
+      EXPECT_LE(open[r].count, 2 * kGapEdgeBytes + 3 * kPageBytes);
+      EXPECT_LE(open[r].first + (r > 0 ? kGapEdgeBytes : 0), row);
+      EXPECT_GE(open[r].first + open[r].count, row + 20 + (r < 2 ? kGapEdgeBytes : 0));
+    }
+  }
+  EXPECT_TRUE(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 20, 4}), 1).far.empty());
+  EXPECT_EQ(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 24, 4}), 1).far.size(), 2U);
 }
 
 TEST(MemoryArena, GivesBackWhatAHugeCallNeeded) {

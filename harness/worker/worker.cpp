@@ -188,10 +188,11 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     if (input) {
       write_input(arena_.data(), *set.planes[i], set.shapes[i], slot, input_poison(poison));
     } else {
-      poison_output(arena_.data(), *set.planes[i], slot, poison);
+      poison_output(arena_.data(), *set.planes[i], set.shapes[i], slot, poison);
     }
-    run.slots.push_back({static_cast<std::int64_t>(slot.offset), static_cast<std::int64_t>(slot.bytes),
-                         !input || writable_inputs});
+    for (const ByteRange& pages : open_pages(set.shapes[i], slot))
+      run.slots.push_back({static_cast<std::int64_t>(pages.first), static_cast<std::int64_t>(pages.count),
+                           !input || writable_inputs});
   }
   const Exchange answer = exchange(std::move(run), request.timeout);
   result.output_tail = answer.output_tail;
