@@ -73,14 +73,15 @@ double scalar_bound(const Precision& f, std::int64_t roundings, const DotMagnitu
   return bounded(gamma * a + operations * eta_per_operation * (1 + gamma) + m.flushed, a, f);
 }
 
-double chained_bound(const Cuts& k, double blocks, double abs_total, double head) {
+double chained_bound(const Cuts& k, double blocks, double abs_total, double head, bool scaled) {
   const double cut = k.terms * k.quantum;
   const double g = std::max({head, abs_total, k.tiny});
   const double beta = (1 + k.rho) * cut * g + k.rho * abs_total + k.eta;
   const double growth = (1 + k.rho) * (1 + cut) - 1;
   const double e = beta * geometric(growth, blocks);
   if (!std::isfinite(e)) return kInf;
-  const double q = floor_power((g + e) * kInflate) * k.quantum;
+  const double top = (g + e) * kInflate;
+  const double q = (scaled ? top : floor_power(top)) * k.quantum;
   const double again = blocks * ((1 + k.rho) * k.terms * q + k.rho * (abs_total + e) + k.eta);
   return std::min(e, again);
 }
@@ -174,7 +175,7 @@ double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t pr
   }
   const Cuts k = cuts_of(unit);
   if (promote > 0) return promoted_bound(k, blocks, static_cast<double>(promote), 0, out, m);
-  return bounded(chained_bound(k, blocks, a, m.head), a, out);
+  return bounded(chained_bound(k, blocks, a, m.head, m.scaled), a, out);
 }
 
 double dot_bound_ordered(const Precision& f, std::int64_t depth, const DotMagnitudes& m,

@@ -31,6 +31,7 @@ struct DotMagnitudes {
   double head = 0;     // >= H; matrix units only
   double flushed =
       0;  // >= sum |a_i b_i| over products with a subnormal operand; only units that flush need it
+  bool scaled = false;  // the accumulator holds an unknown factor times all this: no floor of a logarithm then
 };
 
 // By inspection of the operands; format "" for plain floats judged by a scalar accumulator (head is then

@@ -83,6 +83,10 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
   }
   if (acc_.kind == Accumulator::Kind::unit && acc_.unit->combine != Combine::wrap) {
     m.head = product_head(a.max_abs, a_element_, b.max_abs, b_element_);
+    if (a.scale_head > 0 && b.scale_head > 0) {  // path=blocks
+      m.head = acc_.unit->combine == Combine::group_scaled ? a.scale_head * b.scale_head
+                                                           : a.element_head * b.element_head;
+    }
     m.flushed = acc_.unit->combine == Combine::pairwise_flush ? abs_sum : 0;
   }
   return dot_bound(acc_, m, promote_);
@@ -119,7 +123,9 @@ DotResult Dot::operator()(const OperandRow& a, const OperandRow& b) const {
   r.accumulation = accumulation_error(a, b, reach);
   const double error = up(undecided + r.accumulation + own * center.abs_sum);
   Enclosure z = product({center.sum, error}, {scale, std::fabs(scale) * (a.scale_error + b.scale_error) * 2});
-  if (scale != 1 || acc_.kind == Accumulator::Kind::integer) {
+  const bool integer = acc_.kind == Accumulator::Kind::integer ||
+                       (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
+  if (scale != 1 || integer) {
     static const Machine f32 = machine("f32", false);
     z = rounded(z, f32, epilogue_roundings_);
     if (flush_) z.error += 3 * 0x1p-126;

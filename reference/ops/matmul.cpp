@@ -5,7 +5,7 @@
 // path (operand.hpp): auto | f32 | f16 | bf16 (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16) | codes
 // (W4A8, W8A8: codes are multiplied, scales in the epilogue; acc=i32 exactly) | e4m3fn (NVFP4 by FP8: weights
 // clamped at 448, activations with one dynamic scale) | q8 (ggml on a CPU: f32 activations to q8_0 blocks
-// first).
+// first) | blocks (nvfp4, mxfp4, mxfp8 on units that take block scales).
 //
 // Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that
 // row.
@@ -31,7 +31,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of a"},
     AttributeSpec{"b", AttributeKind::format, "@a", "", "format of b"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
-    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes|e4m3fn|q8",
+    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes|blocks|e4m3fn|q8",
                   "what is multiplied"},
 };
 
@@ -53,6 +53,12 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
   const double roundings = contract.number("dequant_roundings");
   const Operands left(a, path, Side::activations, roundings), right(b, path, Side::weights, roundings);
+  const Accumulator acc = accumulator(contract.text("acc"));
+  if (path == "blocks" && acc.unit != nullptr &&
+      (left.block_scales() != acc.unit->scales || right.block_scales() != acc.unit->scales))
+    throw InputError(InputErrorKind::bad_value, "acc=" + std::string(acc.name) + " takes block scales of '" +
+                                                    std::string(acc.unit->scales) + "', not those of " +
+                                                    a.format + " and " + b.format);
   const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes");
   const Store store = store_of(contract, attributes.text("dtype"));
   const std::int64_t m = left.rows(), n = right.rows();

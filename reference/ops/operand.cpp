@@ -61,6 +61,16 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
         if (std::isfinite(x)) absmax = std::max(absmax, static_cast<float>(std::fabs(x)));
       tensor_scale_ = absmax == 0 ? 1.0F : absmax / 448.0F;
     }
+  } else if (path_ == "blocks") {
+    for (const Plane& plane : tensor.planes) {
+      if (plane.spec.suffix == ".scale" && plane.spec.format == "e8m0") block_scales_ = "e8m0";
+      if (plane.spec.suffix == ".block_scale") block_scales_ = "ue4m3";
+    }
+    if (block_scales_.empty() || format_.kind != FormatKind::block || tensor.format == "nvfp4_swizzled")
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("path=blocks with {}: nvfp4, mxfp4, mxfp8 and mxfp8_e5m2 are allowed", tensor.format));
+    element_ = tensor.planes[0].spec.format;
   } else if (path_ == "q8") {
     element_ = "f32";
     if (side == Side::activations && length_ % 32 != 0)
@@ -146,6 +156,35 @@ void Operands::quantise_q8(OperandRow& row) const {
   row.same = false;
 }
 
+void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
+  const ScalarFormat& element = scalar_format(element_);
+  const bool nvfp4 = block_scales_ == "ue4m3";
+  const Plane& plane = plane_of(tensor_, nvfp4 ? ".block_scale" : ".scale");
+  const std::size_t n = row.center.size(), block = nvfp4 ? 16 : 32;
+  std::vector<double> scales(n / block);
+  decode_plane(element, tensor_.planes[0].bytes, index * length_, std::span<double>(row.center));
+  decode_plane(scalar_format(plane.spec.format), plane.bytes,
+               index * static_cast<std::int64_t>(scales.size()), std::span<double>(scales));
+  const double least = std::ldexp(1.0, 1 - element.bias);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double s = std::fabs(scales[i / block]);
+    if (row.center[i] != 0 && s != 0 && std::isfinite(row.center[i]) && std::isfinite(s)) {
+      const double head =
+          std::max(std::ldexp(1.0, std::ilogb(s)), nvfp4 ? 0x1p-6 : 0.0);  // subnormals keep emin
+      row.scale_head = std::max(row.scale_head, head);
+      row.element_head =
+          std::max(row.element_head, head * std::max(std::ldexp(1.0, std::ilogb(row.center[i])), least));
+    }
+    row.center[i] *= scales[i / block];
+  }
+  row.same = !nvfp4;
+  if (!nvfp4) return;
+  float global = 1;
+  std::memcpy(&global, plane_of(tensor_, ".global_scale").bytes.data(), sizeof global);
+  row.scale = 1 / static_cast<double>(global);
+  row.scale_error = kUnit32;  // a kernel may multiply by its reciprocal
+}
+
 OperandRow Operands::row(std::int64_t index) const {
   OperandRow row;
   const std::size_t n = static_cast<std::size_t>(length_);
@@ -164,6 +203,8 @@ OperandRow Operands::row(std::int64_t index) const {
       row.scale = scale;
     }
     row.same = true;  // decoding multiplies the same two numbers, exactly
+  } else if (path_ == "blocks") {
+    take_blocks(row, index);
   } else if (path_ == "q8") {
     if (side_ == Side::activations) {
       quantise_q8(row);

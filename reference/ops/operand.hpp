@@ -10,6 +10,9 @@
 //   e4m3fn
 //     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global
 //     scale). Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
+//   blocks
+//     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's global scale,
+//     by which decoding divides, comes in the epilogue.
 //   q8
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32.
 //
@@ -37,6 +40,9 @@ struct OperandRow {
   double scale = 1;
   double scale_error = 0;  // relative, of the kernel's scale
   double max_abs = 0;      // of reach
+  // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
+  // its scale: the exponents at which units with block scales align. 0 elsewhere.
+  double scale_head = 0, element_head = 0;
   RowGrid grid;            // of center
   bool same = false;       // center * scale is exact, element by element
 };
@@ -50,11 +56,13 @@ class Operands {
   std::int64_t length() const { return length_; }
   OperandRow row(std::int64_t index) const;
   std::string_view element() const { return element_; }  // scalar format of the operands, for a matrix unit
+  std::string_view block_scales() const { return block_scales_; }  // path=blocks: their format; "" elsewhere
 
  private:
   void quantise_e4m3fn(OperandRow& row) const;
   void quantise_q8(OperandRow& row) const;
   void round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const;
+  void take_blocks(OperandRow& row, std::int64_t index) const;
 
   const Encoded& tensor_;
   const Format& format_;
@@ -62,7 +70,7 @@ class Operands {
   Side side_;
   double roundings_;
   std::int64_t rows_ = 0, length_ = 0;
-  std::string element_;
+  std::string element_, block_scales_;
   float tensor_scale_ = 1;  // path e4m3fn, activations
 };
 

@@ -7,6 +7,7 @@
 
 #include "reference/error.hpp"
 #include "reference/ops/attention/bounds_detail.hpp"
+#include "reference/ops/attention/conversions.hpp"
 
 namespace assay {
 namespace {
@@ -96,12 +97,22 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
           QueryRow row;
           std::vector<float> q, bias;
           row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
-          for (const double x : problem.q(b, i, head)) {
-            q.push_back(static_cast<float>(q_convert == "none" ? x : round_to(scalar_format(q_convert), x)));
+          double q_scale = 1;
+          if (quantises_rows(q_convert)) {
+            for (const double x : problem.q(b, i, head)) q.push_back(static_cast<float>(x));
+            if (!finite(q)) continue;
+            QuantisedRow codes = quantise_row(scalar_format(q_convert), problem.q(b, i, head));
+            if (codes.undecided > 0) continue;
+            q = std::move(codes.codes), q_scale = codes.scale;
+          } else {
+            for (const double x : problem.q(b, i, head)) {
+              q.push_back(
+                  static_cast<float>(q_convert == "none" ? x : round_to(scalar_format(q_convert), x)));
+            }
           }
           if (!finite(q)) continue;
           row.q = q;
-          row.scale = g.scale * k_in.scale, row.v_scale = v_in.scale, row.softcap = g.softcap;
+          row.scale = g.scale * k_in.scale * q_scale, row.v_scale = v_in.scale, row.softcap = g.softcap;
           std::vector<std::uint8_t> visible(static_cast<std::size_t>(keys));
           for (std::int64_t j = 0; j < keys; ++j) visible[j] = problem.visible(b, i, j);
           row.visible = visible;

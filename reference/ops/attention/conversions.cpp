@@ -67,7 +67,48 @@ bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>
   return true;
 }
 
+// Every finite row becomes what its codes stand for.
+void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width,
+                   std::vector<double>& freedom) {
+  freedom.assign(x.size() / width, 0.0);
+  for (std::size_t row = 0; row < freedom.size(); ++row) {
+    const std::span<double> q(x.data() + row * width, width);
+    if (!std::ranges::all_of(q, [](double e) { return std::isfinite(e); })) continue;
+    const QuantisedRow r = quantise_row(format, q);
+    double squares = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      q[i] = static_cast<double>(r.codes[i] * r.scale);  // rounded to f32: within u
+      squares += q[i] * q[i];
+    }
+    freedom[row] = (r.undecided + 8 * kU * std::sqrt(squares)) * (1 + 0x1p-40);
+  }
+}
+
 }  // namespace
+
+bool quantises_rows(std::string_view q_contract) {
+  return q_contract == "e4m3fn" || q_contract == "e4m3fnuz" || q_contract == "e5m2";
+}
+
+QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q) {
+  QuantisedRow r;
+  double largest = 0;
+  for (const double x : q) largest = std::max(largest, std::fabs(x));
+  const float scale = static_cast<float>(largest) / static_cast<float>(format.max_finite);
+  r.scale = scale > 0 ? scale : 1.0F;
+  double squares = 0;
+  for (const double x : q) {
+    const double t = x / static_cast<double>(r.scale);
+    const double low = round_to(format, t * (1 - 6 * kU)), high = round_to(format, t * (1 + 6 * kU));
+    const double step = (high - low) * static_cast<double>(r.scale);
+    squares += step * step;
+    r.codes.push_back(static_cast<float>(round_to(format, t)));
+  }
+  if (r.scale < 0x1p-100F)
+    squares += largest * largest * static_cast<double>(q.size());  // a / F may underflow
+  r.undecided = std::sqrt(squares) * (1 + 0x1p-40);
+  return r;
+}
 
 Conversions apply_conversions(AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
@@ -84,6 +125,12 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   const std::string q_to(contract.text("q"));
   if (q_to != "none" && q_to != g.dtype) {
     std::vector<double> q = problem.all_q();
+    if (quantises_rows(q_to)) {
+      quantise_rows(scalar_format(q_to), q, static_cast<std::size_t>(g.d), done.q_freedom);
+      done.q = true;
+      problem.replace_q(std::move(q));
+      return done;
+    }
     done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_freedom)
                             : round_all(scalar_format(q_to), q);
     if (done.q)

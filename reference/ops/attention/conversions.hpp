@@ -13,6 +13,13 @@
 //   a / 127 (1 +- 4u) round apart; then all codes of the block move with it. q_freedom is the 2-norm of these
 //   possible differences over a row: a logit differs by at most scale * q_freedom * max|k_j|_2
 //   (Cauchy-Schwarz). It is 0 for nearly every row.
+// q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite number of
+// the format, s = f32(a / F) (1 when a = 0) and codes c_i, the nearest to x_i / s, ties to even; the kernel
+// multiplies c_i, and s comes with the scale. A quantiser's own s is within 3u of a / F and its argument of the
+// rounding within 6u of x_i / s, so q_freedom is here the 2-norm of s times the distance of the codes that
+// x_i / s (1 -+ 6u) round to, plus 8u |q|_2 (the scale, the rounding of c_i s to the f32 number that stands for it
+// here, and applying s). A row that is not finite stays as it is. The levels above detap take s and the codes as
+// written here, and leave a row with an undecided code to detap.
 // Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not
 // finite, or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the
 // conversion).
@@ -24,6 +31,15 @@
 #include "reference/ops/attention/problem.hpp"
 
 namespace assay {
+
+// One query row as codes of a scalar format of 8 bits and one scale.
+struct QuantisedRow {
+  std::vector<float> codes;  // values of the format
+  float scale = 1;
+  double undecided = 0;  // 2-norm of what other correct quantisers may choose differently, in units of q
+};
+bool quantises_rows(std::string_view q_contract);  // q=e4m3fn|e4m3fnuz|e5m2
+QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q);
 
 struct Conversions {
   bool q = false, kv = false;     // applied

@@ -129,6 +129,43 @@ TEST(Conversions, ties_may_go_either_way_and_only_ties) {
   EXPECT_EQ(none.freedom(0), 0);
 }
 
+// Rows of 64 as FP8 codes with one scale each.
+Change fp8(const char* name, float (*multiplied)(float x, float largest, float top), Rounding rounding) {
+  return [=](std::vector<double>& x) {
+    const ScalarFormat& f = scalar_format(name);
+    const auto top = static_cast<float>(f.max_finite);
+    EncodePolicy policy;
+    policy.rounding = rounding;
+    for (std::size_t row = 0; row < x.size(); row += 64) {
+      float a = 0;
+      for (std::size_t i = row; i < row + 64; ++i) a = std::max(a, static_cast<float>(std::fabs(x[i])));
+      for (std::size_t i = row; i < row + 64; ++i)
+        x[i] = round_to(f, static_cast<double>(multiplied(static_cast<float>(x[i]), a, top)), policy) *
+               static_cast<double>(a / top);
+    }
+  };
+}
+float divided(float x, float a, float top) { return x / (a / top); }
+float by_inverse(float x, float a, float top) { return x * (1.0F / (a / top)); }
+float by_quotient(float x, float a, float top) { return x * (top / a); }
+
+TEST(Conversions, q_in_fp8_with_a_scale_per_row_is_told_from_none_and_from_truncation) {
+  for (const char* name : {"e4m3fn", "e4m3fnuz", "e5m2"}) {
+    const std::string contract = std::string("q=") + name;
+    for (const std::uint64_t seed : {1u, 2u, 3u}) {
+      const AttentionCase c = a_case("e4m3fn_head", seed);
+      for (const auto& how : {divided, by_inverse, by_quotient}) {
+        const Judged r = judge(c, contract.c_str(), kernel(c, fp8(name, how, Rounding::nearest_even)));
+        EXPECT_EQ(r.bad, 0u) << name << ' ' << seed;
+        EXPECT_GT(r.zeros_seen, r.elements * 9 / 10) << name << ' ' << seed;
+      }
+      const Judged cut = judge(c, contract.c_str(), kernel(c, fp8(name, divided, Rounding::toward_zero)));
+      EXPECT_GT(cut.bad, 100u) << name;
+      EXPECT_GT(judge(c, contract.c_str(), kernel(c, kNothing)).bad, 100u) << name;
+    }
+  }
+}
+
 TEST(Conversions, casts_of_k_and_v_are_exact) {
   for (const char* to : {"f16", "bf16"}) {
     const AttentionCase c = a_case("f32", 3);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "reference/arithmetic/dot_bound.hpp"
+#include "reference/formats/block.hpp"
 
 namespace assay {
 namespace {
@@ -32,17 +34,34 @@ int emin_of(std::string_view format_name) {
   }
   return row.kind == FormatKind::scalar ? 0 : -126;
 }
+// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded
+// up.
+int emin_of(const Encoded& tensor) {
+  const Format& row = format(tensor.format);
+  if (row.kind != FormatKind::scaled) return emin_of(row.name);
+  float largest = 0;
+  const Plane& scales = plane_of(tensor, ".scale");
+  for (std::size_t at = 0; at + sizeof(float) <= scales.bytes.size(); at += sizeof(float)) {
+    float s = 0;
+    std::memcpy(&s, scales.bytes.data() + at, sizeof s);
+    if (std::isfinite(s)) largest = std::max(largest, s);
+  }
+  return emin_of(row.element) + (largest > 0 ? std::ilogb(largest) + 1 : 0);
+}
 
 // |error| of a sum of n products in partial sums of `chunk` products, as a function of the absolute sum.
 // largest: of any product, subnormal: of any product with a subnormal operand.
 class DotError {
  public:
-  DotError(const Accumulator& how, std::int64_t n, std::int64_t chunk, double largest, double subnormal)
+  // scaled: what the accumulator holds is a factor times these magnitudes that need not be a power of two.
+  DotError(const Accumulator& how, std::int64_t n, std::int64_t chunk, double largest, double subnormal,
+           bool scaled = false)
       : how_(how),
         n_(n),
         chunk_(std::min(chunk, std::max<std::int64_t>(n, 1))),
         head_(std::max(largest, subnormal)),
-        subnormal_(subnormal) {
+        subnormal_(subnormal),
+        scaled_(scaled) {
     affine_ = how.kind == Accumulator::Kind::floating;
     if (affine_) {
       at_zero_ = one(0);
@@ -63,6 +82,7 @@ class DotError {
     m.n = std::min(chunk_, n_);
     m.abs_sum = abs_sum;
     m.head = std::max(head_, 0.0);
+    m.scaled = scaled_;
     if (how_.kind == Accumulator::Kind::unit) m.flushed = static_cast<double>(n_) * subnormal_;
     if (parts <= 1) return dot_bound(how_, m);
     if (how_.kind == Accumulator::Kind::unit) {
@@ -80,7 +100,7 @@ class DotError {
   Accumulator how_;
   std::int64_t n_, chunk_;
   double head_, subnormal_, at_zero_ = 0, slope_ = 0, limit_ = kInf;
-  bool affine_ = false;
+  bool affine_ = false, scaled_ = false;
 };
 
 // The contract, read once.
@@ -92,12 +112,14 @@ struct Kernel {
   Cast p, scores, convert, q, out, dtype;
   bool scores_cast, converts, converts_q, q_blocks, out_cast;
   bool k_rounds, v_rounds;  // decoded values are not f32 numbers
+  bool qk_scaled;           // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double p_scale;         // 2^p_shift
   double pv_u, rowsum_u;  // of one rescale of the accumulator and of the row sum
 
-  Kernel(const Contract& c, const AttentionGeometry& g)
+  Kernel(const Contract& c, const AttentionProblem& problem)
       : qk(accumulator(c.text("qk"))), pv(accumulator(c.text("pv"))), rowsum(accumulator(c.text("rowsum"))) {
+    const AttentionGeometry& g = problem.geometry();
     chunk = c.integer("chunk");
     promote = c.integer("promote");
     tile = c.integer("tile");
@@ -127,9 +149,13 @@ struct Kernel {
     pv_u = promote > tile ? unit_of(pv) : kU;  // partial sums of a tile are added to f32 registers
     rowsum_u = unit_of(rowsum);
     p_emin = p.emin;
-    k_emin = converts ? convert.emin : emin_of(g.k_format);
-    v_emin = converts ? convert.emin : emin_of(g.v_format);
-    q_emin = converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
+    k_emin = converts ? convert.emin : emin_of(problem.k());
+    v_emin = converts ? convert.emin : emin_of(problem.v());
+    // A row's largest code is the format's largest, so no product's exponent is above that of its largest
+    // product.
+    const bool q_codes = quantises_rows(c.text("q"));
+    q_emin = q_codes ? -126 : converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
+    qk_scaled = q_codes || format(g.k_format).kind == FormatKind::scaled;
   }
 };
 
@@ -156,7 +182,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double abs_sum = row.q_norm * row.k_norm;
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
-  const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal);
+  const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal, kernel.qk_scaled);
   const double root = std::sqrt(static_cast<double>(g.d));
   double conversions = q_freedom * row.k_norm * (1 + 32 * kU);  // into B and X too, to first order
   if (kernel.converts) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
@@ -198,7 +224,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
 AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention& exact,
                              const Contract& contract, const Conversions& applied) {
   const AttentionGeometry& g = p.geometry();
-  Kernel kernel(contract, g);  // g is of the converted problem: formats whose decoding needs no rounding
+  Kernel kernel(contract, p);  // g is of the converted problem: formats whose decoding needs no rounding
   if (applied.kv) kernel.converts = false;
   if (applied.q) kernel.converts_q = kernel.q_blocks = false;
   const auto dv = static_cast<std::size_t>(g.dv);
@@ -220,7 +246,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
         const double largest_v = exact.value_max;
         const double subnormal =
             std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
-        const DotError pv(kernel.pv, row.keys, kernel.promote, largest_v * kernel.p_scale, subnormal);
+        // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
+        const DotError pv(kernel.pv, row.keys, kernel.promote, largest_v * kernel.p_scale, subnormal, true);
         const double top =
             e.weight * kernel.p_scale;  // products relative to the largest logit, as the kernel scales them
         const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;

@@ -48,6 +48,8 @@
 //    more roundings. limit = R + u_out (|o| + R) + eta_out (twice when `out` differs from dtype) +
 //    certificate.
 // +Inf where overflow of a format on the way cannot be excluded, or theta, e_l reach 1/2.
+// Sums of codes (q in FP8, scaled K) and of rescaled weights are known up to a factor that is no power of two: a
+// matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
 #pragma once
 
 #include <vector>
