@@ -1,0 +1,169 @@
+// y[m,n] = a[m,k] b[n,k]^T on a unit: the operands that the path makes of the stored tensors (the reference's
+// own, of several admissible ones the centre), products and sums as the unit forms them, blocks of g in
+// ascending k chained through its accumulator or, with promotion, from zero each and added to f32; then (c
+// s_a) s_b in f32.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "backends/emulated/kernels.hpp"
+#include "backends/emulated/tensors.hpp"
+#include "backends/emulated/variants.hpp"
+#include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/formats/block.hpp"
+#include "reference/formats/plane.hpp"
+#include "reference/ops/dot.hpp"
+#include "reference/ops/operand.hpp"
+
+namespace assay_emulated {
+namespace {
+
+using assay_plugin::Call;
+using assay_plugin::Unsupported;
+
+std::string element_of(std::string_view format) {
+  const assay::Format& row = assay::format(format);
+  return std::string(row.kind == assay::FormatKind::block ? format : row.element);
+}
+
+struct Plan {
+  Variant variant;
+  std::string a, b, path;
+
+  explicit Plan(const Call& call) {
+    a = call.text("a"), b = call.text("b");
+    path = assay::resolve_path(call.text("path"), assay::format(a), assay::format(b));
+    const bool floating = path == "f32" || path == "f16" || path == "bf16";
+    const std::string element = floating ? path : path == "e4m3fn" ? path : element_of(a);
+    variant = parse_variant(call.variant().empty() ? default_variant(element) : call.variant());
+    if (variant.mixup_k || variant.mixup_v) throw Unsupported("mixup_k and mixup_v are of attention: mixup");
+    if (path == "q8") throw Unsupported("path=q8 multiplies f32 numbers: no matrix unit takes them");
+    const assay::MatrixUnit& unit = *variant.unit;
+    if (path == "blocks") {
+      if (unit.scales.empty())
+        throw Unsupported(std::string(unit.name) +
+                          " takes no block scales: path=blocks needs blackwell_mxfp8, " +
+                          "blackwell_mxfp4 or blackwell_nvfp4");
+      return;
+    }
+    if (!unit.scales.empty()) throw Unsupported(std::string(unit.name) + " takes block scales: path=blocks");
+    for (const std::string& side : {a, b}) {
+      std::string operand = path == "codes" ? element_of(side) : path;
+      if (operand == "int4") operand = "int8";  // sign-extended
+      if (!assay::accepts(unit, operand))
+        throw Unsupported(std::string(unit.name) + " takes " + std::string(unit.inputs) + ", not " + operand +
+                          " (path=" + path + ", " + side + ")");
+    }
+  }
+  bool integer() const { return variant.unit->out == "i32"; }
+  std::string name() const { return "matmul_" + variant.name + "_" + path + "_" + a + "_" + b; }
+};
+
+// One side, ready for the unit.
+struct Side {
+  std::vector<float> values;  // [rows, k]
+  std::vector<float> block_scales;
+  std::vector<float> scales;  // of the epilogue, per row
+  std::string element;
+  std::int64_t rows = 0, k = 0;
+
+  Side(const assay::Encoded& tensor, const std::string& path, assay::Side which) {
+    const assay::Operands operands(tensor, path, which, 1);
+    rows = operands.rows(), k = operands.length(), element = operands.element();
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const assay::OperandRow row = operands.row(r);
+      for (const double x : row.center) values.push_back(static_cast<float>(x));
+      scales.push_back(static_cast<float>(row.scale));
+    }
+    if (path != "blocks") return;
+    // The unit takes elements and scales apart.
+    assay::decode_plane(assay::scalar_format(element), tensor.planes[0].bytes, 0, std::span<float>(values));
+    const assay::Plane& plane =
+        assay::plane_of(tensor, operands.block_scales() == "ue4m3" ? ".block_scale" : ".scale");
+    block_scales.resize(plane.bytes.size());
+    assay::decode_plane(assay::scalar_format(plane.spec.format), plane.bytes, 0,
+                        std::span<float>(block_scales));
+  }
+};
+
+// How far the sums are from the exact ones of the same operands, in units of sum |a b|: the signed mean over
+// the outputs and the largest magnitude. Truncation shows as a mean that is not about zero.
+void note_error(const assay_plugin::Trace& trace, const Side& a, const Side& b,
+                const std::vector<float>& sums) {
+  const auto widen = [](const Side& side) {
+    std::vector<double> x(side.values.begin(), side.values.end());
+    const auto block = side.block_scales.empty() ? x.size() : x.size() / side.block_scales.size();
+    for (std::size_t i = 0; i < x.size() && !side.block_scales.empty(); ++i)
+      x[i] *= static_cast<double>(side.block_scales[i / block]);
+    return x;
+  };
+  const std::vector<double> left = widen(a), right = widen(b);
+  double mean = 0, worst = 0;
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    for (std::int64_t j = 0; j < b.rows; ++j) {
+      const assay::DotSums exact = assay::dot_sums(left.data() + i * a.k, right.data() + j * a.k, a.k);
+      if (exact.abs_sum == 0) continue;
+      const double error =
+          (static_cast<double>(sums[static_cast<std::size_t>(i * b.rows + j)]) - exact.sum) / exact.abs_sum;
+      mean += error / static_cast<double>(sums.size());
+      worst = std::fmax(worst, std::fabs(error));
+    }
+  trace.note("accumulation_error_mean", fmt::format("{:.3e}", mean));
+  trace.note("accumulation_error_worst", fmt::format("{:.3e}", worst));
+}
+
+std::vector<float> integer_product(const Side& a, const Side& b) {
+  std::vector<std::int8_t> left(a.values.begin(), a.values.end()), right(b.values.begin(), b.values.end());
+  std::vector<std::int32_t> sums(static_cast<std::size_t>(a.rows * b.rows));
+  assay::int8_gemm(a.rows, b.rows, a.k, left.data(), right.data(), sums.data(), b.rows);
+  return {sums.begin(), sums.end()};
+}
+
+}  // namespace
+
+Declared declare_matmul(const Call& call) {
+  const Plan plan(call);
+  const Variant& v = plan.variant;
+  std::string contract = "acc=" + std::string(v.unit->name);
+  if (v.declared_promote > 0) contract += " promote=" + std::to_string(v.declared_promote);
+  return {contract + " epilogue_roundings=" + (plan.integer() ? "3" : "2"), plan.name()};
+}
+
+void run_matmul(const Call& call, const assay_plugin::Trace& trace) {
+  const Plan plan(call);
+  trace.kernel(plan.name());
+  const assay::Op& op = assay::op("matmul");
+  const assay::Attributes attributes = attributes_of(call, op);
+  assay::TensorSet inputs = inputs_of(call, op, attributes);
+  const assay::MatrixUnit* unit = plan.variant.unit;
+  if (plan.variant.mixup) {
+    unit = &counterpart(*unit);
+    for (auto& [name, tensor] : inputs) {
+      tensor.format = other_kind(tensor.format);
+      tensor.planes[0].spec.format = other_kind(tensor.planes[0].spec.format);
+    }
+  }
+  const Side a(inputs.at("a"), plan.path, assay::Side::activations);
+  const Side b(inputs.at("b"), plan.path, assay::Side::weights);
+  std::vector<float> y(static_cast<std::size_t>(a.rows * b.rows));
+  if (plan.integer()) {
+    y = integer_product(a, b);
+  } else {
+    using assay::PackedOperand;
+    const PackedOperand left(*unit, PackedOperand::Side::a, a.element, a.values.data(), a.rows, a.k, a.k,
+                             a.block_scales);
+    const PackedOperand right(*unit, PackedOperand::Side::b, b.element, b.values.data(), b.rows, b.k, b.k,
+                              b.block_scales);
+    assay::fused_gemm(*unit, left, right, y.data(), b.rows, {plan.variant.promote});
+  }
+  note_error(trace, a, b, y);
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    for (std::int64_t j = 0; j < b.rows; ++j) {
+      float& out = y[static_cast<std::size_t>(i * b.rows + j)];
+      out = out * a.scales[static_cast<std::size_t>(i)] * b.scales[static_cast<std::size_t>(j)];
+    }
+  store(call.output("y"), y);
+}
+
+}  // namespace assay_emulated
