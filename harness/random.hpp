@@ -5,15 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace assay {
+#include "reference/mix.hpp"
 
-// SplitMix64's finaliser (Steele, Lea, Flood 2014): a bijection of 64 bits, good enough to hash counters.
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
+namespace assay {
 
 // A stream is a pure function of (seed, name, index): drawing element 7 never needs elements 0 to 6, so a
 // case can be shrunk, sharded or regenerated in any order and keep its bits.

@@ -25,15 +25,15 @@ constexpr std::int64_t ones(std::uint64_t x) {
 
 // Stream::gaussian with its products and sums in the same order. Contraction could change nothing: the only
 // product that a sum follows is by a power of two.
-ASSAY_CLONES void draw_gaussian(const Stream& stream, std::span<float> out) {
+ASSAY_CLONES void draw_gaussian(const Stream& stream, std::uint64_t first, std::span<float> out) {
   const Stream s = stream;
   float* to = out.data();
   const std::uint64_t n = out.size();
   for (std::uint64_t i = 0; i < n; ++i) {
     const double smooth =
-        static_cast<double>(static_cast<std::int64_t>(s.bits(2 * i + 1) >> 11)) * 0x1p-53 - 0.5;
-    to[i] =
-        static_cast<float>((static_cast<double>(ones(s.bits(2 * i)) - 32) + smooth) * 0.24935149047701483);
+        static_cast<double>(static_cast<std::int64_t>(s.bits(2 * (first + i) + 1) >> 11)) * 0x1p-53 - 0.5;
+    to[i] = static_cast<float>((static_cast<double>(ones(s.bits(2 * (first + i))) - 32) + smooth) *
+                               0.24935149047701483);
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-// out[i] = the f32 number nearest to stream.gaussian(i).
-void draw_gaussian(const Stream& stream, std::span<float> out);
+// out[i] = the f32 number nearest to stream.gaussian(first + i).
+void draw_gaussian(const Stream& stream, std::uint64_t first, std::span<float> out);
 
 }  // namespace assay

@@ -50,11 +50,14 @@ TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
   for (const std::uint64_t seed : {0u, 1u, 77u}) {
     const Stream stream(seed, "x");
     std::vector<float> drawn(100'003);
-    draw_gaussian(stream, drawn);
+    draw_gaussian(stream, 0, drawn);
     for (std::size_t i = 0; i < drawn.size(); ++i)
       ASSERT_EQ(std::bit_cast<std::uint32_t>(drawn[i]),
                 std::bit_cast<std::uint32_t>(static_cast<float>(stream.gaussian(i))))
           << "seed " << seed << ", element " << i;
+    std::vector<float> rest(17);
+    draw_gaussian(stream, 1234, rest);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), drawn.begin() + 1234));
   }
 }
 

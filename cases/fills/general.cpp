@@ -5,6 +5,7 @@
 #include "cases/fills/draws.hpp"
 #include "cases/fills/families.hpp"
 #include "harness/random.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay::fill_families {
 namespace {
@@ -22,8 +23,11 @@ void each(const FillRequest& request, Values& values, Rule rule) {
     auto& out = values[t.name];
     out.resize(count);
     const bool parameters = t.shape.size() == 1;
-    for (std::size_t i = 0; i < count; ++i)
-      out[i] = static_cast<float>(parameters ? stream.gaussian(i) : rule(t, stream, i, i % columns, columns));
+    parallel_ranges(count, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i)
+        out[i] =
+            static_cast<float>(parameters ? stream.gaussian(i) : rule(t, stream, i, i % columns, columns));
+    });
   }
 }
 
@@ -45,7 +49,10 @@ void gaussian(const FillRequest& r, Values& v) {
     if (t.role != TensorRole::data) continue;
     auto& out = v[t.name];
     out.resize(static_cast<std::size_t>(element_count(t.shape)));
-    draw_gaussian(Stream(r.seed, t.name), out);
+    const Stream stream(r.seed, t.name);
+    parallel_ranges(out.size(), [&](std::size_t first, std::size_t last) {
+      draw_gaussian(stream, first, std::span(out).subspan(first, last - first));
+    });
   }
 }
 

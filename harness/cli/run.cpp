@@ -9,6 +9,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/sources.hpp"
 #include "harness/runner.hpp"
+#include "reference/parallel.hpp"
 #include "reports/reporter.hpp"
 
 namespace assay {
@@ -95,6 +96,9 @@ int run(RunArguments a) {
   options.jobs = a.jobs;
   options.timeout = std::chrono::milliseconds(static_cast<long>(1000 * a.timeout_seconds));
   options.repeats = a.repeats;
+  // What cases side by side leave of the machine, a large case uses within itself.
+  const auto groups = static_cast<int>(std::min<std::size_t>(plan.groups.size(), 1024));
+  set_reference_threads(a.jobs / std::max(1, std::min(a.jobs, groups)));
   auto expected = expectations();
   Summary summary;
   run_plan(plan, known, options, [&](CaseResult& r) {

@@ -9,6 +9,7 @@
 #include "reference/formats/block.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scaled.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -156,20 +157,22 @@ Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const 
       break;
     case FormatKind::scalar: {
       const ScalarFormat& element = scalar_format(format.element);
-      std::vector<std::uint32_t> codes(values.size());
-      encode_many(element, values, policy, 0, codes);
       std::byte* bytes = encoded.planes[0].bytes.data();
-      if (element.storage_bytes == 2) {
-        for (std::size_t i = 0; i < codes.size(); ++i) {
-          const auto code = static_cast<std::uint16_t>(codes[i]);
-          std::memcpy(bytes + 2 * i, &code, 2);
+      parallel_ranges(values.size(), [&](std::size_t first, std::size_t last) {
+        std::vector<std::uint32_t> codes(last - first);
+        encode_many(element, values.subspan(first, last - first), policy, first, codes);
+        if (element.storage_bytes == 2) {
+          for (std::size_t i = 0; i < codes.size(); ++i) {
+            const auto code = static_cast<std::uint16_t>(codes[i]);
+            std::memcpy(bytes + 2 * (first + i), &code, 2);
+          }
+        } else if (element.bits == 32) {
+          std::memcpy(bytes + 4 * first, codes.data(), codes.size() * sizeof codes[0]);
+        } else {
+          for (std::size_t i = 0; i < codes.size(); ++i)
+            store_code(element, encoded.planes[0].bytes, static_cast<std::int64_t>(first + i), codes[i]);
         }
-      } else if (element.bits == 32) {
-        std::memcpy(bytes, codes.data(), codes.size() * sizeof codes[0]);
-      } else {
-        for (std::size_t i = 0; i < codes.size(); ++i)
-          store_code(element, encoded.planes[0].bytes, static_cast<std::int64_t>(i), codes[i]);
-      }
+      });
     }
   }
   return encoded;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "reference/formats/scalar.hpp"
+#include "reference/mix.hpp"
 
 namespace assay::codec {
 
@@ -92,14 +93,6 @@ constexpr double decode_code(const ScalarFormat& f, std::uint32_t raw) {
   return static_cast<double>(code) - (negative ? std::ldexp(1.0, f.bits) : 0.0);
 }
 
-// A finaliser with full avalanche (constants of Steele, Lea, Flood: SplittableRandom, 2014), over seed and
-// index.
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z += 0x9E3779B97F4A7C15U;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return z ^ (z >> 31);
-}
 constexpr std::uint64_t draw(std::uint64_t seed, std::uint64_t index) { return mix(mix(seed) ^ index); }
 
 // Whether a magnitude with `rest` < 2^shift discarded moves away from zero.

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "reference/formats/block.hpp"
 #include "reference/ops/attention/certified_tile.hpp"
 #include "reference/ops/attention/tanh_table.hpp"
+#include "reference/parallel.hpp"
 #include "reference/real/eft.hpp"
 #include "reference/real/exp.hpp"
 
@@ -24,8 +23,6 @@ constexpr double kUnit = 0x1p-53;
 // 2^-14.
 constexpr double kMomentSlack = 1 + 0x1p-13;
 constexpr double kMomentFloor = 0x1p-125;  // absolute, per key: f32 underflow of weights and products
-
-std::atomic<int> thread_limit{1};
 
 Source make_source(const Encoded& tensor) {
   const Format& row = format(tensor.format);
@@ -353,8 +350,6 @@ void finish_row(const AttentionProblem& p, const Source& k, const Source& v, con
 }  // namespace
 }  // namespace attention_detail
 
-void set_reference_threads(int threads) { attention_detail::thread_limit = std::max(1, threads); }
-
 CertifiedAttention certified_attention(const AttentionProblem& problem, const CertifiedOptions& options) {
   using namespace attention_detail;
   const AttentionGeometry& g = problem.geometry();
@@ -407,46 +402,25 @@ CertifiedAttention certified_attention(const AttentionProblem& problem, const Ce
   for (std::size_t t = 0; t < tasks.size(); ++t)
     for (std::size_t i = 0; i < tasks[t].parts.size(); ++i) units.push_back({t, i});
   for (std::size_t t = 0; t < tasks.size(); ++t) norms[t].resize(static_cast<std::size_t>(tasks[t].count));
-  std::atomic<std::size_t> next{0};
-  const auto run = [&] {
+  const auto run = [&](std::size_t u) {
     thread_local Scratch scratch;
-    for (std::size_t u = next++; u < units.size(); u = next++) {
-      Task& task = tasks[units[u].task];
-      Part& part = task.parts[units[u].part];
-      prepare(problem, task, moments, part);
-      load_queries(problem, k, task.b, part, scratch.queries);
-      if (units[u].part == 0) norms[units[u].task] = scratch.queries.norm;
-      process(problem, k, v, task.b, task.kv_head, task.ranges[units[u].part], options, scratch, part);
-      if (task.parts.size() == 1) {
-        for (int r = 0; r < task.count; ++r)
-          finish_row(problem, k, v, task, r, norms[units[u].task][static_cast<std::size_t>(r)], options, out,
-                     unclaimed);
-        const double largest = part.v_max;
-        task.parts.clear();
-        task.parts.resize(1);
-        task.parts[0].v_max = largest;
-        task.done = true;
-      }
-    }
+    Task& task = tasks[units[u].task];
+    Part& part = task.parts[units[u].part];
+    prepare(problem, task, moments, part);
+    load_queries(problem, k, task.b, part, scratch.queries);
+    if (units[u].part == 0) norms[units[u].task] = scratch.queries.norm;
+    process(problem, k, v, task.b, task.kv_head, task.ranges[units[u].part], options, scratch, part);
+    if (task.parts.size() > 1) return;
+    for (int r = 0; r < task.count; ++r)
+      finish_row(problem, k, v, task, r, norms[units[u].task][static_cast<std::size_t>(r)], options, out,
+                 unclaimed);
+    const double largest = part.v_max;
+    task.parts.clear();
+    task.parts.resize(1);
+    task.parts[0].v_max = largest;
+    task.done = true;
   };
-  const int limit = options.threads > 0 ? options.threads : thread_limit.load();
-  const int threads =
-      options.threads > 0 || work > 0x1p28 ? std::min<int>(limit, static_cast<int>(units.size())) : 1;
-  std::vector<std::thread> others;
-  std::exception_ptr failure;
-  std::atomic_flag failed = ATOMIC_FLAG_INIT;
-  const auto guarded = [&] {
-    try {
-      run();
-    } catch (...) {
-      next = units.size();
-      if (!failed.test_and_set()) failure = std::current_exception();
-    }
-  };
-  for (int t = 1; t < threads; ++t) others.emplace_back(guarded);
-  guarded();
-  for (std::thread& t : others) t.join();
-  if (failure) std::rethrow_exception(failure);
+  parallel_units(units.size(), run, options.threads > 0 || work > 0x1p28 ? options.threads : 1);
 
   for (std::size_t t = 0; t < tasks.size(); ++t)
     if (!tasks[t].done)

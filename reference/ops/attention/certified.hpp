@@ -56,7 +56,7 @@ namespace assay {
 
 struct CertifiedOptions {
   bool moments = true;  // also deviation, key_sum, and A itself rather than a bound of it
-  int threads = 0;      // 0: one, or as set by set_reference_threads, when the work is large enough to share
+  int threads = 0;      // 0: as parallel.hpp has it, when the work is large enough to share
   bool plain =
       false;  // no certification at all: ordinary f64 attention, for benchmarks and as a planted fault
 };
@@ -88,9 +88,5 @@ struct CertifiedAttention {
 };
 
 CertifiedAttention certified_attention(const AttentionProblem& problem, const CertifiedOptions& options = {});
-
-// How many threads a large reference computation may use; 1 until set. A harness that runs several workers
-// leaves it.
-void set_reference_threads(int threads);
 
 }  // namespace assay

@@ -1,0 +1,30 @@
+// Work shared among threads where one case is too large for one of them. What is computed never depends on
+// how many there are: units are cut by size alone, and each writes its own part.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+
+namespace assay {
+
+// How many threads one large computation may use; 1 until set. A harness that runs several cases at once
+// leaves it.
+void set_reference_threads(int threads);
+int reference_threads();
+
+// f(unit) for every unit in [0, units), by at most `threads` threads (0: reference_threads()). The first
+// exception ends the work and is thrown on.
+void parallel_units(std::size_t units, const std::function<void(std::size_t)>& f, int threads = 0);
+
+// f(first, last) over [0, count) in ranges of kParallelGrain elements, a multiple of every block.
+inline constexpr std::size_t kParallelGrain = std::size_t{1} << 18;
+template <typename F>
+void parallel_ranges(std::size_t count, const F& f) {
+  if (count <= kParallelGrain) return f(std::size_t{0}, count);
+  parallel_units((count + kParallelGrain - 1) / kParallelGrain, [&](std::size_t unit) {
+    f(unit * kParallelGrain, std::min(count, (unit + 1) * kParallelGrain));
+  });
+}
+
+}  // namespace assay
