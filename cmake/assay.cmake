@@ -11,10 +11,12 @@ set(assay_flag_list
   $<$<BOOL:${ASSAY_WERROR}>:-Werror>
   -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wpedantic -Wno-psabi
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 sees overlaps in "text" + std::string that are not there (PR105651)
-  $<$<BOOL:${ASSAY_SANITIZER}>:-Wno-maybe-uninitialized>  # g++ 12 with -fsanitize=address sees it in <regex> (PR105562)
   # The reference is only true if the compiler keeps every rounding that is written: a*b+c stays two roundings
   # unless std::fma is spelt out. Never add -ffast-math: NaN compares would vanish.
   -ffp-contract=off -fno-fast-math)
+if(ASSAY_SANITIZER)
+  list(APPEND assay_flag_list -Wno-maybe-uninitialized)  # g++ 12 with -fsanitize=address sees it in <regex> (PR105562)
+endif()
 target_compile_options(assay_flags INTERFACE "$<BUILD_INTERFACE:${assay_flag_list}>")
 
 # assay_library(NAME SOURCES a.cpp b.cpp LINK libs...): a static library of this directory.
