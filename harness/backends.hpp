@@ -6,28 +6,37 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/worker/worker.hpp"
+
 namespace assay {
 
 struct BackendInfo {
-  std::string name;           // "cpu"
-  std::string file;           // of the plug-in, absolute; "" when it was not built
-  std::string not_built;      // why it was not built
-  std::string install;        // what to install to get it
-  std::size_t alignment = 0;  // bytes that its library asks of every buffer; 0: natural
-  bool is_default = false;    // part of a run that names no backend
+  std::string name;                      // "cpu"
+  std::string file;                      // of the plug-in, absolute; "" when it was not built
+  std::string not_built;                 // why it was not built
+  std::string install;                   // what to install to get it
+  std::size_t alignment = 0;             // bytes that its library asks of every buffer; 0: natural
+  bool is_default = false;               // part of a run that names no backend
+  std::vector<std::string> worker = {};  // command of a worker that is not assay-worker
+  std::string witness = {};              // library that watches its device, absolute; "" for none
 };
 
 // Reads backends.json from $ASSAY_BACKENDS, or from backends/ beside the program, or ../lib/assay/backends of
 // an installation. Throws InputError when there is none.
 std::vector<BackendInfo> known_backends();
 
-// "cpu", "onednn:threads=2" (options after a colon) or "./my_kernel.so". Throws InputError unknown_name
-// (listing those known), or bad_value with the reason and what to install when it was not built.
+// "cpu", "onednn:threads=2" (options after a colon), "./my_kernel.so", or "./my_kernels.py": a file that the
+// worker of the backend `python` loads. The environment variable ASSAY_WITNESS names the witness of plug-ins
+// by path. Throws InputError unknown_name (listing those known), or bad_value with the reason and what to
+// install when it was not built.
 struct BackendChoice {
   BackendInfo info;
   std::string options;
 };
 BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known);
+
+// How the backend's worker is started.
+WorkerOptions worker_options(const BackendChoice& choice);
 
 // The directory of the running program.
 std::string program_directory();

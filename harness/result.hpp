@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/case.hpp"
 #include "harness/verdict.hpp"
+#include "harness/worker/protocol.hpp"
 
 namespace assay {
 
@@ -18,6 +20,7 @@ struct CaseResult {
   std::string contract;              // as declared, canonical
   std::string expected_path;         // "" when the backend claims none
   std::vector<std::string> kernels;  // seen in the trace, in order
+  std::optional<Witness> witness;    // what was really launched, where somebody watched
   std::vector<std::pair<std::string, std::string>> notes;
   // Where the time went; what several cases share (inputs, truth) is counted once, with the first of them.
   // What is left of total_seconds is the comparison, and the bookkeeping.

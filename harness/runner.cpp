@@ -1,7 +1,6 @@
 #include "harness/runner.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "harness/faulted.hpp"
+#include "harness/path_check.hpp"
 
 namespace assay {
 namespace {
@@ -130,20 +130,25 @@ bool judge_numbers(CaseResult& r, const Inputs& inputs, const std::vector<Truth>
   return true;
 }
 
+std::int64_t tensor_bytes(const WorkerCall& call) {
+  std::size_t bytes = 0;
+  for (const auto* planes : {&call.inputs, &call.outputs})
+    for (const auto& plane : *planes) bytes += plane.bytes;
+  return static_cast<std::int64_t>(bytes);
+}
+
 // Numbers first, then the path: a wrong result by a wrong path is wrong. A kernel that may give other bits each time
 // is judged on both runs.
-void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>& truths,
-                   const RunResult& run) {
+void judge_outputs(CaseResult& r, const Inputs& inputs, const std::vector<Truth>& truths, const RunResult& run,
+                   const PathFinding& path) {
   bool shows_something = false;
   if (!judge_numbers(r, inputs, truths, run.outputs, shows_something)) return;
   if (!run.second.empty() && !judge_numbers(r, inputs, truths, run.second, shows_something)) {
     r.verdict.summary += " (second run)";
     return;
   }
-  if (!r.expected_path.empty() && std::ranges::find(r.kernels, r.expected_path) == r.kernels.end()) {
-    set_status(r, Status::fallback,
-               fmt::format("declared kernel {} did not run; seen: {}", r.expected_path,
-                           r.kernels.empty() ? "none" : fmt::format("{}", fmt::join(r.kernels, " "))));
+  if (path.kind != PathFinding::Kind::none) {
+    set_status(r, path.kind == PathFinding::Kind::fallback ? Status::fallback : Status::failed, path.summary);
   } else if (!shows_something) {
     set_status(r, Status::distrust, "an all-zero output would have passed: these inputs show nothing");
   } else {
@@ -170,10 +175,7 @@ Workers::Entry& Workers::of(const std::string& backend) {
   const auto found = entries_.find(backend);
   if (found != entries_.end()) return found->second;
   Entry entry{choose_backend(backend, known_), nullptr};
-  WorkerOptions options;
-  options.plugin = entry.choice.info.file;
-  options.options = entry.choice.options;
-  entry.worker = std::make_unique<Worker>(options);
+  entry.worker = std::make_unique<Worker>(worker_options(entry.choice));
   return entries_.emplace(backend, std::move(entry)).first->second;
 }
 
@@ -249,6 +251,7 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
     if (options.observe) options.observe(run);
     r.kernels = run.trace.kernels;
     r.notes = run.trace.notes;
+    r.witness = run.trace.witness;
     for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
     r.worker_seconds -= r.kernel_seconds;
     if (run.status != RunStatus::done) {
@@ -258,7 +261,9 @@ CaseResult run_case(const Case& c, const Inputs& inputs, TruthCache& truths, Wor
       bool fresh = false;
       const TruthCache::Entry& truth = truths.of(c, inputs, contract, fresh);
       if (fresh) r.reference_seconds += truth.seconds;
-      judge_outputs(r, inputs, truth.truths, run);
+      judge_outputs(r, inputs, truth.truths, run,
+                    check_path(r.expected_path, declared.declaration.promises, run.trace,
+                               tensor_bytes(request.call)));
     }
   } catch (const InputError& e) {
     set_status(r, Status::failed,

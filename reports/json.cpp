@@ -55,6 +55,7 @@ class JsonReport : public Reporter {
     Json notes = Json::object();
     for (const auto& [key, value] : r.notes) notes[key] = value;
     if (!notes.empty()) row["notes"] = std::move(notes);
+    if (r.witness) row["witness"] = Json::parse(witness_text(*r.witness));
     document_["results"].push_back(std::move(row));
   }
 

@@ -16,12 +16,7 @@ struct WorkerArithmetic::Connection {
   BackendChoice choice;
   Worker worker;
   explicit Connection(BackendChoice c)
-      : choice(std::move(c)), worker([&] {
-          WorkerOptions o;
-          o.plugin = choice.info.file;
-          o.options = choice.options;
-          return o;
-        }()) {}
+      : choice(std::move(c)), worker(worker_options(choice)) {}
 };
 
 // A plane: an input with its bytes, or an output without.

@@ -110,6 +110,29 @@ TEST(Verdicts, each_way_of_going_wrong_has_its_own) {
   EXPECT_EQ(got, kExpected);
 }
 
+// The plug-in announces softmax_fast; what a witness saw decides.
+TEST(Verdicts, a_dead_path_is_a_fallback_whatever_the_backend_says) {
+  const auto verdict = [](const char* seen, std::string* summary) {
+    setenv("ASSAY_WITNESS", FAKE_WITNESS_FILE, 1);
+    setenv("FAKE_WITNESS", seen, 1);
+    const auto json = run_json("'softmax rows=3 cols=8 variant=correct' " + kFaulty);
+    unsetenv("ASSAY_WITNESS");
+    unsetenv("FAKE_WITNESS");
+    const auto& result = json["results"][0];
+    *summary = result["summary"];
+    if (result.contains("witness")) {
+      EXPECT_EQ(result["witness"]["by"], "fake");
+    }
+    return std::string(result["verdict"]);
+  };
+  std::string summary;
+  EXPECT_EQ(verdict("void softmax_fast<8>(float const*)", &summary), "pass") << summary;
+  EXPECT_EQ(verdict("void softmax_generic<8>(float const*)", &summary), "fallback");
+  EXPECT_NE(summary.find("the witness fake saw: void softmax_generic<8>(float const*)"), std::string::npos) << summary;
+  EXPECT_EQ(verdict("", &summary), "fallback");
+  EXPECT_EQ(verdict("blind", &summary), "pass") << summary;  // nobody watches, and the notes say so
+}
+
 TEST(Verdicts, an_unsupported_case_that_no_list_expects_is_a_finding) {
   const Outcome o = assay("run 'logsumexp rows=3 cols=8' -q " + kFaulty);
   EXPECT_EQ(o.code, 1) << o.text;

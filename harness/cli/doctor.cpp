@@ -18,9 +18,7 @@ int doctor() {
                  b.install);
       continue;
     }
-    WorkerOptions options;
-    options.plugin = b.file;
-    Worker worker(options);
+    Worker worker(worker_options({b, ""}));
     const auto opened = worker.open();
     if (const auto* refused = std::get_if<reply::Refused>(&opened)) {
       fmt::print("  refused   {:<10} {}\n            {:<10} to get it: {}\n", b.name, refused->reason, "",

@@ -85,7 +85,8 @@ std::string describe(const ExitStatus& status) {
                           : "exited with status " + std::to_string(status.number);
 }
 
-WorkerProcess::WorkerProcess(const std::vector<std::string>& command, int memory) {
+WorkerProcess::WorkerProcess(const std::vector<std::string>& command, int memory,
+                             const std::vector<std::string>& environment) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) throw failure("socketpair");
   control_.reset(sockets[0]);
@@ -110,8 +111,12 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& command, int memory
   arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  const int error =
-      posix_spawnp(&child_, arguments[0], files.actions(), files.attributes(), arguments.data(), environ);
+  std::vector<char*> variables;  // the first of two values of a name counts
+  for (const std::string& variable : environment) variables.push_back(const_cast<char*>(variable.c_str()));
+  for (char** inherited = environ; *inherited != nullptr; ++inherited) variables.push_back(*inherited);
+  variables.push_back(nullptr);
+  const int error = posix_spawnp(&child_, arguments[0], files.actions(), files.attributes(), arguments.data(),
+                                 variables.data());
   if (error != 0) {
     child_ = -1;
     throw failure("cannot start the worker " + command[0], error);

@@ -39,8 +39,10 @@ class WorkerProcess {
 
   // command[0] is looked up in PATH when it has no slash. The child gets the control socket as descriptor 3,
   // `memory` as descriptor 4, an empty standard input, and standard output and error that both end in
-  // stderr_tail(). Throws std::system_error when it cannot be started.
-  WorkerProcess(const std::vector<std::string>& command, int memory);
+  // stderr_tail(), and this process's environment, with the "NAME=value" of `environment` in addition.
+  // Throws std::system_error when it cannot be started.
+  WorkerProcess(const std::vector<std::string>& command, int memory,
+                const std::vector<std::string>& environment = {});
   ~WorkerProcess();  // kills
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;

@@ -45,6 +45,57 @@ Json json_of(const std::vector<SlotMessage>& slots) {
   return json;
 }
 
+Json json_of(const Witness& witness) {
+  Json kernels = Json::array();
+  for (const SeenKernel& seen : witness.kernels) {
+    kernels.push_back({{"name", seen.name},
+                       {"grid", seen.grid},
+                       {"block", seen.block},
+                       {"ns", seen.ns},
+                       {"stream", seen.stream}});
+  }
+  Json json{{"by", witness.by},
+            {"kernels", std::move(kernels)},
+            {"allocated_bytes", witness.allocated_bytes},
+            {"peak_bytes", witness.peak_bytes}};
+  if (!witness.error.empty()) json["error"] = witness.error;
+  return json;
+}
+
+Json json_of(const Trace& trace) {
+  Json json{
+      {"type", "done"}, {"kernels", trace.kernels}, {"notes", trace.notes}, {"wall_ns", trace.wall_ns}};
+  if (trace.witness) json["witness"] = json_of(*trace.witness);
+  return json;
+}
+
+Witness witness_of(const Json& json) {
+  using Extent = std::array<std::int64_t, 3>;
+  Witness witness;
+  json.at("by").get_to(witness.by);
+  for (const Json& one : json.at("kernels")) {
+    SeenKernel& seen = witness.kernels.emplace_back();
+    one.at("name").get_to(seen.name);
+    seen.grid = one.value("grid", Extent{});
+    seen.block = one.value("block", Extent{});
+    seen.ns = one.value("ns", std::int64_t{0});
+    seen.stream = one.value("stream", std::int64_t{0});
+  }
+  witness.allocated_bytes = json.value("allocated_bytes", std::int64_t{0});
+  witness.peak_bytes = json.value("peak_bytes", std::int64_t{0});
+  witness.error = json.value("error", "");
+  return witness;
+}
+
+Trace trace_of(const Json& json) {
+  Trace trace;
+  json.at("kernels").get_to(trace.kernels);
+  json.at("notes").get_to(trace.notes);
+  json.at("wall_ns").get_to(trace.wall_ns);
+  if (json.contains("witness")) trace.witness = witness_of(json.at("witness"));
+  return trace;
+}
+
 std::vector<TensorMessage> tensors_of(const Json& json) {
   std::vector<TensorMessage> tensors;
   for (const Json& one : json) {
@@ -142,12 +193,7 @@ std::string to_line(const Reply& message) {
           [](const reply::Failed& m) {
             return Json{{"type", "failed"}, {"reason", m.reason}};
           },
-          [](const reply::Done& m) {
-            return Json{{"type", "done"},
-                        {"kernels", m.trace.kernels},
-                        {"notes", m.trace.notes},
-                        {"wall_ns", m.trace.wall_ns}};
-          },
+          [](const reply::Done& m) { return json_of(m.trace); },
           [](const reply::Crash& m) {
             return Json{{"type", "crash"},
                         {"signal", m.signal},
@@ -182,15 +228,25 @@ Reply parse_reply(std::string_view line) {
     if (type == "declared") return reply::Declared{json.at("contract"), json.at("path"), json.at("promises")};
     if (type == "unsupported") return reply::Unsupported{json.at("reason")};
     if (type == "failed") return reply::Failed{json.at("reason")};
-    if (type == "done") {
-      return reply::Done{{json.at("kernels").get<std::vector<std::string>>(),
-                          json.at("notes").get<TextPairs>(), json.at("wall_ns").get<std::int64_t>()}};
-    }
+    if (type == "done") return reply::Done{trace_of(json)};
     if (type == "crash") {
       return reply::Crash{json.at("signal"), json.at("address"), json.at("offset"), json.at("access")};
     }
     throw ProtocolError("unknown reply type '" + type + "'");
   });
+}
+
+std::string witness_text(const Witness& witness) {
+  return json_of(witness).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Witness parse_witness(std::string_view text) {
+  try {
+    return witness_of(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw ProtocolError("the witness's report: " + std::string(error.what()) + " in: " +
+                        std::string(text.substr(0, 200)));
+  }
 }
 
 }  // namespace assay

@@ -2,7 +2,9 @@
 // the page for whoever writes a worker in another language.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@ inline constexpr std::string_view kProtocolName = "assay-worker";
 inline constexpr int kProtocolVersion = 1;
 inline constexpr int kControlDescriptor = 3;  // a stream socket: requests in, replies out
 inline constexpr int kMemoryDescriptor = 4;   // the shared memory, to be mapped with MAP_SHARED
+inline constexpr std::string_view kWitnessVariable = "ASSAY_WITNESS";  // path of the witness, "" for none
 
 struct ProtocolError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -49,10 +52,27 @@ struct SlotMessage {
   bool operator==(const SlotMessage&) const = default;
 };
 
+// What a witness (harness/witness/assay_witness.h) saw of one run. `grid` and `block` are all 0 where it does not
+// know them.
+struct SeenKernel {
+  std::string name;  // demangled
+  std::array<std::int64_t, 3> grid{}, block{};
+  std::int64_t ns = 0;  // on the device
+  std::int64_t stream = 0;
+};
+struct Witness {
+  std::string by;  // "cupti 130001"
+  std::vector<SeenKernel> kernels;
+  std::int64_t allocated_bytes = 0;  // of device memory, all allocations
+  std::int64_t peak_bytes = 0;       // most of them at one time
+  std::string error;                 // why it did not see everything; "" when it did
+};
+
 struct Trace {
-  std::vector<std::string> kernels;  // in the order of launch
+  std::vector<std::string> kernels;  // in the order of launch, as the backend says
   TextPairs notes;
-  std::int64_t wall_ns = 0;  // of the backend's run(), measured in the worker
+  std::int64_t wall_ns = 0;        // of the backend's run(), measured in the worker
+  std::optional<Witness> witness;  // nothing: nobody watched
 };
 
 namespace request {
@@ -120,5 +140,8 @@ std::string to_line(const Reply& message);
 // Throws ProtocolError: not JSON, an unknown type, a missing or ill-typed member.
 Request parse_request(std::string_view line);
 Reply parse_reply(std::string_view line);
+// The text of a reply's member `witness`.
+std::string witness_text(const Witness& witness);
+Witness parse_witness(std::string_view text);
 
 }  // namespace assay

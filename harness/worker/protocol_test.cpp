@@ -35,14 +35,15 @@ TEST(Protocol, EveryRequestIsAFixedPointOfPrintAndParse) {
 }
 
 TEST(Protocol, EveryReplyIsAFixedPointOfPrintAndParse) {
-  const Reply replies[] = {reply::Hello{std::string(kProtocolName), 1, true},
-                           reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
-                           reply::Refused{"no device"},
-                           reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
-                           reply::Unsupported{"d=96"},
-                           reply::Failed{"no memory"},
-                           reply::Done{{{"a", "b", "a"}, {{"target", "AVX3"}, {"target", "SSE4"}}, 12345}},
-                           reply::Crash{11, 0xFFFFFFFFFFFFFFF8U, -1, "write"}};
+  const Reply replies[] = {
+      reply::Hello{std::string(kProtocolName), 1, true},
+      reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
+      reply::Refused{"no device"},
+      reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
+      reply::Unsupported{"d=96"},
+      reply::Failed{"no memory"},
+      reply::Done{{{"a", "b", "a"}, {{"target", "AVX3"}, {"target", "SSE4"}}, 12345, {}}},
+      reply::Crash{11, 0xFFFFFFFFFFFFFFF8U, -1, "write"}};
   for (const Reply& message : replies) {
     const std::string line = to_line(message);
     const Reply read = parse_reply(line);
@@ -50,6 +51,24 @@ TEST(Protocol, EveryReplyIsAFixedPointOfPrintAndParse) {
     EXPECT_EQ(to_line(read), line);
   }
   EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(replies[7]))).address, 0xFFFFFFFFFFFFFFF8U);
+}
+
+TEST(Protocol, WhatAWitnessSawIsPartOfTheTrace) {
+  const Witness seen{
+      "cupti", {{"void f<float>(int)", {8, 2, 1}, {128, 1, 1}, 1500, 7}}, 4096, 2048, "2 records lost"};
+  const std::string line = to_line(Reply{reply::Done{{{"f"}, {}, 1, seen}}});
+  const Reply read = parse_reply(line);
+  EXPECT_EQ(to_line(read), line);
+  const Witness& witness = *std::get<reply::Done>(read).trace.witness;
+  EXPECT_EQ(witness.kernels.at(0).name, "void f<float>(int)");
+  EXPECT_EQ(witness.kernels.at(0).grid, (std::array<std::int64_t, 3>{8, 2, 1}));
+  EXPECT_EQ(witness.peak_bytes, 2048);
+  EXPECT_EQ(witness.error, "2 records lost");
+  EXPECT_EQ(parse_witness(R"({"by":"x","kernels":[{"name":"f"}]})").kernels.at(0).ns, 0);
+  EXPECT_THROW(parse_witness(R"({"by":"x"})"), ProtocolError);
+  EXPECT_THROW(parse_witness("nothing"), ProtocolError);
+  const Reply unwatched = parse_reply(R"({"type":"done","kernels":[],"notes":[],"wall_ns":1})");
+  EXPECT_FALSE(std::get<reply::Done>(unwatched).trace.witness.has_value());
 }
 
 TEST(Protocol, WhatIsNoMessageIsRefused) {

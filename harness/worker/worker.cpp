@@ -111,7 +111,9 @@ std::optional<std::string> Worker::start() {
     return std::optional<std::string>(std::move(reason));
   };
   try {
-    process_ = std::make_unique<WorkerProcess>(options_.command, arena_.descriptor());
+    process_ = std::make_unique<WorkerProcess>(
+        options_.command, arena_.descriptor(),
+        std::vector<std::string>{std::string(kWitnessVariable) + "=" + options_.witness});
   } catch (const std::system_error& error) {
     return refuse(error.what());
   }

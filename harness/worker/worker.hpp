@@ -22,6 +22,7 @@ struct WorkerOptions {
   std::vector<std::string> command;  // empty: assay-worker from the directory of this program
   std::string plugin;                // path of the plug-in
   std::string options;               // the text after the colon of backend=NAME:OPTIONS
+  std::string witness;               // library that watches the process (assay_witness.h); empty: none
   std::chrono::milliseconds open_timeout{60'000};
   bool writable_inputs =
       false;  // inputs may be written in the worker's mapping; changes are found by comparison

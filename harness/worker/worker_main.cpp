@@ -20,6 +20,7 @@
 #include "harness/worker/crash_report.hpp"
 #include "harness/worker/protocol.hpp"
 #include "harness/worker/slot_mapping.hpp"
+#include "harness/worker/witness_client.hpp"
 
 namespace assay {
 namespace {
@@ -171,6 +172,7 @@ class Server {
     TraceRecorder recorder;
     const assay_trace trace{&recorder, TraceRecorder::kernel, TraceRecorder::note};
     char reason[kReasonBytes] = "";
+    witness_.forget();
     const auto begin = std::chrono::steady_clock::now();
     const assay_status status = backend_->run(backend_->self, call.get(), &trace, reason);
     const auto end = std::chrono::steady_clock::now();
@@ -178,6 +180,8 @@ class Server {
     recorder.trace.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
     if (recorder.dropped > 0)
       recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
+    recorder.trace.witness = witness_.collect();
+    if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
   }
 
@@ -201,6 +205,7 @@ class Server {
 
   const assay_backend* backend_ = nullptr;
   SlotMapping memory_;
+  WitnessClient witness_;  // watches from before the plug-in is loaded
 };
 
 int serve() {

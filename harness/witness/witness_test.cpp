@@ -1,0 +1,88 @@
+// A witness in the worker process: what it saw comes with the trace, and one that cannot watch is named.
+#include "harness/witness/assay_witness.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/worker/test_call.hpp"
+
+namespace assay {
+namespace {
+
+// FAKE_WITNESS reaches the worker through the environment that it inherits.
+RunResult watched_run(const char* witness, const char* fake) {
+  setenv("FAKE_WITNESS", fake, 1);
+  WorkerOptions options = worker_options("assay_misbehaving.so");
+  options.witness = witness;
+  Worker worker(options);
+  TwiceCall call("correct");
+  call.request().second_run = false;
+  RunResult result = worker.run(call.request());
+  unsetenv("FAKE_WITNESS");
+  return result;
+}
+
+std::string absence(const RunResult& result) {
+  for (const auto& [key, value] : result.trace.notes)
+    if (key == "witness_absent") return value;
+  return "";
+}
+
+TEST(WitnessInTheWorker, WhatItSawIsInTheTraceBesideWhatTheBackendSays) {
+  const RunResult result = watched_run(ASSAY_FAKE_WITNESS, "void twice_correct<float>(int)");
+  ASSERT_EQ(result.status, RunStatus::done) << result.reason;
+  EXPECT_EQ(result.trace.kernels, (std::vector<std::string>{"prepare", "twice_correct"}));
+  ASSERT_TRUE(result.trace.witness.has_value());
+  EXPECT_EQ(result.trace.witness->by, "fake");
+  ASSERT_EQ(result.trace.witness->kernels.size(), 1U);
+  EXPECT_EQ(result.trace.witness->kernels[0].name, "void twice_correct<float>(int)");
+  EXPECT_EQ(result.trace.witness->kernels[0].ns,
+            2);  // once in front of the run, to forget, and once behind it
+  EXPECT_EQ(result.trace.witness->peak_bytes, 100);
+  EXPECT_EQ(absence(result), "");
+}
+
+TEST(WitnessInTheWorker, SeeingNothingIsASightToo) {
+  const RunResult result = watched_run(ASSAY_FAKE_WITNESS, "");
+  ASSERT_TRUE(result.trace.witness.has_value());
+  EXPECT_TRUE(result.trace.witness->kernels.empty());
+}
+
+TEST(WitnessInTheWorker, OneThatCannotWatchIsNamedAndLeavesNoSight) {
+  const RunResult blind = watched_run(ASSAY_FAKE_WITNESS, "blind");
+  ASSERT_EQ(blind.status, RunStatus::done) << blind.reason;
+  EXPECT_FALSE(blind.trace.witness.has_value());
+  EXPECT_EQ(absence(blind), "it is dark");
+  EXPECT_NE(absence(watched_run("/no/such/witness.so", "")), "");
+  const std::string plugin = std::string(ASSAY_PLUGIN_DIR) + "/assay_no_entry.so";
+  EXPECT_NE(absence(watched_run(plugin.c_str(), "")).find("is no witness"), std::string::npos);
+}
+
+TEST(WitnessInTheWorker, WithoutOneNothingIsClaimed) {
+  const RunResult result = watched_run("", "");
+  EXPECT_FALSE(result.trace.witness.has_value());
+  EXPECT_EQ(absence(result), "");
+}
+
+// Where CUPTI finds no device it says so; where it does, a process that launches nothing is seen to launch
+// nothing.
+TEST(CuptiWitness, WatchesOrSaysWhyNot) {
+#ifdef ASSAY_CUPTI_WITNESS
+  const RunResult result = watched_run(ASSAY_CUPTI_WITNESS, "");
+  ASSERT_EQ(result.status, RunStatus::done) << result.reason;
+  if (!result.trace.witness) {
+    EXPECT_NE(absence(result), "");
+    GTEST_SKIP() << "no NVIDIA device to watch: " << absence(result);
+  }
+  EXPECT_EQ(result.trace.witness->by.substr(0, 5), "cupti");
+  EXPECT_TRUE(result.trace.witness->kernels.empty());
+  EXPECT_EQ(result.trace.witness->error, "");
+#else
+  GTEST_SKIP() << "built without the CUDA toolkit: no CUPTI";
+#endif
+}
+
+}  // namespace
+}  // namespace assay

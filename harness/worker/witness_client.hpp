@@ -1,0 +1,55 @@
+// The worker's side of a witness: loads the library that ASSAY_WITNESS names, and asks it what it saw.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "harness/witness/assay_witness.h"
+#include "harness/worker/protocol.hpp"
+
+namespace assay {
+
+class WitnessClient {
+ public:
+  WitnessClient() {
+    const char* path = std::getenv(std::string(kWitnessVariable).c_str());
+    if (path == nullptr || *path == '\0') return;
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      absence_ = dlerror();
+      return;
+    }
+    const auto open = reinterpret_cast<assay_witness_open_fn>(dlsym(library, "assay_witness_open"));
+    const auto collect = reinterpret_cast<assay_witness_collect_fn>(dlsym(library, "assay_witness_collect"));
+    if (open == nullptr || collect == nullptr) {
+      absence_ = std::string(path) +
+                 " is no witness: it does not export assay_witness_open and assay_witness_collect";
+    } else if (const char* reason = open()) {
+      absence_ = reason;
+    } else {
+      collect_ = collect;
+    }
+  }
+  WitnessClient(const WitnessClient&) = delete;
+  WitnessClient& operator=(const WitnessClient&) = delete;
+
+  // Why nobody watches although a witness was asked for; "" otherwise.
+  const std::string& absence() const { return absence_; }
+  void forget() const {
+    if (collect_ != nullptr) collect_();
+  }
+  std::optional<Witness> collect() const {
+    if (collect_ == nullptr) return std::nullopt;
+    const char* text = collect_();
+    return parse_witness(text == nullptr ? "" : text);
+  }
+
+ private:
+  assay_witness_collect_fn collect_ = nullptr;
+  std::string absence_;
+};
+
+}  // namespace assay
