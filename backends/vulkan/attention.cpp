@@ -1,0 +1,193 @@
+// The attention kernels: one shader (shaders/attention.glsl) by its constants, and what is done before or after it.
+//   decode       few query rows: the rows of a group share each key
+//   prefill      up to eight rows of a head at a time
+//   split        parts of the keys apart, merged by weight exp(top_part - top)
+//   p_f16        weights rounded to f16 before the product with V
+//   q8           scores by integer dot products: q in blocks of 32 int8, K in q8_0 or q4_0
+//   convert_f16  what an engine without a kernel for these types does: the whole cache to f16 first
+#include <algorithm>
+#include <cmath>
+
+#include "backends/vulkan/kernels.hpp"
+
+namespace assay_vulkan {
+namespace {
+
+enum Flag : std::uint32_t {
+  kRandomMask = 1, kSinks = 2, kAlibi = 4, kSoftcap = 8, kUnrotate = 16, kPaged = 32, kRagged = 64, kPart = 128, kRoundP = 256,
+};
+constexpr std::int64_t kLargestHead = 1024;
+constexpr std::int64_t kPartKeys = 1024;
+
+// At least two parts, so that the merge is never idle.
+std::int64_t part_count(const Call& call) { return std::max<std::int64_t>(2, (call.integer("len") + kPartKeys - 1) / kPartKeys); }
+
+// Query rows of a workgroup: as many of a head's as its shared memory takes, a power of two.
+std::uint32_t rows_of(const Call& call, const Device& device) {
+  const std::int64_t rows = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
+  const std::int64_t bytes = 6 * call.integer("d") + 4 * call.integer("dv");  // with the codes of q8
+  std::uint32_t count = 1;
+  while (count < 8 && count < rows && 2 * count * bytes <= device.can().shared_bytes) count *= 2;
+  return count;
+}
+
+struct Attention {
+  Attention(Session& given, std::uint32_t given_flags) : session(given), call(given.call()), flags(given_flags) {
+    params.operand[0] = session.operand("q");
+    params.operand[1] = session.operand("k");
+    params.operand[2] = session.operand("v");
+    params.tensor[0] = session.tensor("out");
+    const auto optional = [&](bool wanted, Flag flag, int index, const char* name) {
+      if (!wanted) return;
+      flags |= flag;
+      if (name != nullptr) params.tensor[index] = session.tensor(name);
+    };
+    const std::string_view mask = call.text("mask");
+    optional(mask == "random", kRandomMask, 1, "mask");
+    optional(call.text("lengths") == "ragged", kRagged, 2, "lengths");
+    optional(call.integer("page") > 0, kPaged, 3, "page_table");
+    optional(call.yes("sinks"), kSinks, 4, "sinks");
+    optional(call.yes("alibi"), kAlibi, 5, "slopes");
+    optional(call.real("softcap") > 0, kSoftcap, 0, nullptr);
+    optional(call.text("rotate") == "qkv", kUnrotate, 0, nullptr);
+    int next = 0;
+    for (const char* name : {"batch", "heads", "kv_heads", "q", "len", "page"}) params.integer[next++] = call.integer(name);
+    params.integer[6] = mask == "causal" || mask == "window" ? 1 : 0;
+    params.integer[7] = mask == "window" ? call.integer("window") : 0;
+    const double scale = call.real("scale");
+    params.real[0] = static_cast<float>(scale == 0 ? 1.0 / std::sqrt(static_cast<double>(call.integer("d"))) : scale);
+    params.real[1] = static_cast<float>(call.real("softcap"));
+  }
+
+  void add(const char* shader, const Format& k, const Format& v) {
+    const std::uint32_t rows = rows_of(call, session.device());
+    const std::int64_t parts = (flags & kPart) != 0 ? params.integer[8] : 1;
+    const std::int64_t rows_per_head = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
+    const std::int64_t items = call.integer("batch") * call.integer("kv_heads") * ((rows_per_head + rows - 1) / rows) * parts;
+    session.add(shader,
+                {k.element, k.scaling, v.element, v.scaling, dtype_of(call), rows,
+                 static_cast<std::uint32_t>(call.integer("d")), static_cast<std::uint32_t>(call.integer("dv")), flags},
+                Session::groups(items), params);
+  }
+
+  Session& session;
+  const Call& call;
+  std::uint32_t flags;
+  Params params;
+};
+
+void attention_check(const Call& call, const Device& device) {
+  const std::string_view dtype = call.text("dtype");
+  check_dtype(dtype);
+  check_readable(call, "q", dtype);
+  check_readable(call, "k", call.text("k"));
+  check_readable(call, "v", call.text("v"));
+  const std::int64_t heads = call.integer("heads");
+  const std::int64_t kv_heads = call.integer("kv_heads");
+  if (kv_heads < 1 || heads % kv_heads != 0) throw Unsupported("heads is not a multiple of kv_heads");
+  if (call.integer("d") > kLargestHead || call.integer("dv") > kLargestHead) {
+    throw Unsupported("a head dimension above " + std::to_string(kLargestHead));
+  }
+  if (6 * call.integer("d") + 4 * call.integer("dv") > device.can().shared_bytes) {
+    throw Unsupported("a query row and its sums need more than the device's shared memory");
+  }
+  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0) throw Unsupported("rotate=qkv needs dv in whole groups of 32");
+  if (call.text("mask") == "random") call.input("mask");
+  if (call.text("lengths") == "ragged") call.input("lengths");
+  if (call.integer("page") > 0) call.input("page_table");
+  if (call.yes("sinks")) call.input("sinks");
+  if (call.yes("alibi")) call.input("slopes");
+  call.output("out");
+}
+
+std::string contract(const Device& device, const char* p = "f32") {
+  return "qk=f32 tile=" + std::to_string(device.subgroup()) + " exp_ulp=1 p=" + p +
+         " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+}
+std::string path_name(const Call& call, const char* kind) {
+  return std::string("attention_") + kind + "_" + std::string(call.text("k")) + "_" + std::string(call.text("v"));
+}
+void run_whole(Session& session, const Trace& trace, const std::string& name, const char* shader, std::uint32_t flags) {
+  trace.kernel(name);
+  Attention attention(session, flags);
+  attention.add(shader, format(session.call().text("k")), format(session.call().text("v")));
+  session.run();
+}
+
+}  // namespace
+
+#define ASSAY_WHOLE(kind, shader, flags, p)                                                                      \
+  std::string attention_##kind##_name(const Call& call) { return path_name(call, #kind); }                      \
+  std::string attention_##kind##_contract(const Call&, const Device& device) { return contract(device, p); }    \
+  void attention_##kind##_check(const Call& call, const Device& device) { attention_check(call, device); }      \
+  void attention_##kind##_run(Session& session, const Trace& trace) {                                           \
+    run_whole(session, trace, attention_##kind##_name(session.call()), shader, flags);                          \
+  }
+ASSAY_WHOLE(decode, "attention", 0, "f32")
+ASSAY_WHOLE(prefill, "attention", 0, "f32")
+ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
+#undef ASSAY_WHOLE
+
+void attention_split_check(const Call& call, const Device& device) { attention_check(call, device); }
+std::string attention_split_name(const Call& call) { return path_name(call, "split"); }
+std::string attention_split_contract(const Call& call, const Device& device) {
+  return contract(device) + " split=" + std::to_string(part_count(call));
+}
+void attention_split_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(attention_split_name(call));
+  Attention attention(session, kPart);
+  const std::int64_t parts = part_count(call);
+  Params& params = attention.params;
+  params.integer[8] = parts;
+  params.integer[9] = (call.integer("len") + parts - 1) / parts;
+  const std::int64_t rows = call.integer("batch") * call.integer("q") * call.integer("heads");
+  params.scratch[0] = session.scratch(parts * rows * (call.integer("dv") + 2) * 4);
+  attention.add("attention", format(call.text("k")), format(call.text("v")));
+  session.add("attention_merge",
+              {0, 0, 0, 0, dtype_of(call), 0, 0, static_cast<std::uint32_t>(call.integer("dv")),
+               attention.flags & (kSinks | kUnrotate)},
+              Session::groups(rows), params);
+  session.run();
+}
+
+void attention_q8_check(const Call& call, const Device& device) {
+  attention_check(call, device);
+  if (!device.can().integer_dot) throw Unsupported(device.can().name + " has no shaderIntegerDotProduct");
+  if (call.text("k") != "q8_0" && call.text("k") != "q4_0") {
+    throw Unsupported("q8 multiplies blocks of q8_0 and q4_0, not k=" + std::string(call.text("k")));
+  }
+}
+std::string attention_q8_name(const Call& call) { return path_name(call, "q8"); }
+std::string attention_q8_contract(const Call&, const Device& device) { return "q=q8_0 " + contract(device); }
+void attention_q8_run(Session& session, const Trace& trace) {
+  run_whole(session, trace, attention_q8_name(session.call()), "attention_q8", 0);
+}
+
+void attention_convert_f16_check(const Call& call, const Device& device) { attention_check(call, device); }
+std::string attention_convert_f16_name(const Call&) { return "attention_convert_f16"; }
+std::string attention_convert_f16_contract(const Call&, const Device& device) { return "convert=f16 " + contract(device); }
+void attention_convert_f16_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(attention_convert_f16_name(call));
+  Attention attention(session, 0);
+  std::int64_t bytes = 0;
+  for (const auto& [index, name] : {std::pair{1, "k"}, std::pair{2, "v"}}) {
+    // Every row of the cache: whatever lies in rows that no request uses is converted, and read by none.
+    const Format& from = format(call.text(name));
+    DeviceOperand& operand = attention.params.operand[index];
+    Params convert;
+    convert.operand[0] = operand;
+    const DeviceOperand half = session.scratch_rows(operand.payload.rows, operand.payload.width, kF16, 1);
+    convert.tensor[0] = half.payload;
+    bytes += std::int64_t{2} * operand.payload.rows * operand.payload.width;
+    session.add("dequantize", {from.element, from.scaling, kF16},
+                session.groups_of_lanes(std::int64_t{operand.payload.rows} * ((operand.payload.width + 31) / 32)), convert);
+    operand = half;
+  }
+  trace.note("temporary_bytes", std::to_string(bytes));
+  attention.add("attention", format("f16"), format("f16"));
+  session.run();
+}
+
+}  // namespace assay_vulkan

@@ -1,0 +1,52 @@
+#include "backends/vulkan/kernels.hpp"
+
+#include <array>
+
+namespace assay_vulkan {
+namespace {
+
+bool never(const Call&, const Device&) { return false; }  // runs only when a variant names it
+
+// From this many keys on a decode call is split over the keys.
+constexpr std::int64_t kSplitFromKeys = 2048;
+bool decodes(const Call& call, const Device&) { return call.integer("q") <= 2 && call.integer("len") < kSplitFromKeys; }
+bool splits(const Call& call, const Device&) { return call.integer("q") <= 2 && call.integer("len") >= kSplitFromKeys; }
+
+// clang-format off
+#define ASSAY_ONE(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}
+#define ASSAY_KIND(op, kind, listed, chosen) \
+  {#op, #kind, listed, chosen, op##_##kind##_check, op##_##kind##_name, op##_##kind##_contract, op##_##kind##_run}
+// clang-format on
+
+// Of several kernels of an op, the first that is `chosen` runs when the variant names none.
+constexpr auto kKernels = std::to_array<Kernel>({
+    ASSAY_ONE(softmax),
+    ASSAY_ONE(logsumexp),
+    ASSAY_KIND(layernorm, two_pass, true, nullptr),
+    ASSAY_KIND(layernorm, one_pass, true, never),
+    ASSAY_KIND(layernorm, one_pass_unclamped, false, never),  // a defect on purpose
+    ASSAY_KIND(layernorm, welford, true, never),
+    ASSAY_ONE(rmsnorm),
+    ASSAY_ONE(wht),
+    ASSAY_ONE(argmax),
+    ASSAY_ONE(quantize),
+    ASSAY_ONE(dequantize),
+    ASSAY_ONE(requantize),
+    ASSAY_ONE(kv_write),
+    ASSAY_ONE(matmul),
+    ASSAY_ONE(moe),
+    ASSAY_KIND(attention, decode, true, decodes),
+    ASSAY_KIND(attention, split, true, splits),
+    ASSAY_KIND(attention, prefill, true, nullptr),
+    ASSAY_KIND(attention, p_f16, true, never),
+    ASSAY_KIND(attention, q8, false, never),
+    ASSAY_KIND(attention, convert_f16, true, never),
+});
+
+}  // namespace
+
+std::span<const Kernel> kernels() { return kKernels; }
+
+std::string ftz(const Device& device) { return device.can().denormals_preserved ? "" : " ftz=yes"; }
+
+}  // namespace assay_vulkan

@@ -1,0 +1,173 @@
+// matmul: y[m,n] = a[m,k] b[n,k]^T. moe, gate and up fused: [g, u] = w13[e] x, h = silu(g) u, y += c w2[e] h.
+// path: f32, f16, bf16: rows decoded to f32 and rounded to that; codes: the codes themselves, scales in the
+// epilogue; e4m3fn: weights rounded to it, activations with one scale absmax / 448; q8: activations in blocks of
+// 32 int8 with an f16 scale. Sums f32, or int32 for integer codes, by packed dot products where the device has
+// them.
+#include <algorithm>
+
+#include "backends/vulkan/kernels.hpp"
+
+namespace assay_vulkan {
+namespace {
+
+bool integers(const Format& f) { return f.element == kInt8 || f.element == kInt4; }
+
+enum Path : std::uint32_t { kDecoded, kHalf, kBrain, kCodes, kEight, kBlocks8, kHidden };
+
+struct Product {
+  Product(const Call& call, std::string_view left, std::string_view right)
+      : a(format(call.text(left))), b(format(call.text(right))), path(call.text("path")) {
+    if (path == "auto") {
+      path = "f32";
+      for (const Format* side : {&b, &a}) {
+        if (side->element == kF16 || side->element == kBf16) path = side->name;
+      }
+      if (a.row_scaled() && b.row_scaled()) path = "codes";
+    }
+    integer = path == "codes" && integers(a) && integers(b);
+  }
+  void check() const {
+    if (path == "codes" && !(a.row_scaled() && b.row_scaled())) {
+      throw Unsupported("path=codes needs one scale per row on both sides, not " + std::string(a.name) + " and " +
+                        std::string(b.name));
+    }
+    number();
+  }
+  Path number() const {
+    if (path == "f32") return kDecoded;
+    if (path == "f16") return kHalf;
+    if (path == "bf16") return kBrain;
+    if (path == "codes") return kCodes;
+    if (path == "e4m3fn") return kEight;
+    if (path == "q8") return kBlocks8;
+    throw Unsupported("path=" + std::string(path) + " has no kernel: f32, f16, bf16, codes, e4m3fn and q8 have");
+  }
+  std::string contract(const Device& device) const {
+    if (integer) return "acc=i32 epilogue_roundings=3" + ftz(device);
+    const char* epilogue = path == "codes" ? "2" : path == "e4m3fn" ? "1" : "0";
+    return std::string("acc=f32 order=any dequant_roundings=1 epilogue_roundings=") + epilogue + ftz(device);
+  }
+  const Format& a;
+  const Format& b;
+  std::string_view path;
+  bool integer;
+};
+
+// Rows of `source` as operands; sets operand 0 and scratch[0] of `product`, which multiplies them.
+void prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how, Path path, Params& product) {
+  Params params;
+  params.operand[0] = source;
+  params.operand[1] = session.scratch_rows(source.payload.rows, source.payload.width, how.integer ? kInt8 : kF32, 1);
+  params.scratch[0] = session.scratch(std::int64_t{4} * source.payload.rows);
+  params.real[0] = how.a.scale_divisor;
+  if (path == kEight) {
+    params.scratch[1] = session.scratch(4);
+    session.add("absmax", {from.element, from.scaling}, 1, params);
+  }
+  const std::uint32_t codes = how.integer ? kInt8 : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn : how.a.element;
+  session.add("operands", {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
+  product.operand[0] = params.operand[1];
+  product.scratch[0] = params.scratch[0];
+}
+
+// The shader that sums integers as this device can.
+std::string_view with_dot(const Device& device, bool integer, std::string_view plain, std::string_view dot) {
+  return integer && device.can().integer_dot ? dot : plain;
+}
+
+}  // namespace
+
+void matmul_check(const Call& call, const Device&) {
+  const Product product(call, "a", "b");
+  check_dtype(call.text("dtype"));
+  check_readable(call, "a", product.a.name);
+  check_readable(call, "b", product.b.name);
+  product.check();
+  if (product.path == "q8" && call.integer("k") % 32 != 0) throw Unsupported("path=q8 needs k in blocks of 32");
+  call.output("y");
+}
+std::string matmul_name(const Call& call) {
+  const Product product(call, "a", "b");
+  return "matmul_" + std::string(product.path) + "_" + std::string(product.a.name) + "_" + std::string(product.b.name);
+}
+std::string matmul_contract(const Call& call, const Device& device) { return Product(call, "a", "b").contract(device); }
+void matmul_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(matmul_name(call));
+  const Product product(call, "a", "b");
+  Params params;
+  prepare(session, session.operand("a"), product.a, product, product.number(), params);
+  params.operand[1] = session.operand("b");
+  params.tensor[0] = session.tensor("y");
+  const std::int64_t m = params.operand[0].payload.rows;
+  const std::uint32_t rows = m >= 8 ? 8 : m >= 4 ? 4 : 1;
+  const std::int64_t items = (m + rows - 1) / rows * session.groups_of_lanes(params.operand[1].payload.rows);
+  session.add(with_dot(session.device(), product.integer, "matmul", "matmul_dot"),
+              {product.b.element, product.b.scaling, product.number(), rows, product.integer ? 1U : 0U, dtype_of(call)},
+              Session::groups(items), params);
+  session.run();
+}
+
+void moe_check(const Call& call, const Device&) {
+  const Product product(call, "a", "w");
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", product.a.name);
+  check_readable(call, "w13", product.b.name);
+  check_readable(call, "w2", product.b.name);
+  product.check();
+  if (product.path == "e4m3fn" || product.path == "q8") throw Unsupported("no moe kernel takes path=" + std::string(product.path));
+  call.input("topk_ids");
+  call.input("topk_weights");
+  call.output("y");
+}
+std::string moe_name(const Call& call) {
+  const Product product(call, "a", "w");
+  return "moe_" + std::string(product.path) + "_" + std::string(product.a.name) + "_" + std::string(product.b.name);
+}
+std::string moe_contract(const Call& call, const Device& device) {
+  // silu: exp within 0.51 ulp, an addition and a quotient.
+  return Product(call, "a", "w").contract(device) + " gate_up=f32 silu_ulp=2 expert_out=f32";
+}
+void moe_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(moe_name(call));
+  const Product product(call, "a", "w");
+  const std::int64_t tokens = call.integer("tokens");
+  const std::int64_t topk = call.integer("topk");
+  const std::int64_t inter = call.integer("inter");
+  const std::int64_t hidden = call.integer("hidden");
+  const std::int64_t experts = call.integer("experts");
+  const assay_tensor& ids = call.input("topk_ids");
+  for (std::int64_t i = 0; i < tokens * topk; ++i) {
+    const std::int32_t expert = assay_plugin::int32_at(ids, i);
+    if (expert < 0 || expert >= experts) throw Failed("topk_ids names expert " + std::to_string(expert));
+  }
+  const auto constants = [&](Path path) {
+    return std::vector<std::uint32_t>{product.b.element, product.b.scaling, path, 1, product.integer ? 1U : 0U, dtype_of(call)};
+  };
+  const std::int64_t lanes = session.device().subgroup();
+  Params up;
+  prepare(session, session.operand("x"), product.a, product, product.number(), up);
+  up.operand[1] = session.operand("w13");
+  up.tensor[1] = session.tensor("topk_ids");
+  up.integer[0] = topk;
+  up.integer[1] = inter;
+  const DeviceOperand h = session.scratch_rows(tokens * topk, inter, kF32, 1);
+  up.scratch[2] = h.payload.data;
+  session.add(with_dot(session.device(), product.integer, "moe_up", "moe_up_dot"), constants(product.number()),
+              Session::groups(tokens * topk * ((inter + lanes - 1) / lanes)), up);
+  Params down;
+  const Path path = product.path == "codes" ? kHidden : product.number();
+  prepare(session, h, format("f32"), product, path, down);
+  down.operand[1] = session.operand("w2");
+  down.tensor[0] = session.tensor("y");
+  down.tensor[1] = session.tensor("topk_ids");
+  down.tensor[2] = session.tensor("topk_weights");
+  down.integer[0] = topk;
+  down.integer[1] = hidden;
+  session.add(with_dot(session.device(), product.integer, "moe_down", "moe_down_dot"), constants(path),
+              Session::groups(tokens * ((hidden + lanes - 1) / lanes)), down);
+  session.run();
+}
+
+}  // namespace assay_vulkan

@@ -1,0 +1,158 @@
+// quantize: x dtype -> y in format `to`; dequantize: x in format `from` -> y dtype; requantize: from -> to;
+// kv_write: cache[slots[t]] = x[t] quantised. f32 scales come first (scales.comp), then every block is coded.
+#include <cstring>
+
+#include "backends/vulkan/kernels.hpp"
+
+namespace assay_vulkan {
+namespace {
+
+// Scales of `to` from the rows of scale_source, codes from those of source.
+struct Encoding {
+  DeviceOperand source, scale_source, to;
+  const Format *from, *scale_from, *format;
+  float divisor;
+  bool unit_scales = false;
+};
+
+void encode(Session& session, const Encoding& e) {
+  Params params;
+  params.operand[1] = e.to;
+  if (e.format->f32_scaled() || e.format->nv()) {
+    params.operand[0] = e.scale_source;
+    params.integer[0] = e.unit_scales ? 1 : 0;
+    params.real[0] = e.divisor;
+    const std::int64_t scales = e.format->nv() ? 1 : std::int64_t{e.to.scale.rows} * e.to.scale.width;
+    session.add("scales", {e.scale_from->element, e.scale_from->scaling, e.format->scaling}, Session::groups(scales), params);
+  }
+  if (e.format->scaling == kNvSwizzled) {
+    Params clear;
+    clear.tensor[0] = e.to.block_scale;
+    const DeviceTensor& scales = e.to.block_scale;
+    session.add("clear", {}, session.groups_of_lanes(std::int64_t{scales.rows} * scales.width), clear);
+  }
+  params.operand[0] = e.source;
+  const std::int64_t blocks = std::int64_t{e.source.payload.rows} * ((e.source.payload.width + 15) / 16);
+  session.add("encode", {e.from->element, e.from->scaling, e.format->element, e.format->scaling},
+              session.groups_of_lanes(blocks), params);
+  session.run();
+}
+
+}  // namespace
+
+// Quotients correctly rounded in f32. The 16-bit floats overflow to Inf as the others do not.
+std::string quantiser_contract(std::string_view to) {
+  const bool half = to == "f16" || to == "bf16" || to == "f32";
+  return std::string("scale=divide code=divide round=nearest_even nan=propagate overflow=") + (half ? "ieee" : "saturate");
+}
+
+void quantize_check(const Call& call, const Device&) {
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", call.text("dtype"));
+  check_writable(call, "y", call.text("to"));
+}
+std::string quantize_name(const Call& call) { return "quantize_" + std::string(call.text("to")); }
+std::string quantize_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")); }
+void quantize_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(quantize_name(call));
+  const Format& from = format(call.text("dtype"));
+  const Format& to = format(call.text("to"));
+  const DeviceOperand x = session.operand("x");
+  encode(session, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor});
+}
+
+void dequantize_check(const Call& call, const Device&) {
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", call.text("from"));
+  call.output("y");
+}
+std::string dequantize_name(const Call& call) { return "dequantize_" + std::string(call.text("from")); }
+// One f32 rounding, by bit code: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's
+// transform. Subnormals are kept whatever the device does with them.
+std::string dequantize_contract(const Call&, const Device&) { return "mid=f32 roundings=1"; }
+void dequantize_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(dequantize_name(call));
+  const Format& from = format(call.text("from"));
+  Params params;
+  params.operand[0] = session.operand("x");
+  params.tensor[0] = session.tensor("y");
+  const std::int64_t blocks = std::int64_t{params.operand[0].payload.rows} * ((params.operand[0].payload.width + 31) / 32);
+  session.add("dequantize", {from.element, from.scaling, dtype_of(call)}, session.groups_of_lanes(blocks), params);
+  session.run();
+}
+
+void requantize_check(const Call& call, const Device&) {
+  check_readable(call, "x", call.text("from"));
+  check_writable(call, "y", call.text("to"));
+}
+std::string requantize_name(const Call& call) {
+  return "requantize_" + std::string(call.text("from")) + "_" + std::string(call.text("to"));
+}
+std::string requantize_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")) + " roundings=1"; }
+void requantize_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(requantize_name(call));
+  const Format& from = format(call.text("from"));
+  const Format& to = format(call.text("to"));
+  const DeviceOperand x = session.operand("x");
+  // scale=one: what lies beyond the largest code is clamped there.
+  encode(session, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor, call.text("scale") == "one"});
+}
+
+namespace {
+
+bool looks_back(const Call& call) { return call.text("policy") == "locked" || call.text("policy") == "calibrated"; }
+
+}  // namespace
+
+// What the scale is made of, by policy: fixed 1 | locked absmax(first) / constant | calibrated absmax(first) /
+// largest code | request, head, token: absmax(x) / largest code, over what the format's scale covers.
+void kv_write_check(const Call& call, const Device&) {
+  check_dtype(call.text("dtype"));
+  check_readable(call, "x", call.text("dtype"));
+  if (looks_back(call)) check_readable(call, "first", call.text("dtype"));
+  call.input("slots");
+  check_writable(call, "cache", call.text("to"));
+}
+std::string kv_write_name(const Call& call) {
+  return "kv_write_" + std::string(call.text("policy")) + "_" + std::string(call.text("to"));
+}
+std::string kv_write_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")); }
+void kv_write_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  trace.kernel(kv_write_name(call));
+  const Format& dtype = format(call.text("dtype"));
+  const Format& to = format(call.text("to"));
+  Encoding e{{}, {}, session.operand("cache"), &dtype, &dtype, &to, to.scale_divisor};
+  const DeviceOperand x = session.operand("x");
+  const std::int64_t heads = e.to.middle;
+  const std::int64_t tokens = x.payload.rows / heads;
+  const assay_tensor& slots = call.input("slots");
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const std::int32_t slot = assay_plugin::int32_at(slots, t);
+    if (slot < 0 || slot >= tokens) throw Failed("slots names " + std::to_string(slot) + ", outside the cache");
+  }
+  // The rows in their places, in f32.
+  Params place;
+  place.operand[0] = x;
+  place.operand[1] = session.scratch_rows(x.payload.rows, x.payload.width, kF32, heads);
+  place.tensor[0] = session.tensor("slots");
+  place.integer[0] = heads;
+  session.add("place", {dtype.element}, Session::groups(x.payload.rows), place);
+  const Format& f32 = format("f32");
+  e.source = place.operand[1];
+  e.from = &f32;
+  if (looks_back(call)) {
+    e.scale_source = session.operand("first");
+    if (call.text("policy") == "locked") e.divisor = static_cast<float>(call.real("constant"));
+  } else {
+    e.scale_source = e.source;
+    e.scale_from = &f32;
+    e.unit_scales = call.text("policy") == "fixed" && !to.nv();
+  }
+  encode(session, e);
+}
+
+}  // namespace assay_vulkan
