@@ -1,0 +1,34 @@
+// Attention on NVIDIA's matrix units: rows of mma_attention_kernels.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "backends/cuda/attention.hpp"
+
+namespace assay_gpu {
+
+#define ASSAY_UNIT_ATTENTION(kind)                                                     \
+  bool attention_##kind##_chosen(const Call& call);                                    \
+  void attention_##kind##_check(const Call& call, const DeviceInfo& device);           \
+  std::string_view attention_##kind##_name(const Call& call);                          \
+  std::string attention_##kind##_contract(const Call& call, const DeviceInfo& device); \
+  void attention_##kind##_run(Run& run)
+ASSAY_UNIT_ATTENTION(prefill_mma);
+ASSAY_UNIT_ATTENTION(split_mma);
+#undef ASSAY_UNIT_ATTENTION
+
+// FP8: a number after p is the steps of 32 keys that are summed in the matrix unit before they are added in f32; 0: all.
+void attention_fp8_wgmma_check(const Call& call, const DeviceInfo& device);
+std::string_view attention_fp8_wgmma_name(const Call& call);
+#define ASSAY_FP8_ATTENTION(suffix)                                                                   \
+  std::string attention_fp8_wgmma_##suffix##_contract(const Call& call, const DeviceInfo& device); \
+  void attention_fp8_wgmma_##suffix##_run(Run& run)
+ASSAY_FP8_ATTENTION(p1);
+ASSAY_FP8_ATTENTION(p4);
+ASSAY_FP8_ATTENTION(p64);
+ASSAY_FP8_ATTENTION(p0);
+ASSAY_FP8_ATTENTION(p4_single_level);
+#undef ASSAY_FP8_ATTENTION
+
+}  // namespace assay_gpu
