@@ -59,6 +59,7 @@ class Memory {
   void finish();
 
  private:
+  explicit Memory(bool guards);
   struct Buffer {
     std::string name;
     const assay_tensor* tensor;  // nullptr: a temporary

@@ -3,6 +3,7 @@
 //   product or quotient encode_unit(planes, row, first, x)     stores format.unit neighbours; f32 scales are
 //   those already in the planes, scales
 //                                          of blocks are computed here
+// Codes is who converts scalar codes: BitCodes here, or the vendor's toolkit (toolkit.cuh).
 // What the format is, is a value that is the same for all threads: a branch that does not diverge.
 #pragma once
 
@@ -11,6 +12,11 @@
 #include "backends/cuda/planes.cuh"
 
 namespace assay_gpu {
+
+struct BitCodes {
+  GPU_BOTH static float decode(Element element, std::uint32_t code) { return decode_element(element, code); }
+  GPU_BOTH static std::uint32_t encode(Element element, float x) { return encode_element(element, x); }
+};
 
 // Which f32 scale the element has.
 GPU_BOTH std::int64_t scale_index(const Planes& p, std::int64_t row, std::int64_t column) {
@@ -68,19 +74,20 @@ GPU_BOTH std::int64_t block_scale_index(const Planes& p, std::int64_t row, std::
                                                  : row * (p.length / 16) + block;
 }
 
+template <class Codes = BitCodes>
 GPU_BOTH float decode(const Planes& p, std::int64_t row, std::int64_t column) {
   if (is_inline(p.format.block)) {
     const int bytes = inline_bytes(p.format.block);
     const unsigned char* block = p.payload.data + row_offset(p.payload, row) + column / 32 * bytes;
     return decode_inline(p.format.block, block, static_cast<int>(column % 32));
   }
-  const float value = decode_element(p.format.element, load_code(p, row, column));
+  const float value = Codes::decode(p.format.element, load_code(p, row, column));
   if (p.format.block == Block::mx) {
     return value * decode_e8m0(p.scale.data[row_offset(p.scale, row) + column / 32]);
   }
   if (p.format.block != Block::none) {  // the product of code and block scale is exact
     const float scale =
-        decode_element(Element::e4m3fn, load_byte(p.block_scale, block_scale_index(p, row, column / 16)));
+        Codes::decode(Element::e4m3fn, load_byte(p.block_scale, block_scale_index(p, row, column / 16)));
     return value * scale / load_f32(p.global_scale, 0);
   }
   return p.format.scaling == Scaling::none ? value : value * f32_scale(p, row, column);
@@ -118,6 +125,7 @@ GPU_BOTH Extremes extremes(const float* x, int count) {
 }
 
 // mx: scale = floor(log2 absmax) - floor(log2 largest code), held at 2^-127.
+template <class Codes>
 GPU_BOTH void encode_mx(const Planes& p, std::int64_t row, std::int64_t first, const float* x) {
   const SmallFloat f = small_float(p.format.element);
   const int top_exponent = static_cast<int>(f.largest >> f.fraction_bits) - f.bias;
@@ -130,37 +138,38 @@ GPU_BOTH void encode_mx(const Planes& p, std::int64_t row, std::int64_t first, c
   for (int i = 0; i < 32; ++i) {
     const double scaled =
         static_cast<double>(x[i]) * power_of_two(-exponent);  // 2^-exponent may be beyond f32
-    store_code(p, row, first + i, poisoned ? 0 : encode_small(f, round_to_odd(scaled)));
+    store_code(p, row, first + i, poisoned ? 0 : Codes::encode(p.format.element, round_to_odd(scaled)));
   }
 }
 
+template <class Codes>
 GPU_BOTH void encode_nv(const Planes& p, std::int64_t row, std::int64_t first, const float* x) {
   const double global = load_f32(p.global_scale, 0);
   const Extremes e = extremes(x, 16);
   const double wanted = static_cast<double>(e.absmax) * global / 6;
-  const std::uint32_t code = e.nan ? 0x7FU : encode_small(small_float(Element::e4m3fn), round_to_odd(wanted));
-  const float scale = decode_element(Element::e4m3fn, code);
+  const std::uint32_t code = e.nan ? 0x7FU : Codes::encode(Element::e4m3fn, round_to_odd(wanted));
+  const float scale = Codes::decode(Element::e4m3fn, code);
   p.block_scale.data[element_offset(p.block_scale, block_scale_index(p, row, first / 16))] =
       static_cast<unsigned char>(code);
   for (int i = 0; i < 16; ++i) {
     const double quotient = static_cast<double>(x[i]) * global / scale;
-    store_code(p, row, first + i,
-               scale > 0 ? encode_small(small_float(Element::e2m1), round_to_odd(quotient)) : 0);
+    store_code(p, row, first + i, scale > 0 ? Codes::encode(Element::e2m1, round_to_odd(quotient)) : 0);
   }
 }
 
+template <class Codes = BitCodes>
 GPU_BOTH void encode_unit(const Planes& p, std::int64_t row, std::int64_t first, const float* x) {
   if (is_inline(p.format.block)) {
     const int bytes = inline_bytes(p.format.block);
     encode_inline(p.format.block, p.payload.data + row_offset(p.payload, row) + first / 32 * bytes, x);
   } else if (p.format.block == Block::mx) {
-    encode_mx(p, row, first, x);
+    encode_mx<Codes>(p, row, first, x);
   } else if (p.format.block != Block::none) {
-    encode_nv(p, row, first, x);
+    encode_nv<Codes>(p, row, first, x);
   } else {
     for (int i = 0; i < p.format.unit; ++i) {
       const float quotient = p.format.scaling == Scaling::none ? x[i] : x[i] / f32_scale(p, row, first + i);
-      store_code(p, row, first + i, encode_element(p.format.element, quotient));
+      store_code(p, row, first + i, Codes::encode(p.format.element, quotient));
     }
   }
 }

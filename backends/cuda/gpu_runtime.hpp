@@ -74,10 +74,12 @@ inline constexpr int kWarp = 32;
 inline constexpr const char* kExpUlp = "2";
 inline constexpr const char* kTanhUlp = "4";
 inline constexpr const char* kLogUlp = "2";
+inline constexpr const char* kSiluUlp = "3";  // g / (1 + exp(-g))
 #else
 inline constexpr const char* kExpUlp = "1";
 inline constexpr const char* kTanhUlp = "2";
 inline constexpr const char* kLogUlp = "1";
+inline constexpr const char* kSiluUlp = "2";
 #endif
 
 #if defined(__CUDACC__) || ASSAY_GPU_HIP  // what follows is device code

@@ -24,6 +24,7 @@ struct Kernel {
   std::string_view (*name)(const Call& call);                 // of the device function that the path claims
   std::string (*contract)(const Call& call, const DeviceInfo& device);
   void (*run)(Run& run);  // launches; every launch is followed by run.launched("device function")
+  bool hidden = false;    // not among the listed variants: a defect on purpose, run by those who ask for it
 };
 
 inline bool never(const Call&) { return false; }  // runs only when a variant names it

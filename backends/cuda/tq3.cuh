@@ -7,6 +7,8 @@
 // there, the result is rounded to f32 once.
 #pragma once
 
+#include <math.h>
+
 #include "backends/cuda/elements.cuh"
 
 namespace assay_gpu {

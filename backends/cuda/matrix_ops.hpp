@@ -1,0 +1,37 @@
+// Products by matrix units of NVIDIA GPUs, and the conversions of the toolkit.
+#pragma once
+
+#include "backends/cuda/operands.hpp"
+
+namespace assay_gpu {
+
+// "a100", "ada", "hopper", "blackwell": whose mma.sync of 16-bit floats sums how is known. Throws Unsupported
+// for others.
+std::string_view matrix_generation(const DeviceInfo& device);
+void require_hopper(const DeviceInfo& device);
+// Throws Unsupported unless both operands are e4m3fn codes on this path.
+void check_e4m3_operands(const Product& product);
+
+const GemmKernel& gemm_mma_f16_kernel();
+const GemmKernel& gemm_mma_bf16_kernel();
+const GemmKernel& gemm_mma_e4m3_kernel();
+const GemmKernel& gemm_mma_s8_kernel();
+// promote: none, and every 1, 4, 16 blocks of 32 elements.
+const GemmKernel& gemm_wgmma_e4m3_kernel();
+const GemmKernel& gemm_wgmma_e4m3_p1_kernel();
+const GemmKernel& gemm_wgmma_e4m3_p4_kernel();
+const GemmKernel& gemm_wgmma_e4m3_p16_kernel();
+
+// quantize_toolkit.cu
+void quantize_toolkit_check(const Call& call, const DeviceInfo& device);
+void dequantize_toolkit_check(const Call& call, const DeviceInfo& device);
+void requantize_toolkit_check(const Call& call, const DeviceInfo& device);
+void kv_write_toolkit_check(const Call& call, const DeviceInfo& device);
+std::string_view quantize_toolkit_name(const Call& call);
+std::string_view dequantize_toolkit_name(const Call& call);
+void quantize_toolkit_run(Run& run);
+void dequantize_toolkit_run(Run& run);
+void requantize_toolkit_run(Run& run);
+void kv_write_toolkit_run(Run& run);
+
+}  // namespace assay_gpu
