@@ -1,6 +1,5 @@
 // The attention kernels: one shader (shaders/attention.glsl) by its constants, and what is done before or after it.
-//   decode       few query rows: the rows of a group share each key
-//   prefill      up to eight rows of a head at a time
+//   whole        up to eight query rows of a kv head share each key
 //   split        parts of the keys apart, merged by weight exp(top_part - top)
 //   p_f16        weights rounded to f16 before the product with V
 //   q8           scores by integer dot products: q in blocks of 32 int8, K in q8_0 or q4_0
@@ -31,6 +30,10 @@ std::uint32_t rows_of(const Call& call, const Device& device) {
   return count;
 }
 
+std::string name_of(const char* kind, const Format& k, const Format& v) {
+  return std::string("attention_") + kind + "_" + std::string(k.name) + "_" + std::string(v.name);
+}
+
 struct Attention {
   Attention(Session& given, std::uint32_t given_flags) : session(given), call(given.call()), flags(given_flags) {
     params.operand[0] = session.operand("q");
@@ -59,12 +62,12 @@ struct Attention {
     params.real[1] = static_cast<float>(call.real("softcap"));
   }
 
-  void add(const char* shader, const Format& k, const Format& v) {
+  void add(const char* kind, const char* shader, const Format& k, const Format& v) {
     const std::uint32_t rows = rows_of(call, session.device());
     const std::int64_t parts = (flags & kPart) != 0 ? params.integer[8] : 1;
     const std::int64_t rows_per_head = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
     const std::int64_t items = call.integer("batch") * call.integer("kv_heads") * ((rows_per_head + rows - 1) / rows) * parts;
-    session.add(shader,
+    session.add(name_of(kind, k, v), shader,
                 {k.element, k.scaling, v.element, v.scaling, dtype_of(call), rows,
                  static_cast<std::uint32_t>(call.integer("d")), static_cast<std::uint32_t>(call.integer("dv")), flags},
                 Session::groups(items), params);
@@ -104,38 +107,33 @@ std::string contract(const Device& device, const char* p = "f32") {
   return "qk=f32 tile=" + std::to_string(device.subgroup()) + " exp_ulp=1 p=" + p +
          " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
 }
-std::string path_name(const Call& call, const char* kind) {
-  return std::string("attention_") + kind + "_" + std::string(call.text("k")) + "_" + std::string(call.text("v"));
-}
-void run_whole(Session& session, const Trace& trace, const std::string& name, const char* shader, std::uint32_t flags) {
-  trace.kernel(name);
+std::string path_name(const Call& call, const char* kind) { return name_of(kind, format(call.text("k")), format(call.text("v"))); }
+void run_whole(Session& session, const Trace& trace, const char* kind, const char* shader, std::uint32_t flags) {
   Attention attention(session, flags);
-  attention.add(shader, format(session.call().text("k")), format(session.call().text("v")));
-  session.run();
+  attention.add(kind, shader, format(session.call().text("k")), format(session.call().text("v")));
+  session.run(trace);
 }
 
 }  // namespace
 
 #define ASSAY_WHOLE(kind, shader, flags, p)                                                                      \
-  std::string attention_##kind##_name(const Call& call) { return path_name(call, #kind); }                      \
+  std::string attention_##kind##_name(const Call& call, const Device&) { return path_name(call, #kind); }       \
   std::string attention_##kind##_contract(const Call&, const Device& device) { return contract(device, p); }    \
   void attention_##kind##_check(const Call& call, const Device& device) { attention_check(call, device); }      \
   void attention_##kind##_run(Session& session, const Trace& trace) {                                           \
-    run_whole(session, trace, attention_##kind##_name(session.call()), shader, flags);                          \
+    run_whole(session, trace, #kind, shader, flags);                                                            \
   }
-ASSAY_WHOLE(decode, "attention", 0, "f32")
-ASSAY_WHOLE(prefill, "attention", 0, "f32")
+ASSAY_WHOLE(whole, "attention", 0, "f32")
 ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
 #undef ASSAY_WHOLE
 
 void attention_split_check(const Call& call, const Device& device) { attention_check(call, device); }
-std::string attention_split_name(const Call& call) { return path_name(call, "split"); }
+std::string attention_split_name(const Call& call, const Device&) { return path_name(call, "split"); }
 std::string attention_split_contract(const Call& call, const Device& device) {
   return contract(device) + " split=" + std::to_string(part_count(call));
 }
 void attention_split_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(attention_split_name(call));
   Attention attention(session, kPart);
   const std::int64_t parts = part_count(call);
   Params& params = attention.params;
@@ -143,12 +141,12 @@ void attention_split_run(Session& session, const Trace& trace) {
   params.integer[9] = (call.integer("len") + parts - 1) / parts;
   const std::int64_t rows = call.integer("batch") * call.integer("q") * call.integer("heads");
   params.scratch[0] = session.scratch(parts * rows * (call.integer("dv") + 2) * 4);
-  attention.add("attention", format(call.text("k")), format(call.text("v")));
-  session.add("attention_merge",
+  attention.add("split", "attention", format(call.text("k")), format(call.text("v")));
+  session.add("attention_merge", "attention_merge",
               {0, 0, 0, 0, dtype_of(call), 0, 0, static_cast<std::uint32_t>(call.integer("dv")),
                attention.flags & (kSinks | kUnrotate)},
               Session::groups(rows), params);
-  session.run();
+  session.run(trace);
 }
 
 void attention_q8_check(const Call& call, const Device& device) {
@@ -158,18 +156,18 @@ void attention_q8_check(const Call& call, const Device& device) {
     throw Unsupported("q8 multiplies blocks of q8_0 and q4_0, not k=" + std::string(call.text("k")));
   }
 }
-std::string attention_q8_name(const Call& call) { return path_name(call, "q8"); }
+std::string attention_q8_name(const Call& call, const Device&) { return path_name(call, "q8"); }
 std::string attention_q8_contract(const Call&, const Device& device) { return "q=q8_0 " + contract(device); }
 void attention_q8_run(Session& session, const Trace& trace) {
-  run_whole(session, trace, attention_q8_name(session.call()), "attention_q8", 0);
+  run_whole(session, trace, "q8", "attention_q8", 0);
 }
 
 void attention_convert_f16_check(const Call& call, const Device& device) { attention_check(call, device); }
-std::string attention_convert_f16_name(const Call&) { return "attention_convert_f16"; }
+// The kernel that multiplies; the conversions are announced beside it.
+std::string attention_convert_f16_name(const Call&, const Device&) { return "attention_whole_f16_f16"; }
 std::string attention_convert_f16_contract(const Call&, const Device& device) { return "convert=f16 " + contract(device); }
 void attention_convert_f16_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(attention_convert_f16_name(call));
   Attention attention(session, 0);
   std::int64_t bytes = 0;
   for (const auto& [index, name] : {std::pair{1, "k"}, std::pair{2, "v"}}) {
@@ -181,13 +179,13 @@ void attention_convert_f16_run(Session& session, const Trace& trace) {
     const DeviceOperand half = session.scratch_rows(operand.payload.rows, operand.payload.width, kF16, 1);
     convert.tensor[0] = half.payload;
     bytes += std::int64_t{2} * operand.payload.rows * operand.payload.width;
-    session.add("dequantize", {from.element, from.scaling, kF16},
+    session.add("dequantize_" + std::string(from.name), "dequantize", {from.element, from.scaling, kF16},
                 session.groups_of_lanes(std::int64_t{operand.payload.rows} * ((operand.payload.width + 31) / 32)), convert);
     operand = half;
   }
   trace.note("temporary_bytes", std::to_string(bytes));
-  attention.add("attention", format("f16"), format("f16"));
-  session.run();
+  attention.add("whole", "attention", format("f16"), format("f16"));
+  session.run(trace);
 }
 
 }  // namespace assay_vulkan

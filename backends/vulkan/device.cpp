@@ -108,15 +108,15 @@ std::byte* Device::reserve(std::uint64_t bytes) {
 }
 
 VkPipeline Device::pipeline(const Dispatch& dispatch) {
-  std::pair key(dispatch.shader, dispatch.constants);
+  std::pair key(dispatch.name, dispatch.constants);
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return found->second;
-  auto module = modules_.find(dispatch.shader);
+  auto module = modules_.find(dispatch.name);
   if (module == modules_.end()) {
-    const std::vector<std::uint32_t> words = with_float_controls(shader(dispatch.shader), float_controls_);
+    const std::vector<std::uint32_t> words = finished_module(shader(dispatch.shader), dispatch.name, float_controls_);
     const VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, words.size() * 4, words.data()};
     VkShaderModule made = VK_NULL_HANDLE;
     check(vk_.CreateShaderModule(device_, &info, nullptr, &made), "vkCreateShaderModule");
-    module = modules_.emplace(dispatch.shader, made).first;
+    module = modules_.emplace(dispatch.name, made).first;
   }
   std::vector<std::uint32_t> values{subgroup_};
   values.insert(values.end(), dispatch.constants.begin(), dispatch.constants.end());
@@ -132,7 +132,7 @@ VkPipeline Device::pipeline(const Dispatch& dispatch) {
   info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module->second;
-  info.stage.pName = "main";
+  info.stage.pName = dispatch.name.c_str();
   info.stage.pSpecializationInfo = &specialisation;
   info.layout = layout_;
   VkPipeline made = VK_NULL_HANDLE;

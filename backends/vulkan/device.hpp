@@ -30,8 +30,10 @@ struct Capabilities {
 };
 
 // A kernel launched: which shader, with which constants, over how many workgroups, with what parameters.
-// Constant 0 is the workgroup's size, set by the device to its subgroup's.
+// Constant 0 is the workgroup's size, set by the device to its subgroup's. `name` says what the constants mean
+// (attention_split_q8_0_f16): it becomes the entry point's, so that whoever watches the driver sees it.
 struct Dispatch {
+  std::string name;
   std::string_view shader;
   std::vector<std::uint32_t> constants;  // from id 1 on
   std::uint32_t groups = 1;
@@ -88,8 +90,8 @@ class Device {
   std::vector<std::string> lacks_;
   std::string lost_;  // why nothing can be run any more
   std::vector<std::uint32_t> float_controls_;  // execution modes that every shader gets
-  std::map<std::pair<std::string_view, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
-  std::map<std::string_view, VkShaderModule> modules_;
+  std::map<std::pair<std::string, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
+  std::map<std::string, VkShaderModule> modules_;  // by entry point
 };
 
 }  // namespace assay_vulkan

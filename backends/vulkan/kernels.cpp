@@ -9,7 +9,6 @@ bool never(const Call&, const Device&) { return false; }  // runs only when a va
 
 // From this many keys on a decode call is split over the keys.
 constexpr std::int64_t kSplitFromKeys = 2048;
-bool decodes(const Call& call, const Device&) { return call.integer("q") <= 2 && call.integer("len") < kSplitFromKeys; }
 bool splits(const Call& call, const Device&) { return call.integer("q") <= 2 && call.integer("len") >= kSplitFromKeys; }
 
 // clang-format off
@@ -35,9 +34,8 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ONE(kv_write),
     ASSAY_ONE(matmul),
     ASSAY_ONE(moe),
-    ASSAY_KIND(attention, decode, true, decodes),
     ASSAY_KIND(attention, split, true, splits),
-    ASSAY_KIND(attention, prefill, true, nullptr),
+    ASSAY_KIND(attention, whole, true, nullptr),
     ASSAY_KIND(attention, p_f16, true, never),
     ASSAY_KIND(attention, q8, false, never),
     ASSAY_KIND(attention, convert_f16, true, never),

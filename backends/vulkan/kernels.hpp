@@ -15,16 +15,16 @@ struct Kernel {
   bool listed;               // among the backend's variants: it takes whatever the op's other kernels take
   bool (*chosen)(const Call& call, const Device& device);  // whether it is picked when none is named; nullptr: always
   void (*check)(const Call& call, const Device& device);   // throws Unsupported
-  std::string (*name)(const Call& call);                   // in the trace and in declaration.path
+  std::string (*name)(const Call& call, const Device& device);  // of the dispatch that does the work: declaration.path
   std::string (*contract)(const Call& call, const Device& device);
-  void (*run)(Session& session, const Trace& trace);  // announces itself and runs
+  void (*run)(Session& session, const Trace& trace);
 };
 
 std::span<const Kernel> kernels();
 
 #define ASSAY_KERNEL(kind)                                                \
   void kind##_check(const Call& call, const Device& device);              \
-  std::string kind##_name(const Call& call);                              \
+  std::string kind##_name(const Call& call, const Device& device);        \
   std::string kind##_contract(const Call& call, const Device& device);    \
   void kind##_run(Session& session, const Trace& trace)
 ASSAY_KERNEL(softmax);
@@ -42,8 +42,7 @@ ASSAY_KERNEL(layernorm_two_pass);
 ASSAY_KERNEL(layernorm_one_pass);
 ASSAY_KERNEL(layernorm_one_pass_unclamped);
 ASSAY_KERNEL(layernorm_welford);
-ASSAY_KERNEL(attention_decode);
-ASSAY_KERNEL(attention_prefill);
+ASSAY_KERNEL(attention_whole);
 ASSAY_KERNEL(attention_split);
 ASSAY_KERNEL(attention_p_f16);
 ASSAY_KERNEL(attention_q8);

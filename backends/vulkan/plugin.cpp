@@ -44,7 +44,7 @@ assay_status declare(void* self, const assay_call* raw, assay_declaration* decla
     const Kernel& kernel = select(call, device);
     kernel.check(call, device);
     put(declaration->contract, kernel.contract(call, device));
-    put(declaration->path, kernel.name(call));
+    put(declaration->path, kernel.name(call, device));
     put(declaration->promises, "deterministic=yes nan=propagate");
   });
 }

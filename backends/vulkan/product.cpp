@@ -47,6 +47,14 @@ struct Product {
     const char* epilogue = path == "codes" ? "2" : path == "e4m3fn" ? "1" : "0";
     return std::string("acc=f32 order=any dequant_roundings=1 epilogue_roundings=") + epilogue + ftz(device);
   }
+  // matmul_codes_int8_tok_int4_ch; matmul_dot_...: sums by packed dot products
+  std::string name(const char* shader) const {
+    return std::string(shader) + "_" + std::string(path) + "_" + std::string(a.name) + "_" + std::string(b.name);
+  }
+  // The shader that sums as this device can.
+  const char* shader(const Device& device, const char* plain, const char* dot) const {
+    return integer && device.can().integer_dot ? dot : plain;
+  }
   const Format& a;
   const Format& b;
   std::string_view path;
@@ -62,17 +70,12 @@ void prepare(Session& session, const DeviceOperand& source, const Format& from, 
   params.real[0] = how.a.scale_divisor;
   if (path == kEight) {
     params.scratch[1] = session.scratch(4);
-    session.add("absmax", {from.element, from.scaling}, 1, params);
+    session.add("absmax_" + std::string(from.name), "absmax", {from.element, from.scaling}, 1, params);
   }
   const std::uint32_t codes = how.integer ? kInt8 : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn : how.a.element;
-  session.add("operands", {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
+  session.add("operands_" + std::string(how.path) + "_" + std::string(from.name), "operands", {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
   product.operand[0] = params.operand[1];
   product.scratch[0] = params.scratch[0];
-}
-
-// The shader that sums integers as this device can.
-std::string_view with_dot(const Device& device, bool integer, std::string_view plain, std::string_view dot) {
-  return integer && device.can().integer_dot ? dot : plain;
 }
 
 }  // namespace
@@ -86,14 +89,13 @@ void matmul_check(const Call& call, const Device&) {
   if (product.path == "q8" && call.integer("k") % 32 != 0) throw Unsupported("path=q8 needs k in blocks of 32");
   call.output("y");
 }
-std::string matmul_name(const Call& call) {
+std::string matmul_name(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
-  return "matmul_" + std::string(product.path) + "_" + std::string(product.a.name) + "_" + std::string(product.b.name);
+  return product.name(product.shader(device, "matmul", "matmul_dot"));
 }
 std::string matmul_contract(const Call& call, const Device& device) { return Product(call, "a", "b").contract(device); }
 void matmul_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(matmul_name(call));
   const Product product(call, "a", "b");
   Params params;
   prepare(session, session.operand("a"), product.a, product, product.number(), params);
@@ -102,10 +104,11 @@ void matmul_run(Session& session, const Trace& trace) {
   const std::int64_t m = params.operand[0].payload.rows;
   const std::uint32_t rows = m >= 8 ? 8 : m >= 4 ? 4 : 1;
   const std::int64_t items = (m + rows - 1) / rows * session.groups_of_lanes(params.operand[1].payload.rows);
-  session.add(with_dot(session.device(), product.integer, "matmul", "matmul_dot"),
+  const char* const shader = product.shader(session.device(), "matmul", "matmul_dot");
+  session.add(product.name(shader), shader,
               {product.b.element, product.b.scaling, product.number(), rows, product.integer ? 1U : 0U, dtype_of(call)},
               Session::groups(items), params);
-  session.run();
+  session.run(trace);
 }
 
 void moe_check(const Call& call, const Device&) {
@@ -120,9 +123,9 @@ void moe_check(const Call& call, const Device&) {
   call.input("topk_weights");
   call.output("y");
 }
-std::string moe_name(const Call& call) {
+std::string moe_name(const Call& call, const Device& device) {
   const Product product(call, "a", "w");
-  return "moe_" + std::string(product.path) + "_" + std::string(product.a.name) + "_" + std::string(product.b.name);
+  return product.name(product.shader(device, "moe_up", "moe_up_dot"));
 }
 std::string moe_contract(const Call& call, const Device& device) {
   // silu: exp within 0.51 ulp, an addition and a quotient.
@@ -130,7 +133,6 @@ std::string moe_contract(const Call& call, const Device& device) {
 }
 void moe_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(moe_name(call));
   const Product product(call, "a", "w");
   const std::int64_t tokens = call.integer("tokens");
   const std::int64_t topk = call.integer("topk");
@@ -154,7 +156,8 @@ void moe_run(Session& session, const Trace& trace) {
   up.integer[1] = inter;
   const DeviceOperand h = session.scratch_rows(tokens * topk, inter, kF32, 1);
   up.scratch[2] = h.payload.data;
-  session.add(with_dot(session.device(), product.integer, "moe_up", "moe_up_dot"), constants(product.number()),
+  const char* shader = product.shader(session.device(), "moe_up", "moe_up_dot");
+  session.add(product.name(shader), shader, constants(product.number()),
               Session::groups(tokens * topk * ((inter + lanes - 1) / lanes)), up);
   Params down;
   const Path path = product.path == "codes" ? kHidden : product.number();
@@ -165,9 +168,10 @@ void moe_run(Session& session, const Trace& trace) {
   down.tensor[2] = session.tensor("topk_weights");
   down.integer[0] = topk;
   down.integer[1] = hidden;
-  session.add(with_dot(session.device(), product.integer, "moe_down", "moe_down_dot"), constants(path),
+  shader = product.shader(session.device(), "moe_down", "moe_down_dot");
+  session.add(product.name(shader), shader, constants(path),
               Session::groups(tokens * ((hidden + lanes - 1) / lanes)), down);
-  session.run();
+  session.run(trace);
 }
 
 }  // namespace assay_vulkan

@@ -15,7 +15,11 @@ struct Encoding {
   bool unit_scales = false;
 };
 
-void encode(Session& session, const Encoding& e) {
+std::string encode_name(const Format& from, const Format& to) {
+  return "encode_" + std::string(from.name) + "_" + std::string(to.name);
+}
+
+void encode(Session& session, const Trace& trace, const Encoding& e) {
   Params params;
   params.operand[1] = e.to;
   if (e.format->f32_scaled() || e.format->nv()) {
@@ -23,19 +27,20 @@ void encode(Session& session, const Encoding& e) {
     params.integer[0] = e.unit_scales ? 1 : 0;
     params.real[0] = e.divisor;
     const std::int64_t scales = e.format->nv() ? 1 : std::int64_t{e.to.scale.rows} * e.to.scale.width;
-    session.add("scales", {e.scale_from->element, e.scale_from->scaling, e.format->scaling}, Session::groups(scales), params);
+    session.add("scales_" + std::string(e.format->name), "scales",
+                {e.scale_from->element, e.scale_from->scaling, e.format->scaling}, Session::groups(scales), params);
   }
   if (e.format->scaling == kNvSwizzled) {
     Params clear;
     clear.tensor[0] = e.to.block_scale;
     const DeviceTensor& scales = e.to.block_scale;
-    session.add("clear", {}, session.groups_of_lanes(std::int64_t{scales.rows} * scales.width), clear);
+    session.add("clear", "clear", {}, session.groups_of_lanes(std::int64_t{scales.rows} * scales.width), clear);
   }
   params.operand[0] = e.source;
   const std::int64_t blocks = std::int64_t{e.source.payload.rows} * ((e.source.payload.width + 15) / 16);
-  session.add("encode", {e.from->element, e.from->scaling, e.format->element, e.format->scaling},
+  session.add(encode_name(*e.from, *e.format), "encode", {e.from->element, e.from->scaling, e.format->element, e.format->scaling},
               session.groups_of_lanes(blocks), params);
-  session.run();
+  session.run(trace);
 }
 
 }  // namespace
@@ -51,15 +56,14 @@ void quantize_check(const Call& call, const Device&) {
   check_readable(call, "x", call.text("dtype"));
   check_writable(call, "y", call.text("to"));
 }
-std::string quantize_name(const Call& call) { return "quantize_" + std::string(call.text("to")); }
+std::string quantize_name(const Call& call, const Device&) { return encode_name(format(call.text("dtype")), format(call.text("to"))); }
 std::string quantize_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")); }
 void quantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(quantize_name(call));
   const Format& from = format(call.text("dtype"));
   const Format& to = format(call.text("to"));
   const DeviceOperand x = session.operand("x");
-  encode(session, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor});
+  encode(session, trace, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor});
 }
 
 void dequantize_check(const Call& call, const Device&) {
@@ -67,38 +71,36 @@ void dequantize_check(const Call& call, const Device&) {
   check_readable(call, "x", call.text("from"));
   call.output("y");
 }
-std::string dequantize_name(const Call& call) { return "dequantize_" + std::string(call.text("from")); }
+std::string dequantize_name(const Call& call, const Device&) { return "dequantize_" + std::string(call.text("from")); }
 // One f32 rounding, by bit code: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's
 // transform. Subnormals are kept whatever the device does with them.
 std::string dequantize_contract(const Call&, const Device&) { return "mid=f32 roundings=1"; }
 void dequantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(dequantize_name(call));
   const Format& from = format(call.text("from"));
   Params params;
   params.operand[0] = session.operand("x");
   params.tensor[0] = session.tensor("y");
   const std::int64_t blocks = std::int64_t{params.operand[0].payload.rows} * ((params.operand[0].payload.width + 31) / 32);
-  session.add("dequantize", {from.element, from.scaling, dtype_of(call)}, session.groups_of_lanes(blocks), params);
-  session.run();
+  session.add("dequantize_" + std::string(from.name), "dequantize", {from.element, from.scaling, dtype_of(call)}, session.groups_of_lanes(blocks), params);
+  session.run(trace);
 }
 
 void requantize_check(const Call& call, const Device&) {
   check_readable(call, "x", call.text("from"));
   check_writable(call, "y", call.text("to"));
 }
-std::string requantize_name(const Call& call) {
-  return "requantize_" + std::string(call.text("from")) + "_" + std::string(call.text("to"));
+std::string requantize_name(const Call& call, const Device&) {
+  return encode_name(format(call.text("from")), format(call.text("to")));
 }
 std::string requantize_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")) + " roundings=1"; }
 void requantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(requantize_name(call));
   const Format& from = format(call.text("from"));
   const Format& to = format(call.text("to"));
   const DeviceOperand x = session.operand("x");
   // scale=one: what lies beyond the largest code is clamped there.
-  encode(session, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor, call.text("scale") == "one"});
+  encode(session, trace, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor, call.text("scale") == "one"});
 }
 
 namespace {
@@ -116,13 +118,12 @@ void kv_write_check(const Call& call, const Device&) {
   call.input("slots");
   check_writable(call, "cache", call.text("to"));
 }
-std::string kv_write_name(const Call& call) {
-  return "kv_write_" + std::string(call.text("policy")) + "_" + std::string(call.text("to"));
+std::string kv_write_name(const Call& call, const Device&) {
+  return encode_name(format("f32"), format(call.text("to")));
 }
 std::string kv_write_contract(const Call& call, const Device&) { return quantiser_contract(call.text("to")); }
 void kv_write_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
-  trace.kernel(kv_write_name(call));
   const Format& dtype = format(call.text("dtype"));
   const Format& to = format(call.text("to"));
   Encoding e{{}, {}, session.operand("cache"), &dtype, &dtype, &to, to.scale_divisor};
@@ -140,7 +141,7 @@ void kv_write_run(Session& session, const Trace& trace) {
   place.operand[1] = session.scratch_rows(x.payload.rows, x.payload.width, kF32, heads);
   place.tensor[0] = session.tensor("slots");
   place.integer[0] = heads;
-  session.add("place", {dtype.element}, Session::groups(x.payload.rows), place);
+  session.add("place_" + std::string(dtype.name), "place", {dtype.element}, Session::groups(x.payload.rows), place);
   const Format& f32 = format("f32");
   e.source = place.operand[1];
   e.from = &f32;
@@ -152,7 +153,7 @@ void kv_write_run(Session& session, const Trace& trace) {
     e.scale_from = &f32;
     e.unit_scales = call.text("policy") == "fixed" && !to.nv();
   }
-  encode(session, e);
+  encode(session, trace, e);
 }
 
 }  // namespace assay_vulkan

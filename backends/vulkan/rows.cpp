@@ -14,17 +14,18 @@ void check_rows(const Call& call) {
 }
 
 struct RowOp {
-  RowOp(Session& given, const char* name, const Trace& trace) : session(given) {
-    trace.kernel(name);
+  RowOp(Session& given, const char* kernel, const Trace& watcher) : session(given), name(kernel), trace(watcher) {
     params.operand[0] = session.operand("x");
     params.tensor[0] = session.tensor("y");
     constants.push_back(dtype_of(session.call()));
   }
   void run(const char* shader) {
-    session.add(shader, constants, Session::groups(params.operand[0].payload.rows), params);
-    session.run();
+    session.add(name, shader, constants, Session::groups(params.operand[0].payload.rows), params);
+    session.run(trace);
   }
   Session& session;
+  const char* name;
+  const Trace& trace;
   Params params;
   std::vector<std::uint32_t> constants;
 };
@@ -36,7 +37,7 @@ void softmax_check(const Call& call, const Device&) {
   if (call.text("mask") == "random") call.input("mask");
   if (call.yes("sinks")) call.input("sinks");
 }
-std::string softmax_name(const Call&) { return "softmax"; }
+std::string softmax_name(const Call&, const Device&) { return "softmax"; }
 std::string softmax_contract(const Call& call, const Device& device) {
   return "acc=f32 order=any exp=e exp_ulp=1 div_ulp=1" + std::string(call.real("softcap") > 0 ? " tanh_ulp=1" : "") + ftz(device);
 }
@@ -55,7 +56,7 @@ void softmax_run(Session& session, const Trace& trace) {
 }
 
 void logsumexp_check(const Call& call, const Device&) { check_rows(call); }
-std::string logsumexp_name(const Call&) { return "logsumexp"; }
+std::string logsumexp_name(const Call&, const Device&) { return "logsumexp"; }
 std::string logsumexp_contract(const Call&, const Device& device) {
   return "acc=f32 order=any exp=e exp_ulp=1 log_ulp=1" + ftz(device);
 }
@@ -84,7 +85,7 @@ void layernorm_run(Session& session, const Trace& trace, const char* name, std::
 
 #define ASSAY_VARIANCE(kind, number, declared)                                                         \
   void layernorm_##kind##_check(const Call& call, const Device& device) { layernorm_check(call, device); } \
-  std::string layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; }                      \
+  std::string layernorm_##kind##_name(const Call&, const Device&) { return "layernorm_" #kind; }                      \
   std::string layernorm_##kind##_contract(const Call&, const Device& device) {                         \
     return layernorm_contract(#declared, device);                                                      \
   }                                                                                                    \
@@ -101,7 +102,7 @@ void rmsnorm_check(const Call& call, const Device&) {
   check_rows(call);
   check_readable(call, "gamma", "f32");
 }
-std::string rmsnorm_name(const Call&) { return "rmsnorm"; }
+std::string rmsnorm_name(const Call&, const Device&) { return "rmsnorm"; }
 std::string rmsnorm_contract(const Call&, const Device& device) {
   return "acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5" + ftz(device);
 }
@@ -120,7 +121,7 @@ void wht_check(const Call& call, const Device&) {
   check_rows(call);
   if (call.text("signs") != "none") call.input("signs");
 }
-std::string wht_name(const Call&) { return "wht"; }
+std::string wht_name(const Call&, const Device&) { return "wht"; }
 std::string wht_contract(const Call&, const Device& device) { return "acc=f32 order=butterfly scale=once" + ftz(device); }
 void wht_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
@@ -135,12 +136,12 @@ void wht_run(Session& session, const Trace& trace) {
   const DeviceTensor& x = op.params.operand[0].payload;
   const std::uint32_t groups = std::min<std::uint32_t>(Session::groups(x.rows), 64);
   op.params.scratch[0] = session.scratch(std::int64_t{4} * x.width * groups);
-  session.add("wht", op.constants, groups, op.params);
-  session.run();
+  session.add("wht", "wht", op.constants, groups, op.params);
+  session.run(trace);
 }
 
 void argmax_check(const Call& call, const Device&) { check_rows(call); }
-std::string argmax_name(const Call&) { return "argmax"; }
+std::string argmax_name(const Call&, const Device&) { return "argmax"; }
 std::string argmax_contract(const Call&, const Device&) { return ""; }
 void argmax_run(Session& session, const Trace& trace) {
   RowOp op(session, "argmax", trace);

@@ -145,11 +145,12 @@ std::uint32_t Session::groups_of_lanes(std::int64_t units) const {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>((units + lanes - 1) / lanes, 1, 4096));
 }
 
-void Session::add(std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups, const Params& params) {
-  dispatches_.push_back({shader, std::move(constants), groups, params});
+void Session::add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups,
+                  const Params& params) {
+  dispatches_.push_back({std::move(name), shader, std::move(constants), groups, params});
 }
 
-void Session::run() {
+void Session::run(const Trace& trace) {
   const std::uint64_t params_at = place(dispatches_.size() * sizeof(Params));
   std::byte* const memory = device_.reserve(aligned(end_ + kMargin));
   std::uint64_t before = 0;
@@ -160,6 +161,7 @@ void Session::run() {
   std::memset(memory + before, kMarginByte, aligned(end_ + kMargin) - before);
   for (const Placed& placed : placed_) copy(*placed.tensor, memory + placed.offset, true);
   for (Dispatch& dispatch : dispatches_) relocate(dispatch.params, device_.address());
+  for (const Dispatch& dispatch : dispatches_) trace.kernel(dispatch.name);
   device_.run(dispatches_, params_at);
   before = 0;
   const auto untouched = [&](std::uint64_t begin, std::uint64_t end) {

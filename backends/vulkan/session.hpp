@@ -36,8 +36,10 @@ class Session {
   std::uint32_t groups_of_lanes(std::int64_t units) const;
   static std::uint32_t groups(std::int64_t units);
 
-  void add(std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups, const Params& params);
-  void run();
+  void add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups,
+           const Params& params);
+  // Announces every dispatch and runs them.
+  void run(const Trace& trace);
 
  private:
   struct Placed {

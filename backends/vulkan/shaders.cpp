@@ -24,6 +24,22 @@ constexpr auto kShaders = std::to_array<Shader>({
 constexpr std::size_t kHeaderWords = 5;
 constexpr std::uint32_t kOpEntryPoint = 15, kOpExecutionMode = 16, kOpCapability = 17, kOpExecutionModeId = 331;
 
+// OpEntryPoint: execution model, id, name as words ended by a 0 byte, interface variables.
+void append_entry_point(std::span<const std::uint32_t> old, std::string_view name, std::vector<std::uint32_t>& out) {
+  std::size_t interface = 3;
+  const auto ends_name = [](std::uint32_t word) { return word >> 24 == 0; };  // the padding is 0 bytes
+  while (!ends_name(old[interface])) ++interface;
+  ++interface;
+  std::vector<std::uint32_t> text(name.size() / 4 + 1, 0);
+  for (std::size_t c = 0; c < name.size(); ++c) {
+    text[c / 4] |= static_cast<std::uint32_t>(static_cast<unsigned char>(name[c])) << (8 * (c % 4));
+  }
+  const std::size_t words = 3 + text.size() + (old.size() - interface);
+  out.insert(out.end(), {static_cast<std::uint32_t>(words) << 16 | kOpEntryPoint, old[1], old[2]});
+  out.insert(out.end(), text.begin(), text.end());
+  out.insert(out.end(), old.begin() + static_cast<std::ptrdiff_t>(interface), old.end());
+}
+
 }  // namespace
 
 std::span<const std::uint32_t> shader(std::string_view name) {
@@ -33,15 +49,14 @@ std::span<const std::uint32_t> shader(std::string_view name) {
   throw assay_plugin::Failed("no shader is named " + std::string(name));
 }
 
-std::vector<std::uint32_t> with_float_controls(std::span<const std::uint32_t> module,
-                                               std::span<const std::uint32_t> modes) {
+std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module, std::string_view name,
+                                           std::span<const std::uint32_t> modes) {
   std::vector<std::uint32_t> out(module.begin(), module.begin() + kHeaderWords);
   std::uint32_t entry = 0;
   bool capabilities_done = false;
   bool modes_done = false;
   for (std::size_t i = kHeaderWords; i < module.size(); i += module[i] >> 16) {
     const std::uint32_t opcode = module[i] & 0xFFFFU;
-    if (opcode == kOpEntryPoint) entry = module[i + 2];
     if (!capabilities_done && opcode != kOpCapability) {
       for (std::size_t m = 0; m < modes.size(); m += 3) out.insert(out.end(), {2U << 16 | kOpCapability, modes[m + 1]});
       capabilities_done = true;
@@ -53,8 +68,13 @@ std::vector<std::uint32_t> with_float_controls(std::span<const std::uint32_t> mo
       }
       modes_done = true;
     }
-    out.insert(out.end(), module.begin() + static_cast<std::ptrdiff_t>(i),
-               module.begin() + static_cast<std::ptrdiff_t>(i + (module[i] >> 16)));
+    const std::span<const std::uint32_t> instruction = module.subspan(i, module[i] >> 16);
+    if (opcode == kOpEntryPoint) {
+      entry = instruction[2];
+      append_entry_point(instruction, name, out);
+    } else {
+      out.insert(out.end(), instruction.begin(), instruction.end());
+    }
   }
   return out;
 }

@@ -15,7 +15,7 @@ const bool kFour = kToElement == kE2m1 || kToElement == kInt4;
 
 void put_codes(uint64_t to, int first, int count, float x[32], double factor, bool quotients, float scale,
                uint64_t channel_scales) {
-  for (int e = 0; e < count; e += kFour ? 2 : 1) {
+  [[dont_unroll]] for (int e = 0; e < count; e += kFour ? 2 : 1) {
     uint packed = 0u;
     for (int half_ = 0; half_ < (kFour ? 2 : 1); ++half_) {
       uint code;
@@ -48,7 +48,7 @@ void main() {
     const Row from = open_row(0, row, kElement, kScaling);
     float x[32];
     const Block source = open_block(0, from, first / 32, kElement, kScaling);
-    for (int e = 0; e < 32; ++e) {
+    [[dont_unroll]] for (int e = 0; e < 32; ++e) {
       x[e] = e < count ? block_value(source, (first & 31) + e, kElement, kScaling, true) : 0.0;
     }
     const uint64_t to = payload_row(1, row);
@@ -63,7 +63,7 @@ void main() {
     } else if (kToScaling == kMx) {
       uint largest = 0u;
       bool nan = false;
-      for (int e = 0; e < 32; ++e) {
+      [[dont_unroll]] for (int e = 0; e < 32; ++e) {
         const uint m = floatBitsToUint(x[e]) & 0x7FFFFFFFu;
         if (m < 0x7F800000u) largest = max(largest, m);
         nan = nan || m > 0x7F800000u;
@@ -79,7 +79,7 @@ void main() {
       ROW_ADDRESS(P.operand[1].scale, row, scales);
       store_u8(scales + uint64_t(block), poisoned ? 0xFFu : uint(exponent + 127));
       if (poisoned) {
-        for (int e = 0; e < 16; ++e) store_u8(to + uint64_t(first / 2 + e), 0u);
+        [[dont_unroll]] for (int e = 0; e < 16; ++e) store_u8(to + uint64_t(first / 2 + e), 0u);
       } else {
         put_codes(to, first, count, x, power_of_two(-exponent), false, 1.0, 0);
       }
@@ -89,7 +89,7 @@ void main() {
       const double global = widen(load_f32(at));
       uint largest = 0u;
       bool nan = false;
-      for (int e = 0; e < 16; ++e) {
+      [[dont_unroll]] for (int e = 0; e < 16; ++e) {
         const uint m = floatBitsToUint(x[e]) & 0x7FFFFFFFu;
         if (m < 0x7F800000u) largest = max(largest, m);
         nan = nan || m > 0x7F800000u;
@@ -97,7 +97,7 @@ void main() {
       const uint code = nan ? 0x7Fu : small_code(kE4m3fn, widen(uintBitsToFloat(largest)) * global / 6.0lf);
       store_u8(block_scale_address(1, row, block, kToScaling), code);
       const float scale = e4m3fn_value(code);
-      for (int e = 0; e < 16; e += 2) {
+      [[dont_unroll]] for (int e = 0; e < 16; e += 2) {
         uint pair = 0u;
         if (scale > 0.0) {
           pair = small_code(kE2m1, widen(x[e]) * global / double(scale)) |

@@ -101,7 +101,7 @@ void store_scalar(uint64_t row, int column, int element, uint code) {
 // With its sign; the first of equals.
 float largest_magnitude(float x[32]) {
   float largest = 0.0;
-  for (int e = 0; e < 32; ++e) {
+  [[dont_unroll]] for (int e = 0; e < 32; ++e) {
     if ((floatBitsToUint(x[e]) & 0x7FFFFFFFu) > (floatBitsToUint(largest) & 0x7FFFFFFFu)) largest = x[e];
   }
   return largest;
@@ -118,7 +118,7 @@ uint truncated(float x, float offset, int top) {
 uint iq4_nl_code(float x) {  // the nearest entry, the larger one of two at the same distance
   uint best = 0u;
   float distance_ = magnitude(x - kIq4NlValues[0]);
-  for (uint code = 1u; code < 16u; ++code) {
+  [[dont_unroll]] for (uint code = 1u; code < 16u; ++code) {
     const float d = magnitude(kIq4NlValues[code] - x);
     if (d <= distance_) {
       best = code;
@@ -131,7 +131,7 @@ uint iq4_nl_code(float x) {  // the nearest entry, the larger one of two at the 
 // A block with NaN or Inf has no scale: d = NaN with codes 0.
 void encode_ggml(uint64_t at, float x[32], int element) {
   bool good = true;
-  for (int e = 0; e < 32; ++e) good = good && is_finite(x[e]);
+  [[dont_unroll]] for (int e = 0; e < 32; ++e) good = good && is_finite(x[e]);
   const bool affine = element == kQ4_1 || element == kQ5_1;
   const bool fifth = element == kQ5_0 || element == kQ5_1;
   float d = 0.0;
@@ -144,7 +144,7 @@ void encode_ggml(uint64_t at, float x[32], int element) {
   } else if (affine) {
     float top = x[0];
     m = x[0];
-    for (int e = 1; e < 32; ++e) {
+    [[dont_unroll]] for (int e = 1; e < 32; ++e) {
       m = x[e] < m ? x[e] : m;
       top = x[e] > top ? x[e] : top;
     }
@@ -160,7 +160,7 @@ void encode_ggml(uint64_t at, float x[32], int element) {
   uint codes[32];
   float numerator = 0.0;
   float denominator = 0.0;
-  for (int e = 0; e < 32; ++e) {
+  [[dont_unroll]] for (int e = 0; e < 32; ++e) {
     uint code = 0u;
     if (element == kQ8_0) {
       const float q = mul_exact(x[e], id);
@@ -189,14 +189,14 @@ void encode_ggml(uint64_t at, float x[32], int element) {
   }
   if (fifth) {
     uint bits = 0u;
-    for (int e = 0; e < 32; ++e) bits |= (codes[e] >> 4 & 1u) << e;
+    [[dont_unroll]] for (int e = 0; e < 32; ++e) bits |= (codes[e] >> 4 & 1u) << e;
     store_u32_bytes(at + uint64_t(offset), bits);
     offset += 4;
   }
   if (element == kQ8_0) {
-    for (int e = 0; e < 32; ++e) store_u8(at + uint64_t(2 + e), codes[e]);
+    [[dont_unroll]] for (int e = 0; e < 32; ++e) store_u8(at + uint64_t(2 + e), codes[e]);
   } else {
-    for (int e = 0; e < 16; ++e) {
+    [[dont_unroll]] for (int e = 0; e < 16; ++e) {
       store_u8(at + uint64_t(offset + e), (codes[e] & 0xFu) | (codes[e + 16] & 0xFu) << 4);
     }
   }
@@ -204,17 +204,17 @@ void encode_ggml(uint64_t at, float x[32], int element) {
 
 void encode_mxfp4_ggml(uint64_t at, float x[32]) {
   bool good = true;
-  for (int e = 0; e < 32; ++e) good = good && is_finite(x[e]);
+  [[dont_unroll]] for (int e = 0; e < 32; ++e) good = good && is_finite(x[e]);
   const uint absmax = floatBitsToUint(largest_magnitude(x)) & 0x7FFFFFFFu;
   // floor(log2 absmax) - 2 + 127; an f32 subnormal gives less than 0.
   const int exponent = good ? max(int(absmax >> 23) - 2, 0) : 0xFF;
   store_u8(at, uint(exponent));
   uint codes[32];
-  for (int e = 0; e < 32; ++e) {
+  [[dont_unroll]] for (int e = 0; e < 32; ++e) {
     uint best = 0u;
     const double wanted = widen(x[e]);
     double error = abs(wanted);
-    for (uint code = 1u; code < 16u; ++code) {
+    [[dont_unroll]] for (uint code = 1u; code < 16u; ++code) {
       const double d = abs(double(e2m1_value(code)) * power_of_two(exponent - 127) - wanted);
       if (d < error) {
         error = d;
@@ -223,19 +223,19 @@ void encode_mxfp4_ggml(uint64_t at, float x[32]) {
     }
     codes[e] = good ? best : 7u;
   }
-  for (int e = 0; e < 16; ++e) store_u8(at + uint64_t(1 + e), codes[e] | codes[e + 16] << 4);
+  [[dont_unroll]] for (int e = 0; e < 16; ++e) store_u8(at + uint64_t(1 + e), codes[e] | codes[e + 16] << 4);
 }
 
 void encode_tq3(uint64_t at, float x[32], int element) {
   double y[32];
   bool good = true;
-  for (int j = 0; j < 32; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 32; ++j) {
     good = good && is_finite(x[j]);
     const double wide = widen(x[j]);
     y[j] = (kTq3Signs >> j & 1u) != 0u ? -wide : wide;
   }
-  for (int step = 1; step < 32; step *= 2) {
-    for (int i = 0; i < 16; ++i) {
+  [[dont_unroll]] for (int step = 1; step < 32; step *= 2) {
+    [[dont_unroll]] for (int i = 0; i < 16; ++i) {
       const int j = (i / step) * 2 * step + i % step;
       const double a = y[j];
       const double b = y[j + step];
@@ -244,7 +244,7 @@ void encode_tq3(uint64_t at, float x[32], int element) {
     }
   }
   double norm = 0.0lf;
-  for (int j = 0; j < 32; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 32; ++j) {
     y[j] *= 0.17677669529663688110lf;
     norm += y[j] * y[j];
   }
@@ -252,7 +252,7 @@ void encode_tq3(uint64_t at, float x[32], int element) {
   uint signs = 0u;
   double level_norm = 0.0lf;
   // magnitude / sigma compared without a root: (m)^2 32 > t^2 norm.
-  for (int j = 0; j < 32; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 32; ++j) {
     const double m = abs(y[j]);
     const int cell = 32.0lf * m * m > kTq3Threshold * kTq3Threshold * norm ? 1 : 0;
     const bool positive = !(y[j] < 0.0lf);
