@@ -69,8 +69,9 @@ std::vector<BackendInfo> known_backends() {
 
 BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known) {
   BackendChoice choice;
-  if (name.find('/') !=
-      std::string_view::npos) {  // a plug-in by path; options after a colon that follows the file name
+  // A plug-in by path; options after a colon that follows the file name. In NAME:OPTIONS a slash is the
+  // options' own.
+  if (name.substr(0, name.find(':')).find('/') != std::string_view::npos) {
     const auto colon = name.find(':', name.rfind('/'));
     choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));
     choice.info.name = std::string(name.substr(0, colon));

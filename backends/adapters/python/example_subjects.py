@@ -1,0 +1,45 @@
+"""The smallest subjects in Python: no library but assay_subjects. Copy this file and put your own functions in it:
+
+    assay run 'softmax rows=4 cols=33,1000 fill=gaussian,peaked' -b ./mine.py
+"""
+
+import math
+import struct
+
+from assay_subjects import need, subject
+
+DESCRIPTION = "plain Python, arithmetic in f64"
+
+
+def rows_of(call, name):
+    cols = call.tensor(name).shape[-1]
+    flat = call.floats(name)
+    return [flat[i:i + cols] for i in range(0, len(flat), cols)]
+
+
+def plain_softmax(call):
+    for attribute, value in (("dtype", "f32"), ("mask", "none"), ("sinks", "no"), ("softcap", "0"), ("temperature", "1")):
+        need(call.text(attribute) == value, f"{attribute}={call.text(attribute)}: only {attribute}={value}")
+    return "acc=f64 exp_ulp=1 out=f32"
+
+
+@subject(op="softmax", contract=plain_softmax, path="example.softmax", device="cpu")
+def softmax(call):
+    result = []
+    for row in rows_of(call, "x"):
+        largest = max(row)
+        weights = [math.exp(x - largest) for x in row]
+        total = math.fsum(weights)
+        result += [w / total for w in weights]
+    return result
+
+
+@subject(op="rmsnorm", device="cpu", path="example.rmsnorm",
+         contract=lambda call: need(call.text("dtype") == "f32", "only dtype=f32") or "acc=f64 out=f32")
+def rmsnorm(call):
+    gamma, eps = call.floats("gamma"), struct.unpack("f", struct.pack("f", call.real("eps")))[0]
+    result = []
+    for row in rows_of(call, "x"):
+        scale = 1 / math.sqrt(math.fsum(x * x for x in row) / len(row) + eps)
+        result += [x * scale * g for x, g in zip(row, gamma)]
+    return result

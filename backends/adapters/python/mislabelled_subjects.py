@@ -1,0 +1,30 @@
+"""Subjects that do not run by the arithmetic or the path that they declare, to be caught, beside pytorch_subjects.py's
+correct twins:
+
+    assay run 'matmul m=64 n=64 k=16384 a=e4m3fn_tensor b=e4m3fn_tensor dtype=f32 fill=uniform variant=fast_as_promoted' \\
+      -b python:mislabelled_subjects.py
+"""
+
+import torch
+
+import pytorch_attention as attention
+import pytorch_matmul as matmul
+from assay_subjects import subject
+
+
+@subject(op="matmul", variant="fast_as_promoted", contract=matmul.scaled_contract(4))
+def fast_as_promoted(call, a, b, a_scale, b_scale):
+    """FP8 with one accumulator for the whole of k, declared as promoted after every 128 products: wrong."""
+    return matmul.scaled(call, a, b, a_scale, b_scale, fast=True)
+
+
+@subject(op="attention", variant="math_as_flash", contract=attention.flash_contract, path=attention.FLASH_KERNELS)
+def math_as_flash(call, q, k, v):
+    """The math backend announced as flash: the numbers are good, the path is dead. Only a witness can tell: fallback."""
+    return attention.attend(call, q, k, v, attention.MATH)
+
+
+@subject(op="softmax", variant="f16_as_f32", contract="acc=f32 exp_ulp=2 div_ulp=2")
+def f16_as_f32(call, x):
+    """Computed in f16, declared in f32: wrong."""
+    return torch.softmax(x.half(), dim=-1).to(x.dtype)

@@ -1,0 +1,138 @@
+"""F.scaled_dot_product_attention by each of its backends. `flash`, `cudnn`, `efficient` and `math` allow that backend
+alone; `flash_first` asks for flash and lets PyTorch serve the call with another one when flash cannot."""
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
+
+from assay_subjects import Unsupported, need, subject
+from pytorch_units import WIDE, unit
+
+FLASH, CUDNN = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
+EFFICIENT, MATH = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH
+FLASH_KERNELS = "pytorch_flash::flash_fwd_*"  # flash_fwd_kernel, or flash_fwd_splitkv_kernel for few rows
+MOST_SPLITS = 128  # of flash's heuristic
+
+
+def check(call):
+    """What scaled_dot_product_attention has no argument for."""
+    absent = {"page": "0", "lengths": "full", "softcap": "0", "sinks": "no", "alibi": "no", "rotate": "none"}
+    for attribute, value in absent.items():
+        need(call.text(attribute) == value, f"scaled_dot_product_attention has no {attribute}={call.text(attribute)}")
+    for side in ("k", "v"):
+        need(call.text(side) == call.text("dtype"), "scaled_dot_product_attention wants q, K and V of one type")
+
+
+# Math: two products in f32 (16-bit inputs are converted first, exactly) with q and k each scaled by sqrt(scale), around a
+# softmax in two passes; its weights are normalised in front of the second product.
+MATH_CONTRACT = "qk=f32 p=f32 pv=f32 tile=4194304 exp_ulp=2"
+
+
+# Fused kernels: 16-bit products with f32 accumulators on the matrix unit, an online softmax in f32 with exp2, weights
+# cast to the type of V for the second product, their sum taken before the cast.
+def fused(splits):
+    def contract(call):
+        check(call)
+        kind = call.text("dtype")
+        need(kind in WIDE, f"dtype={kind}: fused attention on matrix units wants f16 or bf16")
+        return f"qk={unit(kind)} p={kind} pv={unit(kind)} tile=64 exp_ulp=2 split={splits}"
+    return contract
+
+
+# The CPU's flash kernel: blocks of up to 512 keys, a vector exp of 20 ulp, weights in V's type.
+def flash_contract(call):
+    if call.device == "cuda":
+        return fused(MOST_SPLITS)(call)
+    check(call)
+    return f"qk=f32 p={call.text('dtype')} pv=f32 tile=512 exp_ulp=20"
+
+
+def math_contract(call):
+    check(call)
+    return MATH_CONTRACT
+
+
+# PyTorch's own choice, and flash_first: claims what the widest of the kernels that may run keeps.
+def any_contract(call):
+    if call.text("dtype") in WIDE:
+        return flash_contract(call)
+    check(call)
+    return MATH_CONTRACT if call.device == "cuda" else flash_contract(call)
+
+
+def on_cuda(contract):
+    def checked(call):
+        need(call.device == "cuda", "this backend of scaled_dot_product_attention is for CUDA devices")
+        return contract(call)
+    return checked
+
+
+def path(cuda, cpu):
+    return lambda call: cuda if call.device == "cuda" else cpu
+
+
+def visible(call, device):
+    """The argument that hides keys: nothing, a bottom-right causal bias, or a mask of booleans."""
+    rows, keys, kind = call.integer("q"), call.integer("len"), call.text("mask")
+    if kind == "none" or (kind == "causal" and rows == 1):
+        return {}
+    if kind == "causal":
+        return {"is_causal": True} if rows == keys else {"attn_mask": causal_lower_right(rows, keys)}
+    if kind == "random":
+        return {"attn_mask": call.torch("mask").bool()}
+    position = torch.arange(rows, device=device)[:, None] + keys - rows
+    key = torch.arange(keys, device=device)[None, :]
+    return {"attn_mask": (key <= position) & (key > position - call.integer("window"))}
+
+
+def attend(call, q, k, v, allowed=None):
+    scale = call.real("scale")
+    arguments = visible(call, q.device)
+    arguments["enable_gqa"] = call.integer("heads") != call.integer("kv_heads")
+    arguments["scale"] = None if scale == 0 else scale
+    heads_first = [t.transpose(1, 2) for t in (q, k, v)]  # [batch, rows, heads, d] as stored
+    if allowed is None:
+        return F.scaled_dot_product_attention(*heads_first, **arguments).transpose(1, 2)
+    with sdpa_kernel(allowed, set_priority=isinstance(allowed, list)):
+        try:
+            return F.scaled_dot_product_attention(*heads_first, **arguments).transpose(1, 2)
+        except RuntimeError as error:  # PyTorch says so, loudly: not a fallback
+            if "No available kernel" in str(error) or "No viable backend" in str(error):
+                raise Unsupported(f"PyTorch has no {allowed} kernel for this call") from error
+            raise
+
+
+@subject(op="attention", contract=any_contract)
+def attention(call, q, k, v):
+    return attend(call, q, k, v)
+
+
+@subject(op="attention", variant="flash", contract=flash_contract, path=path(FLASH_KERNELS, "aten::flash_attention_cpu"))
+def flash(call, q, k, v):
+    return attend(call, q, k, v, FLASH)
+
+
+@subject(op="attention", variant="flash_first", contract=any_contract,
+         path=path(FLASH_KERNELS, "aten::flash_attention_cpu"))
+def flash_first(call, q, k, v):
+    return attend(call, q, k, v, [FLASH, EFFICIENT, MATH])
+
+
+@subject(op="attention", variant="cudnn", contract=on_cuda(fused(1)), path="cudnn_generated_*")
+def cudnn(call, q, k, v):
+    return attend(call, q, k, v, CUDNN)
+
+
+@subject(op="attention", variant="efficient", contract=on_cuda(fused(1)), path="fmha_cutlassF_*")
+def efficient(call, q, k, v):
+    if call.integer("heads") != call.integer("kv_heads"):  # its kernels know no groups: every engine repeats the heads
+        group = call.integer("heads") // call.integer("kv_heads")
+        k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)
+        call.attributes["kv_heads"] = call.attributes["heads"]
+    return attend(call, q, k, v, EFFICIENT)
+
+
+@subject(op="attention", variant="math", contract=math_contract, path=path("softmax_warp_forward", "aten::math"))
+def math(call, q, k, v):
+    return attend(call, q, k, v, MATH)
