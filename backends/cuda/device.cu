@@ -57,12 +57,14 @@ View view_of(const assay_tensor& tensor, unsigned char* data) {
 DeviceInfo open_device() {
   int count = 0;
   const gpuError_t status = gpuGetDeviceCount(&count);
+  int driver = 0;
+  if (gpuDriverGetVersion(&driver) == gpuSuccess && driver == 0)
+    throw Failed("no GPU: no driver is installed here");
   if (status != gpuSuccess) throw Failed(std::string("no GPU: ") + gpuGetErrorString(status));
   if (count == 0) throw Failed("no GPU: the driver lists none");
   gpuDeviceProp properties{};
   require(gpuSetDevice(0), "the first GPU cannot be used");
   require(gpuGetDeviceProperties(&properties, 0), "the first GPU cannot be asked for its properties");
-  int driver = 0;
   int runtime = 0;
   require(gpuDriverGetVersion(&driver), "driver version");
   require(gpuRuntimeGetVersion(&runtime), "runtime version");
