@@ -175,8 +175,10 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
   e.weight = row.weight_sum * e.to_top;
   const auto n = static_cast<double>(row.keys);
+  const double longest = std::min(static_cast<double>(row.span),  // of a part
+                                  std::ceil(static_cast<double>(g.length) / static_cast<double>(kernel.split)));
   const double tiles =
-      std::ceil(static_cast<double>(row.span) / static_cast<double>(kernel.tile)) + 1;  // unaligned start
+      std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start, or a part's last tile
   const double b = row.norm_product,
                x = b + row.bias_max + (g.sinks && std::isfinite(sink) ? std::fabs(sink) : 0.0);
   const double abs_sum = row.q_norm * row.k_norm;

@@ -22,8 +22,8 @@
 //    + 4 u |bias|max + u X             ALiBi: slope * distance, scale of base 2, sum
 //    + split > 1: u (6 X + 6 ln n + 6) rounding of lse = m + ln l, and of the exponents formed from it
 // 2. Weights. Kernel's weight of key j = w_j (1 + eps_j), |eps_j| <= theta,
-//    theta = exp(lambda) (1 + 2 u exp_ulp)^(1 + changes) (1 + u)^4 - 1, changes = tiles - 1 + (2 when split >
-//    1): every rescale multiplies by an exp of its own; plus one flush to zero below 2^-126 per key, kept
+//    theta = exp(lambda) (1 + 2 u exp_ulp)^(1 + changes) (1 + u)^4 - 1, changes = tiles of a part - 1 + (2 when
+//    split > 1): every rescale multiplies by an exp of its own; plus one flush to zero below 2^-126 per key, kept
 //    apart as an absolute error, see 3. Normalisation cancels what all keys share: with weights w_j (1 +
 //    eps_j) and otherwise exact arithmetic, |o' - o| = |sum p_j eps_j (v_j - o)| / |1 + sum p_j eps_j| <=
 //    theta D / (1 - theta),  D = sum p_j |v_j - o|.
