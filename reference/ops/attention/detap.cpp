@@ -83,7 +83,8 @@ class DotError {
     m.abs_sum = abs_sum;
     m.head = std::max(head_, 0.0);
     m.scaled = scaled_;
-    if (how_.kind == Accumulator::Kind::unit) m.flushed = static_cast<double>(n_) * subnormal_;
+    if (how_.unit != nullptr && how_.unit->combine == Combine::pairwise_flush)
+      m.flushed = static_cast<double>(n_) * subnormal_;
     if (parts <= 1) return dot_bound(how_, m);
     if (how_.kind == Accumulator::Kind::unit) {
       m.n = n_;
