@@ -6,6 +6,7 @@
 #include "backends/cuda/gpu_runtime.hpp"
 #include "backends/cuda/matrix_ops.hpp"
 #include "backends/cuda/mma.cuh"
+#include "backends/cuda/mma_bytes.cuh"
 
 namespace assay_gpu {
 namespace {
@@ -14,32 +15,6 @@ constexpr int kTile = 64;
 constexpr int kThreads = 128;
 constexpr int kStep = 64;   // bytes of a row per round
 constexpr int kPitch = 80;  // of a row in shared memory: no two rows of a fragment in one bank
-
-struct E4m3Unit {
-  using Sum = float;
-  static __device__ void mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-#if __CUDA_ARCH__ >= 890
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    __trap();  // check() refuses such a device
-#endif
-  }
-};
-
-struct Int8Unit {
-  using Sum = int;
-  static __device__ void mma(Sum (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-};
 
 template <class Sum, class Unit>
 __device__ void gemm_tile(const Gemm& g, int element_bytes) {

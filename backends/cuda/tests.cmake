@@ -1,0 +1,50 @@
+# Tests of the CUDA backend, label cuda. Those that need a GPU skip themselves with a reason where there is none.
+set(kernel_objects $<TARGET_OBJECTS:assay_cuda_kernels> $<TARGET_OBJECTS:assay_cuda_hopper_kernels>)
+
+# Host logic: formats, refusals, declarations.
+assay_test(cuda_kernels_test SOURCES kernels_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
+target_sources(cuda_kernels_test PRIVATE ${kernel_objects})
+assay_test(cuda_formats_test SOURCES formats_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
+set_property(TARGET cuda_kernels_test cuda_formats_test PROPERTY LINKER_LANGUAGE CXX)
+
+# On the device: guard zones, refused launches, the toolkit's conversions against ours.
+assay_cuda_objects(assay_cuda_test_kernels "80-virtual;90a-real" device_test_kernels.cu)
+assay_test(cuda_device_test SOURCES device_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
+target_sources(cuda_device_test PRIVATE ${kernel_objects} $<TARGET_OBJECTS:assay_cuda_test_kernels>)
+set_property(TARGET cuda_device_test PROPERTY LINKER_LANGUAGE CXX)
+
+# The instruction that a kernel's contract is about is in its code, and nowhere where it must not be.
+assay_cuda_objects(assay_cuda_ptx "90a-virtual" gemm_mma.cu gemm_wgmma.cu gemm_portable.cu quantize.cu
+  quantize_toolkit.cu static_control.cu)
+set_target_properties(assay_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON)
+add_custom_target(assay_cuda_ptx_all ALL DEPENDS $<TARGET_OBJECTS:assay_cuda_ptx>)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+function(assay_ptx_test file kernel pattern)
+  set(name cuda_ptx.${kernel})
+  if(ARGN)
+    string(APPEND name .absent)
+  endif()
+  add_test(NAME ${name} COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/ptx_check.py
+    "$<FILTER:$<TARGET_OBJECTS:assay_cuda_ptx>,INCLUDE,/${file}\\.ptx$>" ${kernel} ${pattern} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS cuda)
+endfunction()
+set(mma_e4m3 "mma\\.sync\\.aligned\\.m16n8k32\\.row\\.col\\.f32\\.e4m3\\.e4m3\\.f32")
+set(wgmma_e4m3 "wgmma\\.mma_async\\.sync\\.aligned\\.m64n64k32\\.f32\\.e4m3\\.e4m3")
+set(cvt_e4m3 "cvt\\.rn\\.satfinite\\.e4m3x2\\.f32")
+assay_ptx_test(gemm_wgmma gemm_wgmma_e4m3 ${wgmma_e4m3})
+assay_ptx_test(gemm_wgmma gemm_wgmma_e4m3_promoted ${wgmma_e4m3})
+assay_ptx_test(gemm_mma gemm_mma_e4m3 ${mma_e4m3})
+assay_ptx_test(gemm_mma gemm_mma_f16 "mma\\.sync\\.aligned\\.m16n8k16\\.row\\.col\\.f32\\.f16\\.f16\\.f32")
+assay_ptx_test(gemm_mma gemm_mma_bf16 "mma\\.sync\\.aligned\\.m16n8k16\\.row\\.col\\.f32\\.bf16\\.bf16\\.f32")
+assay_ptx_test(gemm_mma gemm_mma_s8 "mma\\.sync\\.aligned\\.m16n8k32\\.row\\.col\\.s32\\.s8\\.s8\\.s32")
+assay_ptx_test(gemm_mma gemm_mma_s8 "f32\\.e4m3" --absent)
+assay_ptx_test(gemm_portable gemm_dot4_s8 "dp4a\\.s32\\.s32")
+assay_ptx_test(gemm_portable gemm_fma_f32 "fma\\.rn\\.f32")
+assay_ptx_test(gemm_portable gemm_fma_f32 "mma\\.|dp4a" --absent)
+assay_ptx_test(quantize_toolkit quantize_toolkit ${cvt_e4m3})
+assay_ptx_test(quantize_toolkit dequantize_toolkit "cvt\\.rn\\.f16x2\\.e4m3x2")
+assay_ptx_test(quantize quantize_bits "e4m3x2" --absent)
+assay_ptx_test(static_control control_live_mma ${mma_e4m3})
+assay_ptx_test(static_control control_dead_mma ${mma_e4m3} --absent)
+assay_ptx_test(static_control control_live_cvt ${cvt_e4m3})
+assay_ptx_test(static_control control_dead_cvt ${cvt_e4m3} --absent)
