@@ -154,6 +154,7 @@ class Subject:
 
 SUBJECTS = []
 DEVICE = "cpu"  # of the run; set before a plug-in is loaded
+PLUGIN = "assay_plugin"  # the module that a plug-in's file becomes: its subjects come before those that it imports
 
 
 def subject(op, contract, path="", variant="", promises="deterministic=yes", device=""):
@@ -171,6 +172,7 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
 
 def select(call):
     of_op = [s for s in SUBJECTS if s.op == call.op]
+    of_op.sort(key=lambda s: s.function.__module__ != PLUGIN)
     need(of_op, f"op {call.op}: here are {' '.join(sorted({s.op for s in SUBJECTS})) or 'none'}")
     for s in of_op:
         if call.variant in ("", s.variant):

@@ -24,6 +24,20 @@ def math_as_flash(call, q, k, v):
     return attention.attend(call, q, k, v, attention.MATH)
 
 
+@subject(op="attention", variant="math_without_memory", contract=attention.math_contract, promises="temporary_bytes=0")
+def math_without_memory(call, q, k, v):
+    """The math backend, which converts K and V and keeps all logits, under a promise to need no memory: fallback, once the
+    allocations can be seen (PYTORCH_NO_CUDA_MEMORY_CACHING=1)."""
+    return attention.attend(call, q, k, v, attention.MATH)
+
+
+@subject(op="attention", variant="flash_without_memory", contract=attention.flash_contract, path=attention.FLASH_KERNELS,
+         promises="temporary_bytes=0")
+def flash_without_memory(call, q, k, v):
+    """Its twin, which keeps the promise for prefill: the output and one number per row."""
+    return attention.attend(call, q, k, v, attention.FLASH)
+
+
 @subject(op="softmax", variant="f16_as_f32", contract="acc=f32 exp_ulp=2 div_ulp=2")
 def f16_as_f32(call, x):
     """Computed in f16, declared in f32: wrong."""

@@ -7,12 +7,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
 from assay_subjects import Unsupported, need, subject
-from pytorch_units import WIDE, unit
+from pytorch_units import WIDE, softmax_kernel, unit
 
 FLASH, CUDNN = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
 EFFICIENT, MATH = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH
 FLASH_KERNELS = "pytorch_flash::flash_fwd_*"  # flash_fwd_kernel, or flash_fwd_splitkv_kernel for few rows
-MOST_SPLITS = 128  # of flash's heuristic
+MOST_SPLITS = 128  # of flash's heuristic; cuDNN's kernel for one query row splits the keys too
 
 
 def check(call):
@@ -29,7 +29,7 @@ def check(call):
 MATH_CONTRACT = "qk=f32 p=f32 pv=f32 tile=4194304 exp_ulp=2"
 
 
-# Fused kernels: 16-bit products with f32 accumulators on the matrix unit, an online softmax in f32 with exp2, weights
+# Fused kernels (f32 in the efficient one is three TF32 products, which no contract describes): 16-bit products with f32 accumulators on the matrix unit, an online softmax in f32 with exp2, weights
 # cast to the type of V for the second product, their sum taken before the cast.
 def fused(splits):
     def contract(call):
@@ -119,7 +119,7 @@ def flash_first(call, q, k, v):
     return attend(call, q, k, v, [FLASH, EFFICIENT, MATH])
 
 
-@subject(op="attention", variant="cudnn", contract=on_cuda(fused(1)), path="cudnn_generated_*")
+@subject(op="attention", variant="cudnn", contract=on_cuda(fused(MOST_SPLITS)), path="cudnn_generated_*")
 def cudnn(call, q, k, v):
     return attend(call, q, k, v, CUDNN)
 
@@ -133,6 +133,7 @@ def efficient(call, q, k, v):
     return attend(call, q, k, v, EFFICIENT)
 
 
-@subject(op="attention", variant="math", contract=math_contract, path=path("softmax_warp_forward", "aten::math"))
+@subject(op="attention", variant="math", contract=math_contract,
+         path=lambda call: "aten::math" if call.device == "cpu" else softmax_kernel(call.integer("len")))
 def math(call, q, k, v):
     return attend(call, q, k, v, MATH)

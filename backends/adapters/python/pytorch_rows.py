@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 
 from assay_subjects import need, subject
-from pytorch_units import torch_type
+from pytorch_units import softmax_kernel, torch_type
 
 
 def softmax_contract(call):
@@ -12,14 +12,8 @@ def softmax_contract(call):
     return "acc=f32 exp_ulp=2 div_ulp=2"
 
 
-def softmax_path(call):
-    """One warp per row up to 1024 columns (2048 from PyTorch 2.9 on), one block beyond."""
-    if call.device == "cpu":
-        return "aten::softmax"
-    return "softmax_warp_forward" if call.integer("cols") <= 1024 else "cunn_SoftMaxForward*"
-
-
-@subject(op="softmax", contract=softmax_contract, path=softmax_path)
+@subject(op="softmax", contract=softmax_contract,
+         path=lambda call: "aten::softmax" if call.device == "cpu" else softmax_kernel(call.integer("cols")))
 def softmax(call, x):
     return F.softmax(x, dim=-1)
 

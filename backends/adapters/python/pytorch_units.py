@@ -10,6 +10,11 @@ def torch_type(name):
     return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[name]
 
 
+def softmax_kernel(cols):
+    """On CUDA, as seen with PyTorch 2.11: one warp for a row of up to 2048 columns, one block for a longer one."""
+    return "softmax_warp_forward" if cols <= 2048 else "cunn_SoftMaxForward*"
+
+
 def unit(name):
     """The matrix unit of this device for operands of type `name`: its row in `assay list units`."""
     major, minor = torch.cuda.get_device_capability()

@@ -56,9 +56,9 @@ def pick_device(wanted):
 
 
 def synchronize(device):
-    if device == "cuda":
-        import torch
-        torch.cuda.synchronize()
+    """PyTorch's queue. A function that uses a device without PyTorch waits for it itself."""
+    if device == "cuda" and "torch" in sys.modules:
+        sys.modules["torch"].cuda.synchronize()
 
 
 class Worker:
@@ -84,7 +84,7 @@ class Worker:
         try:
             self.device = assay_subjects.DEVICE = pick_device(wanted)
             sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-            spec = importlib.util.spec_from_file_location("assay_plugin", file)
+            spec = importlib.util.spec_from_file_location(assay_subjects.PLUGIN, file)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         except Exception as error:  # a library that is missing is reported, not a fault

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""worker.py spoken to as the assay program does, with subjects that need python3 alone: each message of protocol.md, the
+witness, and the refusals. Then that PyTorch's subjects load, where PyTorch is: skipped (77) with the reason where not.
+
+    conformance_test.py protocol FAKE_WITNESS | pytorch
+"""
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUBJECTS = '''
+from assay_subjects import subject, need
+@subject(op="twice", variant="good", contract="out=f32", path="twice_kernel", device="cpu")
+def twice(call):
+    call.note("rows", call.integer("rows"))
+    return [2 * x for x in call.floats("x")]
+@subject(op="twice", variant="throws", contract=lambda call: "out=f32", device="cpu")
+def throws(call):
+    raise ValueError("no memory for the tile")
+@subject(op="twice", variant="refuses", contract=lambda call: need(False, "d=96"), device="cpu")
+def refuses(call):
+    pass
+@subject(op="twice", variant="device", contract="out=f32", path="twice_kernel", device="cuda")
+def on_device(call):
+    return [2 * x for x in call.floats("x")]
+'''
+X, Y, BYTES, ROWS, COLS, STRIDE = 4096, 8192, 16384, 2, 3, 20
+
+
+class Client:
+    """One worker with an open control socket and a memory file of BYTES."""
+
+    def __init__(self, environment=None):
+        self.memory = os.memfd_create("memory")
+        os.truncate(self.memory, BYTES)
+        ours, theirs = socket.socketpair()
+        program = ("import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
+                   "os.execv(sys.executable, [sys.executable, sys.argv[3]])")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(theirs.fileno()), str(self.memory), os.path.join(HERE, "worker.py")],
+            pass_fds=(theirs.fileno(), self.memory), env={**os.environ, "ASSAY_WITNESS": "", **(environment or {})})
+        theirs.close()
+        self.control = ours
+        self.lines = ours.makefile("r", encoding="utf-8")
+
+    def ask(self, **request):
+        self.control.sendall((json.dumps(request) + "\n").encode())
+        return json.loads(self.lines.readline())
+
+    def bye(self):
+        self.control.sendall(b'{"type":"bye"}\n')
+        return self.process.wait(timeout=30)
+
+
+def same(got, want):
+    if got != want:
+        raise SystemExit(f"got  {got}\nwant {want}")
+
+
+def call(variant, offsets=True):
+    def tensor(name, offset):
+        t = {"name": name, "format": "f32", "shape": [ROWS, COLS], "stride": [STRIDE, 4]}
+        return {**t, "offset": offset} if offsets else t
+    return {"op": "twice", "variant": variant, "attributes": [["rows", str(ROWS)]], "inputs": [tensor("x", X)],
+            "outputs": [tensor("y", Y)]}
+
+
+def protocol(fake_witness):
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as plugin:
+        plugin.write(SUBJECTS)
+        plugin.flush()
+        opened = open_worker(plugin.name, {})
+        poison = b"\xa5" * BYTES
+        os.pwrite(opened.memory, poison, 0)
+        for r in range(ROWS):
+            os.pwrite(opened.memory, struct.pack("<3f", *(10 * r + c for c in range(COLS))), X + r * STRIDE)
+        before = os.pread(opened.memory, BYTES, 0)
+        run = {"type": "run", "memory_bytes": BYTES, "slots": [[4096, 4096, "w"], [8192, 4096, "w"]]}
+
+        declared = opened.ask(type="declare", call=call("", offsets=False))
+        same(declared, {"type": "declared", "contract": "out=f32", "path": "twice_kernel",
+                        "promises": "deterministic=yes"})
+        same(opened.ask(type="declare", call=call("refuses", False)), {"type": "unsupported", "reason": "d=96"})
+        same(opened.ask(type="declare", call={**call("", False), "op": "thrice"}),
+             {"type": "unsupported", "reason": "op thrice: here are twice"})
+        done = opened.ask(**run, call=call("good"))
+        wall = done.pop("wall_ns")
+        same(done, {"type": "done", "kernels": ["twice_kernel"], "notes": [["rows", str(ROWS)]]})
+        same(wall >= 0, True)
+        after = os.pread(opened.memory, BYTES, 0)
+        for r in range(ROWS):
+            at = Y + r * STRIDE
+            same(struct.unpack("<3f", after[at:at + 12]), tuple(2.0 * (10 * r + c) for c in range(COLS)))
+            before = before[:at] + after[at:at + 12] + before[at + 12:]
+        same(after == before, True)  # nothing but the elements of y was touched
+        same(opened.ask(**run, call=call("throws")),
+             {"type": "failed", "reason": "ValueError: no memory for the tile"})
+        same(opened.ask(type="dance")["type"], "failed")
+        same(opened.bye(), 0)
+
+        for variant, seen in (("device", ["twice_kernel<float>"]), ("good", None)):  # a CPU is not watched
+            watched = open_worker(plugin.name, {"ASSAY_WITNESS": fake_witness, "FAKE_WITNESS": "twice_kernel<float>"})
+            done = watched.ask(**run, call=call(variant))
+            same([k["name"] for k in done["witness"]["kernels"]] if "witness" in done else None, seen)
+            watched.bye()
+
+        for options, reason in (("colour=red", "colour=red"), ("device=cuda", "device=cuda"), ("/no/such.py", "/no/such.py")):
+            client = Client()
+            client.ask(type="hello", protocol="assay-worker", version=1)
+            refused = client.ask(type="open", plugin=plugin.name, options=options)
+            if options == "device=cuda" and refused["type"] == "opened":  # this machine has one
+                continue
+            same((refused["type"], reason in refused["reason"]), ("refused", True))
+            client.bye()
+
+
+def open_worker(plugin, environment):
+    client = Client(environment)
+    same(client.ask(type="hello", protocol="assay-worker", version=1)["type"], "hello")
+    opened = client.ask(type="open", plugin=plugin, options="")
+    same(opened["type"], "opened")
+    same(opened["variants"], ["twice:good", "twice:throws", "twice:refuses", "twice:device"])
+    return client
+
+
+def pytorch():
+    try:
+        import torch
+    except ImportError as error:
+        print(f"skipped: {error}")
+        sys.exit(77)
+    client = Client()
+    client.ask(type="hello", protocol="assay-worker", version=1)
+    opened = client.ask(type="open", plugin=os.path.join(HERE, "pytorch_subjects.py"), options="device=cpu")
+    same(opened["type"], "opened")
+    for variant in ("attention:flash", "attention:math", "matmul:scaled_mm", "matmul:scaled_mm_fast", "matmul:triton_nvfp4"):
+        same(variant in opened["variants"], True)
+    same(torch.__version__ in opened["description"], True)
+    client.bye()
+
+
+if __name__ == "__main__":
+    {"protocol": protocol, "pytorch": pytorch}[sys.argv[1]](*sys.argv[2:])
