@@ -1,0 +1,18 @@
+// Kernels on AMD's matrix units, as the lists of kernels name them.
+#pragma once
+
+#include "backends/cuda/attention.hpp"
+#include "backends/cuda/operands.hpp"
+
+namespace assay_gpu {
+
+// Which unit a device has, by the architecture that its driver names: gfx12 9.4 and so on. The host's half of
+// architectures.hpp.
+bool has_wmma_fp8(const DeviceInfo& device);  // gfx1200, gfx1201
+bool has_wmma_f16(const DeviceInfo& device);  // gfx11
+bool has_mfma_fp8(const DeviceInfo& device);  // gfx942
+bool has_mfma_i8(const DeviceInfo& device);   // gfx90a, gfx942
+
+const GemmKernel& gemm_mfma_i8();
+
+}  // namespace assay_gpu
