@@ -77,7 +77,7 @@ inline std::vector<float> operand(const Values& values, Random& random, std::siz
 
 // An accumulator of the unit: zero, near +-reference in size, equal to -reference, or anywhere in the range.
 inline float accumulator_value(const MatrixUnit& unit, Random& random, double reference) {
-  const Precision f = out_precision(unit);
+  const Precision f = accumulator_precision(unit);
   double x = 0;
   const double noise = 1 + static_cast<double>(random() >> 11) * 0x1p-53;
   switch (random() % 6) {
@@ -132,8 +132,8 @@ inline void tie_and_a_sliver(const MatrixUnit& unit, Random& random, std::vector
   }
 }
 
-// x, y become a pair of products that cancel and zeros; the result, for c, lies about F binades below them:
-// what is left of it depends on the alignment alone.
+// x, y become a pair of products that cancel, zeros and perhaps one more product; that and the result, for c,
+// lie about F binades below the pair: what is left of them depends on the alignment alone.
 inline double cancelling_pair(const MatrixUnit& unit, Random& random, std::vector<float>& x,
                               std::vector<float>& y) {
   const Values values(default_input(unit));
@@ -143,9 +143,15 @@ inline double cancelling_pair(const MatrixUnit& unit, Random& random, std::vecto
   x[0] = values.near(random, e, 1);
   x[1] = -x[0];
   y[0] = y[1] = values.near(random, e, 1);
+  if (x.size() > 4 && random() % 2 == 0) {  // beside the pair in every half that a unit may form
+    const int low =
+        std::ilogb(x[0]) + std::ilogb(y[0]) - unit.fraction_bits + static_cast<int>(random() % 4) - 2;
+    x[4] = values.near(random, low / 2, 0);
+    y[4] = values.near(random, low - low / 2, 0);
+  }
   const double significand = 1 + static_cast<double>(random() >> 11) * 0x1p-53;
   const double c = std::ldexp(significand, 2 * e - unit.fraction_bits + static_cast<int>(random() % 12) - 1);
-  return round_to_precision(random() % 2 == 0 ? c : -c, out_precision(unit), Rounding::toward_zero);
+  return round_to_precision(random() % 2 == 0 ? c : -c, accumulator_precision(unit), Rounding::toward_zero);
 }
 
 }  // namespace assay::adversarial

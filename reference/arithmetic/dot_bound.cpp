@@ -86,9 +86,9 @@ double chained_bound(const Cuts& k, double blocks, double abs_total, double head
   return std::min(e, again);
 }
 
-// `more` is the number of further nearest-even f32 additions on the way of a term.
+// Partial sums are added in `sums`; `more` is the number of further such additions on the way of a term.
 double promoted_bound(const Cuts& k, double blocks, double promote, double more, const Precision& out,
-                      const DotMagnitudes& m) {
+                      const Precision& sums, const DotMagnitudes& m) {
   const double parts = std::ceil(blocks / promote);
   const double cut = k.terms * k.quantum;
   const double growth = (1 + k.rho) * (1 + cut) - 1;
@@ -96,7 +96,7 @@ double promoted_bound(const Cuts& k, double blocks, double promote, double more,
   const double inner =
       phi * ((1 + k.rho) * cut * (parts * (m.head + k.tiny) + m.abs_sum) + k.rho * m.abs_sum + parts * k.eta);
   const double a = m.abs_sum + m.abs_c;
-  const double gamma = gamma_n(static_cast<std::int64_t>(parts + more), unit_roundoff(kPrecisionF32));
+  const double gamma = gamma_n(static_cast<std::int64_t>(parts + more), unit_roundoff(sums));
   return bounded(inner + gamma * (a + inner), a, out);
 }
 
@@ -168,13 +168,15 @@ double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t pr
     return scalar_bound(out, m.n + 1, m, 0x1p-126, 2 * n + 1) + flushed_c * kInflate;
   }
   if (unit.combine == Combine::unpack_split) {
-    const Cuts inner{17, 1, 0x1p-25, 0x1p-23, 0x1p-149, 0x1p-126};
+    const Rounding rounding = out == kPrecisionF32 ? Rounding::toward_zero : Rounding::nearest_even;
+    const Cuts inner{
+        17, 1, 0x1p-25, unit_roundoff(out, rounding), underflow_unit(out, rounding), power_of_two(out.emin)};
     // Every k32 block is one promotion of two k16 steps.
     const double more = promote > 0 ? std::ceil(blocks / static_cast<double>(promote)) : 0;
-    return promoted_bound(inner, 2 * blocks, 2, more, out, m);
+    return promoted_bound(inner, 2 * blocks, 2, more, out, out, m);
   }
   const Cuts k = cuts_of(unit);
-  if (promote > 0) return promoted_bound(k, blocks, static_cast<double>(promote), 0, out, m);
+  if (promote > 0) return promoted_bound(k, blocks, static_cast<double>(promote), 0, out, kPrecisionF32, m);
   return bounded(chained_bound(k, blocks, a, m.head, m.scaled), a, out);
 }
 

@@ -31,7 +31,8 @@ struct DotMagnitudes {
   double head = 0;     // >= H; matrix units only
   double flushed =
       0;  // >= sum |a_i b_i| over products with a subnormal operand; only units that flush need it
-  bool scaled = false;  // the accumulator holds an unknown factor times all this: no floor of a logarithm then
+  bool scaled =
+      false;  // the accumulator holds an unknown factor times all this: no floor of a logarithm then
 };
 
 // By inspection of the operands; format "" for plain floats judged by a scalar accumulator (head is then
@@ -57,19 +58,19 @@ double product_head(double abs_x, std::string_view x_format, double abs_y, std::
 //   (nearest),
 // with T the number of cuts: g + 1 (truncate), 4 + 1 (group_scaled), g + 2 (floor: g products, the sum, c),
 // g + 4 (floor_halves: g products, two halves, the sum, c or its dropping, |c| < 2^(E-25)), 0 (exact).
-// 2^M <= max(H, |accumulator before the block|, 2^emin). Chained: let E_t bound the error after t blocks; any
-// partial sum is at most A in magnitude, so 2^M <= G + E_t with G = max(H, A, 2^emin of the output format),
-// and
+// 2^M <= max(H, |accumulator before the block|, 2^emin): no unit's least_exponent is above emin. Chained: let
+// E_t bound the error after t blocks; any partial sum is at most A in magnitude, so 2^M <= G + E_t with G =
+// max(H, A, 2^emin of the output format), and
 //   E_{t+1} <= alpha E_t + beta,  alpha = (1 + rho)(1 + T 2^-F),  beta = (1 + rho) T 2^-F G + rho A + eta,
 // whence E_B <= beta (alpha^B - 1) / (alpha - 1) =: E. Then, since E_t <= E for all t, M <= floor(log2(G +
 // E)) holds for every block and E_B <= B ((1 + rho) T 2^(floor(log2(G + E)) - F) + rho (A + E) + eta): the
 // smaller is returned.
-//   unpack_split: two-level (below) with T(25, 16, f32), two blocks to a promotion.
-//   (promote > 0 there: one more f32 addition per promotion.)
-//   pairwise_flush: the scalar bound in f32 with eta = 2^-126 (a result below is flushed) for each of at most
-//   2n + 1 operations, plus `flushed` and a flushed c. Standing assumption: the scalar bound in f32 for any
-//   order, which holds for every model that only rounds to nearest f32, fused or not, not just for the row's.
-//   wrap: 0 when A < 2^31, else +Inf.
+//   unpack_split: two-level (below) with T(25, 16, out), two blocks to a promotion, promotions added in
+//   `out`. (promote > 0 there: one more such addition per promotion; those into f32 err less than one in
+//   `out`.) pairwise_flush: the scalar bound in f32 with eta = 2^-126 (a result below is flushed) for each of
+//   at most 2n + 1 operations, plus `flushed` and a flushed c. Standing assumption: the scalar bound in f32
+//   for any order, which holds for every model that only rounds to nearest f32, fused or not, not just for
+//   the row's. wrap: 0 when A < 2^31, else +Inf.
 //
 // promote > 0 (units only): partial sums over `promote` blocks, each from zero, added to an f32 accumulator.
 // With A_i the absolute sum of partial i and N of them, E_i <= phi ((1 + rho) T 2^-F G_i + rho A_i + eta),

@@ -14,14 +14,15 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr int kZeroExponent = -126;  // what a zero term counts as
+constexpr int kLeastExponent = -126;                          // of M in units that do not truncate
+constexpr int kNoExponent = std::numeric_limits<int>::min();  // a zero's
 constexpr int kAccumulatorFractionBits = 23;
 
 // One addend: significand * 2^scale, aligned as if its exponent were `exponent`.
 struct Addend {
   Int128 significand = 0;
   int scale = 0;
-  int exponent = kZeroExponent;
+  int exponent = kNoExponent;
 };
 
 Int128 at_quantum_toward_zero(const Addend& t, int quantum) {
@@ -40,8 +41,8 @@ Int128 at_quantum_floor(Int128 significand, int scale, int quantum) {
   return significand >> shift;  // arithmetic: toward -inf
 }
 
-int largest_exponent(std::span<const Addend> terms) {
-  int m = kZeroExponent;
+int largest_exponent(std::span<const Addend> terms, int least = kLeastExponent) {
+  int m = least;
   for (const Addend& t : terms) m = std::max(m, t.exponent);
   return m;
 }
@@ -59,19 +60,28 @@ Addend accumulator_addend(double c, const Precision& f) {
   return {static_cast<Int128>(std::ldexp(c, kAccumulatorFractionBits - e)), e - kAccumulatorFractionBits, e};
 }
 
-double truncate_block(std::span<const Addend> products, double c, int fraction_bits, const Precision& out,
-                      Rounding rounding) {
+// What T(F, g, out) needs to know.
+struct Truncation {
+  int fraction_bits, least_exponent;
+  Precision out;
+  Rounding rounding;
+};
+
+double truncate_block(std::span<const Addend> products, double c, const Truncation& how) {
+  if (!std::isfinite(c)) return c;  // a chain that overflowed
   std::vector<Addend> terms(products.begin(), products.end());
-  terms.push_back(accumulator_addend(c, out));
-  const int quantum = largest_exponent(terms) - fraction_bits;
-  return round_exact(truncated_sum(terms, quantum), quantum, out, rounding, OverflowTo::infinity);
+  terms.push_back(accumulator_addend(c, how.out));
+  const int quantum = largest_exponent(terms, how.least_exponent) - how.fraction_bits;
+  const double result =
+      round_exact(truncated_sum(terms, quantum), quantum, how.out, how.rounding, OverflowTo::infinity);
+  return result == 0 ? 0 : result;  // +0
 }
 
 double floor_combine(Int128 sum, int sum_scale, int sum_exponent, double c, bool drop_small_c,
                      int fraction_bits) {
   constexpr int kSumBits = 31;
   const Addend addend = accumulator_addend(c, kPrecisionF32);
-  const int e = std::max(sum_exponent, addend.exponent);
+  const int e = std::max({sum_exponent, addend.exponent, kLeastExponent});
   const int quantum = e - kSumBits;
   Int128 total = at_quantum_floor(sum, sum_scale, quantum);
   if (!drop_small_c || addend.exponent >= e - fraction_bits - 1) {
@@ -171,14 +181,21 @@ std::vector<Addend> scaled_groups(std::span<const float> a, std::span<const floa
   return groups;
 }
 
-double unpack_split_block(std::span<const Addend> products, double c, int fraction_bits) {
-  std::array<std::vector<Addend>, 2> halves;
-  for (std::size_t k = 0; k < products.size(); ++k) halves[(k % 4) / 2].push_back(products[k]);
+// Infinities meet where an addition of the hardware would see them: in each half, then with c.
+double unpack_split_block(std::span<const float> a, std::span<const float> b, const TermFormat& fa,
+                          const TermFormat& fb, double c, Truncation how) {
+  how.rounding = how.out == kPrecisionF32 ? Rounding::toward_zero : Rounding::nearest_even;
   double partial = 0;
-  for (const auto& half : halves) {
-    partial = truncate_block(half, partial, fraction_bits, kPrecisionF32, Rounding::toward_zero);
+  for (const std::size_t half : {0U, 1U}) {
+    std::vector<float> x, y;
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      if (k % 4 / 2 == half) x.push_back(a[k]), y.push_back(b[k]);
+    }
+    const double special = special_value(x, y, partial);
+    partial = special != 0 ? special : truncate_block(products_of(x, y, fa, fb), partial, how);
   }
-  return static_cast<double>(static_cast<float>(partial) + static_cast<float>(c));
+  const double sum = round_sum(partial, c, how.out);
+  return std::isnan(sum) ? kNaN : sum;
 }
 
 }  // namespace
@@ -188,6 +205,8 @@ double fused_block(const MatrixUnit& unit, std::span<const float> a, std::span<c
                    double c) {
   const Precision out = out_precision(unit);
   if (unit.combine == Combine::pairwise_flush) return pairwise_flush_block(a, b, fa, fb, unit.group, c);
+  const Truncation truncation{unit.fraction_bits, unit.least_exponent, out, unit.rounding};
+  if (unit.combine == Combine::unpack_split) return unpack_split_block(a, b, fa, fb, c, truncation);
   double special = special_value(a, b, c);
   if (!unit.scales.empty()) {
     const std::size_t last = (first + a.size() - 1) / scales.block;
@@ -198,7 +217,7 @@ double fused_block(const MatrixUnit& unit, std::span<const float> a, std::span<c
   if (special != 0) return std::isnan(special) ? kNaN : special;
   if (unit.combine == Combine::group_scaled) {
     static_cast<void>(products_of(a, b, fa, fb));  // refuses values that are not e2m1
-    return truncate_block(scaled_groups(a, b, scales, first), c, unit.fraction_bits, out, unit.rounding);
+    return truncate_block(scaled_groups(a, b, scales, first), c, truncation);
   }
   std::vector<Addend> products = products_of(a, b, fa, fb);
   switch (unit.combine) {
@@ -214,8 +233,6 @@ double fused_block(const MatrixUnit& unit, std::span<const float> a, std::span<c
       }
       break;
     }
-    case Combine::unpack_split:
-      return unpack_split_block(products, c, unit.fraction_bits);
     case Combine::exact:
       return exact_block(products, c, out, unit.rounding);
     case Combine::floor:
@@ -230,7 +247,7 @@ double fused_block(const MatrixUnit& unit, std::span<const float> a, std::span<c
     default:
       break;
   }
-  return truncate_block(products, c, unit.fraction_bits, out, unit.rounding);
+  return truncate_block(products, c, truncation);
 }
 
 }  // namespace assay

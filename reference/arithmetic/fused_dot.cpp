@@ -18,13 +18,14 @@ double wrapped_dot(std::span<const float> a, std::span<const float> b, const Ter
 }
 
 void require_accumulator(const MatrixUnit& unit, double c) {
-  const bool good =
-      unit.combine == Combine::wrap
-          ? c >= -0x1p31 && c < 0x1p31 && c == std::floor(c)
-          : !std::isfinite(c) || round_to_precision(c, out_precision(unit), Rounding::toward_zero) == c;
+  const bool good = unit.combine == Combine::wrap
+                        ? c >= -0x1p31 && c < 0x1p31 && c == std::floor(c)
+                        : !std::isfinite(c) ||
+                              round_to_precision(c, accumulator_precision(unit), Rounding::toward_zero) == c;
   if (!good) {
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("accumulator {} of {} is not a number of {}", c, unit.name, unit.out));
+                     fmt::format("accumulator {} of {} is not a number of {}", c, unit.name,
+                                 unit.out == "e8m13" ? "f32" : unit.out));
   }
 }
 

@@ -16,8 +16,8 @@ namespace {
 enum class Lanes : std::uint8_t { narrow, wide };
 
 Lanes lanes_of(const MatrixUnit& unit) {
-  if (unit.combine == Combine::pairwise_flush || unit.out == "e8m13") return Lanes::narrow;
-  return Lanes::wide;
+  const bool cuts = unit.out == "e8m13" && unit.rounding == Rounding::toward_zero;
+  return unit.combine == Combine::pairwise_flush || cuts ? Lanes::narrow : Lanes::wide;
 }
 
 template <typename Lane>
@@ -244,8 +244,8 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
   if (options.promote < 0)
     throw InputError(InputErrorKind::bad_value, fmt::format("promote={}", options.promote));
   const Lanes lanes = lanes_of(unit);
-  const TileRule rule{unit.combine, static_cast<std::size_t>(unit.group), unit.fraction_bits,
-                      out_precision(unit), unit.rounding == Rounding::nearest_even};
+  const TileRule rule{unit.combine,        static_cast<std::size_t>(unit.group),    unit.fraction_bits,
+                      out_precision(unit), unit.rounding == Rounding::nearest_even, unit.least_exponent};
   // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it
   // exactly.
   const auto exact_in_double = [&](std::size_t r, std::size_t s) {

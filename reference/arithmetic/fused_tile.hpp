@@ -32,6 +32,7 @@ struct TileRule {
   int fraction_bits;
   Precision out;
   bool nearest;
+  int least_exponent;  // of M, units that truncate
 };
 
 void fused_tile(const Tile<float>& tile, const TileRule& rule);   // truncate into e8m13, pairwise_flush

@@ -36,8 +36,8 @@ HWY_INLINE Vec<D> keep_special(D d, Vec<D> c, Vec<D> result) {
 }
 
 // FP8 into e8m13. Non-zero products have powers from 2^-28 to 2^30, so no scale leaves the float range; where
-// all products are zero, c (14 significant bits) comes through T(13, g) unchanged. kRows rows share the loads
-// of B.
+// all products are zero, T(13, g) cuts an f32 c to its 14 leading bits (to a multiple of 2^-139 below
+// 2^-126). kRows rows share the loads of B.
 template <std::size_t kRows>
 HWY_INLINE void narrow_rows(const Tile<float>& tile, const TileRule& rule, std::size_t i, std::size_t j) {
   const DF d;
@@ -76,9 +76,10 @@ HWY_INLINE void narrow_rows(const Tile<float>& tile, const TileRule& rule, std::
       const auto total = hn::Add(sum[r], hn::Trunc(hn::Mul(c[r], scale[r])));
       const auto exact =
           hn::Mul(total, hn::Mul(m[r], hn::Set(d, static_cast<float>(power_of_two(-rule.fraction_bits)))));
-      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(du, exact), hn::Set(du, ~0x3ffu)));
       const auto idle = hn::Eq(products[r], hn::Zero(d));
-      c[r] = keep_special(d, c[r], hn::IfThenElse(idle, hn::Add(c[r], hn::Zero(d)), cut));
+      const auto value = hn::IfThenElse(idle, c[r], exact);
+      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(du, value), hn::Set(du, ~0x3ffu)));
+      c[r] = keep_special(d, c[r], hn::IfThenElse(idle, hn::Add(cut, hn::Zero(d)), cut));
     }
   }
   for (std::size_t r = 0; r < kRows; ++r) hn::StoreU(c[r], d, tile.c + (i + r) * kPanel + j);

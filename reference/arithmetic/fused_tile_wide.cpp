@@ -59,9 +59,11 @@ HWY_INLINE Vec<DD> round_to_out(DD d, Vec<DD> x, const TileRule& rule) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Zero(d), hn::CopySign(capped, x));
 }
 
-HWY_INLINE Vec<DD> accumulator_power(DD d, Vec<DD> c, const TileRule& rule) {
+// What M is at least: c's power, or 2^least where c is zero.
+HWY_INLINE Vec<DD> accumulator_power(DD d, Vec<DD> c, const TileRule& rule, int least = -126) {
   const auto power = hn::Max(power_of(d, c), hn::Set(d, power_of_two(rule.out.emin)));
-  return hn::IfThenElse(hn::Eq(c, hn::Zero(d)), hn::Set(d, 0x1p-126), power);
+  const auto lowest = hn::Set(d, power_of_two(least));
+  return hn::IfThenElse(hn::Eq(c, hn::Zero(d)), lowest, hn::Max(power, lowest));
 }
 
 // A non-finite accumulator stays what it is when every product is finite.
@@ -110,10 +112,11 @@ struct Block {
 template <class Use>
 HWY_INLINE Vec<DD> truncate_block(DD d, const Block& t, std::size_t count, Vec<DD> c, const TileRule& rule,
                                   Use use) {
-  const auto m = largest_power(d, t.ap, t.bp, count, accumulator_power(d, c, rule), use);
+  const auto m = largest_power(d, t.ap, t.bp, count, accumulator_power(d, c, rule, rule.least_exponent), use);
   const auto scale = over_power(d, rule.fraction_bits, m);
   const auto sum = hn::Add(truncated_sum(d, t.a, t.b, count, scale, use), hn::Trunc(hn::Mul(c, scale)));
-  return round_to_out(d, hn::Mul(sum, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits)))), rule);
+  const auto exact = hn::Mul(sum, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits))));
+  return hn::Add(round_to_out(d, exact, rule), hn::Zero(d));  // a zero is +0
 }
 
 HWY_INLINE Vec<DD> group_scaled_block(DD d, const Block& t, std::size_t count, Vec<DD> c,
@@ -121,7 +124,7 @@ HWY_INLINE Vec<DD> group_scaled_block(DD d, const Block& t, std::size_t count, V
   constexpr std::size_t kGroup = 16;
   constexpr std::size_t kGroups = 4;
   HWY_ALIGN double sums[kGroups * kPanel];
-  auto m = accumulator_power(d, c, rule);
+  auto m = accumulator_power(d, c, rule, rule.least_exponent);
   for (std::size_t g = 0; g * kGroup < count; ++g) {
     auto sum = hn::Zero(d);
     for (std::size_t k = g * kGroup; k < (g + 1) * kGroup; ++k) {
@@ -137,7 +140,8 @@ HWY_INLINE Vec<DD> group_scaled_block(DD d, const Block& t, std::size_t count, V
   for (std::size_t g = 0; g * kGroup < count; ++g) {
     total = hn::Add(total, hn::Trunc(hn::Mul(hn::Load(d, sums + g * kPanel), scale)));
   }
-  return round_to_out(d, hn::Mul(total, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits)))), rule);
+  const auto exact = hn::Mul(total, hn::Mul(m, hn::Set(d, power_of_two(-rule.fraction_bits))));
+  return hn::Add(round_to_out(d, exact, rule), hn::Zero(d));  // a zero is +0
 }
 
 // `sum` counts units of power * 2^-F; see Combine::floor.
@@ -177,11 +181,16 @@ HWY_INLINE Vec<DD> floor_halves_block(DD d, const Block& t, std::size_t count, V
 
 HWY_INLINE Vec<DD> unpack_split_block(DD d, const Block& t, std::size_t count, Vec<DD> c,
                                       const TileRule& rule) {
-  const DC dc;
-  const TileRule inner{Combine::truncate, 16, rule.fraction_bits, kPrecisionF32, false};
+  const bool f16 = rule.out == kPrecisionF16;
+  const TileRule inner{Combine::truncate, 16, rule.fraction_bits, rule.out, f16, rule.least_exponent};
   auto partial = truncate_block(d, t, count, hn::Zero(d), inner, PairOfFour{0});
-  partial = truncate_block(d, t, count, partial, inner, PairOfFour{1});
-  return hn::PromoteTo(d, hn::Add(to_f32(dc, partial), to_f32(dc, c)));
+  partial = keep_special(d, partial, truncate_block(d, t, count, partial, inner, PairOfFour{1}));
+  if (!f16) {
+    const DC dc;
+    return hn::PromoteTo(d, hn::Add(to_f32(dc, partial), to_f32(dc, c)));
+  }
+  const auto sum = hn::Add(partial, c);  // of two f16: exact
+  return keep_special(d, sum, round_to_out(d, sum, rule));
 }
 
 // The caller has made sure that every sum of products is exact in double. TwoSum with c, and the sum's last
@@ -220,7 +229,9 @@ HWY_INLINE void walk(const Tile<double>& tile, const TileRule& rule, Step step) 
       for (std::size_t k = 0; k < tile.depth; k += rule.group) {
         const Block t{tile.a + i * tile.a_stride + k, tile.a_power + i * tile.a_stride + k,
                       tile.b + k * kPanel + j, tile.b_power + k * kPanel + j};
-        c = keep_special(d, c, step(d, t, c));
+        const auto next = step(d, t, c);
+        // unpack_split adds c last, with what infinities do in an addition.
+        c = rule.combine == Combine::unpack_split ? next : keep_special(d, c, next);
       }
       hn::StoreU(to_f32(dc, c), dc, tile.c + i * kPanel + j);
     }

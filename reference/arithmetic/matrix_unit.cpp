@@ -23,6 +23,14 @@ constexpr std::string_view kMmaSim = "mma-sim, published code";
 constexpr std::string_view kNone =
     "no public bit model: exact sum of g products and c, one f32 rounding to nearest";
 
+// Every Hopper row: 10^9 outputs each of mma.sync f16, bf16, tf32 and wgmma e4m3, e5m2, 2.5 * 10^8 of each
+// other instruction, bit for bit on an H200 (driver 580.159.04), and the vectors that tell each row from its
+// neighbours.
+constexpr std::string_view kH200 =
+    "an H200: reports/h200/silicon.md, cases/golden/arithmetic/hopper_silicon.csv";
+constexpr int kHopperF32 = -133;  // a term of 2^-158 counts beside nothing larger, one of 2^-159 is cut
+constexpr int kHopperF16 = -21;   // likewise 2^-46 and 2^-47
+
 constexpr auto kUnits = std::to_array<MatrixUnit>({
     // name                   combine         F   g  inputs                         out      rounding scales
     // per standing    source
@@ -39,15 +47,16 @@ constexpr auto kUnits = std::to_array<MatrixUnit>({
     {"ada_bf16",              truncate,       24, 8,  "bf16",                       "f32",   toward_zero,  "",      0, published,  kMmaSim},
     {"ada_fp8",               truncate,       13, 16, "e4m3fn e5m2",                "e8m13", toward_zero,  "",      0, verified,   kVectors},
     {"ada_fp8_f16out",        truncate,       13, 16, "e4m3fn e5m2",                "f16",   nearest_even, "",      0, published,  kMmaSim},
-    {"hopper_f16",            truncate,       25, 16, "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
-    {"hopper_f16_f16out",     truncate,       25, 16, "f16",                        "f16",   nearest_even, "",      0, verified,   kVectors},
-    {"hopper_bf16",           truncate,       25, 16, "bf16",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
-    {"hopper_tf32",           truncate,       25, 8,  "tf32",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
-    // wgmma. Verified for c = 0; that c is truncated along with the products is read from published code.
-    {"hopper_fp8",            truncate,       13, 32, "e4m3fn e5m2",                "e8m13", toward_zero,  "",      0, verified,   "hardware vectors with c = 0; c != 0: mma-sim"},
-    {"hopper_fp8_f16out",     truncate,       13, 32, "e4m3fn e5m2",                "f16",   nearest_even, "",      0, published,  kMmaSim},
+    {"hopper_f16",            truncate,       25, 16, "f16",                        "f32",   toward_zero,  "",      0, verified,   kH200, kHopperF32},
+    {"hopper_f16_f16out",     truncate,       25, 16, "f16",                        "f16",   nearest_even, "",      0, verified,   kH200, kHopperF16},
+    {"hopper_bf16",           truncate,       25, 16, "bf16",                       "f32",   toward_zero,  "",      0, verified,   kH200, kHopperF32},
+    {"hopper_tf32",           truncate,       25, 8,  "tf32",                       "f32",   toward_zero,  "",      0, verified,   kH200, kHopperF32},
+    // wgmma. c is an f32 and is cut along with the products, also where all of those are zero.
+    {"hopper_fp8",            truncate,       13, 32, "e4m3fn e5m2",                "e8m13", toward_zero,  "",      0, verified,   kH200},
+    {"hopper_fp8_f16out",     truncate,       13, 32, "e4m3fn e5m2",                "f16",   nearest_even, "",      0, verified,   kH200, kHopperF16},
     // mma.sync m16n8k32: not an FP8 unit at all, and told from wgmma by its last bits.
-    {"hopper_fp8_mma_sync",   unpack_split,   25, 32, "e4m3fn e5m2",                "f32",   nearest_even, "",      0, verified,   "40,000 hardware vectors"},
+    {"hopper_fp8_mma_sync",   unpack_split,   25, 32, "e4m3fn e5m2",                "f32",   nearest_even, "",      0, verified,   kH200, kHopperF32},
+    {"hopper_fp8_mma_sync_f16out", unpack_split, 25, 32, "e4m3fn e5m2",           "f16",   nearest_even, "",      0, verified,   kH200, kHopperF16},
     {"blackwell_f16",         truncate,       25, 16, "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
     {"blackwell_f16_f16out",  truncate,       25, 16, "f16",                        "f16",   nearest_even, "",      0, published,  kMmaSim},
     {"blackwell_bf16",        truncate,       25, 16, "bf16",                       "f32",   toward_zero,  "",      0, verified,   kVectors},
@@ -99,6 +108,10 @@ Precision out_precision(const MatrixUnit& unit) {
   if (unit.out == "e8m13") return kPrecisionE8m13;
   if (unit.out == "i32") return {32, 0, 30};
   return kPrecisionF32;
+}
+
+Precision accumulator_precision(const MatrixUnit& unit) {
+  return unit.out == "e8m13" ? kPrecisionF32 : out_precision(unit);
 }
 
 bool accepts(const MatrixUnit& unit, std::string_view input_format) {

@@ -3,14 +3,14 @@
 //
 // The common model is T(F, g, out). Take g exact products and the accumulator c. Exponents are not
 // normalised: a product's is e_a + e_b with a significand in [0, 4), a subnormal operand keeps its format's
-// emin, and a zero term takes -126. M is the largest of these exponents, c's included. Every term is
-// truncated toward zero to a multiple of 2^(M-F); the truncated terms add exactly, so their order cannot
-// matter; the sum is rounded once, to `out`. Blocks of g chain through c. The `combine` field says how a unit
-// departs from that.
+// emin, a non-zero c that of its register; zeros have none. M is the largest of these exponents, but at least
+// `least_exponent`. Every term is truncated toward zero to a multiple of 2^(M-F); the truncated terms add
+// exactly, so their order cannot matter; the sum is rounded once, to `out`. Blocks of g chain through c. The
+// `combine` field says how a unit departs from that.
 //
 // Specials: a NaN operand, 0 * Inf, or infinities of both signs give NaN; otherwise an infinity wins. Results
-// beyond the largest finite number are Inf under every rounding. NaN results are the canonical quiet NaN;
-// zero results are +0 unless a non-zero sum was rounded to zero, which keeps its sign.
+// beyond the largest finite number are Inf under every rounding. NaN results are the canonical quiet NaN.
+// Zero results are +0; in units that do not truncate a non-zero sum that was rounded to zero keeps its sign.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,9 @@ enum class Combine : std::uint8_t {
                     // product's
   group_scaled,  // mxf4/nvf4 k64: each 16 products sum exactly; that sum times both scales' significands, at
                  // the scales' exponents, is one term; four of those terms and c go through T(F, 4, out)
-  unpack_split,  // Hopper mma.sync FP8: unpacked to f16, T(25, 16, f32) over k mod 4 in {0,1} of a k32 block
-                 // from c = 0, chained into the same over {2,3}; then one separate nearest-even f32 add of c
+  unpack_split,  // Hopper mma.sync FP8: unpacked to f16, T(25, 16, out) over k mod 4 in {0,1} of a k32 block
+                 // from c = 0, chained into the same over {2,3} (toward zero into f32, to nearest into f16);
+                 // then one separate nearest-even addition of c in `out`
   exact,         // the exact sum of g products and c, rounded once
   pairwise_flush,  // products and sums are f32 operations to nearest; subnormal inputs and results become
                    // zero; (p0 + p1) + (p2 + p3) [g = 4] or p0 + p1 [g = 2], then c + that
@@ -58,12 +59,15 @@ struct MatrixUnit {
   int scale_block;          // elements that share a scale; 0 when none
   Standing standing;
   std::string_view source;
+  int least_exponent = -126;  // of M; -126 where nothing is known
 };
 
 std::span<const MatrixUnit> matrix_units();
 const MatrixUnit& matrix_unit(std::string_view name);  // throws InputError unknown_name, listing the units
 const MatrixUnit* find_matrix_unit(std::string_view name);  // nullptr when unknown
 Precision out_precision(const MatrixUnit& unit);            // i32: {32, 0, 30}
+// Of the register that c comes in: an e8m13 unit reads an f32 and cuts it as it cuts products.
+Precision accumulator_precision(const MatrixUnit& unit);
 bool accepts(const MatrixUnit& unit, std::string_view input_format);
 
 // n numbers that are exactly representable in `format` (a member of unit.inputs), k ascending, and, for a
@@ -76,9 +80,9 @@ struct Operand {
 };
 
 // THE definition: c + sum a_k b_k as the unit forms it, blocks of g in ascending k chained through c, a last
-// short block padded with zero products. c must be representable in unit.out; the result is. O(n), plain
-// integers. Throws InputError: shape_mismatch (lengths differ, scales missing), bad_value (format the unit
-// does not take).
+// short block padded with zero products. c must be representable in accumulator_precision, the result is in
+// unit.out. O(n), plain integers. Throws InputError: shape_mismatch (lengths differ, scales missing),
+// bad_value (format the unit does not take).
 double fused_dot(const MatrixUnit& unit, const Operand& a, const Operand& b, double c);
 // The same from codes of the two scalar formats.
 double fused_dot_codes(const MatrixUnit& unit, std::string_view a_format, std::span<const std::uint32_t> a,

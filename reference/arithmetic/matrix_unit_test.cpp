@@ -150,7 +150,7 @@ TEST(MatrixUnit, refuses_bad_operands_by_name) {
   EXPECT_EQ(kind({x, ""}, {y, ""}, 0), InputErrorKind::bad_value);  // 0.3 is no e4m3fn
   EXPECT_EQ(kind({y, ""}, {z, ""}, 0), InputErrorKind::shape_mismatch);
   EXPECT_EQ(kind({y, "f16"}, {y, ""}, 0), InputErrorKind::bad_value);
-  EXPECT_EQ(kind({y, ""}, {y, ""}, 1 + 0x1p-14), InputErrorKind::bad_value);  // c is no e8m13
+  EXPECT_EQ(kind({y, ""}, {y, ""}, 1 + 0x1p-24), InputErrorKind::bad_value);  // c is no f32
   EXPECT_THROW(static_cast<void>(fused_dot(matrix_unit("blackwell_nvfp4"), {y, ""}, {y, ""}, 0)), InputError);
 }
 

@@ -56,7 +56,7 @@ inline double early_c(const MatrixUnit& unit, const Operand& a, const Operand& b
 
 // unpack_split with c where its chain begins instead of after its end.
 inline double early_c_of_split(const MatrixUnit& unit, const Operand& a, const Operand& b, double c) {
-  const MatrixUnit& inner = matrix_unit("hopper_f16");
+  const MatrixUnit& inner = matrix_unit(unit.out == "f16" ? "hopper_f16_f16out" : "hopper_f16");
   return chained(unit, a, b, c, [&](const Operand& x, const Operand& y, double start) {
     for (const std::size_t half : {0U, 1U}) {
       std::vector<float> p, q;
@@ -76,7 +76,7 @@ inline double uncut_c(const MatrixUnit& unit, const Operand& a, const Operand& b
     const double plain = fused_dot(unit, x, y, start);
     if (!std::isfinite(plain)) return plain;
     const TermFormat fx = input_format(unit, x.format), fy = input_format(unit, y.format);
-    int m = start == 0 ? -126 : std::max(std::ilogb(start), out.emin);
+    int m = start == 0 ? unit.least_exponent : std::max(std::ilogb(start), out.emin);
     for (std::size_t k = 0; k < x.values.size(); ++k) {
       const Term p = split(x.values[k], fx), q = split(y.values[k], fy);
       if (p.significand != 0 && q.significand != 0) m = std::max(m, p.exponent + q.exponent);
@@ -87,7 +87,8 @@ inline double uncut_c(const MatrixUnit& unit, const Operand& a, const Operand& b
       const double product = static_cast<double>(x.values[k]) * static_cast<double>(y.values[k]);
       sum += std::ldexp(std::trunc(std::ldexp(product, -quantum)), quantum);
     }
-    return round_sum(sum, start, out, unit.rounding);
+    const double result = round_sum(sum, start, out, unit.rounding);
+    return result == 0 ? 0 : result;
   });
 }
 

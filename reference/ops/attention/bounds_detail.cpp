@@ -10,6 +10,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 StepModel::StepModel(const Accumulator& how) {
   precision = how.precision.p;
+  emin = how.precision.emin;
   overflow = largest_finite(how.precision);
   rho = unit_roundoff(how.precision);
   eta = underflow_unit(how.precision);
@@ -27,6 +28,7 @@ StepModel::StepModel(const Accumulator& how) {
       break;
     case Combine::unpack_split:
       kind = Kind::split_unit;
+      if (how.precision != kPrecisionF32) inner_rho = rho, inner_eta = eta;
       break;
     case Combine::pairwise_flush:
       kind = Kind::pairwise;
@@ -45,10 +47,10 @@ StepModel::StepModel(const Accumulator& how) {
 int StepModel::quantum_exponent(const Step& step) const {
   switch (kind) {
     case Kind::aligned:
-      return std::max(exponent_of(std::max(step.head, step.before)), -126) - fraction_bits;
+      return std::max(exponent_of(std::max(step.head, step.before)), emin) - fraction_bits;
     case Kind::split_unit:
     case Kind::pairwise:
-      return std::max(exponent_of(std::max(step.head, step.products)), -126) - 22;
+      return std::max(exponent_of(std::max(step.head, step.products)), emin) - 22;
     case Kind::exact:
     case Kind::scalar:
       return -kNever;
@@ -77,7 +79,7 @@ double StepModel::error(const Step& step) const {
     case Kind::split_unit: {
       if (step.inexact == 0) return rounded(0);
       const double aligned = (group + 1) * std::ldexp(1.0, quantum_exponent(step) + 22 - fraction_bits);
-      return rounded(aligned + 2 * (0x1p-23 * (step.products + aligned) + kTiny));
+      return rounded(aligned + 2 * (inner_rho * (step.products + aligned) + inner_eta));
     }
     case Kind::pairwise: {
       const double inner = step.inexact == 0 ? 0 : 3 * (1 + 4 * kU) * kU * step.products;
@@ -107,14 +109,16 @@ double StepModel::worst(const Whole& whole) const {
       break;
     case Kind::aligned: {
       const double cut = (1 + rho) * (group + 1 + extra_cuts) * std::ldexp(1.0, -fraction_bits);
-      e = solve(cut + rho, cut * std::max({whole.partial, whole.head, kTiny}) + rho * whole.partial + eta);
+      e = solve(cut + rho, cut * std::max({whole.partial, whole.head, std::ldexp(1.0, emin)}) +
+                               rho * whole.partial + eta);
       break;
     }
     case Kind::split_unit: {
       const double inner =
           (group + 1) * std::ldexp(1.0, -fraction_bits) * (whole.products + n * whole.head) * 1.001 +
-          0x1p-22 * 1.001 * whole.products + 3 * n * kTiny;
-      e = inner * std::exp(n * kU) + solve(kU, kU * whole.partial);
+          2 * inner_rho * 1.001 * whole.products +
+          n * (3 * inner_eta + (group + 1) * std::ldexp(1.001, emin - fraction_bits));
+      e = inner * std::exp(n * rho) + solve(rho, rho * whole.partial);
       break;
     }
     case Kind::pairwise: {
@@ -128,7 +132,8 @@ double StepModel::worst(const Whole& whole) const {
 
 bool StepModel::never_rounds(double products, double head, int lattice) const {
   const int bits = kind == Kind::aligned ? std::min(precision, fraction_bits) : std::min(precision, 23);
-  return products <= overflow && exponent_of(std::max(products, head)) - lattice < bits;
+  return products <= overflow && exponent_of(std::max(products, head)) - lattice < bits &&
+         lattice > emin - precision;
 }
 
 FormatModel::FormatModel(std::string_view name) {

@@ -42,8 +42,10 @@ struct StepModel {
   double rho = 0;         // relative error of the rounding into the register
   double eta = 0;         // its absolute error where the result underflows
   int precision = 24;     // p of the register
-  double overflow = 0;    // largest finite number of the register
-  double rescale = kU;    // relative error of o * a as the register holds it, when the sum chains through o
+  int emin = -126;        // exponent of its smallest normal number: M is no less, whatever c is
+  double inner_rho = 0x1p-23, inner_eta = 0x1p-126;  // split_unit: of the rounding of each half
+  double overflow = 0;                               // largest finite number of the register
+  double rescale = kU;  // relative error of o * a as the register holds it, when the sum chains through o
 
   // All magnitudes are upper bounds for the kernel's own numbers, not for ideal ones.
   struct Step {
@@ -57,7 +59,11 @@ struct StepModel {
     bool after_fits = false;  // the exact sum is known to be representable in the register
   };
   // The register holds sums of 2^shift p v, ours are of p v.
-  void unscale(int shift) { overflow = std::ldexp(overflow, -shift), eta = std::ldexp(eta, -shift); }
+  void unscale(int shift) {
+    overflow = std::ldexp(overflow, -shift), eta = std::ldexp(eta, -shift),
+    inner_eta = std::ldexp(inner_eta, -shift);
+    emin -= shift;
+  }
   int quantum_exponent(const Step& step) const;  // log2 of the alignment quantum, at most
   double error(const Step& step) const;          // of the register after the step
   // Of any order: `steps` steps over `terms` products whose magnitudes sum to `products`; no partial sum

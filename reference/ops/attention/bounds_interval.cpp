@@ -5,15 +5,15 @@
 
 namespace assay::attention_bounds {
 namespace {
-constexpr int kLowestM = -126;
-
-// Exponents that a number in [low, high] can have; zero counts as the lowest.
-int least_exponent(double low, double high) {
-  return low <= 0 && high >= 0 ? kLowestM
-                               : std::max(kLowestM, exponent_of(std::min(std::fabs(low), std::fabs(high))));
+// What an accumulator in [low, high] can make M be at least: its exponent, no less than emin; of a zero what
+// the unit says.
+int least_exponent(double low, double high, const Accumulator& how) {
+  if (low <= 0 && high >= 0) return how.unit->least_exponent;
+  return std::max(how.precision.emin, exponent_of(std::min(std::fabs(low), std::fabs(high))));
 }
-int largest_exponent(double low, double high) {
-  return std::max(kLowestM, exponent_of(std::max(std::fabs(low), std::fabs(high))));
+int largest_exponent(double low, double high, const Accumulator& how) {
+  if (low == 0 && high == 0) return how.unit->least_exponent;
+  return std::max(how.precision.emin, exponent_of(std::max(std::fabs(low), std::fabs(high))));
 }
 }  // namespace
 
@@ -24,8 +24,8 @@ IntervalSum::IntervalSum(const Accumulator& how, const KeyValues& kv, const Valu
 }
 
 double IntervalSum::to_register(std::int64_t sum, int quantum) const {
-  const Rounding rounding =
-      how_.unit->combine == Combine::unpack_split ? Rounding::toward_zero : how_.unit->rounding;
+  const bool split_f32 = how_.unit->combine == Combine::unpack_split && how_.precision == kPrecisionF32;
+  const Rounding rounding = split_f32 ? Rounding::toward_zero : how_.unit->rounding;
   const double x = std::ldexp(static_cast<double>(sum), quantum);  // fewer than 53 bits
   if (rounding == Rounding::toward_zero && std::fabs(x) >= 0x1p-126 && std::fabs(x) < 0x1p127) {
     const std::uint64_t cut = (std::uint64_t{1} << (53 - model_.precision)) - 1;
@@ -57,8 +57,8 @@ void IntervalSum::aligned(const Keys& keys, int fraction_bits, std::span<const d
   const auto n = factor_.size();
   bool points = true;
   for (std::size_t c = 0; c < n; ++c) {
-    m_low_[c] = least_exponent(to.low[c], to.high[c]);
-    m_high_[c] = largest_exponent(to.low[c], to.high[c]);
+    m_low_[c] = least_exponent(to.low[c], to.high[c], how_);
+    m_high_[c] = largest_exponent(to.low[c], to.high[c], how_);
   }
   for (int i = 0; i < keys.count; ++i) {
     const std::int64_t j = keys.index[i];
@@ -183,8 +183,8 @@ void IntervalSum::add(std::span<const double> p_low, std::span<const double> p_h
         aligned(keys, model_.fraction_bits, p_low, p_high, inner);
       }
       for (std::size_t c = 0; c < factor_.size(); ++c) {
-        to.low[c] = static_cast<float>(to.low[c]) + static_cast<float>(inner.low[c]);
-        to.high[c] = static_cast<float>(to.high[c]) + static_cast<float>(inner.high[c]);
+        to.low[c] = round_sum(to.low[c], inner.low[c], how_.precision);
+        to.high[c] = round_sum(to.high[c], inner.high[c], how_.precision);
       }
     } else {
       widened(p_low, p_high, b, end, to);
