@@ -89,7 +89,8 @@ std::string attention_contract(std::string_view qk, std::string_view p, std::str
 std::int64_t split_part_keys(std::int64_t len, std::int64_t unit, std::int64_t blocks, std::int64_t wanted) {
   const std::int64_t units = (len + unit - 1) / unit;
   std::int64_t parts = wanted / (blocks < 1 ? 1 : blocks);
-  if (parts < 2) parts = 2;  // the merge is never idle
+  if (parts < 2) parts = 2;        // the merge is never idle
+  if (parts > 4096) parts = 4096;  // and has their weights in shared memory
   if (parts > units) parts = units;
   return (units + parts - 1) / parts * unit;
 }

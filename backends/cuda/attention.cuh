@@ -21,9 +21,14 @@ __device__ inline int read_int32(const View& view, std::int64_t row, std::int64_
   return *reinterpret_cast<const int*>(view.data + row * view.stride[0] + column * 4);
 }
 
+// Element of a tensor of one axis: no division, as load_f32 has for any rank.
+__device__ inline float vector_f32(const View& view, std::int64_t index) {
+  return *reinterpret_cast<const float*>(view.data + index * view.stride[0]);
+}
+
 __device__ inline int length_of(const AttentionArgs& a, int b) {
-  return a.lengths.data == nullptr ? a.len
-                                   : *reinterpret_cast<const int*>(a.lengths.data + b * a.lengths.stride[0]);
+  if (a.lengths.data == nullptr) return a.len;
+  return *reinterpret_cast<const std::int32_t*>(a.lengths.data + b * a.lengths.stride[0]);
 }
 
 struct KeyInterval {
@@ -78,7 +83,10 @@ struct LogitScale {
         cap(a.softcap),
         bias(a.slopes.data != nullptr) {}
   __device__ float operator()(float s, float slope, int position, int j) const {
-    float x = s * factor;
+    return rest(s * factor, slope, position, j);
+  }
+  // What comes after s * factor.
+  __device__ float rest(float x, float slope, int position, int j) const {
     if (cap > 0) x = cap * tanhf(x / cap);
     if (bias) {
       const int distance = position > j ? position - j : j - position;

@@ -4,7 +4,12 @@
 namespace assay_gpu {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
+
+GPU_BOTH int merge_groups(int dv) {
+  const int wide = (dv + kWarp - 1) / kWarp * kWarp;
+  return wide < kThreads ? kThreads / wide : 1;
+}
 
 }  // namespace
 
@@ -12,7 +17,7 @@ constexpr int kThreads = 256;
 // take every n-th part.
 __global__ void __launch_bounds__(kThreads)
     attention_merge(const GPU_GRID_CONSTANT AttentionArgs a, const Partials partials, const View v_scale) {
-  extern __shared__ float shared[];  // [groups][dv]
+  extern __shared__ float shared[];  // [groups][dv], then the weights of the parts; -1: saw nothing, its output is not read
   __shared__ float slots[kThreads / kWarp];
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t r = blockIdx.x;
@@ -21,26 +26,28 @@ __global__ void __launch_bounds__(kThreads)
   const float* tops = partials.tops + r * partials.parts;
   const float* sums = partials.sums + r * partials.parts;
   const float* outputs = partials.outputs + r * partials.parts * a.dv;
+  const int groups = merge_groups(a.dv);
+  float* weights = shared + groups * a.dv;
 
   float top = minus_infinity();
   for (int p = thread; p < partials.parts; p += kThreads) top = fmaxf(top, tops[p]);
   top = block_reduce(top, Max{}, slots);
   const float shift = top == minus_infinity() ? 0.0F : top;
-  const auto weight = [&](int p) { return exp2f(tops[p] - shift); };
   float sum = 0;
   for (int p = thread; p < partials.parts; p += kThreads) {
-    if (sums[p] != 0) sum += weight(p) * sums[p];  // a part that saw nothing has no weight
+    weights[p] = sums[p] == 0 ? -1.0F : exp2f(tops[p] - shift);
+    if (sums[p] != 0) sum += weights[p] * sums[p];
   }
-  sum = block_reduce(sum, Sum{}, slots);
+  sum = block_reduce(sum, Sum{}, slots);  // its barriers also publish the weights
   const float factor = add_sink(a, row.h, top, sum);
 
   const int wide = (a.dv + kWarp - 1) / kWarp * kWarp;
-  const int groups = wide < kThreads ? kThreads / wide : 1;
-  const int group = thread / wide;
-  for (int c = thread % wide; c < a.dv && group < groups; c += groups == 1 ? kThreads : wide) {
+  const int group = groups == 1 ? 0 : thread / wide;
+  for (int c = groups == 1 ? thread : thread % wide; c < a.dv && group < groups; c += groups == 1 ? kThreads : wide) {
     float total = 0;
+#pragma unroll 8
     for (int p = group; p < partials.parts; p += groups) {
-      if (sums[p] != 0) total += weight(p) * outputs[static_cast<std::int64_t>(p) * a.dv + c];
+      if (!(weights[p] < 0)) total = fmaf(weights[p], outputs[static_cast<std::int64_t>(p) * a.dv + c], total);
     }
     shared[group * a.dv + c] = total;
   }
@@ -52,16 +59,15 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   float scale = 1.0F;
-  if (v_scale.data != nullptr) scale = load_f32(v_scale, v_scale.shape[0] > 1 ? row.h / a.group : 0);
+  if (v_scale.data != nullptr) scale = vector_f32(v_scale, v_scale.shape[0] > 1 ? row.h / a.group : 0);
   store_row(a, b, row, shared, sum, scale, thread / kWarp, kThreads / kWarp, thread % kWarp);
 }
 
 void launch_merge(const AttentionArgs& args, const Partials& partials, const View& v_scale) {
   const std::int64_t rows = static_cast<std::int64_t>(args.batch) * args.q * args.heads;
-  const int wide = (args.dv + kWarp - 1) / kWarp * kWarp;
-  const int groups = wide < kThreads ? kThreads / wide : 1;
-  attention_merge<<<static_cast<unsigned>(rows), kThreads, static_cast<std::size_t>(groups * args.dv) * sizeof(float)>>>(
-      args, partials, v_scale);
+  const int floats = merge_groups(args.dv) * args.dv + partials.parts;
+  attention_merge<<<static_cast<unsigned>(rows), kThreads, static_cast<std::size_t>(floats) * sizeof(float)>>>(args, partials,
+                                                                                                              v_scale);
 }
 
 void merge_partials(Run& run, const AttentionArgs& args, const Partials& partials, const View& v_scale) {

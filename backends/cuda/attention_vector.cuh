@@ -54,10 +54,10 @@ struct KeyReader {
     } else {
       const KeyPlace place = place_of(a, b, j);
       at = p.payload.data + key_offset(p.payload, place, g);
-      if (p.format.scaling == Scaling::tensor) scale = load_f32(p.scale, 0);
-      if (p.format.scaling == Scaling::head) scale = load_f32(p.scale, g);
+      if (p.format.scaling == Scaling::tensor) scale = vector_f32(p.scale, 0);
+      if (p.format.scaling == Scaling::head) scale = vector_f32(p.scale, g);
       if (p.format.scaling == Scaling::token) {
-        scale = load_f32(
+        scale = vector_f32(
             p.scale, static_cast<std::int64_t>(place.outer) * (a.page == 0 ? a.len : a.page) + place.inner);
       }
     }
@@ -109,7 +109,7 @@ __device__ inline void store_row(const AttentionArgs& a, int b, Row row, const f
 // The sink joins: a largest logit and a sum that may have to be rescaled by the returned factor.
 __device__ inline float add_sink(const AttentionArgs& a, int h, float& top, float& sum) {
   if (a.sinks.data == nullptr || top == minus_infinity()) return 1.0F;
-  const float sink = load_f32(a.sinks, h) * kLog2E;
+  const float sink = vector_f32(a.sinks, h) * kLog2E;
   const float risen = fmaxf(top, sink);
   const float factor = risen == top ? 1.0F : exp2f(top - risen);
   sum = sum * factor + exp2f(sink - risen);
@@ -185,7 +185,7 @@ __device__ void vector_attention(const VectorArgs& args) {
       const Row row = row_at(r);
       const KeyInterval seen = visible_keys(a, length, row.i);
       const int position = length - a.q + row.i;
-      const float slope = a.slopes.data == nullptr ? 0.0F : load_f32(a.slopes, row.h);
+      const float slope = a.slopes.data == nullptr ? 0.0F : vector_f32(a.slopes, row.h);
       const auto sees = [&](int j) {
         return j >= begin && j < end && j >= seen.begin && j < seen.end && !masked_out(a, row.i, j);
       };

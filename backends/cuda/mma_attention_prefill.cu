@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) attention_prefill_mma(const GPU_GRID
     }
   }
   const LogitScale logit(a, 1);
-  const float slope = a.slopes.data == nullptr ? 0.0F : load_f32(a.slopes, h);
+  const float slope = a.slopes.data == nullptr ? 0.0F : vector_f32(a.slopes, h);
   KeyInterval seen[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) seen[r] = query[r] < a.q ? visible_keys(a, length, query[r]) : KeyInterval{0, 0};

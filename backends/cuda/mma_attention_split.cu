@@ -86,7 +86,7 @@ void launch_split_mma(const SplitMmaArgs& args, SplitCodes codes) {
 bool attention_split_mma_chosen(const Call& call) {
   return call.integer("q") == 1 && call.integer("len") >= 2048 && call.text("mask") != "random" && wide_enough(call) &&
          split_format(call).codes != SplitCodes::none && rows_are_vectors(call.input("k")) &&
-         rows_are_vectors(call.input("v")) && call.integer("batch") <= 65535;
+         rows_are_vectors(call.input("v")) && call.integer("batch") <= 65535 && call.integer("page") % 16 == 0;
 }
 
 void attention_split_mma_check(const Call& call, const DeviceInfo& device) {
@@ -102,6 +102,7 @@ void attention_split_mma_check(const Call& call, const DeviceInfo& device) {
     throw Unsupported("split_mma loads 16 bytes at once: strides of K and V must be multiples of 16");
   }
   if (call.integer("batch") > 65535) throw Unsupported("more than 65535 sequences");
+  if (call.integer("page") % 16 != 0) throw Unsupported("split_mma takes pages of a multiple of 16 keys");
   matrix_generation(device);
 }
 

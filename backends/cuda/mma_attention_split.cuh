@@ -23,6 +23,7 @@ namespace assay_gpu {
 
 inline constexpr int kSplitWarps = 4;
 inline constexpr int kSplitTileBytes = 4096;  // of K and of V in the registers of a warp
+inline constexpr float kSlack = 8;            // weights are at most 2^8, far below f16's largest number
 
 struct CodesHalf {
   using Unit = HalfUnit;
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
     }
   }
   const float k_scale =
-      args.k_scale.data == nullptr ? 1.0F : load_f32(args.k_scale, args.k_scale.shape[0] > 1 ? kv_head : 0);
+      args.k_scale.data == nullptr ? 1.0F : vector_f32(args.k_scale, args.k_scale.shape[0] > 1 ? kv_head : 0);
   const LogitScale logit(a, k_scale);
   float slope[kColumns8][2], top[kColumns8][2], sum[kColumns8][2];
 #pragma unroll
@@ -173,43 +174,76 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int h = 8 * c + 2 * t + e;
-      slope[c][e] = a.slopes.data != nullptr && h < heads ? load_f32(a.slopes, head0 + h) : 0;
+      slope[c][e] = a.slopes.data != nullptr && h < heads ? vector_f32(a.slopes, head0 + h) : 0;
       top[c][e] = minus_infinity();
       sum[c][e] = 0;
     }
   }
   float out[kColumns8][kD / 16][4] = {};
 
+  // Addresses: a block of 16 keys lies in one page.
+  const std::int64_t k_stride = args.keys.stride[1], v_stride = args.values.stride[1];
+  const unsigned char* k_base = args.keys.data + kv_head * args.keys.stride[2] + 16 * t;
+  const unsigned char* v_base = args.values.data + kv_head * args.values.stride[2] + g * Shape::kChunk;
+  const auto block_at = [&](const unsigned char* base, const View& view, int j) {
+    const KeyPlace place = place_of(a, b, j);
+    return base + place.outer * view.stride[0] + place.inner * view.stride[1];
+  };
   uint4 k[Shape::kBlocks][2][Shape::kKeyLoads];
   uint4 v[Shape::kBlocks][4][Shape::kValueLoads];
   const auto load_keys = [&](int first) {
+    if (first + Shape::kTile <= end) {
+#pragma unroll
+      for (int block = 0; block < Shape::kBlocks; ++block) {
+        const unsigned char* row = block_at(k_base, args.keys, first + 16 * block) + g * k_stride;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int l = 0; l < Shape::kKeyLoads; ++l)
+            k[block][half][l] = load_streaming(row + 8 * half * k_stride + 64 * l);
+        }
+      }
+      return;
+    }
+    // The last tile: what lies beyond is read from the last key instead, and masked later.
 #pragma unroll
     for (int block = 0; block < Shape::kBlocks; ++block) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int j = first + 16 * block + 8 * half + g;
-        const bool real = j >= begin && j < end;
-        const unsigned char* row = args.keys.data;
-        if (real) row += key_offset(args.keys, place_of(a, b, j), kv_head);
+        const unsigned char* row = block_at(k_base, args.keys, j < end ? j : end - 1);
 #pragma unroll
-        for (int l = 0; l < Shape::kKeyLoads; ++l)
-          k[block][half][l] = real ? load_streaming(row + 64 * l + 16 * t) : uint4{0, 0, 0, 0};
+        for (int l = 0; l < Shape::kKeyLoads; ++l) k[block][half][l] = load_streaming(row + 64 * l);
       }
     }
   };
   const auto load_values = [&](int first) {
+    if (first >= begin && first + Shape::kTile <= end) {
+#pragma unroll
+      for (int block = 0; block < Shape::kBlocks; ++block) {
+        const unsigned char* row = block_at(v_base, args.values, first + 16 * block) + 2 * t * v_stride;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+          for (int l = 0; l < Shape::kValueLoads; ++l)
+            v[block][i][l] = load_chunk(row + (i % 2 + i / 2 * 8) * v_stride + 8 * l * Shape::kChunk, Shape::kChunk);
+        }
+      }
+      return;
+    }
+    // A weight of 0 does not hide what is not finite: V of keys that are not seen is 0.
 #pragma unroll
     for (int block = 0; block < Shape::kBlocks; ++block) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int j = first + 16 * block + 2 * t + i % 2 + i / 2 * 8;
         const bool real = j >= begin && j < end;
-        const unsigned char* row = args.values.data;
-        if (real) row += key_offset(args.values, place_of(a, b, j), kv_head);
+        const unsigned char* row = block_at(v_base, args.values, real ? j : begin);
 #pragma unroll
-        for (int l = 0; l < Shape::kValueLoads; ++l)
-          v[block][i][l] =
-              real ? load_chunk(row + (8 * l + g) * Shape::kChunk, Shape::kChunk) : uint4{0, 0, 0, 0};
+        for (int l = 0; l < Shape::kValueLoads; ++l) {
+          const uint4 x = load_chunk(row + 8 * l * Shape::kChunk, Shape::kChunk);
+          v[block][i][l] = real ? x : uint4{0, 0, 0, 0};
+        }
       }
     }
   };
@@ -252,40 +286,70 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
     }
     if (first + kStride < end) load_keys(first + kStride);
 
-    std::uint32_t p[Shape::kBlocks][kColumns8][2];
-#pragma unroll
-    for (int c = 0; c < kColumns8; ++c) {
-      float highest[2] = {minus_infinity(), minus_infinity()};
+    // Logits: S times one factor, and what few problems have besides.
+    float factor = logit.factor;
+    if (logit.cap > 0 || logit.bias || first < begin || first + Shape::kTile > end) {
 #pragma unroll
       for (int block = 0; block < Shape::kBlocks; ++block) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int j = first + 16 * block + g + e / 2 * 8;
-          float& x = s[block][c][e];
-          x = j >= begin && j < end ? logit(x, slope[c][e % 2], position, j) : minus_infinity();
-          highest[e % 2] = fmaxf(highest[e % 2], x);
+        for (int c = 0; c < kColumns8; ++c) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int j = first + 16 * block + g + e / 2 * 8;
+            float& x = s[block][c][e];
+            x = j >= begin && j < end ? logit(x, slope[c][e % 2], position, j) : minus_infinity();
+          }
         }
       }
+      factor = 1;
+    }
+    // The maximum that weights are relative to stays until some logit is above it by more than kSlack: most tiles then need
+    // no word between the lanes, and no weight is above 2^kSlack.
+    float highest[kColumns8][2];
+    bool above = false;
+#pragma unroll
+    for (int c = 0; c < kColumns8; ++c) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        for (int mask = 4; mask < 32; mask *= 2)
-          highest[e] = fmaxf(highest[e], __shfl_xor_sync(0xFFFFFFFFU, highest[e], mask));
-        const float risen = fmaxf(top[c][e], highest[e]);
-        const float shift = risen == minus_infinity() ? 0.0F : risen;
-        const float factor = risen == top[c][e] ? 1.0F : exp2_approx(top[c][e] - shift);
-        top[c][e] = risen;
-        sum[c][e] *= factor;
+        highest[c][e] = fmaxf(s[0][c][e], s[0][c][e + 2]);
 #pragma unroll
-        for (int n = 0; n < kD / 16; ++n) {
-          out[c][n][e] *= factor;
-          out[c][n][e + 2] *= factor;
+        for (int block = 1; block < Shape::kBlocks; ++block)
+          highest[c][e] = fmaxf(highest[c][e], fmaxf(s[block][c][e], s[block][c][e + 2]));
+        highest[c][e] *= factor;
+        above = above || highest[c][e] > top[c][e] + kSlack;
+      }
+    }
+    if (__any_sync(0xFFFFFFFFU, above)) {
+#pragma unroll
+      for (int c = 0; c < kColumns8; ++c) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          for (int mask = 4; mask < 32; mask *= 2)
+            highest[c][e] = fmaxf(highest[c][e], __shfl_xor_sync(0xFFFFFFFFU, highest[c][e], mask));
+          const float risen = fmaxf(top[c][e], highest[c][e]);
+          const float rescale = risen == top[c][e] ? 1.0F : exp2_approx(top[c][e] - risen);
+          top[c][e] = risen;
+          sum[c][e] *= rescale;
+#pragma unroll
+          for (int n = 0; n < kD / 16; ++n) {
+            out[c][n][e] *= rescale;
+            out[c][n][e + 2] *= rescale;
+          }
         }
+      }
+    }
+    std::uint32_t p[Shape::kBlocks][kColumns8][2];
+#pragma unroll
+    for (int c = 0; c < kColumns8; ++c) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float shift = top[c][e] == minus_infinity() ? 0.0F : top[c][e];
 #pragma unroll
         for (int block = 0; block < Shape::kBlocks; ++block) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             float& x = s[block][c][e + 2 * half];
-            x = exp2_approx(x - shift);
+            x = exp2_approx(fmaf(x, factor, -shift));
             sum[c][e] += x;
           }
         }

@@ -31,7 +31,7 @@ struct Fp8Args {
 };
 
 __device__ float scale_of(const View& scale, int kv_head) {
-  return scale.data == nullptr ? 1.0F : load_f32(scale, scale.shape[0] > 1 ? kv_head : 0);
+  return scale.data == nullptr ? 1.0F : vector_f32(scale, scale.shape[0] > 1 ? kv_head : 0);
 }
 
 __device__ std::uint32_t to_e4m3(float low, float high) {
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) attention_fp8_wgmma(const GPU_GRID_C
     query[r] = row.i;
     position[r] = length - a.q + row.i;
     seen[r] = own[r] < rows ? visible_keys(a, length, row.i) : KeyInterval{0, 0};
-    slope[r] = a.slopes.data == nullptr ? 0.0F : load_f32(a.slopes, row.h);
+    slope[r] = a.slopes.data == nullptr ? 0.0F : vector_f32(a.slopes, row.h);
     top[r] = minus_infinity();
     sum[r] = 0;
   }
