@@ -50,7 +50,9 @@ ASSAY_UNIT_ATTENTION_STUBS(attention_wmma_f16)
 ASSAY_UNIT_ATTENTION_STUBS(attention_mfma_fp8)
 ASSAY_UNIT_ATTENTION_STUBS(attention_decoded_fp8)
 #else
+#if !ASSAY_EXHIBIT  // of one kernel alone
 ASSAY_UNIT_ATTENTION_BODIES(attention_decoded_fp8, DecodedWmmaFp8, OperandE4m3fn)
+#endif
 #if ASSAY_UNIT_WMMA_FP8
 ASSAY_UNIT_ATTENTION_BODIES(attention_wmma_fp8, taken<WmmaFp8, DecodedWmmaFp8>, OperandE4m3fn)
 #elif ASSAY_FALLBACK_WITHOUT_UNIT
