@@ -114,7 +114,7 @@ TEST_F(CudaDevice, a_refused_launch_is_a_failure_with_the_name_of_the_kernel) {
   const assay_plugin::Call call(small.call);
   const assay_plugin::Trace trace(nullptr);
   Memory memory(small.call, true);
-  const Run run{call, memory, trace, device_};
+  const assay_gpu::Run run{call, memory, trace, device_};
   launch_fill(memory.output("y"), 0, 1);
   EXPECT_NO_THROW(run.launched("fill"));
   launch_too_large();

@@ -4,7 +4,7 @@ set(kernel_objects $<TARGET_OBJECTS:assay_cuda_kernels> $<TARGET_OBJECTS:assay_c
 # Host logic: formats, refusals, declarations.
 assay_test(cuda_kernels_test SOURCES kernels_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
 target_sources(cuda_kernels_test PRIVATE ${kernel_objects})
-assay_test(cuda_formats_test SOURCES formats_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
+assay_test(cuda_formats_test SOURCES formats_test.cpp formats.cpp LABELS cuda LINK assay_plugin CUDA::cudart_static)
 set_property(TARGET cuda_kernels_test cuda_formats_test PROPERTY LINKER_LANGUAGE CXX)
 
 # On the device: guard zones, refused launches, the toolkit's conversions against ours.
