@@ -86,11 +86,12 @@ void run_vector(Run& run, const AttentionArgs& a, int parts, int part_keys, cons
                       split};
   const Fast k = fast_format(a.keys.format), v = fast_format(a.values.format);
   using enum Fast;
-  const bool compiled = launch.pair<f16, f16>(k, v) || launch.pair<bf16, bf16>(k, v) ||
-                        launch.pair<e4m3fn, e4m3fn>(k, v) || launch.pair<e5m2, e5m2>(k, v) ||
-                        launch.pair<q8_0, q8_0>(k, v) || launch.pair<q4_0, q4_0>(k, v) ||
-                        launch.pair<q8_0, q4_0>(k, v) || launch.pair<q8_0, tq3_0_c2s1>(k, v) ||
-                        launch.pair<f16, tq3_0_c2s1>(k, v) || launch.pair<tq3_0_c2s1, tq3_0_c2s1>(k, v);
+  bool compiled = launch.pair<f16, f16>(k, v) || launch.pair<e4m3fn, e4m3fn>(k, v) || launch.pair<q8_0, q8_0>(k, v);
+#if !ASSAY_GPU_HIP  // five architectures at a time: the other pairs go through `any` there
+  compiled = compiled || launch.pair<bf16, bf16>(k, v) || launch.pair<e5m2, e5m2>(k, v) ||
+             launch.pair<q4_0, q4_0>(k, v) || launch.pair<q8_0, q4_0>(k, v) || launch.pair<q8_0, tq3_0_c2s1>(k, v) ||
+             launch.pair<f16, tq3_0_c2s1>(k, v) || launch.pair<tq3_0_c2s1, tq3_0_c2s1>(k, v);
+#endif
   if (!compiled) {
     if (width <= 128) {
       launch.go<any, any, 1, 8>();
