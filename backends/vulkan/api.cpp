@@ -23,7 +23,8 @@ void take(Function& function, PFN_vkVoidFunction found, const char* name) {
 void Api::load_loader() {
   void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);  // stays for the life of the process
   if (library == nullptr) {
-    throw Failed(std::string("no Vulkan loader: ") + dlerror() + " (Debian: libvulkan1, and a driver: mesa-vulkan-drivers)");
+    throw Failed(std::string("no Vulkan loader: ") + dlerror() +
+                 " (Debian: libvulkan1, and a driver: mesa-vulkan-drivers)");
   }
   GetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
   if (GetInstanceProcAddr == nullptr) throw Failed("libvulkan.so.1 has no vkGetInstanceProcAddr");

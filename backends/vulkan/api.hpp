@@ -26,10 +26,12 @@ namespace assay_vulkan {
 struct Api {
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
 #define X(name) PFN_vk##name name = nullptr;
-  ASSAY_VK_GLOBAL(X) ASSAY_VK_INSTANCE(X) ASSAY_VK_DEVICE(X)
+  ASSAY_VK_GLOBAL(X)
+  ASSAY_VK_INSTANCE(X)
+  ASSAY_VK_DEVICE(X)
 #undef X
-  // Each throws Failed with what is missing.
-  void load_loader();
+      // Each throws Failed with what is missing.
+      void load_loader();
   void load_instance(VkInstance instance);
   void load_device(VkDevice device);
 };

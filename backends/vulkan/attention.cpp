@@ -1,4 +1,5 @@
-// The attention kernels: one shader (shaders/attention.glsl) by its constants, and what is done before or after it.
+// The attention kernels: one shader (shaders/attention.glsl) by its constants, and what is done before or
+// after it.
 //   whole        up to eight query rows of a kv head share each key
 //   split        parts of the keys apart, merged by weight exp(top_part - top)
 //   p_f16        weights rounded to f16 before the product with V
@@ -13,13 +14,19 @@ namespace assay_vulkan {
 namespace {
 
 enum Flag : std::uint32_t {
-  kRandomMask = 1, kSinks = 2, kAlibi = 4, kSoftcap = 8, kUnrotate = 16, kPaged = 32, kRagged = 64, kPart = 128, kRoundP = 256,
+  kRandomMask = 1,
+  kSinks = 2,
+  kAlibi = 4,
+  kSoftcap = 8,
+  kUnrotate = 16,
+  kPaged = 32,
+  kRagged = 64,
+  kPart = 128,
+  kRoundP = 256,
+  kResume = 512,
 };
 constexpr std::int64_t kLargestHead = 1024;
 constexpr std::int64_t kPartKeys = 1024;
-
-// At least two parts, so that the merge is never idle.
-std::int64_t part_count(const Call& call) { return std::max<std::int64_t>(2, (call.integer("len") + kPartKeys - 1) / kPartKeys); }
 
 // Query rows of a workgroup: as many of a head's as its shared memory takes, a power of two.
 std::uint32_t rows_of(const Call& call, const Device& device) {
@@ -30,12 +37,29 @@ std::uint32_t rows_of(const Call& call, const Device& device) {
   return count;
 }
 
+// Keys that one dispatch takes, so that no shader's loops run longer than the device lets them: per step of
+// lanes() keys its blocks of K, its rows, and its groups of four keys of V with their addresses.
+std::int64_t keys_at_a_time(const Call& call, const Device& device) {
+  const std::int64_t lanes = device.subgroup();
+  const std::int64_t d = call.integer("d"), dv = call.integer("dv");
+  const std::int64_t step =
+      (d / 32 + 1) * 12 + 4 * rows_of(call, device) + (lanes / 4 + 1) * (dv / lanes + 20) + 16;
+  return std::max<std::int64_t>(1, (device.can().loop_limit - 10 * (d + dv)) / step) * lanes;
+}
+
+// At least two parts, so that the merge is never idle.
+std::int64_t part_count(const Call& call, const Device& device) {
+  const std::int64_t keys = std::min(kPartKeys, keys_at_a_time(call, device));
+  return std::max<std::int64_t>(2, (call.integer("len") + keys - 1) / keys);
+}
+
 std::string name_of(const char* kind, const Format& k, const Format& v) {
   return std::string("attention_") + kind + "_" + std::string(k.name) + "_" + std::string(v.name);
 }
 
 struct Attention {
-  Attention(Session& given, std::uint32_t given_flags) : session(given), call(given.call()), flags(given_flags) {
+  Attention(Session& given, std::uint32_t given_flags)
+      : session(given), call(given.call()), flags(given_flags) {
     params.operand[0] = session.operand("q");
     params.operand[1] = session.operand("k");
     params.operand[2] = session.operand("v");
@@ -54,23 +78,39 @@ struct Attention {
     optional(call.real("softcap") > 0, kSoftcap, 0, nullptr);
     optional(call.text("rotate") == "qkv", kUnrotate, 0, nullptr);
     int next = 0;
-    for (const char* name : {"batch", "heads", "kv_heads", "q", "len", "page"}) params.integer[next++] = call.integer(name);
+    for (const char* name : {"batch", "heads", "kv_heads", "q", "len", "page"})
+      params.integer[next++] = call.integer(name);
     params.integer[6] = mask == "causal" || mask == "window" ? 1 : 0;
     params.integer[7] = mask == "window" ? call.integer("window") : 0;
     const double scale = call.real("scale");
-    params.real[0] = static_cast<float>(scale == 0 ? 1.0 / std::sqrt(static_cast<double>(call.integer("d"))) : scale);
+    params.real[0] =
+        static_cast<float>(scale == 0 ? 1.0 / std::sqrt(static_cast<double>(call.integer("d"))) : scale);
     params.real[1] = static_cast<float>(call.real("softcap"));
   }
 
   void add(const char* kind, const char* shader, const Format& k, const Format& v) {
     const std::uint32_t rows = rows_of(call, session.device());
     const std::int64_t parts = (flags & kPart) != 0 ? params.integer[8] : 1;
+    const std::int64_t len = call.integer("len");
+    const std::int64_t query_rows = call.integer("batch") * call.integer("q") * call.integer("heads");
+    params.integer[8] = parts;
+    params.integer[9] = (len + parts - 1) / parts;
     const std::int64_t rows_per_head = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
-    const std::int64_t items = call.integer("batch") * call.integer("kv_heads") * ((rows_per_head + rows - 1) / rows) * parts;
-    session.add(name_of(kind, k, v), shader,
-                {k.element, k.scaling, v.element, v.scaling, dtype_of(call), rows,
-                 static_cast<std::uint32_t>(call.integer("d")), static_cast<std::uint32_t>(call.integer("dv")), flags},
-                Session::groups(items), params);
+    const std::int64_t items =
+        call.integer("batch") * call.integer("kv_heads") * ((rows_per_head + rows - 1) / rows) * parts;
+    const std::int64_t keys = parts > 1 ? len : keys_at_a_time(call, session.device());
+    if (parts > 1 || keys < len)
+      params.scratch[0] = session.scratch(parts * query_rows * (call.integer("dv") + 2) * 4);
+    for (std::int64_t first = 0; first < len; first += keys) {
+      params.integer[10] = first;
+      params.integer[11] = std::min(len, first + keys);
+      const std::uint32_t piece = (first > 0 ? kResume : 0U) | (first + keys < len ? kPart : 0U);
+      session.add(name_of(kind, k, v), shader,
+                  {k.element, k.scaling, v.element, v.scaling, dtype_of(call), rows,
+                   static_cast<std::uint32_t>(call.integer("d")),
+                   static_cast<std::uint32_t>(call.integer("dv")), flags | piece},
+                  Session::groups(items), params);
+    }
   }
 
   Session& session;
@@ -94,7 +134,8 @@ void attention_check(const Call& call, const Device& device) {
   if (6 * call.integer("d") + 4 * call.integer("dv") > device.can().shared_bytes) {
     throw Unsupported("a query row and its sums need more than the device's shared memory");
   }
-  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0) throw Unsupported("rotate=qkv needs dv in whole groups of 32");
+  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0)
+    throw Unsupported("rotate=qkv needs dv in whole groups of 32");
   if (call.text("mask") == "random") call.input("mask");
   if (call.text("lengths") == "ragged") call.input("lengths");
   if (call.integer("page") > 0) call.input("page_table");
@@ -107,8 +148,11 @@ std::string contract(const Device& device, const char* p = "f32") {
   return "qk=f32 tile=" + std::to_string(device.subgroup()) + " exp_ulp=1 p=" + p +
          " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
 }
-std::string path_name(const Call& call, const char* kind) { return name_of(kind, format(call.text("k")), format(call.text("v"))); }
-void run_whole(Session& session, const Trace& trace, const char* kind, const char* shader, std::uint32_t flags) {
+std::string path_name(const Call& call, const char* kind) {
+  return name_of(kind, format(call.text("k")), format(call.text("v")));
+}
+void run_whole(Session& session, const Trace& trace, const char* kind, const char* shader,
+               std::uint32_t flags) {
   Attention attention(session, flags);
   attention.add(kind, shader, format(session.call().text("k")), format(session.call().text("v")));
   session.run(trace);
@@ -116,12 +160,12 @@ void run_whole(Session& session, const Trace& trace, const char* kind, const cha
 
 }  // namespace
 
-#define ASSAY_WHOLE(kind, shader, flags, p)                                                                      \
-  std::string attention_##kind##_name(const Call& call, const Device&) { return path_name(call, #kind); }       \
-  std::string attention_##kind##_contract(const Call&, const Device& device) { return contract(device, p); }    \
-  void attention_##kind##_check(const Call& call, const Device& device) { attention_check(call, device); }      \
-  void attention_##kind##_run(Session& session, const Trace& trace) {                                           \
-    run_whole(session, trace, #kind, shader, flags);                                                            \
+#define ASSAY_WHOLE(kind, shader, flags, p)                                                                  \
+  std::string attention_##kind##_name(const Call& call, const Device&) { return path_name(call, #kind); }    \
+  std::string attention_##kind##_contract(const Call&, const Device& device) { return contract(device, p); } \
+  void attention_##kind##_check(const Call& call, const Device& device) { attention_check(call, device); }   \
+  void attention_##kind##_run(Session& session, const Trace& trace) {                                        \
+    run_whole(session, trace, #kind, shader, flags);                                                         \
   }
 ASSAY_WHOLE(whole, "attention", 0, "f32")
 ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
@@ -130,17 +174,15 @@ ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
 void attention_split_check(const Call& call, const Device& device) { attention_check(call, device); }
 std::string attention_split_name(const Call& call, const Device&) { return path_name(call, "split"); }
 std::string attention_split_contract(const Call& call, const Device& device) {
-  return contract(device) + " split=" + std::to_string(part_count(call));
+  return contract(device) + " split=" + std::to_string(part_count(call, device));
 }
 void attention_split_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   Attention attention(session, kPart);
-  const std::int64_t parts = part_count(call);
+  const std::int64_t parts = part_count(call, session.device());
   Params& params = attention.params;
   params.integer[8] = parts;
-  params.integer[9] = (call.integer("len") + parts - 1) / parts;
   const std::int64_t rows = call.integer("batch") * call.integer("q") * call.integer("heads");
-  params.scratch[0] = session.scratch(parts * rows * (call.integer("dv") + 2) * 4);
   attention.add("split", "attention", format(call.text("k")), format(call.text("v")));
   session.add("attention_merge", "attention_merge",
               {0, 0, 0, 0, dtype_of(call), 0, 0, static_cast<std::uint32_t>(call.integer("dv")),
@@ -165,7 +207,9 @@ void attention_q8_run(Session& session, const Trace& trace) {
 void attention_convert_f16_check(const Call& call, const Device& device) { attention_check(call, device); }
 // The kernel that multiplies; the conversions are announced beside it.
 std::string attention_convert_f16_name(const Call&, const Device&) { return "attention_whole_f16_f16"; }
-std::string attention_convert_f16_contract(const Call&, const Device& device) { return "convert=f16 " + contract(device); }
+std::string attention_convert_f16_contract(const Call&, const Device& device) {
+  return "convert=f16 " + contract(device);
+}
 void attention_convert_f16_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   Attention attention(session, 0);
@@ -179,8 +223,10 @@ void attention_convert_f16_run(Session& session, const Trace& trace) {
     const DeviceOperand half = session.scratch_rows(operand.payload.rows, operand.payload.width, kF16, 1);
     convert.tensor[0] = half.payload;
     bytes += std::int64_t{2} * operand.payload.rows * operand.payload.width;
-    session.add("dequantize_" + std::string(from.name), "dequantize", {from.element, from.scaling, kF16},
-                session.groups_of_lanes(std::int64_t{operand.payload.rows} * ((operand.payload.width + 31) / 32)), convert);
+    session.add(
+        "dequantize_" + std::string(from.name), "dequantize", {from.element, from.scaling, kF16},
+        session.groups_of_lanes(std::int64_t{operand.payload.rows} * ((operand.payload.width + 31) / 32)),
+        convert);
     operand = half;
   }
   trace.note("temporary_bytes", std::to_string(bytes));

@@ -33,7 +33,8 @@ std::string version_text(std::uint32_t version) {
 void Device::create_instance() {
   std::uint32_t version = 0;
   check(vk_.EnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion");
-  if (version < VK_API_VERSION_1_3) throw Failed("Vulkan 1.3 is needed, the loader has " + version_text(version));
+  if (version < VK_API_VERSION_1_3)
+    throw Failed("Vulkan 1.3 is needed, the loader has " + version_text(version));
   VkApplicationInfo application{};
   application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
   application.pApplicationName = "assay";
@@ -64,7 +65,8 @@ void Device::pick(std::string_view wanted) {
     physical_ = device;
   }
   if (devices.empty()) throw Failed("no Vulkan device: no driver is installed, or none works here");
-  if (best == 0) throw Failed("no Vulkan device is named like '" + std::string(wanted) + "'; here are: " + names);
+  if (best == 0)
+    throw Failed("no Vulkan device is named like '" + std::string(wanted) + "'; here are: " + names);
 }
 
 void Device::examine() {
@@ -82,12 +84,15 @@ void Device::examine() {
   vk_.GetPhysicalDeviceProperties2(physical_, &properties);
   can_.name = properties.properties.deviceName;
   can_.api = properties.properties.apiVersion;
-  if (can_.api < VK_API_VERSION_1_3) throw Failed(can_.name + " has Vulkan " + version_text(can_.api) + ", 1.3 is needed");
+  if (can_.api < VK_API_VERSION_1_3)
+    throw Failed(can_.name + " has Vulkan " + version_text(can_.api) + ", 1.3 is needed");
   can_.driver = std::string(v12.driverName) + " " + v12.driverInfo;
   can_.subgroup_default = v11.subgroupSize;
   can_.subgroup_min = v13.minSubgroupSize;
   can_.subgroup_max = v13.maxSubgroupSize;
   can_.largest_allocation = v11.maxMemoryAllocationSize;
+  // llvmpipe ends every loop once an invocation has gone round 65535 times, and goes on with wrong numbers.
+  can_.loop_limit = v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE ? 60000 : INT64_C(1) << 40;
   can_.shared_bytes = properties.properties.limits.maxComputeSharedMemorySize;
 
   VkPhysicalDeviceVulkan11Features f11{};
@@ -111,11 +116,15 @@ void Device::examine() {
   need(f12.storageBuffer8BitAccess != 0, "storageBuffer8BitAccess");
   need(f12.bufferDeviceAddress != 0, "bufferDeviceAddress");
   need(f12.scalarBlockLayout != 0, "scalarBlockLayout");
+  need(f13.maintenance4 != 0, "maintenance4");
   need(f13.subgroupSizeControl != 0 && f13.computeFullSubgroups != 0, "subgroupSizeControl");
-  constexpr VkSubgroupFeatureFlags kSubgroup = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
-  need((v11.subgroupSupportedOperations & kSubgroup) == kSubgroup && (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0,
+  constexpr VkSubgroupFeatureFlags kSubgroup =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  need((v11.subgroupSupportedOperations & kSubgroup) == kSubgroup &&
+           (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0,
        "subgroup arithmetic and shuffles in compute shaders");
-  need((v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0, "a required subgroup size in compute shaders");
+  need((v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0,
+       "a required subgroup size in compute shaders");
   if (!lacks_.empty()) {
     std::string text = can_.name + " lacks what every kernel here needs:";
     for (const std::string& what : lacks_) text += " " + what + ",";
@@ -124,7 +133,8 @@ void Device::examine() {
   }
   can_.integer_dot = f13.shaderIntegerDotProduct != 0;
 
-  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device can.
+  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device
+  // can.
   constexpr std::uint32_t kDenormPreserve = 4459, kSignedZeroInfNanPreserve = 4461, kRoundingModeRte = 4462;
   const auto mode = [&](bool has, std::uint32_t which, std::uint32_t capability, std::uint32_t width) {
     if (has) float_controls_.insert(float_controls_.end(), {which, capability, width});
@@ -157,6 +167,7 @@ void Device::create_device() {
   f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
   f13.subgroupSizeControl = VK_TRUE;
   f13.computeFullSubgroups = VK_TRUE;
+  f13.maintenance4 = VK_TRUE;  // the workgroup's size is a specialisation constant
   f13.shaderIntegerDotProduct = can_.integer_dot ? VK_TRUE : VK_FALSE;
   VkPhysicalDeviceVulkan12Features f12{};
   f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
@@ -184,7 +195,8 @@ void Device::create_device() {
 
   const VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, nullptr, 0, family_};
   check(vk_.CreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
-  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
+  const VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr, pool_,
+                                             VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
   check(vk_.AllocateCommandBuffers(device_, &allocate, &commands_), "vkAllocateCommandBuffers");
   const VkFenceCreateInfo fence{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO, nullptr, 0};
   check(vk_.CreateFence(device_, &fence, nullptr, &fence_), "vkCreateFence");
@@ -197,7 +209,8 @@ void Device::create_device() {
 }
 
 std::string Device::description() const {
-  std::string text = "Vulkan " + version_text(can_.api) + ", " + can_.name + ", " + can_.driver + ", subgroups of " + std::to_string(subgroup_);
+  std::string text = "Vulkan " + version_text(can_.api) + ", " + can_.name + ", " + can_.driver +
+                     ", subgroups of " + std::to_string(subgroup_);
   if (can_.subgroup_min != can_.subgroup_max) {
     text += " (" + std::to_string(can_.subgroup_min) + " to " + std::to_string(can_.subgroup_max) + ")";
   }

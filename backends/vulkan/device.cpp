@@ -21,13 +21,14 @@ void Device::check(VkResult result, const char* what) {
 Device::Device(std::string_view options) {
   std::string_view wanted = options;
   std::uint32_t subgroup = 0;
-  if (const std::size_t comma = options.find(','); comma != std::string_view::npos) {
-    wanted = options.substr(0, comma);
-    const std::string rest(options.substr(comma + 1));
+  if (const std::size_t plus = options.find('+'); plus != std::string_view::npos) {
+    wanted = options.substr(0, plus);
+    const std::string rest(options.substr(plus + 1));
     char* end = nullptr;
-    if (rest.rfind("subgroup=", 0) == 0) subgroup = static_cast<std::uint32_t>(std::strtoul(rest.c_str() + 9, &end, 10));
+    if (rest.rfind("subgroup=", 0) == 0)
+      subgroup = static_cast<std::uint32_t>(std::strtoul(rest.c_str() + 9, &end, 10));
     if (end == nullptr || *end != '\0' || subgroup == 0) {
-      throw Failed("options are DEVICE or DEVICE,subgroup=N, not '" + std::string(options) + "'");
+      throw Failed("options are DEVICE or DEVICE+subgroup=N, not '" + std::string(options) + "'");
     }
   }
   setenv("XDG_RUNTIME_DIR", "/tmp", 0);  // Mesa's drivers want one
@@ -71,10 +72,13 @@ std::byte* Device::reserve(std::uint64_t bytes) {
   // Kept while it fits and is not far too large.
   if (mapped_ != nullptr && bytes <= capacity_ && capacity_ <= 4 * bytes + (1U << 22)) return mapped_;
   release_memory();
-  VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, nullptr, 0, bytes, 0, VK_SHARING_MODE_EXCLUSIVE, 0, nullptr};
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  VkBufferCreateInfo info{
+      VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, nullptr, 0, bytes, 0, VK_SHARING_MODE_EXCLUSIVE, 0, nullptr};
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   if (bytes > can_.largest_allocation) {
-    throw assay_plugin::Unsupported(std::to_string(bytes) + " bytes of tensors and scratch: the device allocates at most " +
+    throw assay_plugin::Unsupported(std::to_string(bytes) +
+                                    " bytes of tensors and scratch: the device allocates at most " +
                                     std::to_string(can_.largest_allocation));
   }
   check(vk_.CreateBuffer(device_, &info, nullptr, &buffer_), "vkCreateBuffer");
@@ -82,19 +86,24 @@ std::byte* Device::reserve(std::uint64_t bytes) {
   vk_.GetBufferMemoryRequirements(device_, buffer_, &needs);
   VkPhysicalDeviceMemoryProperties types;
   vk_.GetPhysicalDeviceMemoryProperties(physical_, &types);
-  constexpr VkMemoryPropertyFlags kShared = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  constexpr VkMemoryPropertyFlags kShared =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   std::uint32_t chosen = types.memoryTypeCount;
-  for (const VkMemoryPropertyFlags extra : {VkMemoryPropertyFlags{VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT}, VkMemoryPropertyFlags{0}}) {
+  for (const VkMemoryPropertyFlags extra :
+       {VkMemoryPropertyFlags{VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT}, VkMemoryPropertyFlags{0}}) {
     for (std::uint32_t t = 0; t < types.memoryTypeCount && chosen == types.memoryTypeCount; ++t) {
       const VkMemoryType& type = types.memoryTypes[t];
-      const bool fits = (needs.memoryTypeBits >> t & 1U) != 0 && types.memoryHeaps[type.heapIndex].size / 2 >= needs.size;
+      const bool fits =
+          (needs.memoryTypeBits >> t & 1U) != 0 && types.memoryHeaps[type.heapIndex].size / 2 >= needs.size;
       if (fits && (type.propertyFlags & (kShared | extra)) == (kShared | extra)) chosen = t;
     }
   }
   if (chosen == types.memoryTypeCount) {
-    throw assay_plugin::Unsupported("no memory type that host and device share holds " + std::to_string(needs.size) + " bytes");
+    throw assay_plugin::Unsupported("no memory type that host and device share holds " +
+                                    std::to_string(needs.size) + " bytes");
   }
-  VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr, VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
+  VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, nullptr,
+                                  VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT, 0};
   const VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size, chosen};
   check(vk_.AllocateMemory(device_, &allocate, nullptr, &memory_), "vkAllocateMemory");
   check(vk_.BindBufferMemory(device_, buffer_, memory_, 0), "vkBindBufferMemory");
@@ -112,8 +121,10 @@ VkPipeline Device::pipeline(const Dispatch& dispatch) {
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return found->second;
   auto module = modules_.find(dispatch.name);
   if (module == modules_.end()) {
-    const std::vector<std::uint32_t> words = finished_module(shader(dispatch.shader), dispatch.name, float_controls_);
-    const VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0, words.size() * 4, words.data()};
+    const std::vector<std::uint32_t> words =
+        finished_module(shader(dispatch.shader), dispatch.name, float_controls_);
+    const VkShaderModuleCreateInfo info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, nullptr, 0,
+                                        words.size() * 4, words.data()};
     VkShaderModule made = VK_NULL_HANDLE;
     check(vk_.CreateShaderModule(device_, &info, nullptr, &made), "vkCreateShaderModule");
     module = modules_.emplace(dispatch.name, made).first;
@@ -122,7 +133,8 @@ VkPipeline Device::pipeline(const Dispatch& dispatch) {
   values.insert(values.end(), dispatch.constants.begin(), dispatch.constants.end());
   std::vector<VkSpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < values.size(); ++i) entries.push_back({i, 4 * i, 4});
-  const VkSpecializationInfo specialisation{static_cast<std::uint32_t>(entries.size()), entries.data(), values.size() * 4, values.data()};
+  const VkSpecializationInfo specialisation{static_cast<std::uint32_t>(entries.size()), entries.data(),
+                                            values.size() * 4, values.data()};
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size{
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO, nullptr, subgroup_};
   VkComputePipelineCreateInfo info{};
@@ -136,7 +148,8 @@ VkPipeline Device::pipeline(const Dispatch& dispatch) {
   info.stage.pSpecializationInfo = &specialisation;
   info.layout = layout_;
   VkPipeline made = VK_NULL_HANDLE;
-  check(vk_.CreateComputePipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &made), "vkCreateComputePipelines");
+  check(vk_.CreateComputePipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &made),
+        "vkCreateComputePipelines");
   pipelines_.emplace(std::move(key), made);
   return made;
 }
@@ -144,11 +157,13 @@ VkPipeline Device::pipeline(const Dispatch& dispatch) {
 void Device::run(const std::vector<Dispatch>& dispatches, std::uint64_t params_at) {
   if (!lost_.empty()) throw Failed("the device was lost earlier: " + lost_);
   check(vk_.ResetCommandPool(device_, pool_, 0), "vkResetCommandPool");
-  const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
+  const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, nullptr,
+                                       VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, nullptr};
   check(vk_.BeginCommandBuffer(commands_, &begin), "vkBeginCommandBuffer");
   const auto barrier = [&](VkPipelineStageFlags to_stage, VkAccessFlags to) {
     const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, VK_ACCESS_SHADER_WRITE_BIT, to};
-    vk_.CmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, to_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+    vk_.CmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, to_stage, 0, 1, &memory, 0,
+                           nullptr, 0, nullptr);
   };
   std::uint64_t at = params_at;
   for (const Dispatch& dispatch : dispatches) {

@@ -18,7 +18,8 @@ namespace assay_vulkan {
 struct Capabilities {
   std::string name, driver;
   std::uint32_t api = 0;
-  std::uint32_t subgroup_min = 0, subgroup_max = 0;  // sizes that can be required; equal where there is no choice
+  std::uint32_t subgroup_min = 0,
+                subgroup_max = 0;  // sizes that can be required; equal where there is no choice
   std::uint32_t subgroup_default = 0;
   bool denormals_preserved = false;  // f32, in every shader
   bool integer_dot = false;
@@ -27,11 +28,12 @@ struct Capabilities {
   bool matrix_int8 = false;  // 16x16x32, int8 operands, int32 sums
   std::uint64_t largest_allocation = 0;
   std::uint32_t shared_bytes = 0;
+  std::int64_t loop_limit = 0;  // iterations of all loops of an invocation together
 };
 
 // A kernel launched: which shader, with which constants, over how many workgroups, with what parameters.
-// Constant 0 is the workgroup's size, set by the device to its subgroup's. `name` says what the constants mean
-// (attention_split_q8_0_f16): it becomes the entry point's, so that whoever watches the driver sees it.
+// Constant 0 is the workgroup's size, set by the device to its subgroup's. `name` says what the constants
+// mean (attention_split_q8_0_f16): it becomes the entry point's, so that whoever watches the driver sees it.
 struct Dispatch {
   std::string name;
   std::string_view shader;
@@ -40,7 +42,7 @@ struct Dispatch {
   Params params;
 };
 
-// options: part of a device's name, "" for the best; then ",subgroup=N" to require a size.
+// options: part of a device's name, "" for the best; then "+subgroup=N" to require a size.
 class Device {
  public:
   explicit Device(std::string_view options);
@@ -57,8 +59,8 @@ class Device {
   std::byte* reserve(std::uint64_t bytes);
   std::uint64_t address() const { return address_; }
 
-  // Runs the dispatches in order, each seeing what the one before wrote; returns when all are done. Params are
-  // copied to `params_at`, an offset of the memory with room for all of them.
+  // Runs the dispatches in order, each seeing what the one before wrote; returns when all are done. Params
+  // are copied to `params_at`, an offset of the memory with room for all of them.
   void run(const std::vector<Dispatch>& dispatches, std::uint64_t params_at);
 
  private:
@@ -88,7 +90,7 @@ class Device {
   std::uint32_t subgroup_ = 0;
   Capabilities can_;
   std::vector<std::string> lacks_;
-  std::string lost_;  // why nothing can be run any more
+  std::string lost_;                           // why nothing can be run any more
   std::vector<std::uint32_t> float_controls_;  // execution modes that every shader gets
   std::map<std::pair<std::string, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
   std::map<std::string, VkShaderModule> modules_;  // by entry point

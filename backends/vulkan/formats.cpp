@@ -9,11 +9,13 @@ namespace {
 using assay_plugin::Call;
 using assay_plugin::Unsupported;
 
-#define ASSAY_SCALED(text, element, divisor)                                                            \
-  {text "_tensor", element, kPerTensor, 1, divisor}, {text "_head", element, kPerHead, 1, divisor},     \
-      {text "_tok", element, kPerToken, 1, divisor}, {text "_ch", element, kPerChannel, 1, divisor},    \
-      {text "_row", element, kPerRow, 1, divisor}
-#define ASSAY_BLOCK(text, element) {text, element, kUnscaled, 32, 0}
+#define ASSAY_SCALED(text, element, divisor)                                                           \
+  {text "_tensor", element, kPerTensor, 1, divisor}, {text "_head", element, kPerHead, 1, divisor},    \
+      {text "_tok", element, kPerToken, 1, divisor}, {text "_ch", element, kPerChannel, 1, divisor}, { \
+    text "_row", element, kPerRow, 1, divisor                                                          \
+  }
+#define ASSAY_BLOCK(text, element) \
+  { text, element, kUnscaled, 32, 0 }
 
 constexpr auto kFormats = std::to_array<Format>({
     {"f32", kF32, kUnscaled, 1, 0},
@@ -108,7 +110,8 @@ void check_planes(const Call& call, std::string_view tensor, const Format& row, 
   need(row.nv(), ".global_scale");
   const std::int64_t length = assay_plugin::row_length(*payload);
   if (length % row.block_elements != 0) {
-    throw Unsupported("rows of " + std::to_string(length) + " elements are not whole blocks of " + std::string(row.name));
+    throw Unsupported("rows of " + std::to_string(length) + " elements are not whole blocks of " +
+                      std::string(row.name));
   }
   if (assay_plugin::element_count(*payload) > INT32_MAX) {
     throw Unsupported("tensor '" + std::string(tensor) + "' has more than 2^31 - 1 elements");

@@ -1,5 +1,5 @@
-// The one list of formats that these kernels read and write. A format is an element and a scaling; the shaders
-// know both by number (shaders/formats.glsl has the twins of the enums).
+// The one list of formats that these kernels read and write. A format is an element and a scaling; the
+// shaders know both by number (shaders/formats.glsl has the twins of the enums).
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,44 @@
 namespace assay_vulkan {
 
 enum Element : std::uint32_t {
-  kF32, kF16, kBf16, kTf32, kE4m3fn, kE4m3fnuz, kE5m2, kE5m2fnuz, kE3m2, kE2m3, kE2m1, kE8m0, kUe4m3, kUint8,
-  kInt8, kInt4, kInt32, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kIq4Nl, kMxfp4Ggml, kTq3C2s1, kTq3C2,
+  kF32,
+  kF16,
+  kBf16,
+  kTf32,
+  kE4m3fn,
+  kE4m3fnuz,
+  kE5m2,
+  kE5m2fnuz,
+  kE3m2,
+  kE2m3,
+  kE2m1,
+  kE8m0,
+  kUe4m3,
+  kUint8,
+  kInt8,
+  kInt4,
+  kInt32,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kIq4Nl,
+  kMxfp4Ggml,
+  kTq3C2s1,
+  kTq3C2,
 };
 enum Scaling : std::uint32_t {
-  kUnscaled, kPerTensor, kPerHead, kPerToken, kPerChannel, kPerRow, kPerGroup32, kMx, kNv, kNvSwizzled,
+  kUnscaled,
+  kPerTensor,
+  kPerHead,
+  kPerToken,
+  kPerChannel,
+  kPerRow,
+  kPerGroup32,
+  kMx,
+  kNv,
+  kNvSwizzled,
 };
 
 struct Format {

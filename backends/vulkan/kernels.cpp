@@ -9,7 +9,9 @@ bool never(const Call&, const Device&) { return false; }  // runs only when a va
 
 // From this many keys on a decode call is split over the keys.
 constexpr std::int64_t kSplitFromKeys = 2048;
-bool splits(const Call& call, const Device&) { return call.integer("q") <= 2 && call.integer("len") >= kSplitFromKeys; }
+bool splits(const Call& call, const Device&) {
+  return call.integer("q") <= 2 && call.integer("len") >= kSplitFromKeys;
+}
 
 // clang-format off
 #define ASSAY_ONE(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}

@@ -1,4 +1,5 @@
-// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and itself.
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
+// itself.
 #pragma once
 
 #include <span>
@@ -13,19 +14,21 @@ struct Kernel {
   std::string_view op;
   std::string_view variant;  // "" for an op with one kernel; "decode", "split", ...: the word of a variant
   bool listed;               // among the backend's variants: it takes whatever the op's other kernels take
-  bool (*chosen)(const Call& call, const Device& device);  // whether it is picked when none is named; nullptr: always
-  void (*check)(const Call& call, const Device& device);   // throws Unsupported
-  std::string (*name)(const Call& call, const Device& device);  // of the dispatch that does the work: declaration.path
+  bool (*chosen)(const Call& call,
+                 const Device& device);  // whether it is picked when none is named; nullptr: always
+  void (*check)(const Call& call, const Device& device);  // throws Unsupported
+  std::string (*name)(const Call& call,
+                      const Device& device);  // of the dispatch that does the work: declaration.path
   std::string (*contract)(const Call& call, const Device& device);
   void (*run)(Session& session, const Trace& trace);
 };
 
 std::span<const Kernel> kernels();
 
-#define ASSAY_KERNEL(kind)                                                \
-  void kind##_check(const Call& call, const Device& device);              \
-  std::string kind##_name(const Call& call, const Device& device);        \
-  std::string kind##_contract(const Call& call, const Device& device);    \
+#define ASSAY_KERNEL(kind)                                             \
+  void kind##_check(const Call& call, const Device& device);           \
+  std::string kind##_name(const Call& call, const Device& device);     \
+  std::string kind##_contract(const Call& call, const Device& device); \
   void kind##_run(Session& session, const Trace& trace)
 ASSAY_KERNEL(softmax);
 ASSAY_KERNEL(logsumexp);
@@ -51,6 +54,10 @@ ASSAY_KERNEL(attention_convert_f16);
 
 // "ftz=yes" where the device does not promise to keep f32 subnormals, "" elsewhere.
 std::string ftz(const Device& device);
+// Largest finite magnitudes of source's groups that share a scale of `to` (nullptr-like kUnscaled: one
+// group): bits in scratch, at the offset that comes back.
+std::uint64_t group_absmax(Session& session, const DeviceOperand& source, const Format& from,
+                           const Format& to_format, const DeviceOperand& to, std::int64_t groups);
 // The contract of every kernel that stores in format `to`.
 std::string quantiser_contract(std::string_view to);
 

@@ -1,5 +1,6 @@
-// The C boundary: finds the kernel that a call's op and variant select. options: part of a device's name, then
-// ",subgroup=N".
+// The C boundary: finds the kernel that a call's op and variant select. options: part of a device's name,
+// then
+// "+subgroup=N".
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -14,9 +15,12 @@ using assay_plugin::guarded;
 using assay_plugin::put;
 
 struct Backend {
-  explicit Backend(const char* options) : device(options), description("assay's own Vulkan kernels: " + device.description()) {
+  explicit Backend(const char* options)
+      : device(options), description("assay's own Vulkan kernels: " + device.description()) {
     for (const Kernel& row : kernels()) {
-      if (row.listed) variants += std::string(variants.empty() ? "" : " ") + std::string(row.op) + ":" + std::string(row.variant);
+      if (row.listed)
+        variants +=
+            std::string(variants.empty() ? "" : " ") + std::string(row.op) + ":" + std::string(row.variant);
     }
   }
   Device device;
@@ -29,7 +33,8 @@ const Kernel& select(const Call& call, const Device& device) {
   for (const Kernel& row : kernels()) {
     if (row.op != call.op()) continue;
     known = true;
-    const bool wanted = call.variant().empty() ? row.chosen == nullptr || row.chosen(call, device) : row.variant == call.variant();
+    const bool wanted = call.variant().empty() ? row.chosen == nullptr || row.chosen(call, device)
+                                               : row.variant == call.variant();
     if (wanted) return row;
   }
   if (!known) throw Unsupported("the vulkan backend has no kernel for op " + std::string(call.op()));

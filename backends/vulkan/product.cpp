@@ -1,8 +1,8 @@
 // matmul: y[m,n] = a[m,k] b[n,k]^T. moe, gate and up fused: [g, u] = w13[e] x, h = silu(g) u, y += c w2[e] h.
 // path: f32, f16, bf16: rows decoded to f32 and rounded to that; codes: the codes themselves, scales in the
-// epilogue; e4m3fn: weights rounded to it, activations with one scale absmax / 448; q8: activations in blocks of
-// 32 int8 with an f16 scale. Sums f32, or int32 for integer codes, by packed dot products where the device has
-// them.
+// epilogue; e4m3fn: weights rounded to it, activations with one scale absmax / 448; q8: activations in blocks
+// of 32 int8 with an f16 scale. Sums f32, or int32 for integer codes, by packed dot products where the device
+// has them.
 #include <algorithm>
 
 #include "backends/vulkan/kernels.hpp"
@@ -28,8 +28,8 @@ struct Product {
   }
   void check() const {
     if (path == "codes" && !(a.row_scaled() && b.row_scaled())) {
-      throw Unsupported("path=codes needs one scale per row on both sides, not " + std::string(a.name) + " and " +
-                        std::string(b.name));
+      throw Unsupported("path=codes needs one scale per row on both sides, not " + std::string(a.name) +
+                        " and " + std::string(b.name));
     }
     number();
   }
@@ -40,7 +40,8 @@ struct Product {
     if (path == "codes") return kCodes;
     if (path == "e4m3fn") return kEight;
     if (path == "q8") return kBlocks8;
-    throw Unsupported("path=" + std::string(path) + " has no kernel: f32, f16, bf16, codes, e4m3fn and q8 have");
+    throw Unsupported("path=" + std::string(path) +
+                      " has no kernel: f32, f16, bf16, codes, e4m3fn and q8 have");
   }
   std::string contract(const Device& device) const {
     if (integer) return "acc=i32 epilogue_roundings=3" + ftz(device);
@@ -49,7 +50,8 @@ struct Product {
   }
   // matmul_codes_int8_tok_int4_ch; matmul_dot_...: sums by packed dot products
   std::string name(const char* shader) const {
-    return std::string(shader) + "_" + std::string(path) + "_" + std::string(a.name) + "_" + std::string(b.name);
+    return std::string(shader) + "_" + std::string(path) + "_" + std::string(a.name) + "_" +
+           std::string(b.name);
   }
   // The shader that sums as this device can.
   const char* shader(const Device& device, const char* plain, const char* dot) const {
@@ -62,38 +64,46 @@ struct Product {
 };
 
 // Rows of `source` as operands; sets operand 0 and scratch[0] of `product`, which multiplies them.
-void prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how, Path path, Params& product) {
+void prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how, Path path,
+             Params& product) {
   Params params;
   params.operand[0] = source;
-  params.operand[1] = session.scratch_rows(source.payload.rows, source.payload.width, how.integer ? kInt8 : kF32, 1);
+  params.operand[1] =
+      session.scratch_rows(source.payload.rows, source.payload.width, how.integer ? kInt8 : kF32, 1);
   params.scratch[0] = session.scratch(std::int64_t{4} * source.payload.rows);
   params.real[0] = how.a.scale_divisor;
   if (path == kEight) {
-    params.scratch[1] = session.scratch(4);
-    session.add("absmax_" + std::string(from.name), "absmax", {from.element, from.scaling}, 1, params);
+    params.scratch[1] = group_absmax(session, source, from, format("f32"), source, 1);
   }
-  const std::uint32_t codes = how.integer ? kInt8 : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn : how.a.element;
-  session.add("operands_" + std::string(how.path) + "_" + std::string(from.name), "operands", {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
+  const std::uint32_t codes = how.integer                                        ? kInt8
+                              : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn
+                                                                                 : how.a.element;
+  session.add("operands_" + std::string(how.path) + "_" + std::string(from.name), "operands",
+              {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
   product.operand[0] = params.operand[1];
   product.scratch[0] = params.scratch[0];
 }
 
 }  // namespace
 
-void matmul_check(const Call& call, const Device&) {
+void matmul_check(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
   check_dtype(call.text("dtype"));
   check_readable(call, "a", product.a.name);
   check_readable(call, "b", product.b.name);
   product.check();
-  if (product.path == "q8" && call.integer("k") % 32 != 0) throw Unsupported("path=q8 needs k in blocks of 32");
+  Session::check_loops(device, call.integer("k"));
+  if (product.path == "q8" && call.integer("k") % 32 != 0)
+    throw Unsupported("path=q8 needs k in blocks of 32");
   call.output("y");
 }
 std::string matmul_name(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
   return product.name(product.shader(device, "matmul", "matmul_dot"));
 }
-std::string matmul_contract(const Call& call, const Device& device) { return Product(call, "a", "b").contract(device); }
+std::string matmul_contract(const Call& call, const Device& device) {
+  return Product(call, "a", "b").contract(device);
+}
 void matmul_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Product product(call, "a", "b");
@@ -106,19 +116,23 @@ void matmul_run(Session& session, const Trace& trace) {
   const std::int64_t items = (m + rows - 1) / rows * session.groups_of_lanes(params.operand[1].payload.rows);
   const char* const shader = product.shader(session.device(), "matmul", "matmul_dot");
   session.add(product.name(shader), shader,
-              {product.b.element, product.b.scaling, product.number(), rows, product.integer ? 1U : 0U, dtype_of(call)},
+              {product.b.element, product.b.scaling, product.number(), rows, product.integer ? 1U : 0U,
+               dtype_of(call)},
               Session::groups(items), params);
   session.run(trace);
 }
 
-void moe_check(const Call& call, const Device&) {
+void moe_check(const Call& call, const Device& device) {
   const Product product(call, "a", "w");
   check_dtype(call.text("dtype"));
   check_readable(call, "x", product.a.name);
   check_readable(call, "w13", product.b.name);
   check_readable(call, "w2", product.b.name);
   product.check();
-  if (product.path == "e4m3fn" || product.path == "q8") throw Unsupported("no moe kernel takes path=" + std::string(product.path));
+  if (product.path == "e4m3fn" || product.path == "q8")
+    throw Unsupported("no moe kernel takes path=" + std::string(product.path));
+  Session::check_loops(device,
+                       std::max(2 * call.integer("hidden"), call.integer("topk") * call.integer("inter")));
   call.input("topk_ids");
   call.input("topk_weights");
   call.output("y");
@@ -145,7 +159,8 @@ void moe_run(Session& session, const Trace& trace) {
     if (expert < 0 || expert >= experts) throw Failed("topk_ids names expert " + std::to_string(expert));
   }
   const auto constants = [&](Path path) {
-    return std::vector<std::uint32_t>{product.b.element, product.b.scaling, path, 1, product.integer ? 1U : 0U, dtype_of(call)};
+    return std::vector<std::uint32_t>{product.b.element,         product.b.scaling, path, 1,
+                                      product.integer ? 1U : 0U, dtype_of(call)};
   };
   const std::int64_t lanes = session.device().subgroup();
   Params up;

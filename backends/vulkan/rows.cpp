@@ -7,14 +7,19 @@
 namespace assay_vulkan {
 namespace {
 
-void check_rows(const Call& call) {
+// passes: over the columns, a lane at a time.
+void check_rows(const Call& call, const Device& device, std::int64_t passes = 3) {
+  Session::check_loops(
+      device,
+      (call.integer("rows") / 65535 + 1) * passes * (call.integer("cols") / device.subgroup() + 1) + 64);
   check_dtype(call.text("dtype"));
   check_readable(call, "x", call.text("dtype"));
   call.output("y");
 }
 
 struct RowOp {
-  RowOp(Session& given, const char* kernel, const Trace& watcher) : session(given), name(kernel), trace(watcher) {
+  RowOp(Session& given, const char* kernel, const Trace& watcher)
+      : session(given), name(kernel), trace(watcher) {
     params.operand[0] = session.operand("x");
     params.tensor[0] = session.tensor("y");
     constants.push_back(dtype_of(session.call()));
@@ -32,14 +37,15 @@ struct RowOp {
 
 }  // namespace
 
-void softmax_check(const Call& call, const Device&) {
-  check_rows(call);
+void softmax_check(const Call& call, const Device& device) {
+  check_rows(call, device);
   if (call.text("mask") == "random") call.input("mask");
   if (call.yes("sinks")) call.input("sinks");
 }
 std::string softmax_name(const Call&, const Device&) { return "softmax"; }
 std::string softmax_contract(const Call& call, const Device& device) {
-  return "acc=f32 order=any exp=e exp_ulp=1 div_ulp=1" + std::string(call.real("softcap") > 0 ? " tanh_ulp=1" : "") + ftz(device);
+  return "acc=f32 order=any exp=e exp_ulp=1 div_ulp=1" +
+         std::string(call.real("softcap") > 0 ? " tanh_ulp=1" : "") + ftz(device);
 }
 void softmax_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
@@ -49,23 +55,27 @@ void softmax_run(Session& session, const Trace& trace) {
   const bool random = call.text("mask") == "random";
   if (random) op.params.tensor[1] = session.tensor("mask");
   if (call.yes("sinks")) op.params.tensor[2] = session.tensor("sinks");
-  op.constants.insert(op.constants.end(),
-                      {random ? 2U : call.text("mask") == "causal" ? 1U : 0U, call.yes("sinks") ? 1U : 0U,
-                       op.params.real[0] != 1 ? 1U : 0U, op.params.real[1] > 0 ? 1U : 0U});
+  op.constants.insert(op.constants.end(), {random                          ? 2U
+                                           : call.text("mask") == "causal" ? 1U
+                                                                           : 0U,
+                                           call.yes("sinks") ? 1U : 0U, op.params.real[0] != 1 ? 1U : 0U,
+                                           op.params.real[1] > 0 ? 1U : 0U});
   op.run("softmax");
 }
 
-void logsumexp_check(const Call& call, const Device&) { check_rows(call); }
+void logsumexp_check(const Call& call, const Device& device) { check_rows(call, device); }
 std::string logsumexp_name(const Call&, const Device&) { return "logsumexp"; }
 std::string logsumexp_contract(const Call&, const Device& device) {
   return "acc=f32 order=any exp=e exp_ulp=1 log_ulp=1" + ftz(device);
 }
-void logsumexp_run(Session& session, const Trace& trace) { RowOp(session, "logsumexp", trace).run("logsumexp"); }
+void logsumexp_run(Session& session, const Trace& trace) {
+  RowOp(session, "logsumexp", trace).run("logsumexp");
+}
 
 namespace {
 
-void layernorm_check(const Call& call, const Device&) {
-  check_rows(call);
+void layernorm_check(const Call& call, const Device& device, std::int64_t passes) {
+  check_rows(call, device, passes);
   check_readable(call, "gamma", "f32");
   check_readable(call, "beta", "f32");
 }
@@ -83,23 +93,26 @@ void layernorm_run(Session& session, const Trace& trace, const char* name, std::
 
 }  // namespace
 
-#define ASSAY_VARIANCE(kind, number, declared)                                                         \
-  void layernorm_##kind##_check(const Call& call, const Device& device) { layernorm_check(call, device); } \
-  std::string layernorm_##kind##_name(const Call&, const Device&) { return "layernorm_" #kind; }                      \
-  std::string layernorm_##kind##_contract(const Call&, const Device& device) {                         \
-    return layernorm_contract(#declared, device);                                                      \
-  }                                                                                                    \
-  void layernorm_##kind##_run(Session& session, const Trace& trace) {                                  \
-    layernorm_run(session, trace, "layernorm_" #kind, number);                                         \
+// lanes: of how many a lane reads the columns; welford's update is sequential, every lane reads them all.
+#define ASSAY_VARIANCE(kind, number, declared, lanes)                                            \
+  void layernorm_##kind##_check(const Call& call, const Device& device) {                        \
+    layernorm_check(call, device, lanes + 2);                                                    \
+  }                                                                                              \
+  std::string layernorm_##kind##_name(const Call&, const Device&) { return "layernorm_" #kind; } \
+  std::string layernorm_##kind##_contract(const Call&, const Device& device) {                   \
+    return layernorm_contract(#declared, device);                                                \
+  }                                                                                              \
+  void layernorm_##kind##_run(Session& session, const Trace& trace) {                            \
+    layernorm_run(session, trace, "layernorm_" #kind, number);                                   \
   }
-ASSAY_VARIANCE(two_pass, 0, two_pass)
-ASSAY_VARIANCE(one_pass, 1, one_pass)
-ASSAY_VARIANCE(one_pass_unclamped, 2, one_pass)
-ASSAY_VARIANCE(welford, 3, welford)
+ASSAY_VARIANCE(two_pass, 0, two_pass, 1)
+ASSAY_VARIANCE(one_pass, 1, one_pass, 1)
+ASSAY_VARIANCE(one_pass_unclamped, 2, one_pass, 1)
+ASSAY_VARIANCE(welford, 3, welford, device.subgroup())
 #undef ASSAY_VARIANCE
 
-void rmsnorm_check(const Call& call, const Device&) {
-  check_rows(call);
+void rmsnorm_check(const Call& call, const Device& device) {
+  check_rows(call, device);
   check_readable(call, "gamma", "f32");
 }
 std::string rmsnorm_name(const Call&, const Device&) { return "rmsnorm"; }
@@ -113,16 +126,19 @@ void rmsnorm_run(Session& session, const Trace& trace) {
   op.run("rmsnorm");
 }
 
-void wht_check(const Call& call, const Device&) {
+void wht_check(const Call& call, const Device& device) {
   const std::int64_t points = call.integer("points");
-  if (points < 1 || !std::has_single_bit(static_cast<std::uint64_t>(points)) || call.integer("cols") % points != 0) {
+  if (points < 1 || !std::has_single_bit(static_cast<std::uint64_t>(points)) ||
+      call.integer("cols") % points != 0) {
     throw Unsupported("points must be a power of two that divides cols");
   }
-  check_rows(call);
+  check_rows(call, device, std::countr_zero(static_cast<std::uint64_t>(points)) + 3);
   if (call.text("signs") != "none") call.input("signs");
 }
 std::string wht_name(const Call&, const Device&) { return "wht"; }
-std::string wht_contract(const Call&, const Device& device) { return "acc=f32 order=butterfly scale=once" + ftz(device); }
+std::string wht_contract(const Call&, const Device& device) {
+  return "acc=f32 order=butterfly scale=once" + ftz(device);
+}
 void wht_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   RowOp op(session, "wht", trace);
@@ -140,7 +156,7 @@ void wht_run(Session& session, const Trace& trace) {
   session.run(trace);
 }
 
-void argmax_check(const Call& call, const Device&) { check_rows(call); }
+void argmax_check(const Call& call, const Device& device) { check_rows(call, device); }
 std::string argmax_name(const Call&, const Device&) { return "argmax"; }
 std::string argmax_contract(const Call&, const Device&) { return ""; }
 void argmax_run(Session& session, const Trace& trace) {

@@ -39,12 +39,26 @@ void copy(const assay_tensor& tensor, std::byte* place, bool to_place) {
   }
 }
 
+// Outer axes that lie evenly become one, so that most rows are found by one product.
+void join_axes(DeviceTensor& t) {
+  while (t.rank > 2) {
+    const std::int32_t a = t.rank - 3;  // with its neighbour a + 1
+    if (t.stride[a] != t.stride[a + 1] * t.shape[a + 1]) return;
+    t.shape[a] *= t.shape[a + 1];
+    t.stride[a] = t.stride[a + 1];
+    t.shape[a + 1] = t.shape[a + 2];
+    t.stride[a + 1] = t.stride[a + 2];
+    --t.rank;
+  }
+}
+
 void relocate(DeviceTensor& tensor, std::uint64_t base) {
   if (tensor.data != 0) tensor.data += base;
 }
 void relocate(Params& params, std::uint64_t base) {
   for (DeviceOperand& operand : params.operand) {
-    for (DeviceTensor* tensor : {&operand.payload, &operand.scale, &operand.block_scale, &operand.global_scale}) {
+    for (DeviceTensor* tensor :
+         {&operand.payload, &operand.scale, &operand.block_scale, &operand.global_scale}) {
       relocate(*tensor, base);
     }
   }
@@ -97,6 +111,7 @@ DeviceTensor Session::tensor(std::string_view name) const {
         bytes *= from.shape[a];
       }
     }
+    join_axes(to);
     return to;
   }
   throw Unsupported("tensor '" + std::string(name) + "' is missing");
@@ -106,7 +121,8 @@ DeviceOperand Session::operand(std::string_view name) const {
   const std::string base(name);
   const auto companion = [&](const char* suffix) {
     const std::string plane = base + suffix;
-    const bool there = std::any_of(placed_.begin(), placed_.end(), [&](const Placed& p) { return plane == p.tensor->name; });
+    const bool there =
+        std::any_of(placed_.begin(), placed_.end(), [&](const Placed& p) { return plane == p.tensor->name; });
     return there ? tensor(plane) : DeviceTensor{};
   };
   DeviceOperand operand;
@@ -114,13 +130,18 @@ DeviceOperand Session::operand(std::string_view name) const {
   operand.scale = companion(".scale");
   operand.block_scale = companion(".block_scale");
   operand.global_scale = companion(".global_scale");
-  const DeviceTensor& payload = operand.payload;
-  operand.middle = payload.rank >= 3 ? payload.shape[payload.rank - 2] : 1;
-  operand.matrix_rows = payload.rank >= 2 ? payload.shape[payload.rank - 2] : 1;
+  const assay_tensor* from = call_.find_input(name);
+  if (from == nullptr) from = &call_.output(name);
+  const auto before_last = [&](std::int32_t rank) {
+    return from->rank >= rank ? static_cast<std::int32_t>(from->shape[from->rank - 2]) : 1;
+  };
+  operand.middle = before_last(3);
+  operand.matrix_rows = before_last(2);
   return operand;
 }
 
-DeviceOperand Session::scratch_rows(std::int64_t rows, std::int64_t length, Element element, std::int64_t middle) {
+DeviceOperand Session::scratch_rows(std::int64_t rows, std::int64_t length, Element element,
+                                    std::int64_t middle) {
   const std::int64_t bytes = element == kF32 ? 4 : element == kInt8 ? 1 : 2;
   DeviceOperand operand;
   DeviceTensor& t = operand.payload;
@@ -137,16 +158,22 @@ DeviceOperand Session::scratch_rows(std::int64_t rows, std::int64_t length, Elem
   return operand;
 }
 
+void Session::check_loops(const Device& device, std::int64_t iterations) {
+  if (iterations <= device.can().loop_limit) return;
+  throw Unsupported(device.can().name + " ends a shader's loops after 65535 iterations, " +
+                    std::to_string(iterations) + " are needed");
+}
+
 std::uint32_t Session::groups(std::int64_t units) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(units, 1, 65535));
 }
 std::uint32_t Session::groups_of_lanes(std::int64_t units) const {
   const std::int64_t lanes = device_.subgroup();
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>((units + lanes - 1) / lanes, 1, 4096));
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>((units + lanes - 1) / lanes, 1, 65535));
 }
 
-void Session::add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups,
-                  const Params& params) {
+void Session::add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants,
+                  std::uint32_t groups, const Params& params) {
   dispatches_.push_back({std::move(name), shader, std::move(constants), groups, params});
 }
 
@@ -166,7 +193,8 @@ void Session::run(const Trace& trace) {
   before = 0;
   const auto untouched = [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end; ++i) {
-      if (memory[i] != std::byte{kMarginByte}) throw Failed("a kernel wrote outside its tensors, in device memory");
+      if (memory[i] != std::byte{kMarginByte})
+        throw Failed("a kernel wrote outside its tensors, in device memory");
     }
   };
   for (const auto& [offset, bytes] : regions_) {

@@ -1,5 +1,5 @@
-// One call on the device: its tensors placed in device memory with their strides, scratch beside them, and the
-// dispatches. What the kernels wrote comes back; bytes of the margins that changed are a failure.
+// One call on the device: its tensors placed in device memory with their strides, scratch beside them, and
+// the dispatches. What the kernels wrote comes back; bytes of the margins that changed are a failure.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,15 @@ class Session {
   DeviceOperand scratch_rows(std::int64_t rows, std::int64_t length, Element element, std::int64_t middle);
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
+  // Throws Unsupported when an invocation would go round its loops more often than the device lets it.
+  static void check_loops(const Device& device, std::int64_t iterations);
+
   // Enough workgroups for `units` work items of one lane each, or of one workgroup each.
   std::uint32_t groups_of_lanes(std::int64_t units) const;
   static std::uint32_t groups(std::int64_t units);
 
-  void add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants, std::uint32_t groups,
-           const Params& params);
+  void add(std::string name, std::string_view shader, std::vector<std::uint32_t> constants,
+           std::uint32_t groups, const Params& params);
   // Announces every dispatch and runs them.
   void run(const Trace& trace);
 

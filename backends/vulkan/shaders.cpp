@@ -22,10 +22,12 @@ constexpr auto kShaders = std::to_array<Shader>({
 
 // SPIR-V: five words of header, then instructions; the first word of one is its length << 16 | opcode.
 constexpr std::size_t kHeaderWords = 5;
-constexpr std::uint32_t kOpEntryPoint = 15, kOpExecutionMode = 16, kOpCapability = 17, kOpExecutionModeId = 331;
+constexpr std::uint32_t kOpEntryPoint = 15, kOpExecutionMode = 16, kOpCapability = 17,
+                        kOpExecutionModeId = 331;
 
 // OpEntryPoint: execution model, id, name as words ended by a 0 byte, interface variables.
-void append_entry_point(std::span<const std::uint32_t> old, std::string_view name, std::vector<std::uint32_t>& out) {
+void append_entry_point(std::span<const std::uint32_t> old, std::string_view name,
+                        std::vector<std::uint32_t>& out) {
   std::size_t interface = 3;
   const auto ends_name = [](std::uint32_t word) { return word >> 24 == 0; };  // the padding is 0 bytes
   while (!ends_name(old[interface])) ++interface;
@@ -58,10 +60,12 @@ std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module
   for (std::size_t i = kHeaderWords; i < module.size(); i += module[i] >> 16) {
     const std::uint32_t opcode = module[i] & 0xFFFFU;
     if (!capabilities_done && opcode != kOpCapability) {
-      for (std::size_t m = 0; m < modes.size(); m += 3) out.insert(out.end(), {2U << 16 | kOpCapability, modes[m + 1]});
+      for (std::size_t m = 0; m < modes.size(); m += 3)
+        out.insert(out.end(), {2U << 16 | kOpCapability, modes[m + 1]});
       capabilities_done = true;
     }
-    const bool before_modes = opcode == kOpEntryPoint || opcode == kOpExecutionMode || opcode == kOpExecutionModeId;
+    const bool before_modes =
+        opcode == kOpEntryPoint || opcode == kOpExecutionMode || opcode == kOpExecutionModeId;
     if (entry != 0 && !modes_done && !before_modes) {
       for (std::size_t m = 0; m < modes.size(); m += 3) {
         out.insert(out.end(), {4U << 16 | kOpExecutionMode, entry, modes[m], modes[m + 2]});

@@ -22,8 +22,8 @@ std::string row(const Dispatched& d) {
   std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(d.pipeline.spirv));
   std::string name = d.pipeline.entry + "<" + d.pipeline.constants + "> spirv:" + hash;
   if (d.indirect) name += " indirect";
-  return "{\"name\": " + json_text(name) + ", \"grid\": [" + std::to_string(d.grid[0]) + "," + std::to_string(d.grid[1]) +
-         "," + std::to_string(d.grid[2]) + "]}";
+  return "{\"name\": " + json_text(name) + ", \"grid\": [" + std::to_string(d.grid[0]) + "," +
+         std::to_string(d.grid[1]) + "," + std::to_string(d.grid[2]) + "]}";
 }
 
 }  // namespace
@@ -62,13 +62,15 @@ void Recorder::submit(std::uint64_t commands) {
 void Recorder::settle(const std::uint32_t* grids) {
   for (Dispatched& d : submitted_) {
     if (d.slot < 0 || grids == nullptr) continue;
-    for (std::size_t axis = 0; axis < 3; ++axis) d.grid[axis] = grids[static_cast<std::size_t>(d.slot) * 3 + axis];
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      d.grid[axis] = grids[static_cast<std::size_t>(d.slot) * 3 + axis];
     d.slot = kDirect;
   }
   const char* path = std::getenv("ASSAY_WITNESS_LOG");
   if (path == nullptr || logged_ == submitted_.size()) return;
   if (std::FILE* file = std::fopen(path, "a")) {
-    for (; logged_ < submitted_.size(); ++logged_) std::fprintf(file, "%s\n", row(submitted_[logged_]).c_str());
+    for (; logged_ < submitted_.size(); ++logged_)
+      std::fprintf(file, "%s\n", row(submitted_[logged_]).c_str());
     std::fclose(file);
   }
 }
@@ -77,7 +79,8 @@ std::string Recorder::collect() {
   std::string text = "{\"by\": \"VK_LAYER_ASSAY_witness\", \"kernels\": [";
   for (std::size_t i = 0; i < submitted_.size(); ++i) text += (i == 0 ? "" : ", ") + row(submitted_[i]);
   text += "]";
-  if (lost_ > 0) text += ", \"error\": \"" + std::to_string(lost_) + " dispatches beyond the first were not kept\"";
+  if (lost_ > 0)
+    text += ", \"error\": \"" + std::to_string(lost_) + " dispatches beyond the first were not kept\"";
   submitted_.clear();
   logged_ = 0;
   lost_ = 0;

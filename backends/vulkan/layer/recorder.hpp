@@ -18,7 +18,8 @@ std::uint64_t handle_number(Handle handle) {
 
 inline std::uint64_t fnv1a(const void* data, std::size_t bytes) {
   std::uint64_t hash = 0xCBF29CE484222325U;
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001B3U;
+  for (std::size_t i = 0; i < bytes; ++i)
+    hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001B3U;
   return hash;
 }
 
@@ -42,7 +43,9 @@ class Recorder {
  public:
   static Recorder& instance();
 
-  void module(std::uint64_t handle, const void* words, std::size_t bytes) { modules_[handle] = fnv1a(words, bytes); }
+  void module(std::uint64_t handle, const void* words, std::size_t bytes) {
+    modules_[handle] = fnv1a(words, bytes);
+  }
   std::uint64_t module_hash(std::uint64_t handle) const;
   void pipeline(std::uint64_t handle, Pipeline pipeline) { pipelines_[handle] = std::move(pipeline); }
 

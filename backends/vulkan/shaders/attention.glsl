@@ -3,8 +3,9 @@
 //   g = h / (heads / kv_heads), i_abs = length_b - q + i. A sink is one more logit of the denominator.
 // Scores: a lane to a key, which it reads in its own format; sums f32. Output: a lane to every lanes()-th
 // column. q, k, v: operands 0, 1, 2; out, mask, lengths, page_table, sinks, slopes: tensors 0 to 5.
-// integer: batch, heads, kv_heads, q, len, page, causal, window, parts, keys of a part. real: scale, softcap.
-// kPart: instead of out, (top, sum, acc[dv]) per part and row in scratch[0].
+// integer: batch, heads, kv_heads, q, len, page, causal, window, parts, keys of a part, first and end of the keys of
+// this dispatch. real: scale, softcap. kPart: instead of out, (top, sum, acc[dv]) per part and row in scratch[0];
+// kResume: starts from these.
 layout(constant_id = 1) const int kKElement = 0;
 layout(constant_id = 2) const int kKScaling = 0;
 layout(constant_id = 3) const int kVElement = 0;
@@ -17,6 +18,8 @@ layout(constant_id = 9) const int kFlags = 0;
 const bool kRandomMask = (kFlags & 1) != 0, kSinks = (kFlags & 2) != 0, kAlibi = (kFlags & 4) != 0;
 const bool kSoftcap = (kFlags & 8) != 0, kUnrotate = (kFlags & 16) != 0, kPaged = (kFlags & 32) != 0;
 const bool kRagged = (kFlags & 64) != 0, kPart = (kFlags & 128) != 0, kRoundP = (kFlags & 256) != 0;
+const bool kResume = (kFlags & 512) != 0;
+const int kUnroll = 4;  // elements or keys in one iteration of the inner loops
 
 shared float query[kRows * kD];
 shared float acc[kRows * kDv];
@@ -38,6 +41,10 @@ ivec2 visible_keys(int b, int i) {
   if (count(6) != 0) keys.y = clamp(position + 1, 0, length_);
   if (count(7) > 0) keys.x = clamp(position - count(7) + 1, 0, keys.y);
   return keys;
+}
+// Of a part and query row: top, sum, acc[dv].
+uint64_t state_of(int part, int row) {
+  return P.scratch[0] + uint64_t(part * (count(0) * count(3) * count(1)) + row) * uint64_t(4 * (kDv + 2));
 }
 void settle() {
   subgroupMemoryBarrierShared();
@@ -89,7 +96,7 @@ void main() {
   const int group = heads / kv_heads;
   const int rows_per_head = queries * group;
   const int tiles = (rows_per_head + kRows - 1) / kRows;
-  const int parts = kPart ? count(8) : 1;
+  const int parts = count(8);
   const int items = count(0) * kv_heads * tiles * parts;
   for (int item = int(work_item()); item < items; item += int(work_items())) {
     const int part = item % parts;
@@ -115,15 +122,19 @@ void main() {
         query[r * kD + c] = row_value(0, from, c, kDtype, kUnscaled, false);
       }
       for (int c = int(lane()); c < kDv; c += int(lanes())) acc[r * kDv + c] = 0.0;
+      if (kResume) {
+        const uint64_t at = state_of(part, (b * queries + i) * heads + g * group + slot % group);
+        top[r] = load_f32(at);
+        sum[r] = load_f32(at + 4);
+        for (int c = int(lane()); c < kDv; c += int(lanes())) acc[r * kDv + c] = load_f32(at + uint64_t(8 + 4 * c));
+      }
     }
     settle();
 #ifdef ASSAY_Q8
     quantise_queries();
 #endif
-    if (kPart) {
-      begin = max(begin, part * count(9));
-      end = min(end, (part + 1) * count(9));
-    }
+    begin = max(begin, max(part * count(9), count(10)));
+    end = min(end, min((part + 1) * count(9), count(11)));
     const int position = length_of(b) - queries;
 
     for (int first = begin; first < end; first += int(lanes())) {
@@ -150,9 +161,13 @@ void main() {
       for (int c0 = 0; c0 < kD; c0 += 32) {
         const Block block = open_block(1, key, c0 >> 5, kKElement, kKScaling);
         const int n = min(32, kD - c0);
-        for (int e = 0; e < n; ++e) {
-          const float k = block_value(block, e, kKElement, kKScaling, false);
-          for (int r = 0; r < kRows; ++r) score[r] += query[r * kD + c0 + e] * k;
+        [[dont_unroll]] for (int e0 = 0; e0 < n; e0 += kUnroll) {
+          [[unroll]] for (int u = 0; u < kUnroll; ++u) {
+            const bool real = kD % kUnroll == 0 || e0 + u < n;
+            const int e = real ? e0 + u : e0;
+            const float k = block_value(block, e, kKElement, kKScaling, false);
+            for (int r = 0; r < kRows; ++r) score[r] += real ? query[r * kD + c0 + e] * k : 0.0;
+          }
         }
       }
 #endif
@@ -182,13 +197,22 @@ void main() {
         weight[r] = !sees ? -1.0 : kRoundP ? f16_value(f16_code(w)) : w;
       }
       const int keys = min(int(lanes()), end - first);
-      for (int n = 0; n < keys; ++n) {
-        const Row value = open_row(2, subgroupShuffle(row, uint(n)), kVElement, kVScaling);
-        float w[kRows];
-        for (int r = 0; r < kRows; ++r) w[r] = subgroupShuffle(weight[r], uint(n));
-        for (int c = int(lane()); c < kDv; c += int(lanes())) {
-          const float v = row_value(2, value, c, kVElement, kVScaling, false);
-          for (int r = 0; r < kRows; ++r) acc[r * kDv + c] += w[r] < 0.0 ? 0.0 : w[r] * v;
+      for (int n0 = 0; n0 < keys; n0 += kUnroll) {
+        Row value[kUnroll];
+        float w[kUnroll * kRows];
+        [[unroll]] for (int u = 0; u < kUnroll; ++u) {
+          const uint n = uint(min(n0 + u, keys - 1));
+          value[u] = open_row(2, subgroupShuffle(row, n), kVElement, kVScaling);
+          for (int r = 0; r < kRows; ++r) {
+            const float shuffled = subgroupShuffle(weight[r], n);
+            w[u * kRows + r] = n0 + u < keys ? shuffled : -1.0;
+          }
+        }
+        [[dont_unroll]] for (int c = int(lane()); c < kDv; c += int(lanes())) {
+          [[unroll]] for (int u = 0; u < kUnroll; ++u) {
+            const float v = row_value(2, value[u], c, kVElement, kVScaling, false);
+            for (int r = 0; r < kRows; ++r) acc[r * kDv + c] += w[u * kRows + r] < 0.0 ? 0.0 : w[u * kRows + r] * v;
+          }
         }
       }
     }
@@ -199,7 +223,7 @@ void main() {
       const int h = g * group + slot % group;
       const int out_row = (b * queries + slot / group) * heads + h;
       if (kPart) {
-        const uint64_t at = P.scratch[0] + uint64_t(part * (count(0) * queries * heads) + out_row) * uint64_t(4 * (kDv + 2));
+        const uint64_t at = state_of(part, out_row);
         if (lane() == 0u) {
           store_f32(at, top[r]);
           store_f32(at + 4, sum[r]);

@@ -62,9 +62,14 @@ void products(int row, const int rows[kRows], int scales_, out float result[kRow
     for (int c0 = 0; c0 < length; c0 += 32) {
       const Block block = open_block(1, weights, c0 >> 5, kElement, kReadScaling);
       const int n = min(32, length - c0);
-      for (int e = 0; e < n; ++e) {
-        const float w = weight_value(block, e);
-        for (int r = 0; r < kRows; ++r) sum[r] += load_f32(at[r] + uint64_t(4 * (c0 + e))) * w;
+      [[dont_unroll]] for (int e0 = 0; e0 < n; e0 += 4) {  // four in one iteration: loops are limited on some devices
+        [[unroll]] for (int u = 0; u < 4; ++u) {
+          const int e = min(e0 + u, n - 1);
+          const float w = weight_value(block, e);
+          for (int r = 0; r < kRows; ++r) {
+            sum[r] += e0 + u < n ? load_f32(at[r] + uint64_t(4 * (c0 + e))) * w : 0.0;
+          }
+        }
       }
     }
   }

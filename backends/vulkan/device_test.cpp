@@ -1,0 +1,197 @@
+// The arithmetic that contracts stand on, run by the device itself: functions against f64 within the ulp that
+// is declared, exact operations bit for bit against the IEEE arithmetic of this machine.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "backends/vulkan/device.hpp"
+#include "backends/vulkan/formats.hpp"
+
+namespace assay_vulkan {
+namespace {
+
+Device* device(std::string& why) {
+  static std::string reason;
+  static const std::unique_ptr<Device> made = [] {
+    try {
+      return std::make_unique<Device>("");
+    } catch (const std::exception& error) {
+      reason = error.what();
+      return std::unique_ptr<Device>();
+    }
+  }();
+  why = reason;
+  return made.get();
+}
+
+using Bits = std::vector<std::uint32_t>;
+
+Bits probe(Device& on, std::uint32_t which, const Bits& a, const Bits& b) {
+  const std::uint64_t bytes = a.size() * 4;
+  Dispatch dispatch{"probe", "probe", {which}, 64, {}};
+  std::byte* memory = on.reserve(256 + 3 * bytes + sizeof(Params));
+  std::memcpy(memory + 256, a.data(), bytes);
+  std::memcpy(memory + 256 + bytes, b.data(), bytes);
+  for (std::uint64_t i = 0; i < 3; ++i) dispatch.params.scratch[i] = on.address() + 256 + i * bytes;
+  dispatch.params.integer[0] = static_cast<std::int64_t>(a.size());
+  on.run({dispatch}, 256 + 3 * bytes);
+  Bits result(a.size());
+  std::memcpy(result.data(), memory + 256 + 2 * bytes, bytes);
+  return result;
+}
+
+// Every `stride`-th float from first to last, by its bits.
+Bits floats(float first, float last, std::uint32_t stride) {
+  Bits bits;
+  const std::uint32_t low = std::min(std::bit_cast<std::uint32_t>(first), std::bit_cast<std::uint32_t>(last));
+  const std::uint32_t high =
+      std::max(std::bit_cast<std::uint32_t>(first), std::bit_cast<std::uint32_t>(last));
+  for (std::uint64_t x = low; x <= high; x += stride) bits.push_back(static_cast<std::uint32_t>(x));
+  return bits;
+}
+// Codes of every kind: a quarter each of any bits, numbers about 1, tiny ones, and special ones.
+Bits mixed(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  constexpr std::uint32_t kSpecial[] = {0,           0x80000000U, 1,           0x807FFFFFU, 0x00800000U,
+                                        0x7F7FFFFFU, 0x7F800000U, 0xFF800000U, 0x7FC00000U, 0x3F800000U};
+  Bits bits(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t any = static_cast<std::uint32_t>(random());
+    bits[i] = i % 4 == 0   ? any
+              : i % 4 == 1 ? (any & 0x807FFFFFU) | (0x3C000000U + (any & 0x07800000U))
+              : i % 4 == 2 ? any & 0x81FFFFFFU
+                           : kSpecial[any % 10];
+  }
+  return bits;
+}
+
+float value(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+double ulp_error(float got, double exact) {
+  const int exponent = std::max(std::ilogb(exact), -126);
+  return std::fabs(double{got} - exact) / std::ldexp(1.0, exponent - 23);
+}
+
+class DeviceArithmetic : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    on = device(why);
+    if (on == nullptr) GTEST_SKIP() << why;
+  }
+  void expect_within(std::uint32_t which, const Bits& inputs, const std::function<double(double)>& exact,
+                     double limit_ulp) const {
+    const Bits got = probe(*on, which, inputs, inputs);
+    double worst = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const double wanted = exact(double{value(inputs[i])});
+      if (std::fabs(wanted) < 0x1p-126) continue;  // may be flushed
+      const double error = ulp_error(value(got[i]), wanted);
+      ASSERT_TRUE(error <= limit_ulp)
+          << value(inputs[i]) << ": got " << value(got[i]) << ", " << error << " ulp";
+      worst = std::max(worst, error);
+    }
+    std::printf("%zu inputs, at most %.4f ulp\n", inputs.size(), worst);
+  }
+  void expect_same(std::uint32_t which, const std::function<float(float, float)>& exact) const {
+    const Bits a = mixed(200000, 1);
+    const Bits b = mixed(200000, 2);
+    Bits shifted(b.size());  // so that every kind meets every kind
+    for (std::size_t i = 0; i < b.size(); ++i) shifted[i] = b[(i + i / 4) % b.size()];
+    const Bits got = probe(*on, which, a, shifted);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const float wanted = exact(value(a[i]), value(shifted[i]));
+      if (std::isnan(wanted)) {
+        ASSERT_TRUE(std::isnan(value(got[i]))) << std::hex << a[i] << " " << shifted[i];
+      } else {
+        ASSERT_EQ(got[i], std::bit_cast<std::uint32_t>(wanted)) << std::hex << a[i] << " " << shifted[i];
+      }
+    }
+  }
+  Device* on = nullptr;
+};
+
+std::uint32_t stride() { return std::getenv("ASSAY_NIGHTLY") != nullptr ? 17 : 1999; }
+
+TEST_F(DeviceArithmetic, ExpStaysWithinTheDeclaredUlp) {
+  expect_within(
+      0, floats(-0x1p-27F, -104.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
+  expect_within(
+      0, floats(0x1p-27F, 88.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
+}
+TEST_F(DeviceArithmetic, LogStaysWithinTheDeclaredUlp) {
+  expect_within(
+      1, floats(0x1p-126F, 0x1.FFFFFEp127F, stride()), [](double x) { return std::log(x); }, 0.51);
+}
+TEST_F(DeviceArithmetic, TanhStaysWithinTheDeclaredUlp) {
+  expect_within(
+      2, floats(0x1p-60F, 30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
+  expect_within(
+      2, floats(-0x1p-60F, -30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
+}
+TEST_F(DeviceArithmetic, RsqrtStaysWithinTheDeclaredUlp) {
+  expect_within(
+      3, floats(0x1p-100F, 0x1p100F, stride()), [](double x) { return 1 / std::sqrt(x); }, 0.51);
+}
+TEST_F(DeviceArithmetic, DivisionProductAndSumAreThoseOfIeeeSubnormalsIncluded) {
+  expect_same(5, [](float a, float b) { return a / b; });
+  expect_same(6, [](float a, float b) { return a * b; });
+  expect_same(7, [](float a, float b) { return a + b; });
+}
+TEST_F(DeviceArithmetic, F16AndBf16AreRoundedByBitCodeToNearestEven) {
+  const Bits inputs = mixed(200000, 3);
+  const Bits f16 = probe(*on, 8, inputs, inputs);
+  const Bits bf16 = probe(*on, 9, inputs, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const float x = value(inputs[i]);
+    const _Float16 half = static_cast<_Float16>(x);
+    if (std::isnan(x)) {
+      ASSERT_EQ(f16[i] & 0x7E00U, 0x7E00U);
+      ASSERT_EQ(bf16[i] & 0x7FC0U, 0x7FC0U);
+      continue;
+    }
+    ASSERT_EQ(f16[i], std::bit_cast<std::uint16_t>(half)) << std::hexfloat << x;
+    // bf16 by arithmetic: the neighbours are 2^16 codes apart.
+    const std::uint32_t below = inputs[i] & 0xFFFF0000U;
+    const std::uint32_t rest = inputs[i] & 0xFFFFU;
+    const bool up = rest > 0x8000U || (rest == 0x8000U && (below >> 16 & 1U) != 0);
+    ASSERT_EQ(bf16[i], (below >> 16) + (up ? 1U : 0U)) << std::hexfloat << x;
+  }
+  Bits codes(65536);
+  for (std::uint32_t c = 0; c < codes.size(); ++c) codes[c] = c;
+  const Bits decoded = probe(*on, 10, codes, codes);
+  for (std::uint32_t c = 0; c < codes.size(); ++c) {
+    const float wanted = static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(c)));
+    if (std::isnan(wanted)) {
+      ASSERT_TRUE(std::isnan(value(decoded[c])));
+    } else {
+      ASSERT_EQ(decoded[c], std::bit_cast<std::uint32_t>(wanted)) << c;
+    }
+  }
+}
+TEST_F(DeviceArithmetic, PackedIntegerDotProductsAreExact) {
+  if (!on->can().integer_dot) GTEST_SKIP() << on->can().name << " has no shaderIntegerDotProduct";
+  std::mt19937 random(4);
+  Bits a(10000);
+  Bits b(10000);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::uint32_t>(random());
+    b[i] = static_cast<std::uint32_t>(random());
+  }
+  a[0] = b[0] = 0x80808080U;
+  const Bits got = probe(*on, 11, a, b);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::int32_t wanted = 0;
+    for (int e = 0; e < 32; e += 8)
+      wanted += static_cast<std::int8_t>(a[i] >> e) * static_cast<std::int8_t>(b[i] >> e);
+    ASSERT_EQ(static_cast<std::int32_t>(got[i]), wanted);
+  }
+}
+
+}  // namespace
+}  // namespace assay_vulkan
