@@ -83,6 +83,11 @@ TEST(Exit, green_is_0_and_a_finding_is_1) {
   EXPECT_EQ(assay("run 'softmax rows=3 cols=8 variant=wrong' -q " + kFaulty).code, 1);
 }
 
+TEST(Arguments, a_case_may_follow_the_backend) {
+  EXPECT_EQ(assay("run -b cpu 'softmax rows=1 cols=2' 'softmax rows=1 cols=3' -q").code, 0);
+  EXPECT_EQ(assay("explain -b cpu 'softmax rows=1 cols=2'").code, 0);
+}
+
 // One run over all of them: each fault has its own verdict, and the cases behind it still run.
 TEST(Verdicts, each_way_of_going_wrong_has_its_own) {
   const std::map<std::string, std::string> kExpected = {{"correct", "pass"},
@@ -128,7 +133,8 @@ TEST(Verdicts, a_dead_path_is_a_fallback_whatever_the_backend_says) {
   std::string summary;
   EXPECT_EQ(verdict("void softmax_fast<8>(float const*)", &summary), "pass") << summary;
   EXPECT_EQ(verdict("void softmax_generic<8>(float const*)", &summary), "fallback");
-  EXPECT_NE(summary.find("the witness fake saw: void softmax_generic<8>(float const*)"), std::string::npos) << summary;
+  EXPECT_NE(summary.find("the witness fake saw: void softmax_generic<8>(float const*)"), std::string::npos)
+      << summary;
   EXPECT_EQ(verdict("", &summary), "fallback");
   EXPECT_EQ(verdict("blind", &summary), "pass") << summary;  // nobody watches, and the notes say so
 }

@@ -151,7 +151,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   auto backends = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("explain", "Explain an op, or what is judged in a case and how");
   command->add_option("case", *words, "An op, or a case line")->required();
-  command->add_option("--backend,-b", *backends, "Whose contract")->delimiter(',');
+  command->add_option("--backend,-b", *backends, "Whose contract")->delimiter(',')->allow_extra_args(false);
   command->callback([words, backends, &exit_code] { exit_code = explain(*words, *backends); });
 }
 

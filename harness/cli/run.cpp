@@ -126,7 +126,8 @@ void add_run(CLI::App& app, int& exit_code) {
   command
       ->add_option("--backend,-b", arguments->plan.backends,
                    "For cases that name none (default: all that were built)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows its value is a case
   command->add_option("--filter,-f", arguments->plan.filter,
                       "Keep the cases whose line matches this regular expression");
   command->add_option("--seed", arguments->plan.seed, "For cases that name none")->default_val(1);
