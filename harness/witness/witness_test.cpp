@@ -44,6 +44,20 @@ TEST(WitnessInTheWorker, WhatItSawIsInTheTraceBesideWhatTheBackendSays) {
   EXPECT_EQ(absence(result), "");
 }
 
+TEST(WitnessInTheWorker, TheDescriptionSaysWhetherTheDeviceIsWatched) {
+  const auto description = [](const char* witness, const char* fake) {
+    setenv("FAKE_WITNESS", fake, 1);
+    WorkerOptions options = worker_options("assay_misbehaving.so");
+    options.witness = witness;
+    const auto opened = Worker(options).open();
+    unsetenv("FAKE_WITNESS");
+    return std::get<reply::Opened>(opened).description;
+  };
+  EXPECT_EQ(description("", ""), "breaks one rule per variant");
+  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, ""), "breaks one rule per variant, watched");
+  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, "blind"), "breaks one rule per variant, not watched: it is dark");
+}
+
 TEST(WitnessInTheWorker, SeeingNothingIsASightToo) {
   const RunResult result = watched_run(ASSAY_FAKE_WITNESS, "");
   ASSERT_TRUE(result.trace.witness.has_value());

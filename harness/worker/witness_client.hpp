@@ -38,6 +38,11 @@ class WitnessClient {
 
   // Why nobody watches although a witness was asked for; "" otherwise.
   const std::string& absence() const { return absence_; }
+  // What a description of the backend says of it: whether the device is watched is nobody's to guess.
+  std::string standing() const {
+    if (collect_ != nullptr) return ", watched";
+    return absence_.empty() ? "" : ", not watched: " + absence_;
+  }
   void forget() const {
     if (collect_ != nullptr) collect_();
   }

@@ -144,7 +144,9 @@ class Server {
       return reply::Refused{open.plugin + " leaves declare or run empty"};
     }
     backend_ = backend;
-    reply::Opened opened{bounded_text(backend->name, 4096), bounded_text(backend->description, 4096), {}};
+    reply::Opened opened{bounded_text(backend->name, 4096),
+                         bounded_text(backend->description, 4096) + witness_.standing(),
+                         {}};
     std::istringstream variants(bounded_text(backend->variants, 65536));
     for (std::string word; variants >> word;) opened.variants.push_back(word);
     return opened;

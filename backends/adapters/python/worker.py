@@ -37,6 +37,9 @@ class Witness:
         else:
             self.absence = reason.decode(errors="replace")
 
+    def standing(self):
+        return ", watched" if self.collect_text else f", not watched: {self.absence}" if self.absence else ""
+
     def collect(self):
         return json.loads(self.collect_text().decode(errors="replace")) if self.collect_text else None
 
@@ -92,8 +95,9 @@ class Worker:
         if not assay_subjects.SUBJECTS:
             return {"type": "refused", "reason": f"{file} registers no subject"}
         description = getattr(module, "DESCRIPTION", os.path.basename(file))
+        standing = self.witness.standing() if self.device == "cuda" else ""
         return {"type": "opened", "name": os.path.splitext(os.path.basename(file))[0],
-                "description": f"{description}, Python {sys.version.split()[0]}, {self.device}",
+                "description": f"{description}, Python {sys.version.split()[0]}, {self.device}{standing}",
                 "variants": assay_subjects.variants()}
 
     def call(self, request, memory=None):
