@@ -30,8 +30,8 @@ struct Api {
   ASSAY_VK_INSTANCE(X)
   ASSAY_VK_DEVICE(X)
 #undef X
-      // Each throws Failed with what is missing.
-      void load_loader();
+  // Each throws Failed with what is missing.
+  void load_loader();
   void load_instance(VkInstance instance);
   void load_device(VkDevice device);
 };

@@ -3,6 +3,7 @@
 //   whole        up to eight query rows of a kv head share each key
 //   split        parts of the keys apart, merged by weight exp(top_part - top)
 //   p_f16        weights rounded to f16 before the product with V
+//   matrix       cooperative matrices of f16 or bf16 (shaders/matrix)
 //   q8           scores by integer dot products: q in blocks of 32 int8, K in q8_0 or q4_0
 //   convert_f16  what an engine without a kernel for these types does: the whole cache to f16 first
 #include <algorithm>
@@ -188,6 +189,46 @@ void attention_split_run(Session& session, const Trace& trace) {
               {0, 0, 0, 0, dtype_of(call), 0, 0, static_cast<std::uint32_t>(call.integer("dv")),
                attention.flags & (kSinks | kUnrotate)},
               Session::groups(rows), params);
+  session.run(trace);
+}
+
+// On cooperative matrices, q, K, V and out all f16 or all bf16, where the unit's arithmetic is known.
+void attention_matrix_check(const Call& call, const Device& device) {
+  attention_check(call, device);
+  const Capabilities& can = device.can();
+  const std::string_view type = call.text("dtype");
+  if ((type != "f16" && type != "bf16") || call.text("k") != type || call.text("v") != type) {
+    throw Unsupported("cooperative matrices take q, k, v and out in f16, or all in bf16");
+  }
+  if (!(type == "f16" ? can.matrix_f16 : can.matrix_bf16)) {
+    throw Unsupported(can.name + " has no cooperative matrices of " + std::string(type));
+  }
+  if (can.matrix_unit(type).empty())
+    throw Unsupported("the arithmetic of the matrix unit of " + can.name + " is not known");
+  if (call.integer("d") % 16 != 0 || call.integer("dv") % 16 != 0)
+    throw Unsupported("head dimensions in whole tiles of 16");
+  if (16 * (4 * call.integer("d") + 6 * call.integer("dv")) + 2048 > device.can().shared_bytes) {
+    throw Unsupported("16 rows of this width need more than the device's shared memory");
+  }
+}
+std::string attention_matrix_name(const Call& call, const Device&) { return path_name(call, "matrix"); }
+std::string attention_matrix_contract(const Call& call, const Device& device) {
+  const std::string type(call.text("dtype"));
+  const std::string unit = device.can().matrix_unit(type);
+  return "qk=" + unit + " tile=16 exp_ulp=1 p=" + type + " denominator=exact rowsum=f32 pv=" + unit +
+         " promote=16 out=dtype order=any";
+}
+void attention_matrix_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  Attention attention(session, 0);
+  const Format& type = format(call.text("dtype"));
+  const std::int64_t rows = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
+  session.add(path_name(call, "matrix"),
+              type.element == kF16 ? "attention_matrix_f16" : "attention_matrix_bf16",
+              {type.element, 0, 0, 0, 0, 0, static_cast<std::uint32_t>(call.integer("d")),
+               static_cast<std::uint32_t>(call.integer("dv")), attention.flags},
+              Session::groups(call.integer("batch") * call.integer("kv_heads") * ((rows + 15) / 16)),
+              attention.params);
   session.run(trace);
 }
 

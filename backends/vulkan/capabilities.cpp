@@ -5,6 +5,7 @@
 
 #include "backends/plugin/call.hpp"
 #include "backends/vulkan/device.hpp"
+#include "backends/vulkan/matrix_api.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -132,6 +133,7 @@ void Device::examine() {
     throw Failed(text);
   }
   can_.integer_dot = f13.shaderIntegerDotProduct != 0;
+  examine_matrices(f12);
 
   // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device
   // can.
@@ -175,6 +177,23 @@ void Device::create_device() {
   f12.storageBuffer8BitAccess = VK_TRUE;
   f12.bufferDeviceAddress = VK_TRUE;
   f12.scalarBlockLayout = VK_TRUE;
+  MatrixFeatures matrix;
+  Bfloat16Features bfloat;
+  std::vector<const char*> extensions;
+  if (can_.matrices()) {
+    matrix.cooperativeMatrix = VK_TRUE;
+    f13.pNext = &matrix;
+    extensions.push_back(kMatrixExtension);
+    f12.shaderFloat16 = VK_TRUE;
+    f12.shaderInt8 = VK_TRUE;
+    f12.vulkanMemoryModel = VK_TRUE;
+  }
+  if (can_.matrix_bf16) {
+    bfloat.type = VK_TRUE;
+    bfloat.cooperative_matrix = VK_TRUE;
+    matrix.pNext = &bfloat;
+    extensions.push_back(kBfloat16Extension);
+  }
   VkPhysicalDeviceVulkan11Features f11{};
   f11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   f11.pNext = &f12;
@@ -189,6 +208,8 @@ void Device::create_device() {
   info.pNext = &features;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   check(vk_.CreateDevice(physical_, &info, nullptr, &device_), "vkCreateDevice");
   vk_.load_device(device_);
   vk_.GetDeviceQueue(device_, family_, 0, &queue_);
@@ -216,7 +237,7 @@ std::string Device::description() const {
   }
   text += can_.denormals_preserved ? ", f32 subnormals kept" : ", f32 subnormals may be flushed";
   if (!can_.integer_dot) text += ", no integer dot products";
-  if (!can_.matrix_f16 && !can_.matrix_int8 && !can_.matrix_bf16) {
+  if (!can_.matrices()) {
     text += ", no cooperative matrices";
   } else {
     text += ", cooperative matrices:";

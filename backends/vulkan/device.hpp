@@ -26,6 +26,9 @@ struct Capabilities {
   bool matrix_f16 = false;   // cooperative matrices 16x16x16, f16 operands, f32 sums
   bool matrix_bf16 = false;  // the same with bf16
   bool matrix_int8 = false;  // 16x16x32, int8 operands, int32 sums
+  bool matrices() const { return matrix_f16 || matrix_bf16 || matrix_int8; }
+  // Model of the unit that multiplies these operands with f32 sums (hopper_f16); "" where none is known.
+  std::string matrix_unit(std::string_view element) const;
   std::uint64_t largest_allocation = 0;
   std::uint32_t shared_bytes = 0;
   std::int64_t loop_limit = 0;  // iterations of all loops of an invocation together
@@ -67,6 +70,7 @@ class Device {
   void create_instance();
   void pick(std::string_view wanted);
   void examine();
+  void examine_matrices(const VkPhysicalDeviceVulkan12Features& f12);
   void create_device();
   void release_memory();
   VkPipeline pipeline(const Dispatch& dispatch);

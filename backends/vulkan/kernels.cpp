@@ -13,6 +13,21 @@ bool splits(const Call& call, const Device&) {
   return call.integer("q") <= 2 && call.integer("len") >= kSplitFromKeys;
 }
 
+// Cooperative matrices are chosen where the device has them and the call is one for them.
+template <void (*kCheck)(const Call&, const Device&)>
+bool on_matrices(const Call& call, const Device& device) {
+  if (!device.can().matrices()) return false;
+  try {
+    kCheck(call, device);
+    return true;
+  } catch (const Unsupported&) {
+    return false;
+  }
+}
+bool prefills_on_matrices(const Call& call, const Device& device) {
+  return call.integer("q") > 2 && on_matrices<attention_matrix_check>(call, device);
+}
+
 // clang-format off
 #define ASSAY_ONE(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}
 #define ASSAY_KIND(op, kind, listed, chosen) \
@@ -34,8 +49,10 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ONE(dequantize),
     ASSAY_ONE(requantize),
     ASSAY_ONE(kv_write),
-    ASSAY_ONE(matmul),
+    ASSAY_KIND(matmul, matrix, false, on_matrices<matmul_matrix_check>),
+    ASSAY_KIND(matmul, scalar, true, nullptr),
     ASSAY_ONE(moe),
+    ASSAY_KIND(attention, matrix, false, prefills_on_matrices),
     ASSAY_KIND(attention, split, true, splits),
     ASSAY_KIND(attention, whole, true, nullptr),
     ASSAY_KIND(attention, p_f16, true, never),

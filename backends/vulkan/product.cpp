@@ -63,30 +63,52 @@ struct Product {
   bool integer;
 };
 
-// Rows of `source` as operands; sets operand 0 and scratch[0] of `product`, which multiplies them.
-void prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how, Path path,
-             Params& product) {
+// How rows lie that a product takes: f32, f16 or int8, padded with zeros.
+struct Shape {
+  Element element;
+  std::int64_t rows, length;
+};
+struct Prepared {
+  DeviceOperand rows;
+  std::uint64_t scales;
+};
+// Rows of `source`, of format `from`, as operands on `path`.
+Prepared prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how,
+                 Path path, const Shape& shape) {
   Params params;
   params.operand[0] = source;
-  params.operand[1] =
-      session.scratch_rows(source.payload.rows, source.payload.width, how.integer ? kInt8 : kF32, 1);
+  params.operand[1] = session.scratch_rows(shape.rows, shape.length, shape.element, 1);
   params.scratch[0] = session.scratch(std::int64_t{4} * source.payload.rows);
   params.real[0] = how.a.scale_divisor;
-  if (path == kEight) {
-    params.scratch[1] = group_absmax(session, source, from, format("f32"), source, 1);
+  if (shape.rows != source.payload.rows || shape.length != source.payload.width) {
+    Params clear;
+    DeviceTensor& bytes = clear.tensor[0];
+    bytes = params.operand[1].payload;
+    bytes.width = bytes.shape[1] = static_cast<std::int32_t>(bytes.stride[0]);
+    bytes.stride[1] = 1;
+    session.add("clear", "clear", {}, session.groups_of_lanes(std::int64_t{bytes.rows} * bytes.width), clear);
   }
+  if (path == kEight) params.scratch[1] = group_absmax(session, source, from, format("f32"), source, 1);
   const std::uint32_t codes = how.integer                                        ? kInt8
                               : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn
                                                                                  : how.a.element;
   session.add("operands_" + std::string(how.path) + "_" + std::string(from.name), "operands",
-              {from.element, from.scaling, path, codes}, Session::groups(source.payload.rows), params);
-  product.operand[0] = params.operand[1];
-  product.scratch[0] = params.scratch[0];
+              {from.element, from.scaling, path, codes, shape.element == kF16 ? 1U : 0U},
+              Session::groups(source.payload.rows), params);
+  return {params.operand[1], params.scratch[0]};
+}
+// As the scalar shaders take them.
+void prepare(Session& session, const DeviceOperand& source, const Format& from, const Product& how, Path path,
+             Params& product) {
+  const Shape shape{how.integer ? kInt8 : kF32, source.payload.rows, source.payload.width};
+  const Prepared prepared = prepare(session, source, from, how, path, shape);
+  product.operand[0] = prepared.rows;
+  product.scratch[0] = prepared.scales;
 }
 
 }  // namespace
 
-void matmul_check(const Call& call, const Device& device) {
+void matmul_scalar_check(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
   check_dtype(call.text("dtype"));
   check_readable(call, "a", product.a.name);
@@ -97,14 +119,14 @@ void matmul_check(const Call& call, const Device& device) {
     throw Unsupported("path=q8 needs k in blocks of 32");
   call.output("y");
 }
-std::string matmul_name(const Call& call, const Device& device) {
+std::string matmul_scalar_name(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
   return product.name(product.shader(device, "matmul", "matmul_dot"));
 }
-std::string matmul_contract(const Call& call, const Device& device) {
+std::string matmul_scalar_contract(const Call& call, const Device& device) {
   return Product(call, "a", "b").contract(device);
 }
-void matmul_run(Session& session, const Trace& trace) {
+void matmul_scalar_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Product product(call, "a", "b");
   Params params;
@@ -119,6 +141,57 @@ void matmul_run(Session& session, const Trace& trace) {
               {product.b.element, product.b.scaling, product.number(), rows, product.integer ? 1U : 0U,
                dtype_of(call)},
               Session::groups(items), params);
+  session.run(trace);
+}
+
+// On cooperative matrices: integer codes with int32 sums, exact on every device; f16 operands where the
+// unit's arithmetic is known.
+void matmul_matrix_check(const Call& call, const Device& device) {
+  matmul_scalar_check(call, device);
+  const Product product(call, "a", "b");
+  const Capabilities& can = device.can();
+  if (product.integer) {
+    if (!can.matrix_int8) throw Unsupported(can.name + " has no cooperative matrices of int8");
+    return;
+  }
+  if (product.path != "f16") throw Unsupported("cooperative matrices multiply integer codes and path=f16");
+  if (!can.matrix_f16) throw Unsupported(can.name + " has no cooperative matrices of f16");
+  if (can.matrix_unit("f16").empty())
+    throw Unsupported("the arithmetic of the matrix unit of " + can.name + " is not known");
+}
+std::string matmul_matrix_name(const Call& call, const Device&) {
+  return Product(call, "a", "b").name("matmul_matrix");
+}
+std::string matmul_matrix_contract(const Call& call, const Device& device) {
+  const Product product(call, "a", "b");
+  if (product.integer) return product.contract(device);
+  return "acc=" + device.can().matrix_unit("f16") + " order=any dequant_roundings=1 epilogue_roundings=0" +
+         ftz(device);
+}
+void matmul_matrix_run(Session& session, const Trace& trace) {
+  const Call& call = session.call();
+  const Product product(call, "a", "b");
+  const DeviceOperand a = session.operand("a");
+  const DeviceOperand b = session.operand("b");
+  const auto padded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
+  const Element element = product.integer ? kInt8 : kF16;
+  const std::int64_t length = padded(a.payload.width, product.integer ? 32 : 16);
+  const Prepared left = prepare(session, a, product.a, product, product.number(),
+                                {element, padded(a.payload.rows, 16), length});
+  const Prepared right = prepare(session, b, product.b, product, product.number(),
+                                 {element, padded(b.payload.rows, 16), length});
+  Params params;
+  params.operand[0] = left.rows;
+  params.operand[1] = right.rows;
+  params.tensor[0] = session.tensor("y");
+  params.scratch[0] = left.scales;
+  params.scratch[2] = right.scales;
+  params.integer[0] = a.payload.rows;
+  params.integer[1] = b.payload.rows;
+  params.integer[2] = length;
+  session.add(product.name("matmul_matrix"), product.integer ? "matmul_matrix_int8" : "matmul_matrix_f16",
+              {product.integer ? 1U : 0U, dtype_of(call)},
+              Session::groups(padded(a.payload.rows, 16) / 16 * (padded(b.payload.rows, 16) / 16)), params);
   session.run(trace);
 }
 

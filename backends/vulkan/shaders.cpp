@@ -5,6 +5,7 @@
 
 #include "backends/plugin/call.hpp"
 #include "backends/vulkan/generated_shaders.hpp"
+#include "backends/vulkan/shaders/matrix/generated.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -16,7 +17,8 @@ struct Shader {
 
 constexpr auto kShaders = std::to_array<Shader>({
 #define X(name) {#name, k_##name},
-    ASSAY_VULKAN_SHADERS(X)
+    ASSAY_VULKAN_SHADERS(X) X(attention_matrix_f16) X(attention_matrix_bf16) X(matmul_matrix_f16)
+        X(matmul_matrix_int8)
 #undef X
 });
 

@@ -1,4 +1,5 @@
-// The one list of shaders: SPIR-V made from shaders/NAME.comp when the project is built.
+// The one list of shaders: SPIR-V made from shaders/NAME.comp when the project is built, and the words in
+// shaders/matrix/generated.hpp, which need a compiler that Debian 12 does not have.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 
 namespace assay_vulkan {
 
-// Empty: not built, because the shader compiler did not know an extension that it needs.
 std::span<const std::uint32_t> shader(std::string_view name);
 
 // The module with its entry point renamed and execution modes added to it. modes: triples of execution mode,

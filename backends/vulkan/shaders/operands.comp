@@ -13,6 +13,7 @@ layout(constant_id = 1) const int kElement = 0;
 layout(constant_id = 2) const int kScaling = 0;
 layout(constant_id = 3) const int kPath = 0;
 layout(constant_id = 4) const int kCodes = kE4m3fn;  // element of path 6; int8: operand 1 holds int8
+layout(constant_id = 5) const int kHalf = 0;  // operand 1 holds f16
 const bool kInteger = (kPath == 3 || kPath == 6) && (kCodes == kInt8 || kCodes == kInt4);
 
 float small_round(int element, float x) {
@@ -71,7 +72,8 @@ void main() {
           if (kPath == 2) y = bf16_value(bf16_code(x));
           if (kPath == 4) y = small_round(kE4m3fn, div_exact(x, scale));
           if (kPath == 6) y = small_round(kCodes, div_exact(x, scale));
-          store_f32(to + uint64_t(4 * c), y);
+          if (kHalf != 0) store_u16(to + uint64_t(2 * c), f16_code(y));
+          else store_f32(to + uint64_t(4 * c), y);
         }
       }
     }
