@@ -104,7 +104,7 @@ Tally compare(const Instruction& how, const MatrixUnit& unit, const Campaign& ca
     try {
       const Runner run = make_runner();
       while (done < campaign.outputs && Clock::now() < stop) {
-        Batch batch = draw_batch(how, campaign.seed, next++, campaign.largest_steps);
+        Batch batch = draw_batch(how, campaign.seed, next++, campaign.largest_steps, campaign.most_tiles);
         run(batch);
         mine.add(batch, emulate(batch, unit));
         done += batch.outputs();

@@ -34,7 +34,8 @@ struct Campaign {
   std::uint64_t seed = 1;
   std::uint64_t outputs = 0;  // at least
   int threads = 1;
-  int largest_steps = 1 << 20;
+  int largest_steps = kAllSteps;
+  int most_tiles = kMostTiles;
   double seconds = 1e9;  // stop early, with what there is
 };
 // Batches 0, 1, ... until `outputs` are compared. An exception of any thread is thrown again here.

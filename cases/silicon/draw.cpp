@@ -224,16 +224,18 @@ Shape draw_shape(Random& random, const Instruction& how, std::uint64_t index, in
     if (draw >= 61) steps = longest;
   }
   steps = std::min(steps, largest_steps);
-  return {steps, std::clamp(256 / steps, 1, 64)};
+  return {steps, std::clamp(256 / steps, 1, kMostTiles)};
 }
 
 }  // namespace
 
-Batch draw_batch(const Instruction& how, std::uint64_t seed, std::uint64_t index, int largest_steps) {
+Batch draw_batch(const Instruction& how, std::uint64_t seed, std::uint64_t index, int largest_steps,
+                 int most_tiles) {
   Random random(seed * 0x9e3779b97f4a7c15ULL + index * 0xd1342543de82ef95ULL +
                 static_cast<std::uint64_t>(how.opcode));
   random.next();
-  const Shape shape = draw_shape(random, how, index, largest_steps);
+  Shape shape = draw_shape(random, how, index, largest_steps);
+  shape.tiles = std::min(shape.tiles, most_tiles);
   Batch batch{&how, seed, index, shape.tiles, shape.steps, {}, {}, {}, {}, {}, {}, {}};
   const auto tiles = static_cast<std::size_t>(shape.tiles);
   const std::size_t row_bytes = static_cast<std::size_t>(shape.steps) * kStepBytes;

@@ -57,8 +57,10 @@ struct Batch {
   }
 };
 
-// Batches of even index have one step, the others up to a depth of 16,384, cut to `largest_steps`.
+// Batches of even index have one step, the others up to a depth of 16,384; both numbers cut that short.
+inline constexpr int kAllSteps = 1 << 20;
+inline constexpr int kMostTiles = 64;
 Batch draw_batch(const Instruction& how, std::uint64_t seed, std::uint64_t index,
-                 int largest_steps = 1 << 20);
+                 int largest_steps = kAllSteps, int most_tiles = kMostTiles);
 
 }  // namespace assay::silicon

@@ -54,7 +54,7 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 bool run_self_test(const Options& o) {
-  constexpr std::uint64_t kOutputs = 300'000;
+  constexpr std::uint64_t kOutputs = 200'000;
   bool good = true;
   for (const SelfTest& t : self_test(o.seed, kOutputs, o.threads)) {
     fmt::print("{} {:24} {:20} {:>8} of {:>8} outputs differ\n", t.ok() ? "ok  " : "FAIL", t.instruction,
@@ -92,7 +92,8 @@ bool run_compare(const Options& o, const std::string& command) {
     const auto start = std::chrono::steady_clock::now();
     const Tally tally =
         compare(*how, matrix_unit(how->unit),
-                {o.seed, static_cast<std::uint64_t>(o.compare), o.threads, 1 << 20, o.seconds}, on_device);
+                {o.seed, static_cast<std::uint64_t>(o.compare), o.threads, kAllSteps, kMostTiles, o.seconds},
+                on_device);
     print_tally(*how, tally, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     good &= tally.outputs > 0 && tally.mismatches == 0;
     tallies.emplace_back(how->name, tally);

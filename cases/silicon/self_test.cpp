@@ -30,7 +30,7 @@ std::vector<Change> changes(const MatrixUnit& unit) {
 }  // namespace
 
 std::vector<SelfTest> self_test(std::uint64_t seed, std::uint64_t outputs, int threads) {
-  constexpr int kLargestSteps = 8;
+  constexpr int kLargestSteps = 8, kMostTilesHere = 8, kPatience = 30;
   std::vector<SelfTest> results;
   for (const Instruction& how : instructions()) {
     if (find_matrix_unit(how.unit) == nullptr) continue;  // no model to plant a change in
@@ -38,9 +38,13 @@ std::vector<SelfTest> self_test(std::uint64_t seed, std::uint64_t outputs, int t
     for (const Change& change : changes(unit)) {
       MatrixUnit planted = unit;
       change.apply(planted);
-      const Tally tally = compare(how, unit, {seed, outputs, threads, kLargestSteps}, [&]() -> Runner {
-        return [&](Batch& batch) { run_on_model(batch, planted); };
-      });
+      const auto differences = [&](std::uint64_t n) {
+        return compare(how, unit, {seed, n, threads, kLargestSteps, kMostTilesHere},
+                       [&]() -> Runner { return [&](Batch& batch) { run_on_model(batch, planted); }; });
+      };
+      Tally tally = differences(outputs);
+      // Some changes show in a few outputs of a million: FP8 of 3 fraction bits seldom reaches the end of 25.
+      if (!change.name.empty() && tally.mismatches == 0) tally = differences(kPatience * outputs);
       results.push_back({std::string(how.name), change.name, tally.outputs, tally.mismatches});
     }
   }

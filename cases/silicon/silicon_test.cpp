@@ -190,5 +190,34 @@ TEST(SiliconTable, merges_rows_that_are_all_nearest) {
   EXPECT_NE(csv.find("ex2.approx.f32,-,-149..127,"), std::string::npos) << csv;
 }
 
+// The committed table: every finite input of every function, and the figures that contracts are told to
+// declare.
+TEST(SiliconTable, of_the_h200_covers_all_inputs_and_says_what_the_report_says) {
+  std::ifstream file(ASSAY_REPORTS_DIR "/h200/function_ulp.csv");
+  ASSERT_TRUE(file);
+  struct Total {
+    std::uint64_t inputs = 0;
+    double ulp = 0, relative = 0;
+  };
+  std::map<std::string, Total> totals;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#' || line.rfind("function,", 0) == 0) continue;
+    std::vector<std::string> field;
+    std::istringstream fields(line);
+    for (std::string f; std::getline(fields, f, ',');) field.push_back(f);
+    ASSERT_GE(field.size(), 9U) << line;
+    Total& t = totals[field[0]];
+    t.inputs += std::stoull(field[3]);
+    t.ulp = std::max(t.ulp, std::stod(field[5]));
+    t.relative = std::max(t.relative, std::stod(field[7]));
+  }
+  ASSERT_EQ(totals.size(), static_cast<std::size_t>(kFunctions));
+  for (const auto& [name, t] : totals) EXPECT_EQ(t.inputs, 2ULL * 255 << 23) << name;
+  for (const char* name : {"ex2.approx.f32", "ex2.approx.ftz.f32", "exp2f"})
+    EXPECT_LE(totals[name].relative, 1.23);
+  EXPECT_LE(totals["expf"].relative, 1.28);
+  EXPECT_GT(totals["expf"].relative, 1.0);  // exp_ulp=1 would be too little
+}
+
 }  // namespace
 }  // namespace assay::silicon

@@ -53,6 +53,7 @@ ASSAY_WGMMA_F16(E4m3E5m2F16, "m64n64k32.f16.e4m3.e5m2", ", 1, 1");
 ASSAY_WGMMA_F16(E5m2E4m3F16, "m64n64k32.f16.e5m2.e4m3", ", 1, 1");
 ASSAY_WGMMA_F16(E5m2E5m2F16, "m64n64k32.f16.e5m2.e5m2", ", 1, 1");
 
+constexpr int kStage = 4;  // instructions in flight on one accumulator, as kernels issue them
 constexpr std::uint32_t kLeadingBytes = 128;
 constexpr std::uint32_t kStrideBytes = 256;
 
@@ -74,22 +75,34 @@ __device__ void place(char* shared, const std::uint32_t* rows, std::size_t row_w
 template <class Mma>
 __global__ void __launch_bounds__(kThreads) wgmma_tiles(TileArguments t) {
   constexpr std::size_t kOut = std::size_t{kTileSide} * kTileSide * Mma::kBytes;
-  __shared__ alignas(1024) char a_shared[kTileSide * kStepBytes];
-  __shared__ alignas(1024) char b_shared[kTileSide * kStepBytes];
+  constexpr int kStepShared = kTileSide * kStepBytes;
+  __shared__ alignas(1024) char a_shared[kStage * kStepShared];
+  __shared__ alignas(1024) char b_shared[kStage * kStepShared];
   const std::size_t row_words = static_cast<std::size_t>(t.steps) * kStepWords;
   for (int tile = blockIdx.x; tile < t.tiles; tile += gridDim.x) {
     const std::uint32_t* a = t.a + static_cast<std::size_t>(tile) * kTileSide * row_words;
     const std::uint32_t* b = t.b + static_cast<std::size_t>(tile) * kTileSide * row_words;
     Accumulators<Mma::kBytes> acc;
     acc.load(t.c + tile * kOut);
-    for (int step = 0; step < t.steps; ++step, a += kStepWords, b += kStepWords) {
-      place(a_shared, a, row_words);
-      place(b_shared, b, row_words);
-      asm volatile("fence.proxy.async.shared::cta;\n" ::
-                       : "memory");  // ordinary stores, then the tensor core's reads
+    for (int step = 0; step < t.steps; step += kStage, a += kStage * kStepWords, b += kStage * kStepWords) {
+      const int n = min(kStage, t.steps - step);
+      for (int i = 0; i < n; ++i) {
+        place(a_shared + i * kStepShared, a + i * kStepWords, row_words);
+        place(b_shared + i * kStepShared, b + i * kStepWords, row_words);
+      }
+      // Ordinary stores, then the tensor core's reads.
+      asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
       __syncthreads();
       asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
-      Mma::apply(acc.word, descriptor(a_shared), descriptor(b_shared));
+      const auto multiply = [&](int i) {
+        Mma::apply(acc.word, descriptor(a_shared + i * kStepShared), descriptor(b_shared + i * kStepShared));
+      };
+      if (n == kStage) {
+#pragma unroll
+        for (int i = 0; i < kStage; ++i) multiply(i);
+      } else {
+        for (int i = 0; i < n; ++i) multiply(i);
+      }
       asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
       asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory");
       __syncthreads();
