@@ -5,6 +5,7 @@
 
 #include "backends/cuda/formats.hpp"
 #include "backends/cuda/gpu_runtime.hpp"
+#include "backends/cuda/sparse_memory.cuh"
 
 namespace assay_gpu {
 namespace {
@@ -39,6 +40,16 @@ std::size_t span_bytes(const assay_tensor& tensor) {
   std::int64_t end = plane_bytes(tensor.format, assay_plugin::row_length(tensor));
   for (std::int32_t a = 0; a + 1 < tensor.rank; ++a) end += (tensor.shape[a] - 1) * tensor.stride[a];
   return static_cast<std::size_t>(end);
+}
+
+std::size_t row_bytes_of(const assay_tensor& tensor) {
+  return static_cast<std::size_t>(plane_bytes(tensor.format, assay_plugin::row_length(tensor)));
+}
+
+// Gaps that make up most of a large span.
+bool rows_are_far(const assay_tensor& tensor) {
+  const std::size_t rows = static_cast<std::size_t>(assay_plugin::row_count(tensor));
+  return span_bytes(tensor) > (std::size_t{1} << 20) + 4 * rows * row_bytes_of(tensor);
 }
 
 View view_of(const assay_tensor& tensor, unsigned char* data) {
@@ -98,9 +109,8 @@ Memory::Memory(const assay_call& call, bool guards) : Memory(guards) {
       const assay_tensor& tensor = tensors[i];
       const std::size_t bytes = span_bytes(tensor);
       const std::size_t phase = reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment;
-      const Buffer& buffer = add(tensor.name, &tensor, is_output, bytes, phase);
-      require(gpuMemcpy(buffer.allocation + buffer.before, tensor.data, bytes, gpuMemcpyHostToDevice),
-              "upload of " + buffer.name);
+      upload_elements(rows_are_far(tensor) ? add_sparse(tensor, is_output, bytes, phase)
+                                           : add(tensor.name, &tensor, is_output, bytes, phase));
     }
   };
   take(call.inputs, call.input_count, false);
@@ -108,14 +118,16 @@ Memory::Memory(const assay_call& call, bool guards) : Memory(guards) {
 }
 
 Memory::~Memory() {
-  for (const Buffer& buffer : buffers_) gpuFree(buffer.allocation);
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.sparse == nullptr) gpuFree(buffer.allocation);
+  }
   gpuGetLastError();
 }
 
 Memory::Buffer& Memory::add(std::string name, const assay_tensor* tensor, bool is_output, std::size_t bytes,
                             std::size_t phase) {
   const std::size_t guard = guards_ ? kGuardBytes : 0;
-  Buffer buffer{std::move(name), tensor, is_output, nullptr, guard + phase, bytes, guard};
+  Buffer buffer{std::move(name), tensor, is_output, nullptr, guard + phase, bytes, guard, nullptr};
   const std::size_t total = buffer.before + buffer.bytes + buffer.after;
   void* allocation = nullptr;
   require(gpuMalloc(&allocation, total), std::to_string(total) + " bytes for " + buffer.name);
@@ -125,6 +137,42 @@ Memory::Buffer& Memory::add(std::string name, const assay_tensor* tensor, bool i
   // Without guards nothing is set: initcheck can then tell what no kernel has written.
   if (guards_) require(gpuMemset(allocation, poison_, total), "poison of " + added.name);
   return added;
+}
+
+Memory::Buffer& Memory::add_sparse(const assay_tensor& tensor, bool is_output, std::size_t bytes,
+                                   std::size_t phase) {
+  std::vector<ByteRange> used;
+  for (std::int64_t row = 0; row < assay_plugin::row_count(tensor); ++row) {
+    used.push_back(
+        {phase + static_cast<std::size_t>(assay_plugin::row_offset(tensor, row)), row_bytes_of(tensor)});
+  }
+  std::sort(used.begin(), used.end(),
+            [](const ByteRange& a, const ByteRange& b) { return a.first < b.first; });
+  Buffer buffer{tensor.name, &tensor, is_output, nullptr, phase, bytes, 0, nullptr};
+  buffer.sparse = std::make_shared<SparseSpan>(phase + bytes, used);
+  buffer.allocation = buffer.sparse->data();
+  for (const ByteRange& granule : buffer.sparse->mapped()) {
+    require(gpuMemset(buffer.allocation + granule.first, poison_, granule.count), "poison of " + buffer.name);
+  }
+  buffers_.push_back(std::move(buffer));
+  return buffers_.back();
+}
+
+template <class F>
+void Memory::for_pieces(const Buffer& buffer, const F& f) {
+  unsigned char* host = static_cast<unsigned char*>(buffer.tensor->data);
+  unsigned char* device = buffer.allocation + buffer.before;
+  if (buffer.sparse == nullptr) return f(host, device, buffer.bytes);
+  for (std::int64_t row = 0; row < assay_plugin::row_count(*buffer.tensor); ++row) {
+    const std::int64_t offset = assay_plugin::row_offset(*buffer.tensor, row);
+    f(host + offset, device + offset, row_bytes_of(*buffer.tensor));
+  }
+}
+
+void Memory::upload_elements(const Buffer& buffer) const {
+  for_pieces(buffer, [&](const unsigned char* host, unsigned char* device, std::size_t bytes) {
+    require(gpuMemcpy(device, host, bytes, gpuMemcpyHostToDevice), "upload of " + buffer.name);
+  });
 }
 
 void* Memory::temporary(std::size_t bytes) {
@@ -206,23 +254,50 @@ void Memory::check(const Buffer& buffer) const {
   touched(buffer.allocation + buffer.before + buffer.bytes, buffer.after, false);
 }
 
+// Everything in the granules but the rows still holds its poison.
+void Memory::check_sparse(const Buffer& buffer) const {
+  const std::vector<ByteRange>& granules = buffer.sparse->mapped();
+  std::vector<std::vector<unsigned char>> copies;
+  for (const ByteRange& granule : granules) {
+    copies.emplace_back(granule.count);
+    require(gpuMemcpy(copies.back().data(), buffer.allocation + granule.first, granule.count,
+                      gpuMemcpyDeviceToHost),
+            "gaps of " + buffer.name);
+  }
+  for_pieces(buffer, [&](const unsigned char*, const unsigned char* device, std::size_t bytes) {
+    const std::size_t first = static_cast<std::size_t>(device - buffer.allocation);
+    for (std::size_t g = 0; g < granules.size(); ++g) {
+      const std::size_t begin = std::max(first, granules[g].first);
+      const std::size_t end = std::min(first + bytes, granules[g].first + granules[g].count);
+      for (std::size_t at = begin; at < end; ++at)
+        copies[g][at - granules[g].first] = static_cast<unsigned char>(poison_);
+    }
+  });
+  for (const std::vector<unsigned char>& copy : copies) {
+    if (std::any_of(copy.begin(), copy.end(), [&](unsigned char byte) { return byte != poison_; }))
+      throw Failed("a kernel wrote between the rows of " + buffer.name);
+  }
+}
+
 void Memory::finish() {
   require(gpuDeviceSynchronize(), "a kernel failed");
-  for (const Buffer& buffer : buffers_) check(buffer);
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.sparse != nullptr) {
+      check_sparse(buffer);
+    } else {
+      check(buffer);
+    }
+  }
   std::vector<unsigned char> copy;
   for (const Buffer& buffer : buffers_) {
     if (buffer.tensor == nullptr) continue;
-    if (buffer.is_output) {
-      require(gpuMemcpy(buffer.tensor->data, buffer.allocation + buffer.before, buffer.bytes,
-                        gpuMemcpyDeviceToHost),
+    for_pieces(buffer, [&](unsigned char* host, const unsigned char* device, std::size_t bytes) {
+      if (!buffer.is_output) copy.resize(bytes);
+      require(gpuMemcpy(buffer.is_output ? host : copy.data(), device, bytes, gpuMemcpyDeviceToHost),
               "download of " + buffer.name);
-      continue;
-    }
-    copy.resize(buffer.bytes);
-    require(gpuMemcpy(copy.data(), buffer.allocation + buffer.before, buffer.bytes, gpuMemcpyDeviceToHost),
-            "download of " + buffer.name);
-    if (std::memcmp(copy.data(), buffer.tensor->data, buffer.bytes) != 0)
-      throw Failed("a kernel wrote into the input " + buffer.name);
+      if (!buffer.is_output && std::memcmp(copy.data(), host, bytes) != 0)
+        throw Failed("a kernel wrote into the input " + buffer.name);
+    });
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,13 @@ struct DeviceInfo {
 // The first device. Throws Failed with the driver's own words when there is none.
 DeviceInfo open_device();
 
+class SparseSpan;
+
 // The device memory of one run. Each tensor of the call is a buffer of its own that holds the tensor's span,
 // gaps between rows included: inputs as they are, outputs with the poison that the worker put there. Before
-// and behind each buffer, temporaries too, lies a guard zone with a poison that changes from run to run.
+// and behind each buffer, temporaries too, lies a guard zone with a poison that changes from run to run. A
+// tensor whose rows are farther apart than the device is large has all its addresses, but memory only where
+// its rows are.
 class Memory {
  public:
   // Uploads. guards = false: none, so that compute-sanitizer sees an access past the end.
@@ -65,10 +70,18 @@ class Memory {
     const assay_tensor* tensor;  // nullptr: a temporary
     bool is_output;
     unsigned char* allocation;
-    std::size_t before, bytes, after;  // guard zone, payload, guard zone
+    std::size_t before, bytes, after;    // guard zone, payload, guard zone
+    std::shared_ptr<SparseSpan> sparse;  // of a tensor with far rows: what `allocation` points into
   };
   Buffer& add(std::string name, const assay_tensor* tensor, bool is_output, std::size_t bytes,
               std::size_t phase);
+  Buffer& add_sparse(const assay_tensor& tensor, bool is_output, std::size_t bytes, std::size_t phase);
+  void upload_elements(const Buffer& buffer) const;
+  // Calls f(host, device, bytes) for each piece of a tensor: all of it, or row by row where rows are far
+  // apart.
+  template <class F>
+  static void for_pieces(const Buffer& buffer, const F& f);
+  void check_sparse(const Buffer& buffer) const;
   void* upload_bytes(const void* values, std::size_t bytes);
   const Buffer* find(std::string_view name, bool is_output) const;
   void check(const Buffer& buffer) const;

@@ -1,6 +1,7 @@
 // What only a device can show: guard zones, changed inputs and errors of launches are found, their correct
 // twins pass; the toolkit's conversions and ours agree there too. Skipped where there is no GPU.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
 #include <string>
@@ -154,6 +155,57 @@ TEST_F(CudaDevice, the_toolkit_and_the_bits_agree_on_numbers_around_every_bounda
           << both.toolkit[i];
       ASSERT_EQ(both.bits[i], encode_element(element, numbers[i])) << "the host differs from the device";
     }
+  }
+}
+
+// An output of two rows that are 8 GiB apart; the host has pages only where something was stored.
+class FarCall {
+ public:
+  static constexpr std::int64_t kApart = std::int64_t{1} << 33;
+  static constexpr std::int64_t kCount = 16;
+  FarCall()
+      : memory_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                     0)) {
+    output_ = {"y", "f32", memory_, 2, {2, kCount}, {kApart, 4}};
+    call.op = "test";
+    call.variant = "";
+    call.outputs = &output_;
+    call.output_count = 1;
+  }
+  ~FarCall() { munmap(memory_, kBytes); }
+  FarCall(const FarCall&) = delete;
+  FarCall& operator=(const FarCall&) = delete;
+  bool mapped() const { return memory_ != MAP_FAILED; }
+  float at(std::int64_t row, std::int64_t column) const {
+    return *reinterpret_cast<const float*>(static_cast<const char*>(memory_) + row * kApart + 4 * column);
+  }
+  assay_call call{};
+
+ private:
+  static constexpr std::size_t kBytes = static_cast<std::size_t>(kApart) + 4096;
+  void* memory_;
+  assay_tensor output_{};
+};
+
+TEST_F(CudaDevice, rows_farther_apart_than_32_bits_keep_their_distance_and_their_gaps_are_watched) {
+  FarCall far;
+  if (!far.mapped()) GTEST_SKIP() << "the host has no addresses for a span of 8 GiB";
+  {
+    Memory memory(far.call, true);
+    for (const std::int64_t row : {0, 1})
+      launch_fill(memory.output("y"), row * FarCall::kApart / 4, FarCall::kCount);
+    EXPECT_NO_THROW(memory.finish());
+    EXPECT_EQ(far.at(0, FarCall::kCount - 1), 1.0F);
+    EXPECT_EQ(far.at(1, 0), 1.0F);
+    EXPECT_EQ(far.at(1, FarCall::kCount - 1), 1.0F);
+  }
+  Memory memory(far.call, true);
+  launch_fill(memory.output("y"), FarCall::kApart / 4 + FarCall::kCount, 1);
+  try {
+    memory.finish();
+    ADD_FAILURE() << "a store behind the second row was not found";
+  } catch (const Failed& reason) {
+    EXPECT_EQ(std::string(reason.what()), "a kernel wrote between the rows of y");
   }
 }
 
