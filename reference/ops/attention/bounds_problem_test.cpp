@@ -164,6 +164,19 @@ TEST(AttentionLevels, TheOrderFreeLimitsByMomentsAndKeyByKeyAgreeWithinAFactorOf
   }
 }
 
+// 1000 keys in tiles of 16 are 63 tiles: four parts have at most 16 of them.
+TEST(AttentionLevels, ADeclaredPartLowersTheLimitAndACorrectKernelKeepsIt) {
+  const Case c = make_case({{"heads", "2"}, {"d", "64"}, {"len", "1000"}, {"dtype", "f32"}}, 9);
+  const std::string any = "qk=f32 tile=16 pv=f32 split=4 order=sequential level=detap", parts = any + " part=256";
+  EXPECT_EQ(judge_case(c, parts, "f16").outside, 0);
+  const auto limit = [&](const std::string& text) {
+    return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract))[0].limit;
+  };
+  const std::vector<double> loose = limit(any), sharp = limit(parts);
+  for (std::size_t i = 0; i < sharp.size(); ++i) EXPECT_LT(sharp[i], loose[i]);
+  EXPECT_EQ(limit(any + " part=1000"), loose);
+}
+
 TEST(AttentionLevels, WhatNoAccumulatorTakesIsANamedError) {
   const auto truth = [](const Case& c, const char* text) {
     return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract));

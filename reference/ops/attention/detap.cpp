@@ -107,7 +107,7 @@ class DotError {
 // The contract, read once.
 struct Kernel {
   Accumulator qk, pv, rowsum;
-  std::int64_t chunk, promote, tile, split;
+  std::int64_t chunk, promote, tile, split, part;
   double exp_ulp;
   bool p_exact, cast_in_sum;
   Cast p, scores, convert, q, out, dtype;
@@ -125,6 +125,7 @@ struct Kernel {
     promote = c.integer("promote");
     tile = c.integer("tile");
     split = c.integer("split");
+    part = c.integer("part");
     exp_ulp = c.number("exp_ulp");
     p = cast_to(c.text("p"));
     p_exact = c.text("p") == "f32";
@@ -176,10 +177,9 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
   e.weight = row.weight_sum * e.to_top;
   const auto n = static_cast<double>(row.keys);
-  const double longest = std::min(static_cast<double>(row.span),  // of a part
-                                  std::ceil(static_cast<double>(g.length) / static_cast<double>(kernel.split)));
+  const double longest = static_cast<double>(std::min(row.span, kernel.split > 1 ? kernel.part : row.span));
   const double tiles =
-      std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start, or a part's last tile
+      std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start
   const double b = row.norm_product,
                x = b + row.bias_max + (g.sinks && std::isfinite(sink) ? std::fabs(sink) : 0.0);
   const double abs_sum = row.q_norm * row.k_norm;

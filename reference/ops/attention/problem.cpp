@@ -55,6 +55,7 @@ constexpr ContractKey kContract[] = {
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
+    {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
     {"order", ContractValue::word, "any", "any|sequential", "order of keys and products"},
     {"level", ContractValue::word, "detap", "detap|detord|ca|emu", "derivation that sets the limit"},

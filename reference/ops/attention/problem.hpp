@@ -44,8 +44,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   rowsum      accumulator of the row sum
 //   pv          accumulator or matrix unit of p.v
 //   promote     keys per partial sum of PV; partial sums are then added in f32
-//   split       parts of the keys computed apart and merged in f32; none has more than len / split keys and
-//               one tile
+//   split       parts of the keys computed apart and merged in f32: at most so many
+//   part        most keys of a part, which bounds its rescales; without it a part may have all keys
 //   out         format of the result before it is stored in dtype
 //   order       any: nothing is assumed beyond the above; sequential: keys, and products of a dot, in
 //   ascending order level       which derivation sets the limit: detap (assumes no order), detord, ca
