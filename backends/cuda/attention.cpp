@@ -78,11 +78,12 @@ Partials allocate_partials(Run& run, const AttentionArgs& args, int parts) {
           run.memory.temporary_array<float>(slots * args.dv), parts};
 }
 
-std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv, std::int64_t tile,
-                               std::int64_t promote, std::int64_t split) {
-  std::string text = "qk=" + std::string(qk) + " tile=" + std::to_string(tile) + " exp_ulp=2 p=" + std::string(p) +
-                     " denominator=exact rowsum=f32 pv=" + std::string(pv) + " promote=" + std::to_string(promote);
-  if (split > 1) text += " split=" + std::to_string(split);
+std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
+                               std::int64_t tile, std::int64_t promote, std::int64_t split) {
+  std::string text =
+      "qk=" + std::string(qk) + " tile=" + std::to_string(tile) + " exp_ulp=2 p=" + std::string(p) +
+      " denominator=exact rowsum=f32 pv=" + std::string(pv) + " promote=" + std::to_string(promote);
+  if (split > 1) text += " split=" + std::to_string(split) + " part=" + std::to_string(promote);
   return text + " out=dtype order=any";
 }
 

@@ -52,7 +52,8 @@ Partials allocate_partials(Run& run, const AttentionArgs& args, int parts);
 // The kernel attention_merge: weighs the parts by 2^(top - largest top), adds sinks, divides, multiplies by
 // v_scale (one per kv head or one for all; no data: 1), transforms back where asked, and stores.
 void merge_partials(Run& run, const AttentionArgs& args, const Partials& partials, const View& v_scale);
-void launch_merge(const AttentionArgs& args, const Partials& partials, const View& v_scale);  // the same, unobserved
+void launch_merge(const AttentionArgs& args, const Partials& partials,
+                  const View& v_scale);  // the same, unobserved
 
 // "qk=... tile=... ..." with every step that the kernels here have in common: online softmax of base two with
 // an exp within 2 ulp, weights summed in f32 before they are rounded to p. promote: keys per partial sum of

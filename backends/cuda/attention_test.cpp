@@ -16,10 +16,11 @@ using Attributes = std::vector<std::pair<std::string, std::string>>;
 class DeclaredCall {
  public:
   explicit DeclaredCall(const Attributes* set) {
-    attributes_ = {{"batch", "1"},   {"heads", "8"},     {"kv_heads", "2"}, {"d", "128"},     {"dv", "@d"},
-                   {"q", "1"},       {"len", "8192"},    {"kv", "f16"},     {"k", "@kv"},     {"v", "@kv"},
-                   {"dtype", "f16"}, {"mask", "none"},   {"window", "0"},   {"softcap", "0"}, {"sinks", "no"},
-                   {"alibi", "no"},  {"page", "0"},      {"scale", "0"},    {"rotate", "none"}, {"lengths", "full"}};
+    attributes_ = {{"batch", "1"},  {"heads", "8"},   {"kv_heads", "2"},  {"d", "128"},
+                   {"dv", "@d"},    {"q", "1"},       {"len", "8192"},    {"kv", "f16"},
+                   {"k", "@kv"},    {"v", "@kv"},     {"dtype", "f16"},   {"mask", "none"},
+                   {"window", "0"}, {"softcap", "0"}, {"sinks", "no"},    {"alibi", "no"},
+                   {"page", "0"},   {"scale", "0"},   {"rotate", "none"}, {"lengths", "full"}};
     for (const auto& [name, value] : *set) attributes_[name] = value;
     for (const auto& [name, value] : attributes_) pairs_.push_back({name.c_str(), value.c_str()});
     call_.op = "attention";
@@ -43,7 +44,8 @@ class DeclaredCall {
   const Kernel& row(std::string_view variant = "") const {
     const Call call(call_);
     for (const Kernel& kernel : attention_kernels()) {
-      const bool wanted = variant.empty() ? kernel.chosen == nullptr || kernel.chosen(call) : kernel.variant == variant;
+      const bool wanted =
+          variant.empty() ? kernel.chosen == nullptr || kernel.chosen(call) : kernel.variant == variant;
       if (wanted) return kernel;
     }
     throw Unsupported("no such row");
@@ -62,7 +64,9 @@ class DeclaredCall {
     }
     return "";
   }
-  std::string name(std::string_view variant = "") const { return std::string(row(variant).name(Call(call_))); }
+  std::string name(std::string_view variant = "") const {
+    return std::string(row(variant).name(Call(call_)));
+  }
   void widen_row_of_k(std::int64_t bytes) { inputs_[1].stride[2] += bytes; }
 
  private:
@@ -72,14 +76,17 @@ class DeclaredCall {
     return value[0] == '@' ? text(value.substr(1)) : value;
   }
   std::int64_t number(const std::string& name) const { return std::stoll(text(name)); }
-  assay_tensor tensor(const std::string& name, const std::string& format, const std::vector<std::int64_t>& shape) {
+  assay_tensor tensor(const std::string& name, const std::string& format,
+                      const std::vector<std::int64_t>& shape) {
     assay_tensor t{};
     names_.push_back(std::make_unique<std::string>(name));
     t.name = names_.back()->c_str();
     names_.push_back(std::make_unique<std::string>(format));
     t.format = names_.back()->c_str();
     t.rank = static_cast<std::int32_t>(shape.size());
-    std::int64_t stride = format == "f32" || format == "int32" ? 4 : format == "f16" || format == "bf16" ? 2 : 1;
+    std::int64_t stride = format == "f32" || format == "int32"  ? 4
+                          : format == "f16" || format == "bf16" ? 2
+                                                                : 1;
     for (std::int32_t axis = t.rank - 1; axis >= 0; --axis) {
       t.shape[axis] = shape[static_cast<std::size_t>(axis)];
       t.stride[axis] = stride;
@@ -146,13 +153,17 @@ TEST(CudaAttention, declares_the_unit_that_multiplies) {
   EXPECT_EQ(key(declared({{"kv", "q8_0"}}).contract("convert_f16"), "convert"), "f16");
 }
 
-// Parts times the keys of a part cover the cache, and a part is no longer than its share and one tile: what `split` declares.
+// Parts times the keys of a part cover the cache, and a part is no longer than its share and one tile: what
+// `split` declares.
 TEST(CudaAttention, splits_into_parts_of_equal_length) {
   for (const char* variant : {"split", "split_mma"}) {
     for (const std::int64_t len : {1, 31, 2048, 8192, 100000, 131072, 1048576}) {
-      const std::string contract = declared({{"len", std::to_string(len)}, {"kv", "e4m3fn"}}).contract(variant);
+      const std::string contract =
+          declared({{"len", std::to_string(len)}, {"kv", "e4m3fn"}}).contract(variant);
       const std::int64_t split = key(contract, "split").empty() ? 1 : std::stoll(key(contract, "split"));
-      const std::int64_t part = std::stoll(key(contract, "promote")), tile = std::stoll(key(contract, "tile"));
+      const std::int64_t part = std::stoll(key(contract, "promote")),
+                         tile = std::stoll(key(contract, "tile"));
+      if (split > 1) EXPECT_EQ(std::stoll(key(contract, "part")), part) << contract;
       EXPECT_GE(split * part, len) << contract;
       EXPECT_LE(part, (len + split - 1) / split + tile + tile / split) << contract;
       EXPECT_EQ(part % tile, 0) << contract;

@@ -28,8 +28,8 @@ Fast fast_format(const Format& format) {
     default:
       return Fast::any;
   }
-  if (format.scaling != Scaling::none && format.scaling != Scaling::tensor && format.scaling != Scaling::head &&
-      format.scaling != Scaling::token) {
+  if (format.scaling != Scaling::none && format.scaling != Scaling::tensor &&
+      format.scaling != Scaling::head && format.scaling != Scaling::token) {
     return Fast::any;
   }
   switch (format.element) {
@@ -78,7 +78,8 @@ void run_vector(Run& run, const AttentionArgs& a, int parts, int part_keys, cons
   const int row_blocks = (a.q * a.group + shape.rows - 1) / shape.rows;
   const std::int64_t blocks = static_cast<std::int64_t>(parts) * row_blocks * a.kv_heads * a.batch;
   if (blocks > 0x7FFFFFFF) throw Unsupported("more than 2^31 blocks");
-  const int floats = shape.rows * width + shape.keys * (width + 1) + shape.rows * shape.tile() + 3 * shape.rows;
+  const int floats =
+      shape.rows * width + shape.keys * (width + 1) + shape.rows * shape.tile() + 3 * shape.rows;
   const bool split = partials.parts > 0;
   const Launch launch{{a, partials, parts, part_keys, row_blocks, shape.keys, width},
                       static_cast<unsigned>(blocks),
@@ -86,11 +87,13 @@ void run_vector(Run& run, const AttentionArgs& a, int parts, int part_keys, cons
                       split};
   const Fast k = fast_format(a.keys.format), v = fast_format(a.values.format);
   using enum Fast;
-  bool compiled = launch.pair<f16, f16>(k, v) || launch.pair<e4m3fn, e4m3fn>(k, v) || launch.pair<q8_0, q8_0>(k, v);
+  bool compiled =
+      launch.pair<f16, f16>(k, v) || launch.pair<e4m3fn, e4m3fn>(k, v) || launch.pair<q8_0, q8_0>(k, v);
 #if !ASSAY_GPU_HIP  // five architectures at a time: the other pairs go through `any` there
   compiled = compiled || launch.pair<bf16, bf16>(k, v) || launch.pair<e5m2, e5m2>(k, v) ||
-             launch.pair<q4_0, q4_0>(k, v) || launch.pair<q8_0, q4_0>(k, v) || launch.pair<q8_0, tq3_0_c2s1>(k, v) ||
-             launch.pair<f16, tq3_0_c2s1>(k, v) || launch.pair<tq3_0_c2s1, tq3_0_c2s1>(k, v);
+             launch.pair<q4_0, q4_0>(k, v) || launch.pair<q8_0, q4_0>(k, v) ||
+             launch.pair<q8_0, tq3_0_c2s1>(k, v) || launch.pair<f16, tq3_0_c2s1>(k, v) ||
+             launch.pair<tq3_0_c2s1, tq3_0_c2s1>(k, v);
 #endif
   if (!compiled) {
     if (width <= 128) {
@@ -116,7 +119,8 @@ std::int64_t tile_of(const Call& call) {
 std::int64_t part_keys_of(const Call& call, const DeviceInfo& device) {
   const VectorShape shape = vector_shape(static_cast<int>(std::max(call.integer("d"), call.integer("dv"))));
   const std::int64_t rows = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
-  const std::int64_t blocks = call.integer("batch") * call.integer("kv_heads") * ((rows + shape.rows - 1) / shape.rows);
+  const std::int64_t blocks =
+      call.integer("batch") * call.integer("kv_heads") * ((rows + shape.rows - 1) / shape.rows);
   return split_part_keys(call.integer("len"), shape.tile(), blocks, std::int64_t{4} * device.multiprocessors);
 }
 

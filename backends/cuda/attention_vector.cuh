@@ -197,7 +197,7 @@ __device__ void vector_attention(const VectorArgs& args) {
         highest = fmaxf(highest, w);
       }
       highest = warp_reduce(highest, Max{});
-      const float old = tops[r];
+      const float old = shuffle(lane == 0 ? tops[r] : 0.0F, 0);
       const float risen = fmaxf(old, highest);
       const float shift =
           risen == minus_infinity() ? 0.0F : risen;  // any finite shift: -inf gives 0, NaN gives NaN

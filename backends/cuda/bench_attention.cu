@@ -1,8 +1,10 @@
-// Speed of FP8 decode attention against its floor: bytes of K and V over the copy bandwidth that this very run measures, and
-// against the same kernel on an f16 cache. One JSON object per line.
-//   bench_attention [--heads 32] [--kv-heads 8] [--d 128] [--repeats 15] [LEN ...]     LEN: 8192 ... 1048576 by default
-// Times are device time between events around 10 calls (main kernel and merge), over inputs that rotate through more memory
-// than the L2 cache holds; the median of `repeats`. Inputs are Gaussian numbers, rounded to the cache's format.
+// Speed of FP8 decode attention against its floor: bytes of K and V over the copy bandwidth that this very
+// run measures, and against the same kernel on an f16 cache. One JSON object per line.
+//   bench_attention [--heads 32] [--kv-heads 8] [--d 128] [--repeats 15] [--ahead 2] [LEN ...]     LEN: 8192
+//   ... 1048576 by default
+// Times are device time between events around 10 calls (main kernel and merge), over inputs that rotate
+// through more memory than the L2 cache holds; the median of `repeats`. Inputs are Gaussian numbers, rounded
+// to the cache's format.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,7 +42,8 @@ __device__ std::uint32_t scramble(std::uint64_t x) {  // SplitMix64's finaliser
 
 __global__ void fill_gaussian(unsigned char* to, std::int64_t count, Element element, std::uint64_t seed) {
   const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += threads) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += threads) {
     const float u = (static_cast<float>(scramble(seed + 2 * i) >> 8) + 1) * 0x1p-24F;
     const float v = static_cast<float>(scramble(seed + 2 * i + 1) >> 8) * 0x1p-24F;
     const float x = sqrtf(-2 * logf(u)) * cospif(2 * v);
@@ -87,13 +90,16 @@ double copy_bandwidth(int repeats) {  // bytes read and bytes written per second
   unsigned char* from = allocate(kCopyBytes);
   unsigned char* to = allocate(kCopyBytes);
   gaussian(from, static_cast<std::int64_t>(kCopyBytes / 2), Element::f16, 1);
-  const Times t = measure(repeats, [&](int) { require(cudaMemcpyAsync(to, from, kCopyBytes, cudaMemcpyDeviceToDevice), "copy"); });
+  const Times t = measure(repeats, [&](int) {
+    require(cudaMemcpyAsync(to, from, kCopyBytes, cudaMemcpyDeviceToDevice), "copy");
+  });
   cudaFree(from);
   cudaFree(to);
   return 2.0 * static_cast<double>(kCopyBytes) / t.median;
 }
 
-View view4(unsigned char* data, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d, std::int64_t bytes) {
+View view4(unsigned char* data, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d,
+           std::int64_t bytes) {
   View v;
   v.data = data;
   v.rank = 4;
@@ -108,10 +114,11 @@ View view4(unsigned char* data, std::int64_t a, std::int64_t b, std::int64_t c, 
 }
 
 struct Problem {
-  int heads = 32, kv_heads = 8, d = 128, repeats = 15;
+  int heads = 32, kv_heads = 8, d = 128, repeats = 15, ahead = kSplitAhead;
 };
 
-void bench(const Problem& p, std::int64_t len, Element element, double bandwidth, const cudaDeviceProp& device) {
+void bench(const Problem& p, std::int64_t len, Element element, double bandwidth,
+           const cudaDeviceProp& device) {
   const int bytes = element == Element::e4m3fn ? 1 : 2;
   const std::int64_t elements = len * p.kv_heads * p.d;
   const std::size_t tensor = static_cast<std::size_t>(elements) * bytes;
@@ -139,11 +146,13 @@ void bench(const Problem& p, std::int64_t len, Element element, double bandwidth
   gaussian(q, p.heads * p.d, Element::f16, 2);
   a.queries = view4(q, 1, 1, p.heads, p.d, 2);
   a.out = view4(out, 1, 1, p.heads, p.d, 2);
-  const SplitPlan plan = split_mma_plan(len, p.d * bytes, 1, p.kv_heads, a.group, device.multiProcessorCount);
+  const SplitPlan plan = split_mma_plan(len, p.d, bytes, 1, p.kv_heads, a.group, device.multiProcessorCount);
   const std::int64_t slots = p.heads * plan.parts;
-  args.partials = {reinterpret_cast<float*>(allocate(slots * 4)), reinterpret_cast<float*>(allocate(slots * 4)),
+  args.partials = {reinterpret_cast<float*>(allocate(slots * 4)),
+                   reinterpret_cast<float*>(allocate(slots * 4)),
                    reinterpret_cast<float*>(allocate(slots * p.d * 4)), static_cast<int>(plan.parts)};
   args.part_keys = static_cast<int>(plan.part_keys);
+  args.ahead = p.ahead;
   const auto call = [&](int i, bool merge) {
     args.keys = view4(k[i % sets], 1, len, p.kv_heads, p.d, bytes);
     args.values = view4(v[i % sets], 1, len, p.kv_heads, p.d, bytes);
@@ -155,16 +164,20 @@ void bench(const Problem& p, std::int64_t len, Element element, double bandwidth
   require(cudaDeviceSynchronize(), "a kernel failed");
   std::vector<std::uint16_t> result(static_cast<std::size_t>(p.heads) * p.d);
   require(cudaMemcpy(result.data(), out, result.size() * 2, cudaMemcpyDeviceToHost), "download");
-  const auto finite = std::count_if(result.begin(), result.end(), [](std::uint16_t x) { return (x & 0x7C00) != 0x7C00 && (x & 0x7FFF) != 0; });
+  const auto finite = std::count_if(result.begin(), result.end(), [](std::uint16_t x) {
+    return (x & 0x7C00) != 0x7C00 && (x & 0x7FFF) != 0;
+  });
   const double kv_bytes = 2.0 * static_cast<double>(tensor), floor = kv_bytes / bandwidth;
   std::printf(
-      "{\"kernel\": \"attention_split_mma\", \"kv\": \"%s\", \"len\": %lld, \"heads\": %d, \"kv_heads\": %d, \"d\": %d, "
-      "\"parts\": %lld, \"median_us\": %.3f, \"lowest_us\": %.3f, \"highest_us\": %.3f, \"main_kernel_us\": %.3f, "
+      "{\"kernel\": \"attention_split_mma\", \"kv\": \"%s\", \"len\": %lld, \"heads\": %d, \"kv_heads\": %d, "
+      "\"d\": %d, "
+      "\"parts\": %lld, \"ahead\": %d, \"median_us\": %.3f, \"lowest_us\": %.3f, \"highest_us\": %.3f, "
+      "\"main_kernel_us\": %.3f, "
       "\"kv_bytes\": %.0f, \"floor_us\": %.3f, \"of_copy_bandwidth\": %.4f, \"copy_bandwidth_GBps\": %.1f, "
       "\"finite_nonzero_outputs\": %.4f, \"device\": \"%s\"}\n",
       bytes == 1 ? "e4m3fn" : "f16", static_cast<long long>(len), p.heads, p.kv_heads, p.d,
-      static_cast<long long>(plan.parts), whole.median * 1e6, whole.lowest * 1e6, whole.highest * 1e6, main.median * 1e6,
-      kv_bytes, floor * 1e6, floor / whole.median, bandwidth * 1e-9,
+      static_cast<long long>(plan.parts), p.ahead, whole.median * 1e6, whole.lowest * 1e6,
+      whole.highest * 1e6, main.median * 1e6, kv_bytes, floor * 1e6, floor / whole.median, bandwidth * 1e-9,
       static_cast<double>(finite) / static_cast<double>(result.size()), device.name);
   std::fflush(stdout);
   for (int s = 0; s < sets; ++s) {
@@ -189,12 +202,13 @@ int main(int argc, char** argv) {
                   : word == "--kv-heads" ? &p.kv_heads
                   : word == "--d"        ? &p.d
                   : word == "--repeats"  ? &p.repeats
+                  : word == "--ahead"    ? &p.ahead
                                          : nullptr;
     const char* text = option == nullptr ? argv[i] : i + 1 < argc ? argv[++i] : "";
     char* end = nullptr;
     const long long number = std::strtoll(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || number < 1 || number > (1 << 22)) {
-      std::fprintf(stderr, "bench_attention: '%s' is not a number from 1 to 4194304\n", text);
+    if (*text == '\0' || *end != '\0' || number < (option == &p.ahead ? 0 : 1) || number > (1 << 22)) {
+      std::fprintf(stderr, "bench_attention: '%s' is not a number that can be meant\n", text);
       return 2;
     }
     if (option != nullptr) {

@@ -18,10 +18,11 @@ ASSAY_UNIT_ATTENTION(prefill_mma);
 ASSAY_UNIT_ATTENTION(split_mma);
 #undef ASSAY_UNIT_ATTENTION
 
-// FP8: a number after p is the steps of 32 keys that are summed in the matrix unit before they are added in f32; 0: all.
+// FP8: a number after p is the steps of 32 keys that are summed in the matrix unit before they are added in
+// f32; 0: all.
 void attention_fp8_wgmma_check(const Call& call, const DeviceInfo& device);
 std::string_view attention_fp8_wgmma_name(const Call& call);
-#define ASSAY_FP8_ATTENTION(suffix)                                                                   \
+#define ASSAY_FP8_ATTENTION(suffix)                                                                \
   std::string attention_fp8_wgmma_##suffix##_contract(const Call& call, const DeviceInfo& device); \
   void attention_fp8_wgmma_##suffix##_run(Run& run)
 ASSAY_FP8_ATTENTION(p1);

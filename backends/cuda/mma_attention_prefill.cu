@@ -1,9 +1,11 @@
-// Prefill on tensor cores: 64 queries of a head against tiles of 64 keys, m16n8k16 for q.k and for p.v, K and V in shared
-// memory; each of four warps has 16 queries. p is rounded to the format of K and V; sums chain through the accumulators.
+// Prefill on tensor cores: 64 queries of a head against tiles of 64 keys, m16n8k16 for q.k and for p.v, K and
+// V in shared memory; each of four warps has 16 queries. p is rounded to the format of K and V; sums chain
+// through the accumulators.
 //
-// A weight of 0 does not hide a V that is Inf or NaN (0 * Inf = NaN), and a query must not see what its mask hides. So a tile
-// whose V is not all finite is taken in two steps: the numbers that are not finite are multiplied by the weights of the
-// queries that do see them, one by one, and are then replaced by 0 for the matrix unit.
+// A weight of 0 does not hide a V that is Inf or NaN (0 * Inf = NaN), and a query must not see what its mask
+// hides. So a tile whose V is not all finite is taken in two steps: the numbers that are not finite are
+// multiplied by the weights of the queries that do see them, one by one, and are then replaced by 0 for the
+// matrix unit.
 #include "backends/cuda/attention_vector.cuh"
 #include "backends/cuda/matrix_ops.hpp"
 #include "backends/cuda/mma.cuh"
@@ -12,7 +14,7 @@
 namespace assay_gpu {
 namespace {
 
-constexpr int kTile = 64;      // keys, and queries of a block
+constexpr int kTile = 64;  // keys, and queries of a block
 constexpr int kThreads = 128;
 
 struct PrefillArgs {
@@ -61,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) attention_prefill_mma(const GPU_GRID
   const float slope = a.slopes.data == nullptr ? 0.0F : vector_f32(a.slopes, h);
   KeyInterval seen[2];
 #pragma unroll
-  for (int r = 0; r < 2; ++r) seen[r] = query[r] < a.q ? visible_keys(a, length, query[r]) : KeyInterval{0, 0};
+  for (int r = 0; r < 2; ++r)
+    seen[r] = query[r] < a.q ? visible_keys(a, length, query[r]) : KeyInterval{0, 0};
   float top[2] = {minus_infinity(), minus_infinity()}, sum[2] = {0, 0};
   float out[kD / 8][4] = {};
 
@@ -76,9 +79,11 @@ __global__ void __launch_bounds__(kThreads) attention_prefill_mma(const GPU_GRID
       uint4 k{0, 0, 0, 0}, v{0, 0, 0, 0};
       if (j < length) {
         const KeyPlace place = place_of(a, b, j);
-        if (c < a.d) k = *reinterpret_cast<const uint4*>(args.keys.data + key_offset(args.keys, place, kv_head) + 2 * c);
+        if (c < a.d)
+          k = *reinterpret_cast<const uint4*>(args.keys.data + key_offset(args.keys, place, kv_head) + 2 * c);
         if (c < a.dv)
-          v = *reinterpret_cast<const uint4*>(args.values.data + key_offset(args.values, place, kv_head) + 2 * c);
+          v = *reinterpret_cast<const uint4*>(args.values.data + key_offset(args.values, place, kv_head) +
+                                              2 * c);
       }
       *reinterpret_cast<uint4*>(keys + key * kPitch + c) = k;
       *reinterpret_cast<uint4*>(values + key * kPitch + c) = v;
@@ -176,9 +181,10 @@ __global__ void __launch_bounds__(kThreads) attention_prefill_mma(const GPU_GRID
     }
 #pragma unroll
     for (int step = 0; step < kTile / 16; ++step) {
-      const std::uint32_t p[4] = {
-          Unit::pack(s[2 * step][0], s[2 * step][1]), Unit::pack(s[2 * step][2], s[2 * step][3]),
-          Unit::pack(s[2 * step + 1][0], s[2 * step + 1][1]), Unit::pack(s[2 * step + 1][2], s[2 * step + 1][3])};
+      const std::uint32_t p[4] = {Unit::pack(s[2 * step][0], s[2 * step][1]),
+                                  Unit::pack(s[2 * step][2], s[2 * step][3]),
+                                  Unit::pack(s[2 * step + 1][0], s[2 * step + 1][1]),
+                                  Unit::pack(s[2 * step + 1][2], s[2 * step + 1][3])};
       const std::uint16_t* rows = values + (16 * step + lane % 16) * kPitch + lane / 16 * 8;
 #pragma unroll
       for (int n = 0; n < kD / 8; n += 2) {
@@ -225,19 +231,21 @@ bool wide_enough(const Call& call) {
 
 bool attention_prefill_mma_chosen(const Call& call) {
   return call.integer("q") > 2 && takes(call) && wide_enough(call) && call.text("rotate") != "qkv" &&
-         rows_are_vectors(call.input("k")) && rows_are_vectors(call.input("v")) && call.integer("batch") <= 65535 &&
-         call.integer("heads") <= 65535;
+         rows_are_vectors(call.input("k")) && rows_are_vectors(call.input("v")) &&
+         call.integer("batch") <= 65535 && call.integer("heads") <= 65535;
 }
 
 void attention_prefill_mma_check(const Call& call, const DeviceInfo& device) {
   attention_check(call);
   if (!takes(call)) throw Unsupported("prefill_mma takes q, K and V all in f16 or all in bf16");
   if (!wide_enough(call)) throw Unsupported("prefill_mma takes d and dv up to 128, in multiples of 8");
-  if (call.text("rotate") == "qkv") throw Unsupported("prefill_mma does not transform its output back: rotate=qkv");
+  if (call.text("rotate") == "qkv")
+    throw Unsupported("prefill_mma does not transform its output back: rotate=qkv");
   if (!rows_are_vectors(call.input("k")) || !rows_are_vectors(call.input("v"))) {
     throw Unsupported("prefill_mma loads 16 bytes at once: strides of K and V must be multiples of 16");
   }
-  if (call.integer("batch") > 65535 || call.integer("heads") > 65535) throw Unsupported("more than 65535 sequences or heads");
+  if (call.integer("batch") > 65535 || call.integer("heads") > 65535)
+    throw Unsupported("more than 65535 sequences or heads");
   matrix_generation(device);
 }
 

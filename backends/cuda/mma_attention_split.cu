@@ -20,8 +20,8 @@ SplitFormat split_format(const Call& call) {
   if (dtype == "bf16") return k == "bf16" ? SplitFormat{SplitCodes::bfloat} : SplitFormat{};
   if (dtype != "f16") return {};
   if (k == "f16") return {SplitCodes::half};
-  for (const auto& [element, codes] :
-       {std::pair{std::string_view("e4m3fn"), SplitCodes::e4m3}, std::pair{std::string_view("e5m2"), SplitCodes::e5m2}}) {
+  for (const auto& [element, codes] : {std::pair{std::string_view("e4m3fn"), SplitCodes::e4m3},
+                                       std::pair{std::string_view("e5m2"), SplitCodes::e5m2}}) {
     if (!k.starts_with(element)) continue;
     const std::string_view scaling = k.substr(element.size());
     if (scaling.empty()) return {codes, 1};
@@ -33,9 +33,9 @@ SplitFormat split_format(const Call& call) {
 int head_blocks(std::int64_t group) { return static_cast<int>(group <= 8 ? 1 : (group + 15) / 16); }
 
 SplitPlan plan(const Call& call, const DeviceInfo& device) {
-  return split_mma_plan(call.integer("len"), call.integer("d") * split_format(call).bytes, call.integer("batch"),
-                        call.integer("kv_heads"), call.integer("heads") / call.integer("kv_heads"),
-                        device.multiprocessors);
+  return split_mma_plan(call.integer("len"), call.integer("d"), split_format(call).bytes,
+                        call.integer("batch"), call.integer("kv_heads"),
+                        call.integer("heads") / call.integer("kv_heads"), device.multiprocessors);
 }
 
 bool wide_enough(const Call& call) {
@@ -52,15 +52,17 @@ void launch(const SplitMmaArgs& args, int heads_per_block, dim3 grid) {
 }
 template <class Codes>
 void launch(const SplitMmaArgs& args, int heads_per_block, dim3 grid) {
-  args.a.d == 64 ? launch<Codes, 64>(args, heads_per_block, grid) : launch<Codes, 128>(args, heads_per_block, grid);
+  args.a.d == 64 ? launch<Codes, 64>(args, heads_per_block, grid)
+                 : launch<Codes, 128>(args, heads_per_block, grid);
 }
 
 }  // namespace
 
-SplitPlan split_mma_plan(std::int64_t len, std::int64_t row_bytes, std::int64_t sequences, std::int64_t kv_heads,
-                         std::int64_t group, int multiprocessors) {
-  const std::int64_t tile = kSplitTileBytes / row_bytes;
-  const std::int64_t resident = (group <= 8 ? 3 : 2) * static_cast<std::int64_t>(multiprocessors);
+SplitPlan split_mma_plan(std::int64_t len, std::int64_t d, int bytes, std::int64_t sequences,
+                         std::int64_t kv_heads, std::int64_t group, int multiprocessors) {
+  const std::int64_t tile = kSplitTileElements / d;
+  const std::int64_t resident =
+      static_cast<std::int64_t>(split_resident(bytes, group <= 8)) * multiprocessors;
   const std::int64_t part_keys =
       split_part_keys(len, tile * kSplitWarps, sequences * kv_heads * head_blocks(group), resident);
   return {tile, part_keys, (len + part_keys - 1) / part_keys};
@@ -84,19 +86,23 @@ void launch_split_mma(const SplitMmaArgs& args, SplitCodes codes) {
 }
 
 bool attention_split_mma_chosen(const Call& call) {
-  return call.integer("q") == 1 && call.integer("len") >= 2048 && call.text("mask") != "random" && wide_enough(call) &&
-         split_format(call).codes != SplitCodes::none && rows_are_vectors(call.input("k")) &&
-         rows_are_vectors(call.input("v")) && call.integer("batch") <= 65535 && call.integer("page") % 16 == 0;
+  return call.integer("q") == 1 && call.integer("len") >= 2048 && call.text("mask") != "random" &&
+         wide_enough(call) && split_format(call).codes != SplitCodes::none &&
+         rows_are_vectors(call.input("k")) && rows_are_vectors(call.input("v")) &&
+         call.integer("batch") <= 65535 && call.integer("page") % 16 == 0;
 }
 
 void attention_split_mma_check(const Call& call, const DeviceInfo& device) {
   attention_check(call);
-  if (call.integer("q") != 1) throw Unsupported("split_mma takes one query row, not q=" + std::string(call.text("q")));
+  if (call.integer("q") != 1)
+    throw Unsupported("split_mma takes one query row, not q=" + std::string(call.text("q")));
   if (call.text("mask") == "random") throw Unsupported("split_mma has no random mask");
   if (!wide_enough(call)) throw Unsupported("split_mma takes d = dv = 64 or 128");
   const SplitFormat format = split_format(call);
   if (format.codes == SplitCodes::none) {
-    throw Unsupported("split_mma takes K and V in f16, e4m3fn or e5m2 (bare, _tensor or _head) with dtype=f16, or all in bf16");
+    throw Unsupported(
+        "split_mma takes K and V in f16, e4m3fn or e5m2 (bare, _tensor or _head) with dtype=f16, or all in "
+        "bf16");
   }
   if (!rows_are_vectors(call.input("k")) || !rows_are_vectors(call.input("v"))) {
     throw Unsupported("split_mma loads 16 bytes at once: strides of K and V must be multiples of 16");
@@ -125,6 +131,7 @@ void attention_split_mma_run(Run& run) {
   if (format.scaled) args.k_scale = args.a.keys.scale;
   args.partials = allocate_partials(run, args.a, static_cast<int>(p.parts));
   args.part_keys = static_cast<int>(p.part_keys);
+  args.ahead = kSplitAhead;
   launch_split_mma(args, format.codes);
   run.launched("attention_split_mma");
   merge_partials(run, args.a, args.partials, format.scaled ? args.a.values.scale : View{});

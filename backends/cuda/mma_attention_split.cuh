@@ -17,110 +17,38 @@
 #pragma once
 
 #include "backends/cuda/attention.cuh"
-#include "backends/cuda/mma.cuh"
+#include "backends/cuda/mma_attention_codes.cuh"
 
 namespace assay_gpu {
 
 inline constexpr int kSplitWarps = 4;
-inline constexpr int kSplitTileBytes = 4096;  // of K and of V in the registers of a warp
-inline constexpr float kSlack = 8;            // weights are at most 2^8, far below f16's largest number
-
-struct CodesHalf {
-  using Unit = HalfUnit;
-  static constexpr int kBytes = 2;
-  static constexpr bool kWide = true;
-};
-struct CodesBfloat {
-  using Unit = BfloatUnit;
-  static constexpr int kBytes = 2;
-  static constexpr bool kWide = true;
-};
-struct CodesE4m3 {
-  using Unit = HalfUnit;
-  static constexpr int kBytes = 1;
-  static constexpr bool kWide = false;
-  // Two codes to two f16 numbers; exact.
-  static __device__ std::uint32_t widen(std::uint32_t pair) {
-    std::uint32_t r;
-#if __CUDA_ARCH__ >= 890
-    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }" : "=r"(r) : "r"(pair));
-#else
-    r = 0;
-    for (int i = 0; i < 2; ++i) {
-      const float value = decode_element(Element::e4m3fn, pair >> (8 * i) & 0xFFU);
-      r |= encode_element(Element::f16, value) << (16 * i);
-    }
-#endif
-    return r;
-  }
-};
-struct CodesE5m2 {
-  using Unit = HalfUnit;
-  static constexpr int kBytes = 1;
-  static constexpr bool kWide = false;
-  static __device__ std::uint32_t widen(std::uint32_t pair) {
-    return __byte_perm(pair, 0, 0x1404);
-  }  // the upper byte of f16
-};
+inline constexpr int kSplitAhead = 2;
+inline constexpr float kSlack = 8;  // weights are at most 2^8, far below f16's largest number
 
 // The codes of K and V as this kernel tells them apart.
 enum class SplitCodes : std::uint8_t { none, half, bfloat, e4m3, e5m2 };
 
 struct SplitMmaArgs {
   AttentionArgs a;
-  View keys, values;    // payloads at 16-byte addresses
-  View k_scale;         // f32, one for all or one per kv head; no data: 1
+  View keys, values;  // payloads at 16-byte addresses
+  View k_scale;       // f32, one for all or one per kv head; no data: 1
   Partials partials;
-  int part_keys;        // keys of a block, a multiple of the tile
+  int part_keys;  // keys of a block, a multiple of the tile
+  int ahead;      // lines of the tile so many turns ahead are asked for early; 0: none
 };
 
-// Keys of a step, keys of a block, blocks of a kv head: so many that every multiprocessor has as many as fit, once.
+// Keys of a step, keys of a block, blocks of a kv head: so many that every multiprocessor has as many as fit,
+// once.
 struct SplitPlan {
   std::int64_t tile, part_keys, parts;
 };
-SplitPlan split_mma_plan(std::int64_t len, std::int64_t row_bytes, std::int64_t sequences, std::int64_t kv_heads,
-                         std::int64_t group, int multiprocessors);
+SplitPlan split_mma_plan(std::int64_t len, std::int64_t d, int bytes, std::int64_t sequences,
+                         std::int64_t kv_heads, std::int64_t group, int multiprocessors);
 // The main kernel alone.
 void launch_split_mma(const SplitMmaArgs& args, SplitCodes codes);
 
-template <class Codes, int kD>
-struct SplitShape {
-  static constexpr int kRowBytes = kD * Codes::kBytes;
-  static constexpr int kTile = kSplitTileBytes / kRowBytes;  // keys of a step
-  static constexpr int kBlocks = kTile / 16;
-  static constexpr int kKeyLoads = kRowBytes / 64;   // 16-byte loads of a lane and key of K
-  static constexpr int kValueBytes = kRowBytes / 8;  // of a lane and key of V
-  static constexpr int kChunk = kValueBytes < 16 ? kValueBytes : 16;
-  static constexpr int kValueLoads = kValueBytes / kChunk;
-  static constexpr int kSteps = kD / 16;
-  static constexpr int kElementsPerLoad = 16 / Codes::kBytes;
-  // Column of q and K that element e of lane t is.
-  static __device__ int key_column(int t, int e) {
-    return (e / kElementsPerLoad * 4 + t) * kElementsPerLoad + e % kElementsPerLoad;
-  }
-  // Column of V that element e of lane g is.
-  static __device__ int value_column(int g, int e) {
-    constexpr int kPer = kChunk / Codes::kBytes;
-    return (e / kPer * 8 + g) * kPer + e % kPer;
-  }
-};
-
-// Word `w` (32 bits) of a lane's loads.
-__device__ inline std::uint32_t word_of(const uint4& x, int w) {
-  return w == 0 ? x.x : w == 1 ? x.y : w == 2 ? x.z : x.w;
-}
-
-__device__ inline uint4 load_streaming(const unsigned char* at) {
-  return __ldcs(reinterpret_cast<const uint4*>(at));
-}
-__device__ inline uint4 load_chunk(const unsigned char* at, int bytes) {
-  if (bytes == 16) return load_streaming(at);
-  const uint2 half = __ldcs(reinterpret_cast<const uint2*>(at));
-  return uint4{half.x, half.y, 0, 0};
-}
-
 template <class Codes, int kD, int kColumns8>  // kColumns8: groups of 8 heads
-__global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
+__global__ void __launch_bounds__(kSplitWarps * 32, split_resident(Codes::kBytes, kColumns8 == 1))
     attention_split_mma(const GPU_GRID_CONSTANT SplitMmaArgs args) {
   using Shape = SplitShape<Codes, kD>;
   using Unit = typename Codes::Unit;
@@ -226,7 +154,8 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
         for (int i = 0; i < 4; ++i) {
 #pragma unroll
           for (int l = 0; l < Shape::kValueLoads; ++l)
-            v[block][i][l] = load_chunk(row + (i % 2 + i / 2 * 8) * v_stride + 8 * l * Shape::kChunk, Shape::kChunk);
+            v[block][i][l] =
+                load_chunk(row + (i % 2 + i / 2 * 8) * v_stride + 8 * l * Shape::kChunk, Shape::kChunk);
         }
       }
       return;
@@ -253,7 +182,17 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
               (first_tile + (warp - first_tile % kSplitWarps + kSplitWarps) % kSplitWarps) * Shape::kTile;
   constexpr int kStride = kSplitWarps * Shape::kTile;
   if (first < end) load_keys(first);
+  constexpr int kPerRow = Shape::kRowBytes > 128 ? Shape::kRowBytes / 128 : 1;  // lines
+  constexpr int kLines = Shape::kTile * kPerRow;                                // of K, and of V
   for (; first < end; first += kStride) {
+    if (args.ahead > 0 && a.page == 0) {
+#pragma unroll
+      for (int u = lane; u < 2 * kLines; u += 32) {
+        const int line = u % kLines, j = first + args.ahead * kStride + line / kPerRow;
+        const View& view = u < kLines ? args.keys : args.values;
+        if (j < end) prefetch_line(view.data + key_offset(view, {b, j}, kv_head) + line % kPerRow * 128);
+      }
+    }
     load_values(first);
     float s[Shape::kBlocks][kColumns8][4];
 #pragma unroll
@@ -303,8 +242,8 @@ __global__ void __launch_bounds__(kSplitWarps * 32, kColumns8 == 1 ? 3 : 2)
       }
       factor = 1;
     }
-    // The maximum that weights are relative to stays until some logit is above it by more than kSlack: most tiles then need
-    // no word between the lanes, and no weight is above 2^kSlack.
+    // The maximum that weights are relative to stays until some logit is above it by more than kSlack: most
+    // tiles then need no word between the lanes, and no weight is above 2^kSlack.
     float highest[kColumns8][2];
     bool above = false;
 #pragma unroll

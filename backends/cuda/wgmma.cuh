@@ -1,9 +1,10 @@
 // Warpgroup matrix instructions of Hopper on e4m3, in PTX: 64 rows, 32 products fused, f32 registers.
-// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous bytes each; core
-// matrices of neighbouring rows follow each other, those of the next 16 bytes of k are `stride` bytes further on. So the byte
-// of row r and k lies at k / 16 * stride + r * 16 + k % 16, and stride = rows * 16.
-// lane = 4 g + t of warp w. C: c[4 n .. 4 n + 1] row 16 w + g, columns 8 n + 2t, +1; c[4 n + 2 .. 4 n + 3] row + 8.
-// A in registers: a[0] row 16 w + g, k 4t .. 4t+3; a[1] row + 8; a[2], a[3] the same with k + 16. Low byte first.
+// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous
+// bytes each; core matrices of neighbouring rows follow each other, those of the next 16 bytes of k are
+// `stride` bytes further on. So the byte of row r and k lies at k / 16 * stride + r * 16 + k % 16, and stride
+// = rows * 16. lane = 4 g + t of warp w. C: c[4 n .. 4 n + 1] row 16 w + g, columns 8 n + 2t, +1; c[4 n + 2
+// .. 4 n + 3] row + 8. A in registers: a[0] row 16 w + g, k 4t .. 4t+3; a[1] row + 8; a[2], a[3] the same
+// with k + 16. Low byte first.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ __device__ inline void wgmma_end() {
 // Between a thread's ordinary stores to shared memory and the barrier before the matrix unit reads them.
 __device__ inline void publish_to_wgmma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// The compiler does not know that the unit works on registers until the wait: what it computes before wgmma_begin() and after
-// wgmma_end() from registers of a product must be pinned there.
+// The compiler does not know that the unit works on registers until the wait: what it computes before
+// wgmma_begin() and after wgmma_end() from registers of a product must be pinned there.
 template <int kCount>
 __device__ inline void pin(float (&x)[kCount]) {
 #pragma unroll
@@ -59,7 +60,8 @@ __device__ inline void wgmma_e4m3(float (&c)[64], std::uint64_t a, std::uint64_t
 __device__ inline void wgmma_e4m3(float (&c)[64], const std::uint32_t (&a)[4], std::uint64_t b, bool keep) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %69, 0;"
-      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 " ASSAY_N64 ", {%64,%65,%66,%67}, %68, p, 1, 1; }"
+      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 " ASSAY_N64
+      ", {%64,%65,%66,%67}, %68, p, 1, 1; }"
       : ASSAY_R8(c, 0), ASSAY_R8(c, 8), ASSAY_R8(c, 16), ASSAY_R8(c, 24), ASSAY_R8(c, 32), ASSAY_R8(c, 40),
         ASSAY_R8(c, 48), ASSAY_R8(c, 56)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(keep)));

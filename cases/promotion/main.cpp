@@ -1,6 +1,7 @@
-// Error of FP8 attention against the number of keys, for kernels that move their partial sums out of the matrix unit every
-// 1, 4 or 64 steps of 32 keys, or never. The kernels run as in `assay run`; the truth is the certified value for the codes that
-// the kernel makes of q, so that the error is that of the logits, the cast of the weights and the sums. Prints Markdown.
+// Error of FP8 attention against the number of keys, for kernels that move their partial sums out of the
+// matrix unit every 1, 4 or 64 steps of 32 keys, or never. The kernels run as in `assay run`; the truth is
+// the certified value for the codes that the kernel makes of q, so that the error is that of the logits, the
+// cast of the weights and the sums. Prints Markdown.
 //   rms    sqrt(sum (got - truth)^2 / sum truth^2)
 //   drift  sum (got - truth) sign(truth) / sum |truth|: truncated sums lose always in the same direction
 #include <fmt/format.h>
@@ -50,8 +51,8 @@ std::string cell(const Case& c, const Inputs& inputs, TruthCache& truths, Worker
   return fmt::format("{:.2e} / {:+.2e} {}", e.rms, e.drift, verdict);
 }
 
-int run(const std::string& backend, const std::vector<std::string>& variants, const std::vector<std::string>& fills,
-        const std::vector<std::int64_t>& keys, int heads) {
+int run(const std::string& backend, const std::vector<std::string>& variants,
+        const std::vector<std::string>& fills, const std::vector<std::int64_t>& keys, int heads) {
   const std::vector<BackendInfo> known = known_backends();
   Workers workers(known);
   for (const std::string& fill : fills) {
@@ -63,8 +64,8 @@ int run(const std::string& backend, const std::vector<std::string>& variants, co
     std::vector<std::string> rows;
     for (const std::string& variant : variants) rows.push_back(fmt::format("| `{}` |", variant));
     for (const std::int64_t n : keys) {  // inputs and truth once per number of keys
-      const std::string line = fmt::format("attention heads={} kv_heads=1 d=128 len={} kv=e4m3fn fill={} backend={}", heads,
-                                           n, fill, backend);
+      const std::string line = fmt::format(
+          "attention heads={} kv_heads=1 d=128 len={} kv=e4m3fn fill={} backend={}", heads, n, fill, backend);
       Case c = expand(parse_case(line)).at(0);
       const Inputs inputs = make_inputs(c);
       TruthCache truths;
