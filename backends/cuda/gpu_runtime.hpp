@@ -68,15 +68,17 @@ namespace assay_gpu {
 
 inline constexpr int kWarp = 32;
 
-// Largest errors of the math library's f32 functions in units in the last place: CUDA's programming guide (no
-// fast math, no flush to zero); OCML promises the same or better than OpenCL's full profile asks for.
+// Largest errors of the math library's f32 functions (no fast math, no flush to zero), relative, in units of
+// 2^-23: for CUDA exp and tanh over all inputs on an H200 (reports/h200/silicon.md), where the programming
+// guide's 1 ulp of expf is too little, else that guide; OCML promises the same or better than OpenCL's full
+// profile asks for.
 #if ASSAY_GPU_HIP
 inline constexpr const char* kExpUlp = "2";
 inline constexpr const char* kTanhUlp = "4";
 inline constexpr const char* kLogUlp = "2";
 inline constexpr const char* kSiluUlp = "3";  // g / (1 + exp(-g))
 #else
-inline constexpr const char* kExpUlp = "1";
+inline constexpr const char* kExpUlp = "1.28";
 inline constexpr const char* kTanhUlp = "2";
 inline constexpr const char* kLogUlp = "1";
 inline constexpr const char* kSiluUlp = "2";
