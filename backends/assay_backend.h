@@ -58,8 +58,9 @@ typedef enum assay_status {
 /* Filled in by declare(): every field is NUL-terminated text. */
 typedef struct assay_declaration {
   char contract[512]; /* the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; keys: `assay explain OP` */
-  char path[128];     /* the kernel that must be seen in the trace, "" when nothing is claimed */
-  char promises[128]; /* "deterministic=yes nan=propagate" */
+  char path[128];     /* the kernel that must be seen in the trace, "" when nothing is claimed; on a device that a witness
+                         watches (harness/worker/protocol.md), the name of the device function */
+  char promises[128]; /* "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors */
   char reason[256];   /* why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
 } assay_declaration;
 
