@@ -196,8 +196,9 @@ __device__ void weigh_tile(const UnitAttentionArgs& args, UnitShared<Unit, Op, k
   __syncthreads();
 }
 
+// Inlined by force: outlined it would lose its registers to a call, and the kernel its instruction.
 template <class Unit, class Op, int kD>
-__device__ void attend_on_unit(const UnitAttentionArgs& args) {
+__device__ __attribute__((always_inline)) inline void attend_on_unit(const UnitAttentionArgs& args) {
   using Layout = typename Unit::Layout;
   using Code = typename Layout::Code;
   __shared__ UnitShared<Unit, Op, kD> s;

@@ -224,7 +224,6 @@ TEST(Matmul, nvfp4_multiplied_by_its_global_scale_instead_of_divided_is_caught) 
   expect_caught(k.c.truth("acc=f32"), multiply(k.c, bad));
 }
 
-// ggml on a CPU: activations to q8_0, integer dots of 32, f32 sums of block results.
 TEST(Matmul, blocks_on_a_unit_with_block_scales_and_one_scale_halved_is_caught) {
   struct Unit {
     const char *format, *acc;
@@ -257,6 +256,7 @@ TEST(Matmul, blocks_on_a_unit_with_block_scales_and_one_scale_halved_is_caught) 
   }
 }
 
+// ggml on a CPU: activations to q8_0, integer dots of 32, f32 sums of block results.
 TEST(Matmul, ggml_weights_times_activations_quantised_to_q8_0) {
   for (const char* weights : {"q8_0", "q4_0", "iq4_nl", "q5_1"}) {
     const Case k({{"a", "f32"}, {"b", weights}, {"path", "q8"}, {"dtype", "f32"}});
