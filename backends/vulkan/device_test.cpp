@@ -33,16 +33,16 @@ Device* device(std::string& why) {
 using Bits = std::vector<std::uint32_t>;
 
 Bits probe(Device& on, std::uint32_t which, const Bits& a, const Bits& b) {
-  const std::uint64_t bytes = a.size() * 4;
+  const std::uint64_t bytes = (a.size() * 4 + 7) / 8 * 8;  // parameters lie behind: 8 bytes of alignment
   Dispatch dispatch{"probe", "probe", {which}, 64, {}};
   std::byte* memory = on.reserve(256 + 3 * bytes + sizeof(Params));
-  std::memcpy(memory + 256, a.data(), bytes);
-  std::memcpy(memory + 256 + bytes, b.data(), bytes);
+  std::memcpy(memory + 256, a.data(), a.size() * 4);
+  std::memcpy(memory + 256 + bytes, b.data(), b.size() * 4);
   for (std::uint64_t i = 0; i < 3; ++i) dispatch.params.scratch[i] = on.address() + 256 + i * bytes;
   dispatch.params.integer[0] = static_cast<std::int64_t>(a.size());
   on.run({dispatch}, 256 + 3 * bytes);
   Bits result(a.size());
-  std::memcpy(result.data(), memory + 256 + 2 * bytes, bytes);
+  std::memcpy(result.data(), memory + 256 + 2 * bytes, result.size() * 4);
   return result;
 }
 

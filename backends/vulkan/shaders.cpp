@@ -5,7 +5,7 @@
 
 #include "backends/plugin/call.hpp"
 #include "backends/vulkan/generated_shaders.hpp"
-#include "backends/vulkan/shaders/matrix/generated.hpp"
+#include "backends/vulkan/shaders/matrix/generated.inc"
 
 namespace assay_vulkan {
 namespace {

@@ -1,5 +1,5 @@
 // The one list of shaders: SPIR-V made from shaders/NAME.comp when the project is built, and the words in
-// shaders/matrix/generated.hpp, which need a compiler that Debian 12 does not have.
+// shaders/matrix/generated.inc, which need a compiler that Debian 12 does not have.
 #pragma once
 
 #include <cstdint>
