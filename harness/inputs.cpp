@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "harness/fill.hpp"
@@ -41,6 +42,9 @@ TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, c
                       found == values.end() ? 0 : found->second.size(), t.name, to_string(t.shape)));
     EncodePolicy policy;
     policy.seed = c.seed;
+    // Encoders saturate; an infinity that a fault put there stays one where the format has it.
+    if (std::ranges::any_of(found->second, [](float x) { return std::isinf(x); }))
+      policy.overflow = Overflow::ieee;
     set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
     if (!keep) found->second = {};  // a million-key cache need not be held twice
   }

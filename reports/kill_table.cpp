@@ -87,14 +87,15 @@ nlohmann::json json_of(const KillTable& t) {
                     {"rules", t.correct.rules},
                     {"assay_cases", t.correct.assay_cases}};
   for (const auto& row : t.rows) {
+    const auto noticed = [](const Judged2& j) { return j.gaussian ? "gaussian" : j.all ? "all" : "no"; };
     nlohmann::json rules = nlohmann::json::array();
-    for (const auto& r : row.rules) rules.push_back({{"gaussian", r.gaussian}, {"all", r.all}});
+    for (const auto& r : row.rules) rules.push_back(noticed(r));
     out["rows"].push_back({{"id", row.id},
                            {"class", row.group},
                            {"place", row.place},
                            {"before", row.before},
                            {"after", row.after},
-                           {"assay", {{"gaussian", row.assay.gaussian}, {"all", row.assay.all}}},
+                           {"assay", noticed(row.assay)},
                            {"rules", rules},
                            {"verdict", row.verdict},
                            {"case", row.case_line},
@@ -102,6 +103,17 @@ nlohmann::json json_of(const KillTable& t) {
                            {"reached", row.reached}});
   }
   return out;
+}
+
+// One row of the table a line.
+std::string json_text(const KillTable& t) {
+  nlohmann::json head = json_of(t);
+  std::string rows;
+  for (const auto& row : head["rows"]) rows += (rows.empty() ? "" : ",\n") + row.dump();
+  head.erase("rows");
+  std::string text = head.dump(1);
+  text.resize(text.rfind('\n'));
+  return text + ",\n \"rows\": [\n" + rows + "\n]}\n";
 }
 
 std::string html_row(const std::string& head, const Tally& sum, const KillTable& t) {
@@ -253,7 +265,7 @@ void write_kill_table(const KillTable& t, const std::string& directory) {
   const std::filesystem::path d = directory;
   std::filesystem::create_directories(d);
   write(d / "kill_table.txt", kill_table_text(t) + t.last_line() + "\n");
-  write(d / "kill_table.json", json_of(t).dump(1) + "\n");
+  write(d / "kill_table.json", json_text(t));
   write(d / "kill_table.html", html_of(t));
 }
 

@@ -31,7 +31,7 @@ constexpr Fault corruption(std::string_view name, std::string_view ops, std::str
 
 constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matmul moe";
 // moe: nothing is claimed of a token that meets an infinity.
-constexpr std::string_view kInfinite = "softmax logsumexp layernorm rmsnorm wht matmul";
+constexpr std::string_view kInfinite = "softmax logsumexp layernorm rmsnorm wht matmul quantize";
 constexpr std::string_view kFloating = "softmax logsumexp layernorm rmsnorm wht matmul quantize attention";
 constexpr std::string_view kScaled = "attention matmul moe dequantize requantize";
 constexpr std::string_view kManyScales = "attention matmul moe dequantize";

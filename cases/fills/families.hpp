@@ -21,6 +21,8 @@ void extreme(const FillRequest&, Values&);
 void codes(const FillRequest&, Values&);
 void ties(const FillRequest&, Values&);
 void sparse(const FillRequest&, Values&);
+void wide(const FillRequest&, Values&);
+void below_powers(const FillRequest&, Values&);
 
 // quotients.cpp: any op; aims at the quantiser of its output.
 void quotient_ties(const FillRequest&, Values&);

@@ -59,6 +59,10 @@ constexpr Fill kFills[] = {
     {"quotient_ties", "",
      "quotients by the row's own scale on code boundaries: division against a reciprocal", quotient_ties},
     {"sparse", "", "three of four runs of 64 elements are zero: zero blocks, 0/0 scales", sparse},
+    {"wide", "", "runs of 32 elements around 2^-30, 1 and 2^30: a range that is narrower than declared",
+     wide},
+    {"below_powers", "",
+     "just below powers of two, from 2^-126 to 2^128: an exponent taken from a rounded number", below_powers},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Fills for any op: one rule per element, from (seed, tensor name, element index) alone.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cases/fills/draws.hpp"
@@ -160,6 +161,25 @@ void ties(const FillRequest& r, Values& v) {
 void sparse(const FillRequest& r, Values& v) {
   each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) {
     return s.below(~(i / 64), 4) == 0 ? s.gaussian(i) : 0.0;
+  });
+}
+
+void wide(const FillRequest& r, Values& v) {
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
+    const std::size_t run = i / columns + column / 32;
+    return std::ldexp(s.gaussian(i), 30 * (static_cast<int>(run % 3) - 1));
+  });
+}
+
+void below_powers(const FillRequest& r, Values& v) {
+  static constexpr std::array kExponents = {-126, -124, -2, -1, 0, 1, 3, 128};
+  each(r, v, [](const auto&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
+    const std::size_t run = i / columns * 8 + column / 16;
+    const int exponent = kExponents[s.below(~run, kExponents.size())];
+    const double gap = std::ldexp(1.0, -10 - static_cast<int>(s.below(i, 14)));
+    const double x =
+        std::ldexp(1 - gap, column % 16 == 7 ? exponent : exponent - 1 - static_cast<int>(i % 5));
+    return s.uniform(~i) < 0.5 ? -x : x;
   });
 }
 

@@ -21,13 +21,14 @@ struct Manifest {
 };
 std::vector<Manifest> read_manifest(const std::string& path);
 
-// Lines "FILE | SOURCE LINE | BEFORE -> AFTER | REASON" of equivalent.list: independent of numbers, so that
-// an edit elsewhere keeps them. Throws InputError for a line that is none of these.
+// Lines "FILE @ SOURCE LINE @ BEFORE -> AFTER @ REASON" of equivalent.list: independent of numbers, so that
+// an edit elsewhere keeps them; * stands for any text. Throws InputError for a line that is none of these.
 struct Equivalent {
   std::string file, text, change, reason;
   bool used = false;
 };
 std::vector<Equivalent> read_equivalents(const std::string& path);
+bool stands_for(const Equivalent& e, const Manifest& m);
 
 struct KillOptions {
   std::string plugin;           // path of the plug-in of mutants

@@ -50,7 +50,7 @@ void came_by(int first, int count) {
 extern "C" __attribute__((visibility("default"))) void assay_mutants_set(int chosen, int recording) {
   assay_mutants::state = {chosen, recording != 0};
 }
-// "3-7 12": the mutants that were come by since the last call.
+// "3-7 12": the mutants that this process came by so far: a table is made in the first run alone.
 extern "C" __attribute__((visibility("default"))) const char* assay_mutants_seen() {
   static std::string text;
   auto& ids = assay_mutants::seen();
@@ -62,6 +62,5 @@ extern "C" __attribute__((visibility("default"))) const char* assay_mutants_seen
     text += (text.empty() ? "" : " ") + std::to_string(i) + "-" + std::to_string(last);
     i = last;
   }
-  ids.clear();
   return text.c_str();
 }

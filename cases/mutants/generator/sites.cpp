@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -17,6 +18,9 @@ constexpr std::array<std::string_view, 11> kAssignments = {
 bool one_of(std::string_view t, std::initializer_list<std::string_view> list) {
   return std::ranges::find(list, t) != list.end();
 }
+
+constexpr std::size_t kPrecisions = 5;       // the first of narrowings()
+constexpr std::size_t kValueNarrowings = 6;  // those that any value may get; the rest are for sums
 
 class Finder {
  public:
@@ -34,6 +38,8 @@ class Finder {
       condition(i);
       loop(i);
       statement(i);
+      if (rules_.values) value(i);
+      if (rules_.values) rounding(i);
     }
     return sorted();
   }
@@ -44,6 +50,10 @@ class Finder {
   std::vector<bool> frozen_;  // tokens that must stay as they are
   std::vector<Region> regions_;
 
+  // Of two regions over the same tokens the outer one comes first.
+  static int rank(RegionForm form) {
+    return form == RegionForm::statement ? 0 : form == RegionForm::value ? 1 : 2;
+  }
   const Token& at(int i) const { return s_.at(i); }
   bool is(int i, std::string_view t) const { return s_.is(i, t); }
   bool assignment(int i) const {
@@ -199,10 +209,8 @@ class Finder {
   }
 
   void add(int b, int e, RegionForm form, int line, std::string kind, std::string before, std::string after) {
-    auto found = std::ranges::find_if(regions_, [&](const Region& r) {
-      return r.begin == b && r.end == e &&
-             (r.form == RegionForm::statement) == (form == RegionForm::statement);
-    });
+    auto found = std::ranges::find_if(
+        regions_, [&](const Region& r) { return r.begin == b && r.end == e && rank(r.form) == rank(form); });
     if (found == regions_.end()) {
       regions_.push_back({b, e, form, {}});
       found = regions_.end() - 1;
@@ -262,23 +270,17 @@ class Finder {
     if (real) {
       const bool single = t.back() == 'F' || t.back() == 'f';
       if (std::strtod(t.c_str(), nullptr) == 0) return put(single ? "1.0F" : "1.0");
-      put(t + (single ? " * 1.01F" : " * 1.01"));
-      put(t + (single ? " * 2.0F" : " * 2.0"));
-      return;
+      return put(t + (single ? " * 1.01F" : " * 1.01"));
     }
     const std::size_t suffix = t.find_first_of(hex ? "uUlL" : "uUlLfF");
     const std::string ending = suffix == std::string::npos ? "" : t.substr(suffix);
     const unsigned long long n = std::strtoull(t.c_str(), nullptr, 0);
     if (hex) {
-      put(fmt::format("0x{:X}{}", n ^ 1, ending));
       unsigned long long top = 1;
       while (top <= n / 2) top *= 2;
-      if (top > 1) put(fmt::format("0x{:X}{}", n ^ top, ending));
-      return;
+      return put(fmt::format("0x{:X}{}", n ^ (i % 2 == 0 ? 1 : top), ending));
     }
-    put(fmt::format("{}{}", n + 1, ending));
-    if (n > 0) put(fmt::format("{}{}", n - 1, ending));
-    if (n > 2) put(fmt::format("{}{}", 2 * n, ending));
+    put(fmt::format("{}{}", n > 0 && i % 2 == 0 ? n - 1 : n + 1, ending));
   }
 
   // Names that stand for something else of the same type.
@@ -366,24 +368,12 @@ class Finder {
   void binary(int i) {
     if (at(i).kind != TokenKind::punctuation || !at(i).spaced()) return;
     static const std::map<std::string, std::pair<const char*, std::vector<std::string>>> kOperators = {
-        {"+", {"arithmetic", {"-"}}},
-        {"-", {"arithmetic", {"+"}}},
-        {"*", {"arithmetic", {"/", "+"}}},
-        {"/", {"arithmetic", {"*"}}},
-        {"%", {"index", {"/"}}},
-        {"<<", {"codec", {">>"}}},
-        {">>", {"codec", {"<<"}}},
-        {"&", {"codec", {"|"}}},
-        {"|", {"codec", {"&"}}},
-        {"^", {"codec", {"|"}}},
-        {"<", {"comparison", {"<=", ">="}}},
-        {"<=", {"comparison", {"<", ">"}}},
-        {">", {"comparison", {">=", "<="}}},
-        {">=", {"comparison", {">", "<"}}},
-        {"==", {"comparison", {"!="}}},
-        {"!=", {"comparison", {"=="}}},
-        {"&&", {"condition", {"||"}}},
-        {"||", {"condition", {"&&"}}}};
+        {"+", {"arithmetic", {"-"}}},   {"-", {"arithmetic", {"+"}}},  {"*", {"arithmetic", {"/"}}},
+        {"/", {"arithmetic", {"*"}}},   {"%", {"index", {"/"}}},       {"<<", {"codec", {">>"}}},
+        {">>", {"codec", {"<<"}}},      {"&", {"codec", {"|"}}},       {"|", {"codec", {"&"}}},
+        {"^", {"codec", {"|"}}},        {"<", {"comparison", {"<="}}}, {"<=", {"comparison", {"<"}}},
+        {">", {"comparison", {">="}}},  {">=", {"comparison", {">"}}}, {"==", {"comparison", {"!="}}},
+        {"!=", {"comparison", {"=="}}}, {"&&", {"condition", {"||"}}}, {"||", {"condition", {"&&"}}}};
     const auto found = kOperators.find(at(i).text);
     if (found == kOperators.end()) return;
     const bool logical = is(i, "&&") || is(i, "||");
@@ -432,7 +422,6 @@ class Finder {
       if (assignment(j) || is(j, ";")) return;
     if (!clean(b, e)) return;
     const std::string before = s_.flat(b, e);
-    if (!is(b, "!")) add(b, e, RegionForm::condition, at(b).line, "condition", before, "!(" + before + ")");
     add(b, e, RegionForm::condition, at(b).line, "condition", before, "false");
     add(b, e, RegionForm::condition, at(b).line, "condition", before, "true");
   }
@@ -465,8 +454,6 @@ class Finder {
       const std::string before = s_.flat(e + 1, close), step = s_.flat(e + 3, close);
       add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
           at(e + 1).text + " += 2 * (" + step + ")");
-      add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
-          at(e + 1).text + " += (" + step + ") + 1");
       if (step != "1")
         add(e + 1, close, RegionForm::discarded, at(e + 1).line, "tile", before,
             at(e + 1).text + " += (" + step + " + 1) / 2");
@@ -478,8 +465,7 @@ class Finder {
     if (s_.context(i) != Brace::code || s_.around(i) != s_.enclosing_brace(i)) return;
     if (!s_.identifier(i) && !is(i, "++") && !is(i, "--") && !is(i, "*")) return;
     const int p = i - 1;
-    const bool starts = is(p, ";") || is(p, "{") || is(p, "}") || (is(p, ")") && control(p)) || is(p, "else");
-    if (!starts ||
+    if (!starts_statement(i) ||
         one_of(at(i).text, {"if",  "for",   "while",  "switch", "return", "case",   "default",  "else",
                             "do",  "const", "auto",   "static", "using",  "struct", "template", "constexpr",
                             "try", "throw", "delete", "goto",   ";",      "{",      "}"}))
@@ -511,10 +497,17 @@ class Finder {
     add(i, end + 1, RegionForm::statement, at(i).line, "statement", before, ";");
     if (assign < 0 || is(assign, "=")) return;
     const std::string left = s_.flat(i, assign), right = s_.flat(assign + 1, end);
+    const bool narrow = floating(i, assign) && one_of(at(assign).text, {"+=", "-=", "*=", "/="});
+    for (std::size_t k = 0; narrow && k < (rules_.values ? narrowings().size() : 1); ++k)
+      add(i, end + 1, RegionForm::statement, at(i).line,
+          k < kPrecisions ? "accumulator" : narrowings()[k].kind, before,
+          fmt::format("{} = ::assay_mutants::narrow<{}>({} {} ({}));", left, k, left, at(assign).text[0],
+                      right));
     if (is(assign, "+=")) {
-      for (const char* sum : {"sum_f16", "sum_bf16", "sum_14_bits"})
-        add(i, end + 1, RegionForm::statement, at(i).line, "accumulator", before,
-            fmt::format("{} = ::assay_mutants::{}({}, {});", left, sum, left, right));
+      if (!narrow)
+        for (const int bits : {8, 16})
+          add(i, end + 1, RegionForm::statement, at(i).line, "accumulator", before,
+              fmt::format("{} = ::assay_mutants::integer_sum<{}>({}, {});", left, bits, left, right));
       add(i, end + 1, RegionForm::statement, at(i).line, "arithmetic", before,
           fmt::format("{} -= {};", left, right));
     }
@@ -529,14 +522,151 @@ class Finder {
           fmt::format("{} = ::assay_mutants::last({}, {});", left, left, right));
   }
 
+  // Whether tokens [b, assign) name a floating-point number: the last name outside of brackets decides.
+  bool floating(int b, int assign) const {
+    std::string name;
+    for (int j = b; j < assign; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1)
+      if (s_.identifier(j)) name = at(j).text;
+    const bool element = is(assign - 1, "]") || is(b, "*");
+    if (element) return rules_.floats.arrays.contains(name);
+    return rules_.floats.scalars.contains(name) && !rules_.floats.arrays.contains(name);
+  }
+
+  // The value of [b, e), narrowed.
+  void narrowed(int b, int e, std::string_view kind) {
+    if (b >= e || is(b, "{") || is(b, "[") || is(b, "&") || e == b + 1 || (is(b, "-") && e == b + 2))
+      return;  // a copy
+    static constexpr std::array<std::string_view, 8> kFewBits = {
+        "f16_value",      "bf16_value", "e4m3fn_value", "load_f16",
+        "e4m3fnuz_value", "e5m2_value", "e8m0_value",   "small_value"};
+    if (s_.identifier(b) && is(b + 1, "(") && s_.partner(b + 1) == e - 1 &&
+        std::ranges::find(kFewBits, at(b).text) != kFewBits.end())
+      return;  // the value of a code has no bits to lose
+    for (int j = b; j < e; ++j)
+      if (one_of(at(j).text,
+                 {"byte", "int8_t", "size", "numeric_limits", "bit_cast", "e2m1_values", "kIq4Nl", "table",
+                  "pair", "Decode", "to_integer", "nearbyint", "round", "ldexp", "frexp"}))
+        return;  // codes, integers, powers of two: nothing to lose either
+    const int inner = is(b, "double") && is(b + 1, "{")             ? b + 1
+                      : is(b, "static_cast") && is(b + 2, "double") ? b + 4
+                                                                    : -1;
+    if (inner > 0 && s_.partner(inner) == e - 1) return;  // a conversion
+    for (int j = b; j < e; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1)
+      if (is(j, ",") || assignment(j) || is(j, ";")) return;
+    for (const auto& r : regions_)
+      if (r.begin == b && r.end == e && r.form == RegionForm::value) return;
+    const std::string before = s_.flat(b, e);
+    Region region{b, e, RegionForm::value, {}};
+    for (std::size_t k = 0; k < kValueNarrowings; ++k) {
+      const Narrowing& n = narrowings()[k];
+      region.mutants.push_back(
+          {0, at(b).line, k < kPrecisions ? std::string(kind) : n.kind, before, before + " " + n.text});
+    }
+    regions_.push_back(std::move(region));
+  }
+
+  // The end of an initialiser that begins at token i: the "," or ";" of its level.
+  int initializer_end(int i) const {
+    while (i < s_.count() && !is(i, ";") && !is(i, ",") && !s_.closes(i))
+      i = s_.opens(i) ? s_.partner(i) + 1 : i + 1;
+    return i;
+  }
+
+  bool returns_float(int i) const {
+    for (int b = s_.enclosing_brace(i); b >= 0; b = s_.enclosing_brace(b)) {
+      if (s_.brace[static_cast<std::size_t>(b)] != Brace::code) return false;
+      for (int j = s_.segment_start(b); j < b; ++j) {
+        if (is(j, "]") && is(j + 1, "(")) return false;  // a lambda
+        if (is(j, "(") && s_.identifier(j - 1) && !control(s_.partner(j)))
+          return is(j - 2, "float") || is(j - 2, "double");
+      }
+    }
+    return false;
+  }
+
+  // A code or a row is written as if it were rounded in a direction instead of to the nearest.
+  void rounding(int i) {
+    if (!s_.identifier(i) || !is(i + 1, "(") || s_.context(i) != Brace::code) return;
+    const int close = s_.partner(i + 1);
+    std::vector<int> commas;
+    for (int j = i + 2; j < close; j = s_.opens(j) ? s_.partner(j) + 1 : j + 1)
+      if (is(j, ",")) commas.push_back(j);
+    static constexpr std::array<std::string_view, 4> kDirections = {"towards zero", "away from zero", "down",
+                                                                    "up"};
+    const auto direct = [&](int b, int e, const std::string& bits) {
+      if (!clean(b, e)) return;
+      for (std::size_t d = 0; d < kDirections.size(); ++d)
+        add(b, e, RegionForm::expression, at(b).line, "rounding", s_.flat(b, e),
+            fmt::format("::assay_mutants::directed<{}>({}, {})", d, s_.flat(b, e), bits));
+    };
+    if (is(i, "f16_code") && commas.empty()) direct(i + 2, close, "11");
+    if (is(i, "bf16_code") && commas.empty()) direct(i + 2, close, "8");
+    if (is(i, "small_code") && commas.size() == 1)
+      direct(commas[0] + 1, close, s_.flat(i + 2, commas[0]) + ".fraction_bits + 1");
+    if (is(i, "round_to_integer") && commas.size() == 2) direct(i + 2, commas[0], "0");
+    if (is(i, "kernel") && is(i - 1, ".") && is(i - 2, "trace") && starts_statement(i - 2))
+      add(i - 2, close + 2, RegionForm::statement, at(i).line, "path", s_.flat(i - 2, close + 2),
+          "trace.kernel(\"another_kernel\");");
+    if (!is(i, "write_row") || commas.size() != 4 || !starts_statement(i)) return;
+    const std::string row = s_.flat(commas[1] + 1, commas[2]), count = s_.flat(commas[2] + 1, commas[3]);
+    const std::string call = s_.flat(i, commas[1] + 1), target = s_.flat(commas[3], close + 1) + ";";
+    const auto written = [&](const char* kind, const std::string& values, const std::string& number) {
+      add(i, close + 2, RegionForm::statement, at(i).line, kind, s_.flat(i, close + 2),
+          fmt::format("{} {}, {}{}", call, values, number, target));
+    };
+    written("overrun", row, count + " + 1");
+    written("race", fmt::format("::assay_mutants::unsteady_row({}, {})", row, count), count);
+    for (const char* format : {"f16", "bf16"})
+      for (std::size_t d = 0; d < kDirections.size(); ++d)
+        written("rounding",
+                fmt::format("::assay_mutants::directed_row<{}>(\"{}\", {}, {}, {})", d, format,
+                            s_.flat(commas[0] + 1, commas[1]), row, count),
+                count);
+  }
+
+  bool starts_statement(int i) const {
+    return is(i - 1, ";") || is(i - 1, "{") || is(i - 1, "}") || (is(i - 1, ")") && control(i - 1)) ||
+           is(i - 1, "else");
+  }
+
+  // Values of floating-point type: initialisers, right-hand sides, results, calls, arguments of elementary
+  // functions.
+  void value(int i) {
+    const std::string& text = s_.lines[static_cast<std::size_t>(at(i).line - 1)];
+    const std::string_view kind = text.find("scale") != std::string::npos ? "scale" : "precision";
+    if (s_.context(i) != Brace::code) return;
+    if ((is(i, "float") || is(i, "double")) && s_.identifier(i + 1)) {
+      for (int name = i + 1; s_.identifier(name) && is(name + 1, "=");) {
+        const int end = initializer_end(name + 2);
+        narrowed(name + 2, end, kind);
+        name = is(end, ",") ? end + 1 : s_.count();
+      }
+    } else if (is(i, "return") && returns_float(i)) {
+      narrowed(i + 1, statement_end(i), kind);
+    } else if (is(i, "=") && at(i).spaced()) {
+      const int start = s_.segment_start(i);
+      if (start < i && !s_.identifier(start - 1) && floating(start, i) && !is(start, "float") &&
+          !is(start, "double") && !is(start, "const") && !is(start, "for"))
+        narrowed(i + 1, initializer_end(i + 1), kind);
+    } else if (is(i, "(") && s_.identifier(i - 1) && is(i - 2, "::") && is(i - 3, "std") &&
+               one_of(at(i - 1).text, {"exp", "log", "log2", "tanh", "sqrt"})) {
+      narrowed(i + 1, s_.partner(i), is(i - 1, "exp") ? "softmax" : kind);
+    } else if (s_.identifier(i) && is(i + 1, "(") && rules_.floats.functions.contains(at(i).text) &&
+               !starts_statement(i)) {
+      int b = i;
+      while (is(b - 1, ".") && s_.identifier(b - 2)) b -= 2;
+      if (!s_.identifier(b - 1) || is(b - 1, "return"))
+        if (!is(b - 1, "::") && !is(b - 1, ">") && !is(b - 1, "*") && !is(b - 1, "&") && !starts_statement(b))
+          narrowed(b, s_.partner(i + 1) + 1, at(i).text == "f32_at" ? "scale" : kind);
+    }
+  }
+
   std::vector<Region> sorted() {
     std::ranges::sort(regions_, [](const Region& a, const Region& b) {
       return a.begin != b.begin ? a.begin < b.begin
              : a.end != b.end   ? a.end > b.end
-                                : a.form == RegionForm::statement && b.form != RegionForm::statement;
+                                : rank(a.form) < rank(b.form);
     });
-    std::vector<Region> nested;
-    std::vector<const Region*> open;
     std::vector<Region> result;
     std::vector<int> ends;
     for (auto& r : regions_) {
@@ -550,6 +680,75 @@ class Finder {
 };
 
 }  // namespace
+
+const std::vector<Narrowing>& narrowings() {
+  static const std::vector<Narrowing> kList = {
+      {"in bf16's 8 bits", "precision"}, {"in f16's 11 bits", "precision"}, {"cut to 14 bits", "precision"},
+      {"in 17 bits", "precision"},       {"in 20 bits", "precision"},       {"with NaN as 0", "special"},
+      {"at most 65504", "range"},        {"0 below 2^-24", "range"}};
+  return kList;
+}
+
+void FloatNames::collect(const Source& s) {
+  for (int i = 0; i < s.count(); ++i) {
+    if (!s.is(i, "float") && !s.is(i, "double")) continue;
+    bool array = false;
+    int j = i + 1;
+    if (s.is(j, ",") && s.around(j) >= 0 && s.is(s.around(j), "<"))
+      j = s.partner(s.around(j));  // array<float, n>
+    for (; s.is(j, ">") || s.is(j, "*") || s.is(j, "&") || s.is(j, "const"); ++j)
+      array = array || !s.is(j, "const");
+    if (!s.identifier(j)) continue;
+    if (s.is(j + 1, "(") && s.context(j) != Brace::code) {
+      functions.insert(s.at(j).text);
+      continue;
+    }
+    for (;;) {
+      (array || s.is(j + 1, "[") ? arrays : scalars).insert(s.at(j).text);
+      int k = j + 1;
+      while (k < s.count() && !s.is(k, ",") && !s.is(k, ";") && !s.closes(k))
+        k = s.opens(k) ? s.partner(k) + 1 : k + 1;
+      if (!s.is(k, ",") || !s.identifier(k + 1) || s.identifier(k + 2)) break;
+      j = k + 1;
+    }
+  }
+}
+
+void FloatNames::add(const FloatNames& other) {
+  scalars.insert(other.scalars.begin(), other.scalars.end());
+  arrays.insert(other.arrays.begin(), other.arrays.end());
+  functions.insert(other.functions.begin(), other.functions.end());
+}
+
+void thin(std::vector<std::vector<Region>>& files, std::size_t most) {
+  const auto hash = [](std::size_t file, const Mutant& m) {  // FNV-1a, of what does not move with the line
+    std::uint64_t h = 14695981039346656037ULL + file;
+    for (const std::string* text : {&m.before, &m.after})
+      for (const char c : *text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    return h;
+  };
+  // Classes of numerics (accumulator, rounding, scale, softmax, ...) have few sites; these have them
+  // everywhere.
+  const auto generic = [](const Mutant& m) {
+    return one_of(m.kind, {"codec", "arithmetic", "tile", "statement", "constant", "condition", "index",
+                           "tail", "comparison"});
+  };
+  std::map<std::string, std::vector<std::uint64_t>> hashes;
+  for (std::size_t f = 0; f < files.size(); ++f)
+    for (const auto& r : files[f])
+      for (const auto& m : r.mutants)
+        if (generic(m)) hashes[m.kind].push_back(hash(f, m));
+  for (auto& [kind, list] : hashes) std::ranges::sort(list);
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    for (auto& r : files[f]) {
+      std::erase_if(r.mutants, [&](const Mutant& m) {
+        const auto& list = hashes[m.kind];
+        return generic(m) && list.size() > most && hash(f, m) >= list[most];
+      });
+    }
+    std::erase_if(files[f], [](const Region& r) { return r.mutants.empty(); });
+  }
+}
 
 std::vector<Region> find_regions(const Source& source, const Rules& rules) {
   return Finder(source, rules).find();
@@ -589,7 +788,11 @@ std::string schemata(const Source& s, std::vector<Region>& regions, int& next_id
             emit(r.begin + 1, r.end);
           }
         };
-        if (r.form == RegionForm::statement) {
+        if (r.form == RegionForm::value) {
+          out += fmt::format("::assay_mutants::narrowed<{}>({}, ", r.mutants.size(), first);
+          inner();
+          out += ")";
+        } else if (r.form == RegionForm::statement) {
           out += "{ if (" + chosen + ") { ";
           for (const auto& m : r.mutants)
             out += fmt::format("if (::assay_mutants::is({})) {{ {} }} ", m.id, m.after);

@@ -88,10 +88,8 @@ int run(const std::vector<std::string>& words) {
     bool any = false, dead = false;
     for (const auto& [program, ids] : comes_by)
       if (!dead && ids.contains(m.id)) any = true, dead = !passes(program, std::to_string(m.id), "");
-    const bool listed = std::ranges::any_of(equivalents, [&](const Equivalent& e) {
-      return e.file == m.file && e.text == m.text &&
-             (e.change == "*" || e.change == m.before + " -> " + m.after);
-    });
+    const bool listed =
+        std::ranges::any_of(equivalents, [&](const Equivalent& e) { return stands_for(e, m); });
     if (!dead && listed) {
       ++equivalent;
       continue;
