@@ -163,7 +163,9 @@ TEST(CudaAttention, splits_into_parts_of_equal_length) {
       const std::int64_t split = key(contract, "split").empty() ? 1 : std::stoll(key(contract, "split"));
       const std::int64_t part = std::stoll(key(contract, "promote")),
                          tile = std::stoll(key(contract, "tile"));
-      if (split > 1) EXPECT_EQ(std::stoll(key(contract, "part")), part) << contract;
+      if (split > 1) {
+        EXPECT_EQ(std::stoll(key(contract, "part")), part) << contract;
+      }
       EXPECT_GE(split * part, len) << contract;
       EXPECT_LE(part, (len + split - 1) / split + tile + tile / split) << contract;
       EXPECT_EQ(part % tile, 0) << contract;

@@ -1,6 +1,6 @@
 // Speed of FP8 decode attention against its floor: bytes of K and V over the copy bandwidth that this very
 // run measures, and against the same kernel on an f16 cache. One JSON object per line.
-//   bench_attention [--heads 32] [--kv-heads 8] [--d 128] [--repeats 15] [--ahead 2] [LEN ...]     LEN: 8192
+//   bench_attention [--heads 32] [--kv-heads 8] [--d 128] [--repeats 15] [LEN ...]     LEN: 8192
 //   ... 1048576 by default
 // Times are device time between events around 10 calls (main kernel and merge), over inputs that rotate
 // through more memory than the L2 cache holds; the median of `repeats`. Inputs are Gaussian numbers, rounded
@@ -114,7 +114,7 @@ View view4(unsigned char* data, std::int64_t a, std::int64_t b, std::int64_t c, 
 }
 
 struct Problem {
-  int heads = 32, kv_heads = 8, d = 128, repeats = 15, ahead = kSplitAhead;
+  int heads = 32, kv_heads = 8, d = 128, repeats = 15;
 };
 
 void bench(const Problem& p, std::int64_t len, Element element, double bandwidth,
@@ -152,7 +152,6 @@ void bench(const Problem& p, std::int64_t len, Element element, double bandwidth
                    reinterpret_cast<float*>(allocate(slots * 4)),
                    reinterpret_cast<float*>(allocate(slots * p.d * 4)), static_cast<int>(plan.parts)};
   args.part_keys = static_cast<int>(plan.part_keys);
-  args.ahead = p.ahead;
   const auto call = [&](int i, bool merge) {
     args.keys = view4(k[i % sets], 1, len, p.kv_heads, p.d, bytes);
     args.values = view4(v[i % sets], 1, len, p.kv_heads, p.d, bytes);
@@ -171,13 +170,13 @@ void bench(const Problem& p, std::int64_t len, Element element, double bandwidth
   std::printf(
       "{\"kernel\": \"attention_split_mma\", \"kv\": \"%s\", \"len\": %lld, \"heads\": %d, \"kv_heads\": %d, "
       "\"d\": %d, "
-      "\"parts\": %lld, \"ahead\": %d, \"median_us\": %.3f, \"lowest_us\": %.3f, \"highest_us\": %.3f, "
+      "\"parts\": %lld, \"median_us\": %.3f, \"lowest_us\": %.3f, \"highest_us\": %.3f, "
       "\"main_kernel_us\": %.3f, "
       "\"kv_bytes\": %.0f, \"floor_us\": %.3f, \"of_copy_bandwidth\": %.4f, \"copy_bandwidth_GBps\": %.1f, "
       "\"finite_nonzero_outputs\": %.4f, \"device\": \"%s\"}\n",
       bytes == 1 ? "e4m3fn" : "f16", static_cast<long long>(len), p.heads, p.kv_heads, p.d,
-      static_cast<long long>(plan.parts), p.ahead, whole.median * 1e6, whole.lowest * 1e6,
-      whole.highest * 1e6, main.median * 1e6, kv_bytes, floor * 1e6, floor / whole.median, bandwidth * 1e-9,
+      static_cast<long long>(plan.parts), whole.median * 1e6, whole.lowest * 1e6, whole.highest * 1e6,
+      main.median * 1e6, kv_bytes, floor * 1e6, floor / whole.median, bandwidth * 1e-9,
       static_cast<double>(finite) / static_cast<double>(result.size()), device.name);
   std::fflush(stdout);
   for (int s = 0; s < sets; ++s) {
@@ -202,12 +201,11 @@ int main(int argc, char** argv) {
                   : word == "--kv-heads" ? &p.kv_heads
                   : word == "--d"        ? &p.d
                   : word == "--repeats"  ? &p.repeats
-                  : word == "--ahead"    ? &p.ahead
                                          : nullptr;
     const char* text = option == nullptr ? argv[i] : i + 1 < argc ? argv[++i] : "";
     char* end = nullptr;
     const long long number = std::strtoll(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || number < (option == &p.ahead ? 0 : 1) || number > (1 << 22)) {
+    if (*text == '\0' || *end != '\0' || number < 1 || number > (1 << 22)) {
       std::fprintf(stderr, "bench_attention: '%s' is not a number that can be meant\n", text);
       return 2;
     }

@@ -90,9 +90,5 @@ __device__ inline uint4 load_chunk(const unsigned char* at, int bytes) {
   const uint2 half = __ldcs(reinterpret_cast<const uint2*>(at));
   return uint4{half.x, half.y, 0, 0};
 }
-// Asks for a line without waiting for it.
-__device__ inline void prefetch_line(const unsigned char* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(at)));
-}
 
 }  // namespace assay_gpu

@@ -131,7 +131,6 @@ void attention_split_mma_run(Run& run) {
   if (format.scaled) args.k_scale = args.a.keys.scale;
   args.partials = allocate_partials(run, args.a, static_cast<int>(p.parts));
   args.part_keys = static_cast<int>(p.part_keys);
-  args.ahead = kSplitAhead;
   launch_split_mma(args, format.codes);
   run.launched("attention_split_mma");
   merge_partials(run, args.a, args.partials, format.scaled ? args.a.values.scale : View{});

@@ -22,7 +22,6 @@
 namespace assay_gpu {
 
 inline constexpr int kSplitWarps = 4;
-inline constexpr int kSplitAhead = 2;
 inline constexpr float kSlack = 8;  // weights are at most 2^8, far below f16's largest number
 
 // The codes of K and V as this kernel tells them apart.
@@ -34,7 +33,6 @@ struct SplitMmaArgs {
   View k_scale;       // f32, one for all or one per kv head; no data: 1
   Partials partials;
   int part_keys;  // keys of a block, a multiple of the tile
-  int ahead;      // lines of the tile so many turns ahead are asked for early; 0: none
 };
 
 // Keys of a step, keys of a block, blocks of a kv head: so many that every multiprocessor has as many as fit,
@@ -182,17 +180,7 @@ __global__ void __launch_bounds__(kSplitWarps * 32, split_resident(Codes::kBytes
               (first_tile + (warp - first_tile % kSplitWarps + kSplitWarps) % kSplitWarps) * Shape::kTile;
   constexpr int kStride = kSplitWarps * Shape::kTile;
   if (first < end) load_keys(first);
-  constexpr int kPerRow = Shape::kRowBytes > 128 ? Shape::kRowBytes / 128 : 1;  // lines
-  constexpr int kLines = Shape::kTile * kPerRow;                                // of K, and of V
   for (; first < end; first += kStride) {
-    if (args.ahead > 0 && a.page == 0) {
-#pragma unroll
-      for (int u = lane; u < 2 * kLines; u += 32) {
-        const int line = u % kLines, j = first + args.ahead * kStride + line / kPerRow;
-        const View& view = u < kLines ? args.keys : args.values;
-        if (j < end) prefetch_line(view.data + key_offset(view, {b, j}, kv_head) + line % kPerRow * 128);
-      }
-    }
     load_values(first);
     float s[Shape::kBlocks][kColumns8][4];
 #pragma unroll
