@@ -254,7 +254,6 @@ std::string attention_convert_f16_contract(const Call&, const Device& device) {
 void attention_convert_f16_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   Attention attention(session, 0);
-  std::int64_t bytes = 0;
   for (const auto& [index, name] : {std::pair{1, "k"}, std::pair{2, "v"}}) {
     // Every row of the cache: whatever lies in rows that no request uses is converted, and read by none.
     const Format& from = format(call.text(name));
@@ -263,14 +262,12 @@ void attention_convert_f16_run(Session& session, const Trace& trace) {
     convert.operand[0] = operand;
     const DeviceOperand half = session.scratch_rows(operand.payload.rows, operand.payload.width, kF16, 1);
     convert.tensor[0] = half.payload;
-    bytes += std::int64_t{2} * operand.payload.rows * operand.payload.width;
     session.add(
         "dequantize_" + std::string(from.name), "dequantize", {from.element, from.scaling, kF16},
         session.groups_of_lanes(std::int64_t{operand.payload.rows} * ((operand.payload.width + 31) / 32)),
         convert);
     operand = half;
   }
-  trace.note("temporary_bytes", std::to_string(bytes));
   attention.add("whole", "attention", format("f16"), format("f16"));
   session.run(trace);
 }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/vulkan/device.hpp"
-#include "backends/vulkan/formats.hpp"
+#include "backends/vulkan/session.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -191,6 +191,30 @@ TEST_F(DeviceArithmetic, PackedIntegerDotProductsAreExact) {
       wanted += static_cast<std::int8_t>(a[i] >> e) * static_cast<std::int8_t>(b[i] >> e);
     ASSERT_EQ(static_cast<std::int32_t>(got[i]), wanted);
   }
+}
+
+// The shader "clear" over 64 bytes that are its own, then over one more: bytes around a region are watched.
+TEST_F(DeviceArithmetic, AWriteBesideATensorInDeviceMemoryIsAFailure) {
+  const auto clear = [&](std::int32_t bytes) {
+    const assay_call raw{};
+    const Call call(raw);
+    Session session(*on, call);
+    Params params;
+    params.tensor[0].data = session.scratch(64);
+    params.tensor[0].rank = 1;
+    params.tensor[0].rows = 1;
+    params.tensor[0].width = params.tensor[0].shape[0] = bytes;
+    params.tensor[0].stride[0] = 1;
+    session.add("clear", "clear", {}, 1, params);
+    session.run(Trace(nullptr));
+  };
+  EXPECT_NO_THROW(clear(64));
+  EXPECT_THROW(clear(65), Failed);
+}
+
+TEST_F(DeviceArithmetic, CallsThatNeedMoreLoopsThanTheDeviceHasAreRefused) {
+  EXPECT_NO_THROW(Session::check_loops(*on, on->can().loop_limit));
+  EXPECT_THROW(Session::check_loops(*on, on->can().loop_limit + 1), Unsupported);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // quantize: x dtype -> y in format `to`; dequantize: x in format `from` -> y dtype; requantize: from -> to;
 // kv_write: cache[slots[t]] = x[t] quantised. f32 scales come first (scales.comp), then every block is coded.
-#include <cstring>
-
 #include "backends/vulkan/kernels.hpp"
 
 namespace assay_vulkan {

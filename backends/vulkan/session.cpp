@@ -189,6 +189,7 @@ void Session::run(const Trace& trace) {
   for (const Placed& placed : placed_) copy(*placed.tensor, memory + placed.offset, true);
   for (Dispatch& dispatch : dispatches_) relocate(dispatch.params, device_.address());
   for (const Dispatch& dispatch : dispatches_) trace.kernel(dispatch.name);
+  trace.note("temporary_bytes", std::to_string(scratch_bytes_));
   device_.run(dispatches_, params_at);
   before = 0;
   const auto untouched = [&](std::uint64_t begin, std::uint64_t end) {

@@ -30,7 +30,6 @@ class Session {
   // Dense f32 (or other) rows in scratch.
   std::uint64_t scratch(std::int64_t bytes);
   DeviceOperand scratch_rows(std::int64_t rows, std::int64_t length, Element element, std::int64_t middle);
-  std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
   // Throws Unsupported when an invocation would go round its loops more often than the device lets it.
   static void check_loops(const Device& device, std::int64_t iterations);
