@@ -40,8 +40,8 @@ inline Result assay(const std::string& arguments, const std::string& environment
   const std::string json =
       testing::TempDir() + "vulkan_" + std::to_string(getpid()) + "_" + std::to_string(++runs) + ".json";
   std::remove(json.c_str());
-  const std::string command =
-      "env " + environment + " " ASSAY_PROGRAM " run " + arguments + " -j1 --json " + json + " 2>&1";
+  const std::string command = "env " + environment + " " ASSAY_PROGRAM " run " + arguments +
+                              " -j1 --timeout 60 --json " + json + " 2>&1";
   Result result;
   FILE* pipe = popen(command.c_str(), "r");
   char buffer[4096];
