@@ -4,6 +4,7 @@
 //   split        parts of the keys apart, merged by weight exp(top_part - top)
 //   p_f16        weights rounded to f16 before the product with V
 //   matrix       cooperative matrices of f16 or bf16 (shaders/matrix)
+//   f16          scores by f16 products and sums, q and K in f16
 //   q8           scores by integer dot products: q in blocks of 32 int8, K in q8_0 or q4_0
 //   convert_f16  what an engine without a kernel for these types does: the whole cache to f16 first
 #include <algorithm>
@@ -230,6 +231,21 @@ void attention_matrix_run(Session& session, const Trace& trace) {
               Session::groups(call.integer("batch") * call.integer("kv_heads") * ((rows + 15) / 16)),
               attention.params);
   session.run(trace);
+}
+
+void attention_f16_check(const Call& call, const Device& device) {
+  attention_check(call, device);
+  if (!device.can().half_arithmetic) throw Unsupported(device.can().name + " has no shaderFloat16");
+  if (call.text("dtype") != "f16" || call.text("k") != "f16")
+    throw Unsupported("f16 multiplies q and k in f16");
+}
+std::string attention_f16_name(const Call& call, const Device&) { return path_name(call, "f16"); }
+std::string attention_f16_contract(const Call&, const Device& device) {
+  std::string declared = contract(device);
+  return declared.replace(declared.find("qk=f32"), 6, "qk=f16");
+}
+void attention_f16_run(Session& session, const Trace& trace) {
+  run_whole(session, trace, "f16", "attention_f16", 0);
 }
 
 void attention_q8_check(const Call& call, const Device& device) {

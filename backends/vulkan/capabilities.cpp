@@ -132,6 +132,7 @@ void Device::examine() {
     text.pop_back();
     throw Failed(text);
   }
+  can_.half_arithmetic = f12.shaderFloat16 != 0;
   can_.integer_dot = f13.shaderIntegerDotProduct != 0;
   examine_matrices(f12);
 
@@ -177,6 +178,7 @@ void Device::create_device() {
   f12.storageBuffer8BitAccess = VK_TRUE;
   f12.bufferDeviceAddress = VK_TRUE;
   f12.scalarBlockLayout = VK_TRUE;
+  f12.shaderFloat16 = can_.half_arithmetic ? VK_TRUE : VK_FALSE;
   MatrixFeatures matrix;
   Bfloat16Features bfloat;
   std::vector<const char*> extensions;
@@ -184,7 +186,6 @@ void Device::create_device() {
     matrix.cooperativeMatrix = VK_TRUE;
     f13.pNext = &matrix;
     extensions.push_back(kMatrixExtension);
-    f12.shaderFloat16 = VK_TRUE;
     f12.shaderInt8 = VK_TRUE;
     f12.vulkanMemoryModel = VK_TRUE;
   }
@@ -236,6 +237,7 @@ std::string Device::description() const {
     text += " (" + std::to_string(can_.subgroup_min) + " to " + std::to_string(can_.subgroup_max) + ")";
   }
   text += can_.denormals_preserved ? ", f32 subnormals kept" : ", f32 subnormals may be flushed";
+  if (!can_.half_arithmetic) text += ", no f16 arithmetic";
   if (!can_.integer_dot) text += ", no integer dot products";
   if (!can_.matrices()) {
     text += ", no cooperative matrices";

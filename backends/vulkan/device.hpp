@@ -22,6 +22,7 @@ struct Capabilities {
                 subgroup_max = 0;  // sizes that can be required; equal where there is no choice
   std::uint32_t subgroup_default = 0;
   bool denormals_preserved = false;  // f32, in every shader
+  bool half_arithmetic = false;      // f16 sums and products
   bool integer_dot = false;
   bool matrix_f16 = false;   // cooperative matrices 16x16x16, f16 operands, f32 sums
   bool matrix_bf16 = false;  // the same with bf16

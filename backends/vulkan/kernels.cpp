@@ -56,6 +56,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_KIND(attention, split, true, splits),
     ASSAY_KIND(attention, whole, true, nullptr),
     ASSAY_KIND(attention, p_f16, true, never),
+    ASSAY_KIND(attention, f16, false, never),
     ASSAY_KIND(attention, q8, false, never),
     ASSAY_KIND(attention, convert_f16, true, never),
 });

@@ -50,6 +50,7 @@ ASSAY_KERNEL(attention_matrix);
 ASSAY_KERNEL(attention_whole);
 ASSAY_KERNEL(attention_split);
 ASSAY_KERNEL(attention_p_f16);
+ASSAY_KERNEL(attention_f16);
 ASSAY_KERNEL(attention_q8);
 ASSAY_KERNEL(attention_convert_f16);
 #undef ASSAY_KERNEL

@@ -21,6 +21,11 @@ const bool kRagged = (kFlags & 64) != 0, kPart = (kFlags & 128) != 0, kRoundP = 
 const bool kResume = (kFlags & 512) != 0;
 const int kUnroll = 4;  // elements or keys in one iteration of the inner loops
 
+#ifdef ASSAY_F16
+#define ELEMENT float16_t
+#else
+#define ELEMENT float
+#endif
 shared float query[kRows * kD];
 shared float acc[kRows * kDv];
 
@@ -158,6 +163,8 @@ void main() {
         for (int r = 0; r < kRows; ++r) score[r] += float(dots[r]) * (scale * query_scales[r * (kD / 32) + n]);
       }
 #else
+      ELEMENT sums[kRows];
+      for (int r = 0; r < kRows; ++r) sums[r] = ELEMENT(0.0);
       for (int c0 = 0; c0 < kD; c0 += 32) {
         const Block block = open_block(1, key, c0 >> 5, kKElement, kKScaling);
         const int n = min(32, kD - c0);
@@ -165,11 +172,12 @@ void main() {
           [[unroll]] for (int u = 0; u < kUnroll; ++u) {
             const bool real = kD % kUnroll == 0 || e0 + u < n;
             const int e = real ? e0 + u : e0;
-            const float k = block_value(block, e, kKElement, kKScaling, false);
-            for (int r = 0; r < kRows; ++r) score[r] += real ? query[r * kD + c0 + e] * k : 0.0;
+            const ELEMENT k = ELEMENT(block_value(block, e, kKElement, kKScaling, false));
+            for (int r = 0; r < kRows; ++r) sums[r] += real ? ELEMENT(query[r * kD + c0 + e]) * k : ELEMENT(0.0);
           }
         }
       }
+      for (int r = 0; r < kRows; ++r) score[r] = float(sums[r]);
 #endif
       // Weights of this lane's key; -1: not seen. What lies under an unseen key, NaN included, cannot show.
       float weight[kRows];
