@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <set>
 
 #include "cases/fills/draws.hpp"
@@ -34,6 +36,49 @@ TEST(Fills, every_fill_is_finite_and_a_function_of_its_seed) {
       }
     }
     EXPECT_TRUE(differs) << f.name << " ignores its seed";
+  }
+}
+
+// FNV-1a over the bytes of all planes, in the order of the tensors' names.
+std::uint64_t digest(const TensorSet& set) {
+  std::uint64_t h = 14695981039346656037ULL;
+  for (const auto& [name, tensor] : set)
+    for (const auto& plane : tensor.planes)
+      for (const std::byte b : plane.bytes) h = (h ^ std::to_integer<std::uint64_t>(b)) * 1099511628211ULL;
+  return h;
+}
+
+// A line in a report stands for the same bytes in every version: who changes a fill's numbers on purpose
+// changes them here (the failing test prints the new list).
+TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
+  const std::vector<std::string> lines = {
+      "attention heads=4 kv_heads=2 d=64 len=160 q=3 mask=causal page=16",
+      "attention batch=2 heads=6 kv_heads=2 d=32 dv=64 len=70 q=2 kv=q8_0 mask=window window=33 "
+      "lengths=ragged sinks=yes "
+      "alibi=yes",
+      "attention heads=2 d=32 len=90 mask=random kv=e4m3fn_tok dtype=bf16",
+      "softmax rows=4 cols=300 dtype=f16",
+      "matmul m=3 n=5 k=96 a=f32 b=q4_0 dtype=f32",
+      "quantize rows=3 cols=128 to=e4m3fn_tok dtype=f32",
+      "quantize rows=3 cols=64 to=e2m1 dtype=f32",
+      "dequantize rows=3 cols=128 from=mxfp4",
+  };
+  static const std::map<std::string, std::uint64_t> kDigests = {
+#include "cases/fills/digests.inc"
+  };
+  for (const auto& f : fills()) {
+    std::uint64_t h = 0;
+    for (const auto& line : lines) {
+      Case c = expand(parse_case(line))[0];
+      if (!f.op.empty() && f.op != c.op->name) continue;
+      if (f.op.empty() && c.op->name == "attention" && fill(f.name, "attention").op == "attention") continue;
+      c.fill = f.name, c.seed = 11;
+      h = h * 31 + digest(make_inputs(c).set);
+    }
+    const std::string name = (f.op.empty() ? "" : std::string(f.op) + ":") + std::string(f.name);
+    const auto known = kDigests.find(name);
+    EXPECT_TRUE(known != kDigests.end() && known->second == h)
+        << "{\"" << name << "\", 0x" << std::hex << h << "ULL},";
   }
 }
 

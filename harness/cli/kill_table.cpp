@@ -64,9 +64,12 @@ int kill(KillArguments a) {
     if (!ok) fmt::print(stderr, "short: {}\n", what);
     good = good && ok;
   };
-  require(table.total() > 0 && 100 * table.killed() >= 99 * table.total(),
+  // Of a sample one survivor is no rate.
+  const std::size_t survivors = table.total() - table.killed();
+  const bool whole = a.options.every == 1 && a.options.only.empty();
+  require(table.total() > 0 && (100 * survivors <= table.total() || (!whole && survivors <= 1)),
           "99 % of the mutants must be killed");
-  require(100 * table.missed_by_all_rules(true) >= 30 * table.total(),
+  require(!whole || 100 * table.missed_by_all_rules(true) >= 30 * table.total(),
           "30 % of them must escape every usual rule on gaussian inputs");
   require(table.correct.assay == 0, "no correct kernel may be accused");
   if (a.planted_keys > 0) {

@@ -81,6 +81,16 @@ std::vector<Piece> rows_of(const BufferPlane& plane, const std::vector<std::int6
 // Splits rows into used pieces and the unused ranges, and collects the gaps between rows.
 void split(const std::vector<Piece>& rows, std::vector<ByteRange> unused, Geometry& out) {
   std::sort(unused.begin(), unused.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ByteRange> apart;  // those that overlap or touch are one
+  for (const ByteRange& range : unused) {
+    if (range.count == 0) continue;
+    if (apart.empty() || range.first > apart.back().first + apart.back().count) {
+      apart.push_back(range);
+    } else {
+      apart.back().count = std::max(apart.back().count, range.first + range.count - apart.back().first);
+    }
+  }
+  unused = std::move(apart);
   std::size_t end = 0;
   for (const Piece& row : rows) {
     if (row.at > end) (row.at - end > kFarGapBytes ? out.far : out.outside).push_back({end, row.at - end});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace assay {
@@ -169,6 +170,82 @@ TEST(MemoryGeometry, TheInnermostStrideIsFilledIn) {
   EXPECT_EQ(geometry(codes, 1).stride, (std::vector<std::int64_t>{64, 0}));
 }
 
+// Every dense byte by the definition: the index of its row, each axis by its stride.
+std::vector<std::size_t> addresses(const BufferPlane& plane, const Geometry& shape) {
+  std::int64_t rows = 1;
+  for (std::size_t a = 0; a + 1 < plane.shape.size(); ++a) rows *= plane.shape[a];
+  const std::size_t row_bytes = rows == 0 ? 0 : plane.bytes / static_cast<std::size_t>(rows);
+  std::vector<std::size_t> at;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t offset = 0, rest = row;
+    for (std::size_t a = plane.shape.size() - 1; a-- > 0; rest /= plane.shape[a])
+      offset += rest % plane.shape[a] * shape.stride[a];
+    for (std::size_t i = 0; i < row_bytes; ++i) at.push_back(static_cast<std::size_t>(offset) + i);
+  }
+  return at;
+}
+
+TEST(MemoryGeometry, PiecesAndGapsCoverTheExtentByteForByte) {
+  std::minstd_rand random(11);
+  const auto draw = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
+  for (int trial = 0; trial < 400; ++trial) {
+    const std::size_t unit = std::size_t{1} << draw(4);
+    std::vector<std::int64_t> shape;
+    for (std::int64_t a = draw(3); a >= 0; --a) shape.push_back(1 + draw(4));
+    shape.push_back(1 + draw(9));
+    BufferPlane plane = plane_of(shape, unit);
+    if (shape.size() > 1 && draw(4) > 0) {  // a permutation of the axes, with gaps
+      std::vector<std::size_t> order;
+      for (std::size_t a = 0; a + 1 < shape.size(); ++a)
+        order.insert(order.begin() + draw(order.size() + 1), a);
+      plane.stride.assign(shape.size(), 0);
+      std::int64_t inside = shape.back() * static_cast<std::int64_t>(unit);
+      for (const std::size_t a : order) {
+        plane.stride[a] = inside + draw(3) * 7;
+        inside = plane.stride[a] * shape[a];
+      }
+    }
+    for (std::int64_t n = draw(4); n > 0; --n) {
+      const auto first = static_cast<std::size_t>(draw(plane.bytes + 1));
+      plane.unused.push_back({first, static_cast<std::size_t>(draw(plane.bytes - first + 1))});
+    }
+    const Geometry out = geometry(plane, 1);
+    const std::vector<std::size_t> at = addresses(plane, out);
+    ASSERT_EQ(at.size(), plane.bytes);
+    EXPECT_EQ(out.extent, plane.bytes == 0 ? 0 : *std::max_element(at.begin(), at.end()) + 1);
+    std::vector<int> owner(out.extent, -1);  // of each byte: the dense byte, -1: none
+    for (std::size_t i = 0; i < at.size(); ++i) owner[at[i]] = static_cast<int>(i);
+    for (const ByteRange& range : plane.unused)
+      for (std::size_t i = range.first; i < range.first + range.count; ++i) owner[at[i]] = -1;
+    std::vector<int> seen(out.extent, -2);
+    std::size_t end = 0;
+    for (const Piece& piece : out.pieces) {
+      EXPECT_GT(piece.count, 0U);
+      EXPECT_GE(piece.at, end);
+      end = piece.at + piece.count;
+      for (std::size_t i = 0; i < piece.count; ++i) seen.at(piece.at + i) = static_cast<int>(piece.dense + i);
+    }
+    end = 0;
+    for (const ByteRange& range : out.outside) {
+      EXPECT_GT(range.count, 0U);
+      EXPECT_GE(range.first, end);
+      end = range.first + range.count;
+      for (std::size_t i = range.first; i < end; ++i) {
+        EXPECT_EQ(seen.at(i), -2);
+        seen[i] = -1;
+      }
+    }
+    EXPECT_EQ(seen, owner) << "trial " << trial;
+    EXPECT_EQ(out.alignment, std::min<std::size_t>(unit, 64));
+  }
+}
+
+TEST(MemoryGeometry, NeighbouringRowsAreOnePiece) {
+  EXPECT_EQ(geometry(plane_of({5, 3, 4}, 2, {24, 8, 2}), 1).pieces.size(), 1U);
+  EXPECT_EQ(geometry(plane_of({5, 3, 4}, 2, {30, 8, 2}), 1).pieces.size(), 5U);
+  EXPECT_EQ(geometry(plane_of({2, 3, 4}, 2, {8, 16, 2}), 1).pieces.size(), 6U);
+}
+
 TEST(MemoryGeometry, RefusesWhatCannotBePlaced) {
   EXPECT_THROW(geometry(plane_of({3, 5}, 4, {19, 4}), 1), std::invalid_argument);         // rows overlap
   EXPECT_THROW(geometry(plane_of({3, 5}, 4, {-20, 4}), 1), std::invalid_argument);        // run backwards
@@ -180,6 +257,20 @@ TEST(MemoryGeometry, RefusesWhatCannotBePlaced) {
   plane = plane_of({3, 5}, 4);
   plane.unit_bytes = 7;
   EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+  plane.unit_bytes = 0;
+  EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+  plane = plane_of({3, 5}, 4);
+  const std::vector<std::byte> short_data(59);
+  plane.data = short_data;
+  EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+  EXPECT_THROW(geometry(plane_of({-3, -5}, 4), 1), std::invalid_argument);
+  plane = plane_of({3, 5}, 4);
+  plane.unused = {{60, 0}};  // empty, at the end
+  EXPECT_NO_THROW(geometry(plane, 1));
+  plane.poison = {std::vector(2, std::byte{1}), std::vector(3, std::byte{1})};
+  EXPECT_THROW(geometry(plane, 1), std::invalid_argument);
+  plane.poison[1][2] = std::byte{2};
+  EXPECT_NO_THROW(geometry(plane, 1));
 }
 
 TEST(MemoryUnwritten, CountsUnitsThatHoldBothPoisons) {
@@ -218,6 +309,29 @@ TEST(MemoryGeometry, RowsFarApartHavePoisonAroundThemAndHolesBetween) {
   }
   EXPECT_TRUE(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 20, 4}), 1).far.empty());
   EXPECT_EQ(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 24, 4}), 1).far.size(), 2U);
+}
+
+TEST(MemoryArena, KeepsWhatItHasForCallsOfLikeSize) {
+  Arena arena;
+  arena.reserve(100'000);
+  EXPECT_EQ(arena.bytes(), 102'400U);
+  arena.data()[0] = std::byte{7};
+  const std::byte* first = arena.data();
+  arena.reserve(50'000);
+  arena.reserve(102'400);
+  EXPECT_EQ(arena.data(), first);
+  EXPECT_EQ(arena.bytes(), 102'400U);
+  arena.reserve(102'401);  // twice as much, so that growing calls do not map again each time
+  EXPECT_EQ(arena.bytes(), 204'800U);
+  EXPECT_EQ(arena.data()[0], std::byte{7});
+  arena.reserve(std::size_t{200} << 20);
+  EXPECT_EQ(arena.bytes(), std::size_t{200} << 20);
+  arena.reserve(std::size_t{50} << 20);  // a quarter: kept
+  EXPECT_EQ(arena.bytes(), std::size_t{200} << 20);
+  arena.reserve((std::size_t{50} << 20) - 1);
+  EXPECT_EQ(arena.bytes(), std::size_t{64} << 20);
+  arena.reserve(std::size_t{1} << 20);  // not above what is kept anyway
+  EXPECT_EQ(arena.bytes(), std::size_t{64} << 20);
 }
 
 TEST(MemoryArena, GivesBackWhatAHugeCallNeeded) {
