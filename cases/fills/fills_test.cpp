@@ -66,6 +66,7 @@ TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
   static const std::map<std::string, std::uint64_t> kDigests = {
 #include "cases/fills/digests.inc"
   };
+  std::size_t found = 0;
   for (const auto& f : fills()) {
     std::uint64_t h = 0;
     for (const auto& line : lines) {
@@ -77,9 +78,11 @@ TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
     }
     const std::string name = (f.op.empty() ? "" : std::string(f.op) + ":") + std::string(f.name);
     const auto known = kDigests.find(name);
-    EXPECT_TRUE(known != kDigests.end() && known->second == h)
+    found += known != kDigests.end();
+    EXPECT_TRUE(known == kDigests.end() || known->second == h)
         << "{\"" << name << "\", 0x" << std::hex << h << "ULL},";
   }
+  EXPECT_EQ(found, kDigests.size());  // a new fill may come without, none may go
 }
 
 TEST(Fills, names_are_unique_for_each_op_and_unknown_ones_are_refused) {
