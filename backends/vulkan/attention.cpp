@@ -46,7 +46,9 @@ std::int64_t keys_at_a_time(const Call& call, const Device& device) {
   const std::int64_t d = call.integer("d"), dv = call.integer("dv");
   const std::int64_t step =
       (d / 32 + 1) * 12 + 4 * rows_of(call, device) + (lanes / 4 + 1) * (dv / lanes + 20) + 16;
-  return std::max<std::int64_t>(1, (device.can().loop_limit - 10 * (d + dv)) / step) * lanes;
+  const std::int64_t items = call.integer("batch") * call.integer("heads") * call.integer("q");  // at most
+  const std::int64_t loops = device.can().loop_limit / Session::passes(items) - 10 * (d + dv);
+  return std::max<std::int64_t>(1, loops / step) * lanes;
 }
 
 // At least two parts, so that the merge is never idle.

@@ -114,7 +114,8 @@ void matmul_scalar_check(const Call& call, const Device& device) {
   check_readable(call, "a", product.a.name);
   check_readable(call, "b", product.b.name);
   product.check();
-  Session::check_loops(device, call.integer("k"));
+  const std::int64_t tiles = call.integer("m") * (call.integer("n") / device.subgroup() + 1);
+  Session::check_loops(device, Session::passes(tiles) * call.integer("k"));
   if (product.path == "q8" && call.integer("k") % 32 != 0)
     throw Unsupported("path=q8 needs k in blocks of 32");
   call.output("y");
@@ -204,8 +205,10 @@ void moe_check(const Call& call, const Device& device) {
   product.check();
   if (product.path == "e4m3fn" || product.path == "q8")
     throw Unsupported("no moe kernel takes path=" + std::string(product.path));
-  Session::check_loops(device,
-                       std::max(2 * call.integer("hidden"), call.integer("topk") * call.integer("inter")));
+  const std::int64_t rows = call.integer("tokens") * call.integer("topk");
+  const std::int64_t hidden = call.integer("hidden"), inter = call.integer("inter");
+  Session::check_loops(device, Session::passes(rows * (std::max(hidden, inter) / device.subgroup() + 1)) *
+                                   std::max(2 * hidden, call.integer("topk") * inter));
   call.input("topk_ids");
   call.input("topk_weights");
   call.output("y");

@@ -11,7 +11,7 @@ namespace {
 void check_rows(const Call& call, const Device& device, std::int64_t passes = 3) {
   Session::check_loops(
       device,
-      (call.integer("rows") / 65535 + 1) * passes * (call.integer("cols") / device.subgroup() + 1) + 64);
+      Session::passes(call.integer("rows")) * passes * (call.integer("cols") / device.subgroup() + 1) + 64);
   check_dtype(call.text("dtype"));
   check_readable(call, "x", call.text("dtype"));
   call.output("y");

@@ -33,6 +33,8 @@ class Session {
 
   // Throws Unsupported when an invocation would go round its loops more often than the device lets it.
   static void check_loops(const Device& device, std::int64_t iterations);
+  // Work items that one workgroup takes, one after the other, of so many.
+  static std::int64_t passes(std::int64_t items) { return items / 65535 + 1; }
 
   // Enough workgroups for `units` work items of one lane each, or of one workgroup each.
   std::uint32_t groups_of_lanes(std::int64_t units) const;
