@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -81,24 +82,43 @@ int run(const std::vector<std::string>& words) {
   const auto equivalents = read_equivalents(words[1]);
   std::map<std::string, std::set<int>> comes_by;
   for (std::size_t i = 4; i < words.size(); ++i) comes_by[words[i]] = reached(words[i]);
-  std::size_t killed = 0, total = 0, equivalent = 0;
+  // Files that these programs were built from: a mutant of theirs that no test comes by survives.
+  std::map<int, std::string> file_of;
+  for (const auto& m : mutants) file_of[m.id] = m.file;
+  std::set<std::string> files;
+  for (const auto& [program, ids] : comes_by)
+    for (const int id : ids) files.insert(file_of[id]);
+  std::vector<const Manifest*> chosen;
   for (std::size_t i = static_cast<std::size_t>(offset); i < mutants.size();
-       i += static_cast<std::size_t>(every)) {
-    const Manifest& m = mutants[i];
-    bool any = false, dead = false;
-    for (const auto& [program, ids] : comes_by)
-      if (!dead && ids.contains(m.id)) any = true, dead = !passes(program, std::to_string(m.id), "");
-    const bool listed =
-        std::ranges::any_of(equivalents, [&](const Equivalent& e) { return stands_for(e, m); });
-    if (!dead && listed) {
+       i += static_cast<std::size_t>(every))
+    if (files.contains(mutants[i].file)) chosen.push_back(&mutants[i]);
+
+  std::vector<char> any(chosen.size(), 0), dead(chosen.size(), 0);
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < chosen.size(); i = next++)
+      for (const auto& [program, ids] : comes_by)
+        if (dead[i] == 0 && ids.contains(chosen[i]->id))
+          any[i] = 1, dead[i] = !passes(program, std::to_string(chosen[i]->id), "");
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned t = 1; t < std::thread::hardware_concurrency(); ++t) threads.emplace_back(work);
+    work();
+  }
+  std::size_t killed = 0, total = 0, equivalent = 0;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const Manifest& m = *chosen[i];
+    if (dead[i] == 0 &&
+        std::ranges::any_of(equivalents, [&](const Equivalent& e) { return stands_for(e, m); })) {
       ++equivalent;
       continue;
     }
     ++total;
-    killed += dead;
-    if (!dead)
+    killed += dead[i] != 0;
+    if (dead[i] == 0)
       fmt::print("survivor {} {}:{} {}\n    {}  ->  {}{}\n", m.id, m.file, m.line, m.kind, m.before, m.after,
-                 any ? "" : "   (no test comes by)");
+                 any[i] != 0 ? "" : "   (no test comes by)");
   }
   fmt::print("killed {} of {}, equivalent {}\n", killed, total, equivalent);
   return total > 0 && static_cast<double>(killed) >= 0.01 * std::stod(words[3]) * static_cast<double>(total)
