@@ -49,7 +49,8 @@ TEST(CudaFormats, every_code_of_every_small_float_has_the_value_that_its_fields_
       const float got = decode_element(element, code);
       ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
           << row.name << " code " << code << ": " << got;
-      ASSERT_TRUE(std::isnan(want) || std::signbit(got) == std::signbit(want)) << row.name << " code " << code;
+      ASSERT_TRUE(std::isnan(want) || std::signbit(got) == std::signbit(want))
+          << row.name << " code " << code;
     }
   }
 }

@@ -79,7 +79,8 @@ assay_status run(void* self, const assay_call* raw, const assay_trace* raw_trace
 std::string variant_list() {
   std::string list;
   for (const Kernel* row : all_kernels()) {
-    if (!row->hidden) list += (list.empty() ? "" : " ") + std::string(row->op) + ":" + std::string(row->variant);
+    if (!row->hidden)
+      list += (list.empty() ? "" : " ") + std::string(row->op) + ":" + std::string(row->variant);
   }
   return list;
 }
