@@ -57,6 +57,8 @@ TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
       "lengths=ragged sinks=yes "
       "alibi=yes",
       "attention heads=2 d=32 len=90 mask=random kv=e4m3fn_tok dtype=bf16",
+      "attention batch=2 heads=4 kv_heads=2 d=32 len=40 q=2 page=8 mask=window window=2 scale=0.2",
+      "attention heads=2 d=32 len=2 q=3 mask=causal",
       "softmax rows=4 cols=300 dtype=f16",
       "matmul m=3 n=5 k=96 a=f32 b=q4_0 dtype=f32",
       "quantize rows=3 cols=128 to=e4m3fn_tok dtype=f32",
