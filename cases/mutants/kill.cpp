@@ -87,40 +87,6 @@ std::set<int> parse_ranges(const std::string& text) {
   return ids;
 }
 
-// Whether a text is the pattern, in which * stands for any run of characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == text;
-  if (!text.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  if (rest.empty()) return true;
-  for (std::size_t at = star; at <= text.size(); ++at)
-    if (matches(rest, text.substr(at))) return true;
-  return false;
-}
-
-// Runs work(i) for i in [0, n) on several threads; the first exception is thrown on.
-void parallel(int jobs, std::size_t n, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto loop = [&] {
-    try {
-      for (std::size_t i = next++; i < n; i = next++) work(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-      next = n;
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (int j = 1; j < jobs; ++j) threads.emplace_back(loop);
-    loop();
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
 class Engine {
  public:
   Engine(const std::vector<BackendInfo>& known, const KillOptions& options)
@@ -313,36 +279,6 @@ class Engine {
 
 }  // namespace
 
-std::vector<Manifest> read_manifest(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw InputError(InputErrorKind::bad_value, "no list of mutants at " + path);
-  std::vector<Manifest> list;
-  for (const auto& m : nlohmann::json::parse(file))
-    list.push_back(
-        {m.at("id"), m.at("file"), m.at("line"), m.at("class"), m.at("before"), m.at("after"), m.at("text")});
-  return list;
-}
-
-bool stands_for(const Equivalent& e, const Manifest& m) {
-  return matches(e.file, m.file) && matches(e.text, m.text) && matches(e.change, m.before + " -> " + m.after);
-}
-
-std::vector<Equivalent> read_equivalents(const std::string& path) {
-  std::vector<Equivalent> list;
-  for (const auto& line : read_suite(path)) {
-    std::vector<std::string> parts;
-    std::string rest = line.text;
-    for (std::size_t at; parts.size() < 3 && (at = rest.find(" @ ")) != std::string::npos;
-         rest = rest.substr(at + 3))
-      parts.push_back(rest.substr(0, at));
-    if (parts.size() != 3)
-      throw InputError(InputErrorKind::bad_value,
-                       line.where + ": want FILE @ SOURCE LINE @ BEFORE -> AFTER @ REASON");
-    list.push_back({parts[0], parts[1], parts[2], rest});
-  }
-  return list;
-}
-
 KillTable kill_table(const std::vector<SuiteLine>& corpus, const std::vector<Manifest>& mutants,
                      std::vector<Equivalent>& equivalents, const std::vector<BackendInfo>& known,
                      const KillOptions& options) {
@@ -362,7 +298,7 @@ KillTable kill_table(const std::vector<SuiteLine>& corpus, const std::vector<Man
   table.rows.resize(chosen.size());
   std::mutex mutex;
   std::size_t done = 0;
-  parallel(options.jobs, chosen.size(), [&](std::size_t i) {
+  parallel_units(chosen.size(), [&](std::size_t i) {
     const Manifest& m = *chosen[i];
     std::string reason;
     {
@@ -379,7 +315,7 @@ KillTable kill_table(const std::vector<SuiteLine>& corpus, const std::vector<Man
     const std::lock_guard lock(mutex);
     table.rows[i] = std::move(row);
     if (options.progress) options.progress(++done, chosen.size());
-  });
+  }, options.jobs);
   table.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return table;
 }
