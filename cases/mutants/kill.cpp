@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "cases/mutants/rules.hpp"
 #include "harness/inputs.hpp"
 #include "harness/runner.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay::mutants {
 namespace {
@@ -100,19 +97,22 @@ class Engine {
       for (auto& c : expand(parse_case(line.text, line.where), line.where)) cases.push_back(std::move(c));
     table.cases = cases.size();
     std::mutex mutex;
-    parallel(options_.jobs, cases.size(), [&](std::size_t i) {
-      auto p = std::make_unique<Prepared>();
-      p->c = cases[i];
-      FalseAlarms found = twin(*p);
-      if (found.runs > 0) correct_variants(*p, found);
-      const std::lock_guard lock(mutex);
-      if (found.runs == 0) {
-        table.distrusted.push_back(p->c.line());
-        return;
-      }
-      prepared_.push_back(std::move(p));
-      add(table.correct, found);
-    });
+    parallel_units(
+        cases.size(),
+        [&](std::size_t i) {
+          auto p = std::make_unique<Prepared>();
+          p->c = cases[i];
+          FalseAlarms found = twin(*p);
+          if (found.runs > 0) correct_variants(*p, found);
+          const std::lock_guard lock(mutex);
+          if (found.runs == 0) {
+            table.distrusted.push_back(p->c.line());
+            return;
+          }
+          prepared_.push_back(std::move(p));
+          add(table.correct, found);
+        },
+        options_.jobs);
     std::ranges::sort(prepared_, {}, [](const auto& p) { return std::pair(p->seconds, p->c.line()); });
   }
 
@@ -298,24 +298,27 @@ KillTable kill_table(const std::vector<SuiteLine>& corpus, const std::vector<Man
   table.rows.resize(chosen.size());
   std::mutex mutex;
   std::size_t done = 0;
-  parallel_units(chosen.size(), [&](std::size_t i) {
-    const Manifest& m = *chosen[i];
-    std::string reason;
-    {
-      const std::lock_guard lock(mutex);
-      for (auto& e : equivalents)
-        if (stands_for(e, m)) {
-          reason = e.reason;
-          e.used = true;
+  parallel_units(
+      chosen.size(),
+      [&](std::size_t i) {
+        const Manifest& m = *chosen[i];
+        std::string reason;
+        {
+          const std::lock_guard lock(mutex);
+          for (auto& e : equivalents)
+            if (stands_for(e, m)) {
+              reason = e.reason;
+              e.used = true;
+            }
         }
-    }
-    KillRow row = engine.judge(m);
-    // A listed mutant that is killed after all is no equivalent one: the list is wrong about it.
-    if (!row.assay.all) row.equivalent = reason;
-    const std::lock_guard lock(mutex);
-    table.rows[i] = std::move(row);
-    if (options.progress) options.progress(++done, chosen.size());
-  }, options.jobs);
+        KillRow row = engine.judge(m);
+        // A listed mutant that is killed after all is no equivalent one: the list is wrong about it.
+        if (!row.assay.all) row.equivalent = reason;
+        const std::lock_guard lock(mutex);
+        table.rows[i] = std::move(row);
+        if (options.progress) options.progress(++done, chosen.size());
+      },
+      options.jobs);
   table.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return table;
 }

@@ -1,14 +1,26 @@
-// What becomes of the regions: a few of each generic class are kept, and all of them are written into the source.
+// What becomes of the regions: a few of each generic class are kept, and all of them are written into the
+// source.
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "cases/mutants/generator/sites.hpp"
 
 namespace assay::mutants {
+namespace {
+
+// Classes of numerics (accumulator, rounding, scale, softmax, ...) have few sites; these have them
+// everywhere.
+constexpr auto kGeneric = std::to_array<std::string_view>(
+    {"codec", "arithmetic", "tile", "statement", "constant", "condition", "index", "tail", "comparison"});
+
+}  // namespace
 
 void thin(std::vector<std::vector<Region>>& files, std::size_t most) {
   const auto hash = [](std::size_t file, const Mutant& m) {  // FNV-1a, of what does not move with the line
@@ -17,12 +29,7 @@ void thin(std::vector<std::vector<Region>>& files, std::size_t most) {
       for (const char c : *text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
     return h;
   };
-  // Classes of numerics (accumulator, rounding, scale, softmax, ...) have few sites; these have them
-  // everywhere.
-  const auto generic = [](const Mutant& m) {
-    return one_of(m.kind, {"codec", "arithmetic", "tile", "statement", "constant", "condition", "index",
-                           "tail", "comparison"});
-  };
+  const auto generic = [](const Mutant& m) { return std::ranges::find(kGeneric, m.kind) != kGeneric.end(); };
   std::map<std::string, std::vector<std::uint64_t>> hashes;
   for (std::size_t f = 0; f < files.size(); ++f)
     for (const auto& r : files[f])
@@ -44,10 +51,8 @@ std::string schemata(const Source& s, std::vector<Region>& regions, int& next_id
   for (auto& r : regions)
     for (auto& m : r.mutants) m.id = next_id++;
   std::set<int> relaxed, dropped;  // "constexpr" of tables, and of conditions on them
-  Rules all;
-  const Finder finder(s, all);
   for (int i = 0; i < s.count(); ++i)
-    if (s.is(i, "constexpr") && !s.is(i - 1, "if") && finder.table(i)) relaxed.insert(i);
+    if (s.is(i, "constexpr") && !s.is(i - 1, "if") && is_table(s, i)) relaxed.insert(i);
 
   std::size_t next = 0;  // region
   std::string out;

@@ -121,8 +121,6 @@ class Finder {
       if (!frozen_[static_cast<std::size_t>(i)] && !live(i)) frozen_[static_cast<std::size_t>(i)] = true;
   }
 
-  // A constexpr object with an initialiser in braces: what follows may depend on the mutant once it is only
-  // const.
  public:
   bool table(int i) const {
     if (!rules_.tables || s_.context(i) == Brace::code) return false;
@@ -683,6 +681,11 @@ class Finder {
 
 std::vector<Region> find_regions(const Source& source, const Rules& rules) {
   return Finder(source, rules).find();
+}
+
+bool is_table(const Source& source, int i) {
+  const Rules all;
+  return Finder(source, all).table(i);
 }
 
 }  // namespace assay::mutants

@@ -49,6 +49,10 @@ struct Rules {
 // Regions nest or are disjoint, and are sorted by begin, the larger first.
 std::vector<Region> find_regions(const Source& source, const Rules& rules);
 
+// Whether the `constexpr` at token i begins an object with an initialiser in braces: what follows may depend
+// on the mutant once it is only const.
+bool is_table(const Source& source, int i);
+
 // Of each generic class (arithmetic, constants, conditions, ...) the `most` mutants with the smallest hash of
 // what they are; regions that lose all of theirs go too.
 void thin(std::vector<std::vector<Region>>& files, std::size_t most);
