@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "harness/fill.hpp"
 #include "harness/near_names.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 
@@ -29,9 +32,13 @@ const Fill& fill(std::string_view name, std::string_view op_name) {
 
 namespace {
 
+enum class Stage : std::uint8_t { fill, before_fault, after_fault };
+
+// Tensors side by side: those of a million keys are the only large ones.
 TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, const TensorSet& indices,
-                        Values& values, bool keep) {
+                        Values& values, Stage stage) {
   TensorSet set = indices;
+  std::vector<const TensorSpec*> data;
   for (const auto& t : tensors) {
     if (t.role != TensorRole::data) continue;
     const auto found = values.find(t.name);
@@ -40,14 +47,20 @@ TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, c
           InputErrorKind::shape_mismatch,
           fmt::format("fill {} wrote {} elements of {}{}", c.fill,
                       found == values.end() ? 0 : found->second.size(), t.name, to_string(t.shape)));
+    data.push_back(&t);
+    set[t.name];
+  }
+  parallel_units(data.size(), [&](std::size_t i) {
+    const TensorSpec& t = *data[i];
+    std::vector<float>& own = values.find(t.name)->second;
     EncodePolicy policy;
     policy.seed = c.seed;
     // Encoders saturate; an infinity that a fault put there stays one where the format has it.
-    if (std::ranges::any_of(found->second, [](float x) { return std::isinf(x); }))
+    if (stage == Stage::after_fault && std::ranges::any_of(own, [](float x) { return std::isinf(x); }))
       policy.overflow = Overflow::ieee;
-    set[t.name] = encode_tensor(format(t.format), t.shape, found->second, policy);
-    if (!keep) found->second = {};  // a million-key cache need not be held twice
-  }
+    set.find(t.name)->second = encode_tensor(format(t.format), t.shape, own, policy);
+    if (stage != Stage::before_fault) own = {};  // a million-key cache need not be held twice
+  });
   return set;
 }
 
@@ -65,14 +78,15 @@ Inputs make_inputs(const Case& c) {
   const auto filled = Clock::now();
   inputs.fault = find_fault(c.fault, c.op->name);
   const Fault* f = inputs.fault;
-  inputs.set = encode_values(c, inputs.tensors, indices, values, f != nullptr);
+  inputs.set =
+      encode_values(c, inputs.tensors, indices, values, f != nullptr ? Stage::before_fault : Stage::fill);
   if (f != nullptr) {
     const FaultSite site{*c.op, c.attributes, inputs.tensors, inputs.set, values, c.seed};
     TensorSet faulted = inputs.set;
     if (f->values != nullptr) {
       Values changed = values;
       f->values(site, changed);
-      faulted = encode_values(c, inputs.tensors, indices, changed, false);
+      faulted = encode_values(c, inputs.tensors, indices, changed, Stage::after_fault);
     }
     if (f->bytes != nullptr) f->bytes(site, faulted);
     if (f->kind == FaultKind::corruption) {

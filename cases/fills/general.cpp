@@ -11,18 +11,31 @@
 namespace assay::fill_families {
 namespace {
 
+// Room for every data tensor, side by side: the pages of a large one are first touched here.
+void make_room(const FillRequest& request, Values& values) {
+  std::vector<const TensorSpec*> data;
+  for (const auto& t : request.tensors) {
+    if (t.role != TensorRole::data) continue;
+    values[t.name];
+    data.push_back(&t);
+  }
+  parallel_units(data.size(), [&](std::size_t i) {
+    values.find(data[i]->name)->second.resize(static_cast<std::size_t>(element_count(data[i]->shape)));
+  });
+}
+
 // rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta,
 // sinks, slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it
 // shows.
 template <typename Rule>
 void each(const FillRequest& request, Values& values, Rule rule) {
+  make_room(request, values);
   for (const auto& t : request.tensors) {
     if (t.role != TensorRole::data) continue;
     const Stream stream(request.seed, t.name);
     const auto count = static_cast<std::size_t>(element_count(t.shape));
     const auto columns = static_cast<std::size_t>(t.shape.back());
     auto& out = values[t.name];
-    out.resize(count);
     const bool parameters = t.shape.size() == 1;
     parallel_ranges(count, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i)
@@ -46,10 +59,10 @@ double smallest_normal(const ScalarFormat& f) {
 }  // namespace
 
 void gaussian(const FillRequest& r, Values& v) {
+  make_room(r, v);
   for (const auto& t : r.tensors) {
     if (t.role != TensorRole::data) continue;
     auto& out = v[t.name];
-    out.resize(static_cast<std::size_t>(element_count(t.shape)));
     const Stream stream(r.seed, t.name);
     parallel_ranges(out.size(), [&](std::size_t first, std::size_t last) {
       draw_gaussian(stream, first, std::span(out).subspan(first, last - first));
