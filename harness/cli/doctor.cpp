@@ -9,20 +9,23 @@
 namespace assay {
 namespace {
 
+void say(std::string_view state, const BackendInfo& backend, const std::string& why) {
+  fmt::print("  {:<9} {:<10} {}\n", state, backend.name, why);
+  if (!backend.install.empty()) fmt::print("            {:<10} to get it: {}\n", "", backend.install);
+}
+
 int doctor() {
   fmt::print("assay {}\n  suites    {}\n", ASSAY_VERSION, suites_directory());
   std::size_t usable = 0;
   for (const auto& b : known_backends()) {
     if (!b.not_built.empty()) {
-      fmt::print("  missing   {:<10} {}\n            {:<10} to get it: {}\n", b.name, b.not_built, "",
-                 b.install);
+      say("missing", b, b.not_built);
       continue;
     }
     Worker worker(worker_options({b, ""}));
     const auto opened = worker.open();
     if (const auto* refused = std::get_if<reply::Refused>(&opened)) {
-      fmt::print("  refused   {:<10} {}\n            {:<10} to get it: {}\n", b.name, refused->reason, "",
-                 b.install);
+      say("refused", b, refused->reason);
       continue;
     }
     const auto& here = std::get<reply::Opened>(opened);
