@@ -1,0 +1,161 @@
+// The calculus of the limits, number by number: what it is made of must not change unnoticed. The exact
+// figures are functions of IEEE double arithmetic alone; their derivations stand in enclosure.cpp.
+#include "reference/ops/enclosure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/formats/scalar.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr Machine kExact{0, 0, 0, 0, 1e300};
+const std::vector<Enclosure> kCancelling = {{1e16, 0}, {1, 0}, {-1e16, 0}};
+
+TEST(Summed, KeepsWhatAPlainSumLoses) {
+  EXPECT_EQ(summed(kCancelling, Order::any, kExact).value, 1);
+  const std::vector<Enclosure> ascending = {{1, 0}, {1e16, 0}, {-1e16, 0}};
+  EXPECT_EQ(summed(ascending, Order::any, kExact).value, 1);
+  const std::vector<Enclosure> odd = {
+      {1e16, 0}, {1000001, 0}, {-1e16, 0}};  // the larger term comes first in Fast2Sum
+  EXPECT_EQ(summed(odd, Order::any, kExact).value, 1000001);
+  EXPECT_EQ(summed({}, Order::any, {0x1p-11, 0, 0x1p-30, 0, 65504}).error, 0);
+}
+
+TEST(Summed, ItsOwnErrorIsThatOfTheCompensatedSum) {
+  const std::vector<Enclosure> nothing_left = {{1, 0}, {-1, 0}};
+  const double g = gamma(2, kUnit64);
+  EXPECT_EQ(summed(nothing_left, Order::any, kExact).error, up(0 + g * g * 2));
+  const double absolute = 2e16 + 1, h = gamma(3, kUnit64);
+  EXPECT_EQ(summed(kCancelling, Order::any, kExact).error, up(kUnit64 * 1 * 2 + h * h * absolute));
+}
+
+TEST(Summed, OrderDecidesHowOftenATermIsRounded) {
+  const Machine m{0x1p-11, 0, 0x1p-30, 0, 65504};
+  const std::vector<Enclosure> terms = {{1, 0x1p-12}, {-1, 0}, {0x1p-8, 0}, {0x1p-8, 0x1p-14}};
+  const double inflate = 1 + 16 * kUnit64, absolute = 2 + 0x1p-7 + 0x1p-12 + 0x1p-14;
+  const double errors = 0x1p-12 + 0x1p-14, g = gamma(4, kUnit64);
+  const double own = kUnit64 * 0x1p-7 * 2 + g * g * absolute;
+  const double any = errors + 3 * 0x1p-11 * absolute * inflate + 3 * 0x1p-30;
+  EXPECT_EQ(summed(terms, Order::any, m).error, up(any * inflate + own));
+  const double tree = errors + gamma(2, 0x1p-11) * absolute * inflate + 3 * 0x1p-30;
+  EXPECT_EQ(summed(terms, Order::tree, m).error, up(tree * inflate + own));
+  double running = 0x1p-12, partial = 1;
+  for (std::size_t i = 1; i < terms.size(); ++i) {
+    partial += terms[i].value, running += terms[i].error;
+    running += m.unit * (std::fabs(partial) + running) + m.tiny_add;
+  }
+  const double sequential = (running + 4 * m.unit * 4 * kUnit64 * absolute) * inflate;
+  ASSERT_LT(sequential, any);  // the partial sums cancel
+  EXPECT_EQ(summed(terms, Order::sequential, m).error, up(sequential * inflate + own));
+}
+
+TEST(Summed, NothingIsClaimedWhereAPartialSumMayOverflow) {
+  Machine m = kExact;
+  m.max_finite = 1;
+  const auto error = [&](double x) { return summed(std::vector<Enclosure>{{x, 0}}, Order::any, m).error; };
+  EXPECT_LT(error(1 - 0x1p-48), kInfinity);
+  EXPECT_EQ(error(1 - 0x1p-53), kInfinity);  // 1 + 4 u of slack for the sum of the magnitudes
+  m.unit = 0x1p-4;
+  const std::vector<Enclosure> two = {{0.5, 0}, {0.46, 0}};
+  EXPECT_EQ(summed(two, Order::any, m).error, kInfinity);  // 0.96 (1 + 1/16)
+}
+
+TEST(InverseSqrt, CoversBothEndsAndClaimsNothingAtZero) {
+  const auto [value, error] = inverse_sqrt({4, 0.25}, kExact, 0);
+  const double low = Enclosure{4, 0.25}.low(), high = Enclosure{4, 0.25}.high(), own = 3 * kUnit64;
+  EXPECT_EQ(value, 0.5);
+  const double spread =
+      std::max((1 / std::sqrt(low)) * (1 + own) - 0.5, 0.5 - (1 / std::sqrt(high)) * (1 - own));
+  EXPECT_EQ(error, rounded({0.5, up(spread + 2 * own * (1 / std::sqrt(low)))}, kExact, 0).error);
+  EXPECT_EQ(inverse_sqrt({1, 1}, kExact, 0).error, kInfinity);
+  EXPECT_EQ(inverse_sqrt({1, 2}, kExact, 0).error, kInfinity);
+  // An interval to the right of its middle value is bounded from the other side.
+  EXPECT_GE(inverse_sqrt({1, 0.5}, kExact, 0).error, 1 / std::sqrt(0.5) - 1);
+}
+
+TEST(Machine, F64AndTheFormatsHaveTheirOwnNumbers) {
+  const Machine f64 = machine("f64", true), plain = machine("f64", false), f16 = machine("f16", true);
+  EXPECT_EQ(f64.tiny_add, 0x1p-1022);
+  EXPECT_EQ(f64.flushed, 0x1p-1022);
+  EXPECT_EQ(f64.tiny, 0x1p-1074);
+  EXPECT_EQ(f64.max_finite, 0x1.fffffffffffffp1023);
+  EXPECT_EQ(plain.tiny_add, 0);
+  EXPECT_EQ(plain.flushed, 0);
+  EXPECT_EQ(f16.unit, 0x1p-11);
+  EXPECT_EQ(f16.tiny, 0x1p-14);
+  EXPECT_EQ(machine("f16", false).tiny, 0x1p-25);
+}
+
+// A limit that must reach to 0 where a flushing kernel may store 0.
+double stored_limit(double z, const char* through, bool flush) {
+  Truth t{"y", {0}, {0}, ""};
+  Store store{through != nullptr ? &scalar_format(through) : nullptr, &scalar_format("bf16"), {}, flush};
+  settle(t, 0, {z, 0}, store);
+  return t.limit[0];
+}
+
+TEST(Settle, FlushedResultsMayBeZeroUpToTheLargerSmallestNormal) {
+  const double bf16 = 0x1p-126, f16 = 0x1p-14;
+  EXPECT_GE(stored_limit(bf16 * 0.995, nullptr, true), bf16 * 0.995);
+  EXPECT_LT(stored_limit(bf16 * 1.0078125, nullptr, true), bf16 / 64);
+  EXPECT_LT(stored_limit(bf16 * 0.9921875, nullptr, false), bf16 / 64);
+  EXPECT_GE(stored_limit(f16 * 0.995, "f16", true), f16 * 0.995);
+  EXPECT_LT(stored_limit(f16 * 1.0078125, "f16", true), f16 / 64);
+}
+
+TEST(IndexDraw, APermutationHoldsEachIndexOnceInAnOrderThatTheSeedDecides) {
+  IndexDraw draw(7), again(7), other(8);
+  const std::vector<std::int64_t> list = draw.permutation(9);
+  EXPECT_EQ(list, again.permutation(9));
+  EXPECT_NE(list, other.permutation(9));
+  EXPECT_EQ(list, (std::vector<std::int64_t>{2, 6, 5, 1, 7, 8, 0, 4, 3}));
+  std::vector<std::int64_t> sorted = list;
+  std::ranges::sort(sorted);
+  for (std::int64_t i = 0; i < 9; ++i) EXPECT_EQ(sorted[static_cast<std::size_t>(i)], i);
+}
+
+TEST(Softmax, AnInfiniteSinkLeavesNothingElse) {
+  const Op& softmax = op("softmax");
+  const Attributes a =
+      Attributes::complete(softmax.attributes, {{"rows", "2"}, {"cols", "2"}, {"sinks", "yes"}});
+  TensorSet set;
+  set["x"] = encode_tensor(format("f32"), {2, 2}, std::vector<float>{1, 2, 1, 2});
+  EncodePolicy keep;
+  keep.overflow = Overflow::ieee;
+  set["sinks"] = encode_tensor(format("f32"), {2}, std::vector<float>{INFINITY, 0}, keep);
+  const Truth t = softmax.truth(a, set, Contract::parse("acc=f32", softmax.contract)).front();
+  EXPECT_TRUE(std::isnan(t.value[0]) && std::isnan(t.value[1]));
+  EXPECT_TRUE(std::isfinite(t.value[2]) && std::isfinite(t.value[3]));
+}
+
+TEST(Indices, OfAMaskHaveRowsThatSeeNothingAndRowsThatSeeAll) {
+  const Op& softmax = op("softmax");
+  const Attributes a =
+      Attributes::complete(softmax.attributes, {{"rows", "16"}, {"cols", "12"}, {"mask", "random"}});
+  TensorSet set;
+  softmax.indices(a, 3, set);
+  const std::vector<double> mask = decode_tensor(set.at("mask"));
+  for (std::size_t r = 0; r < 16; ++r) {
+    const auto seen = std::ranges::count(mask.begin() + static_cast<std::ptrdiff_t>(12 * r),
+                                         mask.begin() + static_cast<std::ptrdiff_t>(12 * r + 12), 1.0);
+    if (r % 8 == 3) {
+      EXPECT_EQ(seen, 0) << r;
+    } else if (r % 8 == 5) {
+      EXPECT_EQ(seen, 12) << r;
+    } else {
+      EXPECT_TRUE(0 < seen && seen < 12) << r;
+    }
+  }
+  TensorSet none;
+  softmax.indices(Attributes::complete(softmax.attributes, {{"rows", "2"}, {"cols", "2"}}), 3, none);
+  EXPECT_TRUE(none.empty());
+}
+
+}  // namespace
+}  // namespace assay
