@@ -60,6 +60,7 @@ TEST(Summed, NothingIsClaimedWhereAPartialSumMayOverflow) {
   m.max_finite = 1;
   const auto error = [&](double x) { return summed(std::vector<Enclosure>{{x, 0}}, Order::any, m).error; };
   EXPECT_LT(error(1 - 0x1p-48), kInfinity);
+  EXPECT_EQ(error(1 - 0x1p-51), kInfinity);  // 1 with the slack: not below the largest
   EXPECT_EQ(error(1 - 0x1p-53), kInfinity);  // 1 + 4 u of slack for the sum of the magnitudes
   m.unit = 0x1p-4;
   const std::vector<Enclosure> two = {{0.5, 0}, {0.46, 0}};
@@ -109,12 +110,41 @@ TEST(Settle, FlushedResultsMayBeZeroUpToTheLargerSmallestNormal) {
   EXPECT_LT(stored_limit(f16 * 1.0078125, "f16", true), f16 / 64);
 }
 
+TEST(Settle, AddsTheCertificateAndClaimsNothingOfAnUnboundedError) {
+  Truth t{"y", {0, 0, 0}, {0, 0, 0}, ""};
+  const Store store{nullptr, &scalar_format("f32"), {}, false};
+  settle_around(t, 0, 1, 0.25, {1, 0}, store);
+  EXPECT_GE(t.limit[0], 0.25);
+  EXPECT_LT(t.limit[0], 0.2500001);
+  settle(t, 1, {1, kInfinity}, store);
+  EXPECT_EQ(t.limit[1], kInfinity);
+  EXPECT_EQ(t.value[1], 1);
+  settle(t, 2, {kInfinity, 0}, store);
+  EXPECT_EQ(t.limit[2], kInfinity);
+}
+
+TEST(Stored, ThroughANarrowerFormatRoundsTwice) {
+  const auto contract = [](const char* text) { return Contract::parse(text, op("softmax").contract); };
+  const Store twice = store_of(contract("acc=f32 out=f16"), "f32");
+  ASSERT_NE(twice.through, nullptr);
+  EXPECT_EQ(twice.through->name, "f16");
+  EXPECT_EQ(stored(twice, 1 + 0x1p-12), 1);
+  for (const char* same : {"acc=f32", "acc=f32 out=f32"}) {
+    const Store once = store_of(contract(same), "f32");
+    EXPECT_EQ(once.through, nullptr);
+    EXPECT_EQ(stored(once, 1 + 0x1p-12), 1 + 0x1p-12);
+  }
+}
+
 TEST(IndexDraw, APermutationHoldsEachIndexOnceInAnOrderThatTheSeedDecides) {
   IndexDraw draw(7), again(7), other(8);
   const std::vector<std::int64_t> list = draw.permutation(9);
   EXPECT_EQ(list, again.permutation(9));
   EXPECT_NE(list, other.permutation(9));
   EXPECT_EQ(list, (std::vector<std::int64_t>{2, 6, 5, 1, 7, 8, 0, 4, 3}));
+  IndexDraw one(7), untouched(7);
+  one.permutation(1);  // nothing to draw
+  EXPECT_EQ(one.next(), untouched.next());
   std::vector<std::int64_t> sorted = list;
   std::ranges::sort(sorted);
   for (std::int64_t i = 0; i < 9; ++i) EXPECT_EQ(sorted[static_cast<std::size_t>(i)], i);
