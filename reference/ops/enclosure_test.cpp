@@ -24,6 +24,8 @@ TEST(Summed, KeepsWhatAPlainSumLoses) {
   const std::vector<Enclosure> odd = {
       {1e16, 0}, {1000001, 0}, {-1e16, 0}};  // the larger term comes first in Fast2Sum
   EXPECT_EQ(summed(odd, Order::any, kExact).value, 1000001);
+  const std::vector<Enclosure> odd_first = {{1000001, 0}, {1e16, 0}, {-1e16, 0}};
+  EXPECT_EQ(summed(odd_first, Order::any, kExact).value, 1000001);
   EXPECT_EQ(summed({}, Order::any, {0x1p-11, 0, 0x1p-30, 0, 65504}).error, 0);
 }
 
@@ -150,17 +152,20 @@ TEST(IndexDraw, APermutationHoldsEachIndexOnceInAnOrderThatTheSeedDecides) {
   for (std::int64_t i = 0; i < 9; ++i) EXPECT_EQ(sorted[static_cast<std::size_t>(i)], i);
 }
 
-TEST(Softmax, AnInfiniteSinkLeavesNothingElse) {
+TEST(Softmax, AnInfiniteOrNanSinkLeavesNothingElse) {
   const Op& softmax = op("softmax");
   const Attributes a =
-      Attributes::complete(softmax.attributes, {{"rows", "2"}, {"cols", "2"}, {"sinks", "yes"}});
+      Attributes::complete(softmax.attributes, {{"rows", "3"}, {"cols", "2"}, {"sinks", "yes"}});
   TensorSet set;
-  set["x"] = encode_tensor(format("f32"), {2, 2}, std::vector<float>{1, 2, 1, 2});
+  set["x"] = encode_tensor(format("f32"), {3, 2}, std::vector<float>{1, 2, 1, 2, 1, 2});
   EncodePolicy keep;
   keep.overflow = Overflow::ieee;
-  set["sinks"] = encode_tensor(format("f32"), {2}, std::vector<float>{INFINITY, 0}, keep);
+  set["sinks"] = encode_tensor(format("f32"), {3}, std::vector<float>{INFINITY, 0, NAN}, keep);
   const Truth t = softmax.truth(a, set, Contract::parse("acc=f32", softmax.contract)).front();
-  EXPECT_TRUE(std::isnan(t.value[0]) && std::isnan(t.value[1]));
+  for (const std::size_t i : {0, 1, 4, 5}) {
+    EXPECT_TRUE(std::isnan(t.value[i])) << i;
+    EXPECT_EQ(t.limit[i], 0) << i;  // NaN is demanded, not merely allowed
+  }
   EXPECT_TRUE(std::isfinite(t.value[2]) && std::isfinite(t.value[3]));
 }
 
