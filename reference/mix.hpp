@@ -14,4 +14,11 @@ constexpr std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
+// SplitMix64: the next number of a generator whose whole state is one word.
+constexpr std::uint64_t next_mixed(std::uint64_t& state) {
+  const std::uint64_t number = mix(state);
+  state += 0x9E3779B97F4A7C15U;
+  return number;
+}
+
 }  // namespace assay

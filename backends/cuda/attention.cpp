@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/formats.hpp"
+#include "backends/plugin/attention.hpp"
 
 namespace assay_gpu {
 namespace {
@@ -22,20 +23,7 @@ void attention_check(const Call& call) {
   check_readable(call, "q", dtype);
   check_readable(call, "k", call.text("k"));
   check_readable(call, "v", call.text("v"));
-  const std::int64_t heads = call.integer("heads"), kv_heads = call.integer("kv_heads");
-  if (kv_heads < 1 || heads % kv_heads != 0) throw Unsupported("heads is not a multiple of kv_heads");
-  if (call.integer("d") > kLargestHead || call.integer("dv") > kLargestHead) {
-    throw Unsupported("a head dimension above " + std::to_string(kLargestHead));
-  }
-  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0) {
-    throw Unsupported("rotate=qkv needs dv in whole groups of 32");
-  }
-  if (call.text("mask") == "random") call.input("mask");
-  if (call.text("lengths") == "ragged") call.input("lengths");
-  if (call.integer("page") > 0) call.input("page_table");
-  if (call.yes("sinks")) call.input("sinks");
-  if (call.yes("alibi")) call.input("slopes");
-  call.output("out");
+  attention_shape_check(call, kLargestHead);
 }
 
 AttentionArgs attention_args(const Run& run) {

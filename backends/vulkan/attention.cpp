@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/plugin/attention.hpp"
 #include "backends/vulkan/kernels.hpp"
 
 namespace assay_vulkan {
@@ -129,23 +130,10 @@ void attention_check(const Call& call, const Device& device) {
   check_readable(call, "q", dtype);
   check_readable(call, "k", call.text("k"));
   check_readable(call, "v", call.text("v"));
-  const std::int64_t heads = call.integer("heads");
-  const std::int64_t kv_heads = call.integer("kv_heads");
-  if (kv_heads < 1 || heads % kv_heads != 0) throw Unsupported("heads is not a multiple of kv_heads");
-  if (call.integer("d") > kLargestHead || call.integer("dv") > kLargestHead) {
-    throw Unsupported("a head dimension above " + std::to_string(kLargestHead));
-  }
+  attention_shape_check(call, kLargestHead);
   if (6 * call.integer("d") + 4 * call.integer("dv") > device.can().shared_bytes) {
     throw Unsupported("a query row and its sums need more than the device's shared memory");
   }
-  if (call.text("rotate") == "qkv" && call.integer("dv") % 32 != 0)
-    throw Unsupported("rotate=qkv needs dv in whole groups of 32");
-  if (call.text("mask") == "random") call.input("mask");
-  if (call.text("lengths") == "ragged") call.input("lengths");
-  if (call.integer("page") > 0) call.input("page_table");
-  if (call.yes("sinks")) call.input("sinks");
-  if (call.yes("alibi")) call.input("slopes");
-  call.output("out");
 }
 
 std::string contract(const Device& device, const char* p = "f32") {

@@ -5,20 +5,15 @@
 #include <cmath>
 
 #include "reference/arithmetic/rounding.hpp"
+#include "reference/mix.hpp"
 
 namespace assay::silicon {
 namespace {
 
-// splitmix64.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return next_mixed(state_); }
   int below(int n) { return static_cast<int>((next() >> 33) % static_cast<std::uint64_t>(n)); }
   int between(int low, int high) { return low + below(high - low + 1); }
 

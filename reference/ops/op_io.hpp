@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/arithmetic/rounding.hpp"
+#include "reference/mix.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op.hpp"
 
@@ -36,12 +37,7 @@ Encoded integer_tensor(std::string_view format, const Shape& shape, const std::v
 class IndexDraw {
  public:
   explicit IndexDraw(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return next_mixed(state_); }
   std::uint64_t below(std::uint64_t n) { return next() % n; }  // n is small: the bias is below 2^-40
   std::vector<std::int64_t> permutation(std::int64_t n);
 
@@ -100,7 +96,8 @@ void settle_around(Truth& truth, std::size_t i, double value, double certificate
                    const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void settle_special(Truth& truth, std::size_t i, double special);
-// Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any bits will do.
+// Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any
+// bits will do.
 void settle_unclaimed(Truth& truth, std::size_t i);
 
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin);

@@ -5,16 +5,10 @@
 #include <numeric>
 
 #include "reference/formats/scalar.hpp"
+#include "reference/mix.hpp"
 
 namespace assay::live {
 namespace {
-
-std::uint64_t mix(std::uint64_t x) {  // splitmix64, Steele et al. 2014
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
 
 std::string token_text(int t) {
   return std::string(1, t == StubModel::kOutputs - 1 ? ' ' : static_cast<char>('!' + t));

@@ -1,4 +1,5 @@
 #include "reference/ops/attention/problem.hpp"
+#include "reference/mix.hpp"
 
 #include <fmt/format.h>
 
@@ -89,14 +90,6 @@ Encoded index_tensor(std::string_view format, const Shape& shape, const void* da
   return out;
 }
 
-// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every output a bijection of it.
-std::uint64_t next_random(std::uint64_t& state) {
-  std::uint64_t z = (state += 0x9E3779B97F4A7C15u);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
 }  // namespace
 
 std::span<const AttributeSpec> attention_attributes() { return kAttributes; }
@@ -182,14 +175,14 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
   if (g.page != 0) {
     std::vector<std::int32_t> pool(static_cast<std::size_t>(g.pages()));
     std::iota(pool.begin(), pool.end(), 0);
-    for (std::size_t i = pool.size(); i > 1; --i) std::swap(pool[i - 1], pool[next_random(state) % i]);
+    for (std::size_t i = pool.size(); i > 1; --i) std::swap(pool[i - 1], pool[next_mixed(state) % i]);
     inputs["page_table"] = index_tensor("int32", {g.batch, g.table_width()}, pool.data(),
                                         static_cast<std::size_t>(g.batch * g.table_width()) * 4);
   }
   if (g.ragged) {
     std::vector<std::int32_t> lengths(static_cast<std::size_t>(g.batch));
     for (auto& n : lengths)
-      n = static_cast<std::int32_t>(1 + next_random(state) % static_cast<std::uint64_t>(g.length));
+      n = static_cast<std::int32_t>(1 + next_mixed(state) % static_cast<std::uint64_t>(g.length));
     lengths[0] = static_cast<std::int32_t>(g.length);
     inputs["lengths"] = index_tensor("int32", {g.batch}, lengths.data(), lengths.size() * 4);
   }
@@ -197,7 +190,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
     std::vector<std::int8_t> mask(static_cast<std::size_t>(g.rows * g.length));
     for (std::int64_t i = 0; i < g.rows; ++i)
       for (std::int64_t j = 0; j < g.length; ++j)
-        mask[static_cast<std::size_t>(i * g.length + j)] = next_random(state) % 4 != 0 && i % 8 != 5;
+        mask[static_cast<std::size_t>(i * g.length + j)] = next_mixed(state) % 4 != 0 && i % 8 != 5;
     inputs["mask"] = index_tensor("int8", {g.rows, g.length}, mask.data(), mask.size());
   }
 }
