@@ -27,15 +27,16 @@ typedef struct assay_tensor {
 } assay_tensor;
 
 typedef struct assay_attribute {
-  const char* name; /* "heads" */
+  const char* name;  /* "heads" */
   const char* value; /* "32": text, as in the case line; every attribute of the op is present */
 } assay_attribute;
 
-/* How a backend says what it did. Call kernel() once per kernel launched, with the name that its path stands for. */
+/* How a backend says what it did. Call kernel() once per kernel launched, with the name that its path stands for, and
+ * note() for figures of interest: "temporary_bytes" "4096", "target" "AVX3". */
 typedef struct assay_trace {
   void* self;
   void (*kernel)(void* self, const char* name);
-  void (*note)(void* self, const char* key, const char* value); /* "temporary_bytes" "4096"; "target" "AVX3" */
+  void (*note)(void* self, const char* key, const char* value);
 } assay_trace;
 
 typedef struct assay_call {
@@ -55,21 +56,26 @@ typedef enum assay_status {
   ASSAY_FAILED = 2       /* it should have worked and did not: `reason` says why */
 } assay_status;
 
-/* Filled in by declare(): every field is NUL-terminated text. */
+/* Filled in by declare(): every field is NUL-terminated text.
+ *   contract  the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; `assay explain OP` lists the keys
+ *   path      the kernel that must be seen in the trace, "" when nothing is claimed; on a device that a witness watches
+ *             (harness/worker/protocol.md), the name of the device function
+ *   promises  "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors
+ *   reason    why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
 typedef struct assay_declaration {
-  char contract[512]; /* the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; keys: `assay explain OP` */
-  char path[128];     /* the kernel that must be seen in the trace, "" when nothing is claimed; on a device that a witness
-                         watches (harness/worker/protocol.md), the name of the device function */
-  char promises[128]; /* "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors */
-  char reason[256];   /* why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
+  char contract[512];
+  char path[128];
+  char promises[128];
+  char reason[256];
 } assay_declaration;
 
 typedef struct assay_backend {
   uint32_t version; /* ASSAY_BACKEND_VERSION */
   const char* name;
   const char* description; /* library, version, device: one line */
-  const char* variants;    /* space-separated names of selectable kernels or targets, "" for one; "OP:NAME" is NAME of
-                              that op alone, and calls carry NAME */
+  /* Space-separated names of selectable kernels or targets, "" for one; "OP:NAME" is NAME of that op alone, and calls
+   * carry NAME. */
+  const char* variants;
   void* self;
   /* Says, without touching data, whether this call can be run and by what arithmetic. */
   assay_status (*declare)(void* self, const assay_call* call, assay_declaration* declaration);
@@ -82,9 +88,11 @@ typedef struct assay_backend {
  * and a reason (256 bytes) when the device, driver or library is missing: that is reported, not fatal. */
 typedef const assay_backend* (*assay_backend_open_fn)(const char* options, char* reason);
 #if defined(__GNUC__)
-__attribute__((visibility("default")))
+#define ASSAY_EXPORT __attribute__((visibility("default")))
+#else
+#define ASSAY_EXPORT
 #endif
-const assay_backend* assay_backend_open(const char* options, char* reason);
+ASSAY_EXPORT const assay_backend* assay_backend_open(const char* options, char* reason);
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,11 @@ write_basic_package_version_file(assayConfigVersion.cmake COMPATIBILITY SameMino
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/assayConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/assayConfigVersion.cmake
   cmake/assay_discover_cases.cmake DESTINATION lib/cmake/assay)
 install(DIRECTORY reference harness DESTINATION include/assay FILES_MATCHING PATTERN "*.hpp"
-  PATTERN "cli" EXCLUDE PATTERN "misbehaving" EXCLUDE)
-install(FILES harness/gtest.hpp DESTINATION include/assay)
+  PATTERN "cli" EXCLUDE PATTERN "testing" EXCLUDE PATTERN "misbehaving" EXCLUDE)
+install(FILES cases/gtest.hpp DESTINATION include/assay)
+install(FILES cases/lists.hpp DESTINATION include/assay/cases)
+install(FILES cases/fills/fills.hpp DESTINATION include/assay/cases/fills)
+install(FILES cases/faults/faults.hpp DESTINATION include/assay/cases/faults)
 install(DIRECTORY cases/suites DESTINATION share/assay)
 
 if(BUILD_TESTING)

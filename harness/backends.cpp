@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "harness/near_names.hpp"
 #include "reference/error.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace fs = std::filesystem;
@@ -37,6 +37,13 @@ std::vector<BackendInfo> read_list(const fs::path& directory, std::istream& file
       if (!worker.empty()) b.worker = {row.at("interpreter").get<std::string>(), beside(directory, worker)};
       const std::string witness = beside(directory, row.value("witness", ""));
       if (!witness.empty() && fs::exists(witness)) b.witness = witness;  // it may not have been built
+      if (!fs::exists(b.file)) {
+        b.awaited = true;
+        b.not_built = fmt::format("there is no {}", b.file);
+        b.install = fmt::format("cmake --build {} --target assay_backend_{}", program_directory(), b.name);
+        b.file = b.witness = "";
+        b.worker = {};
+      }
     }
     known.push_back(std::move(b));
   }
@@ -69,8 +76,7 @@ std::vector<BackendInfo> known_backends() {
 
 BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known) {
   BackendChoice choice;
-  // A plug-in by path; options after a colon that follows the file name. In NAME:OPTIONS a slash is the
-  // options' own.
+  // A plug-in by path; options after a colon that follows the file name. In NAME:OPTIONS a slash is the options' own.
   if (name.substr(0, name.find(':')).find('/') != std::string_view::npos) {
     const auto colon = name.find(':', name.rfind('/'));
     choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));

@@ -1,5 +1,4 @@
-// Which backends this build knows: the list that the build wrote beside the plug-ins, and plug-ins named by
-// path.
+// Which backends this build knows: the list that the build wrote beside the plug-ins, and plug-ins named by path.
 #pragma once
 
 #include <string>
@@ -14,7 +13,8 @@ struct BackendInfo {
   std::string name;                      // "cpu"
   std::string file;                      // of the plug-in, absolute; "" when it was not built
   std::string not_built;                 // why it was not built
-  std::string install;                   // what to install to get it
+  bool awaited = false;                  // it was configured, and no build has made its plug-in yet
+  std::string install;                   // what to do to get it
   std::size_t alignment = 0;             // bytes that its library asks of every buffer; 0: natural
   bool is_default = false;               // part of a run that names no backend
   std::vector<std::string> worker = {};  // command of a worker that is not assay-worker

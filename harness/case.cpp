@@ -10,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "harness/near_names.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -123,6 +123,26 @@ std::string Case::line() const {
   return text;
 }
 
+std::vector<std::string> split_backends(std::string_view text, std::string_view where) {
+  std::vector<std::string> names;
+  for (const std::string& part : split(text, ',')) {
+    const auto key_end = part.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
+    if (key_end == std::string::npos || key_end == 0 || part[key_end] != '=') {
+      if (part.empty())
+        throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' has an empty name", where, text));
+      names.push_back(part);
+    } else if (names.empty() || names.back().find(':') == std::string::npos) {
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("{}: '{}': {} is an option of no backend; allowed: NAME:key=value,key=value", where,
+                      text, part));
+    } else {
+      names.back() += "," + part;
+    }
+  }
+  return names;
+}
+
 std::string CaseSet::print() const {
   std::string text = op;
   for (const auto& [key, values] : sets) text += fmt::format(" {}={}", key, fmt::join(values, ","));
@@ -160,7 +180,8 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
       if (earlier == key)
         throw InputError(InputErrorKind::bad_value,
                          fmt::format("{}: key '{}' is given twice; write a set: {}=a,b", where, key, key));
-    auto values = split(std::string_view(word).substr(equals + 1), ',');
+    const std::string_view text_of_values = std::string_view(word).substr(equals + 1);
+    auto values = key == "backend" ? split_backends(text_of_values, where) : split(text_of_values, ',');
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i].empty())
         throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' has an empty value", where, word));

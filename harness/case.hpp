@@ -2,6 +2,7 @@
 //
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
 //   key    = an attribute of the op | fill | fault | seed | layout | backend | variant
+// In a value of `backend`, a comma in front of key=value belongs to the backend's options (split_backends).
 //
 // Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No
 // tolerance can be written in a case: limits are derived.
@@ -47,6 +48,11 @@ struct CaseSet {
 // an empty, repeated or malformed value. `where` ("suites/softmax.cases:12") is put in front of the message.
 CaseSet parse_case(std::string_view text, std::string_view where = "case");
 std::vector<Case> expand(const CaseSet& set, std::string_view where = "case");
+
+// "cpu,python:mine.py,device=cpu" is two backends: a comma separates backends, but one that is followed by key=value
+// belongs to the options of the backend in front of it. Throws InputError bad_value for an empty name, and for a
+// key=value behind a backend that has no options (a colon begins them).
+std::vector<std::string> split_backends(std::string_view text, std::string_view where = "--backend");
 
 // Lines of a case file: '#' starts a comment, a trailing backslash continues a line.
 struct SuiteLine {

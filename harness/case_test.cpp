@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "harness/fill.hpp"
+#include "reference/inputs/fill.hpp"
 
 namespace assay {
 namespace {
@@ -23,6 +23,27 @@ TEST(CaseGrammar, sets_multiply_and_the_last_key_turns_fastest) {
   EXPECT_EQ(cases[0].line(), "softmax rows=1 cols=3 seed=1");
   EXPECT_EQ(cases[1].line(), "softmax rows=1 cols=3 dtype=f16 seed=1");
   EXPECT_EQ(cases[2].line(), "softmax rows=2 cols=3 seed=1");
+}
+
+TEST(CaseGrammar, a_comma_in_front_of_key_equals_value_belongs_to_the_options_of_the_backend) {
+  const auto names = [](const char* text) { return split_backends(text); };
+  EXPECT_EQ(names("cpu,onednn"), (std::vector<std::string>{"cpu", "onednn"}));
+  EXPECT_EQ(names("python:mine.py,device=cpu"), (std::vector<std::string>{"python:mine.py,device=cpu"}));
+  EXPECT_EQ(names("cpu,python:./a.py,device=cpu,./b.so,onednn:threads=2"),
+            (std::vector<std::string>{"cpu", "python:./a.py,device=cpu", "./b.so", "onednn:threads=2"}));
+  EXPECT_THROW(names("cpu,device=cpu"), InputError);  // cpu has no options that this could belong to
+  EXPECT_THROW(names("device=cpu"), InputError);
+  EXPECT_THROW(names("cpu,,onednn"), InputError);
+  EXPECT_THROW(names(""), InputError);
+}
+
+TEST(CaseGrammar, a_backend_with_options_is_one_value_of_a_case_and_prints_as_it_was_read) {
+  const std::string line = "softmax rows=1 cols=2 seed=1 backend=python:mine.py,device=cpu";
+  const auto cases = expand(parse_case(line));
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].backend, "python:mine.py,device=cpu");
+  EXPECT_EQ(cases[0].line(), line);
+  EXPECT_EQ(expand(parse_case("softmax rows=1 cols=2 backend=cpu,onednn")).size(), 2U);
 }
 
 TEST(CaseGrammar, a_default_that_names_another_attribute_follows_it) {
@@ -62,8 +83,7 @@ TEST(CaseGrammar, a_gap_matches_the_cases_in_its_set_only) {
   EXPECT_FALSE(matches(parse_case("* backend=onednn dtype=!f32,!f16"), c));
 }
 
-// Printing an expanded case and parsing it again is the identity, for any op and any attribute values that it
-// takes.
+// Printing an expanded case and parsing it again is the identity, for any op and any attribute values that it takes.
 RC_GTEST_PROP(CaseGrammar, parse_and_print_are_a_fixed_point, ()) {
   static const std::vector<std::string> kLines = {
       "softmax rows=1,7 cols=1,64 dtype=f32,bf16 mask=none,causal sinks=no,yes softcap=0,30.5",

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "harness/near_names.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -49,7 +49,7 @@ std::vector<Expectation> read_expectations(const std::string& path) {
   return list;
 }
 
-void settle(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict) {
+void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict) {
   for (auto& e : expectations) {
     if (!matches(e.set, c)) continue;
     ++e.cases;

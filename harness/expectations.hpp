@@ -27,7 +27,7 @@ struct Expectation {
 // Throws InputError for a line that does not parse, names no verdict or gives no reason.
 std::vector<Expectation> read_expectations(const std::string& path);
 // Marks the verdict as expected when one of the list says so, and counts.
-void settle(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict);
+void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict);
 // Those that had cases in the run and were confirmed by none.
 std::vector<const Expectation*> stale(const std::vector<Expectation>& expectations);
 

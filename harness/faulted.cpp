@@ -5,10 +5,10 @@
 #include <bit>
 #include <cmath>
 
+#include "harness/call.hpp"
+
 namespace assay {
 namespace {
-
-using Elements = std::map<std::string, std::vector<double>>;  // output name -> decoded elements
 
 bool same_bytes(const TensorSet& a, const TensorSet& b) {
   for (const auto& [name, tensor] : a) {
@@ -19,22 +19,28 @@ bool same_bytes(const TensorSet& a, const TensorSet& b) {
   return true;
 }
 
-// What a run gave, as far as it can be decoded (a quantised output with a scale of 0 cannot).
+// A run without a fault of its own, and what it left.
 struct Run {
   CaseResult result;
-  std::map<std::string, Encoded> outputs;
+  TensorSet outputs;  // empty when the run ended early
 };
 
-Run run_plain(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,
-              const RunOptions& options) {
+Run run_plain(const Judge& judge, const Inputs& inputs, TruthCache& truths, const Case& c) {
   Run run;
-  RunOptions observed = options;
-  observed.observe = [&](const RunResult& r) {
-    if (r.status == RunStatus::done) run.outputs = read_outputs(inputs, r.outputs);
-    if (options.observe) options.observe(r);
+  Judge plain{inputs, truths, judge.workers, judge.options};
+  plain.options.observe = [&](const RunResult& r) {
+    if (r.status == RunStatus::done) run.outputs = output_tensors(inputs, r.outputs);
+    if (judge.options.observe) judge.options.observe(r);
   };
-  run.result = run_case(c, inputs, truths, workers, observed);
+  run.result = plain.judge(c);
   return run;
+}
+
+// The verdict without the fault, which must be a pass for the fault to be judged.
+CaseResult not_judged(CaseResult clean, std::string_view without) {
+  if (clean.verdict.status != Status::unsupported)
+    clean.verdict.summary = fmt::format("without the {}: {}", without, clean.verdict.summary);
+  return clean;
 }
 
 void add_time(CaseResult& r, const CaseResult& other) {
@@ -50,14 +56,14 @@ void set(CaseResult& r, Status status, std::string summary) {
 }
 
 // `contain` and `conceal`: the elements that the fault does not reach keep their bits.
-void check_bits(CaseResult& r, Duty duty, const Run& faulted, const Run& clean,
+void check_bits(CaseResult& r, Requirement requirement, const Run& faulted, const Run& clean,
                 const std::vector<Truth>& truths) {
   std::size_t reached = 0, kept = 0;
   for (const auto& t : truths) {
     const std::vector<double> with = decode_tensor(faulted.outputs.at(t.output));
     const std::vector<double> without = decode_tensor(clean.outputs.at(t.output));
     for (std::size_t i = 0; i < with.size(); ++i) {
-      if (duty == Duty::contain && !(std::isfinite(t.value[i]) && std::isfinite(t.limit[i]))) {
+      if (requirement == Requirement::contain && !(std::isfinite(t.value[i]) && std::isfinite(t.limit[i]))) {
         ++reached;
         continue;
       }
@@ -70,46 +76,39 @@ void check_bits(CaseResult& r, Duty duty, const Run& faulted, const Run& clean,
       return;
     }
   }
-  if (kept == 0 || (duty == Duty::contain && reached == 0)) {
+  if (kept == 0 || (requirement == Requirement::contain && reached == 0)) {
     set(r, Status::distrust,
         fmt::format("the fault reaches {} elements and leaves {}: containment is not tested", reached, kept));
     return;
   }
-  r.verdict.summary = duty == Duty::contain
+  r.verdict.summary = requirement == Requirement::contain
                           ? fmt::format("contained: {} elements reached, {} keep their bits", reached, kept)
                           : fmt::format("concealed: {} elements keep their bits", kept);
 }
 
-CaseResult judge_input_fault(const Case& c, const Inputs& inputs, Inputs plain, TruthCache& truths,
-                             Workers& workers, const RunOptions& options) {
-  const Fault& fault = *inputs.fault;
-  plain.set = inputs.clean;
+CaseResult judge_input_fault(const Judge& judge, Inputs plain, const Case& c) {
+  plain.set = judge.inputs.clean;
   TruthCache clean_truths;
-  const Run clean = run_plain(c, plain, clean_truths, workers, options);
-  if (clean.result.verdict.status != Status::pass) {
-    CaseResult r = clean.result;
-    if (r.verdict.status != Status::unsupported)
-      r.verdict.summary = "without the fault: " + r.verdict.summary;
-    return r;
-  }
-  plain.set = inputs.set;
-  const Run faulted = run_plain(c, plain, truths, workers, options);
+  const Run clean = run_plain(judge, plain, clean_truths, c);
+  if (clean.result.verdict.status != Status::pass) return not_judged(clean.result, "fault");
+  plain.set = judge.inputs.set;
+  const Run faulted = run_plain(judge, plain, judge.truths, c);
   CaseResult r = faulted.result;
   add_time(r, clean.result);
-  if (r.verdict.status == Status::pass && fault.duty != Duty::judge) {
-    bool fresh = false;
-    const Contract contract = Contract::parse(r.contract, c.op->contract);
-    check_bits(r, fault.duty, faulted, clean, truths.of(c, plain, contract, fresh).truths);
-  }
+  const Requirement requirement = judge.inputs.fault->requirement;
+  if (r.verdict.status == Status::pass && requirement != Requirement::judge)
+    check_bits(r, requirement, faulted, clean, judge.truths_of(r));
   return r;
 }
 
 // Whether a kernel that is faithful to the corrupted bytes is beyond the limits of the clean ones. Bytes that
 // the reference refuses to read (a scale of 0) count as such.
-bool must_show(const Case& c, const Inputs& inputs, const std::vector<Truth>& clean,
-               const Contract& contract) {
+bool must_show(const Judge& judge, const CaseResult& result) {
+  const Case& c = result.c;
+  const std::vector<Truth>& clean = judge.truths_of(result);
   try {
-    const std::vector<Truth> corrupted = c.op->truth(c.attributes, inputs.corrupted, contract);
+    const std::vector<Truth> corrupted =
+        c.op->truth(c.attributes, judge.inputs.corrupted, Contract::parse(result.contract, c.op->contract));
     for (std::size_t t = 0; t < clean.size(); ++t)
       for (std::size_t i = 0; i < clean[t].value.size(); ++i) {
         const double moved = std::fabs(corrupted[t].value[i] - clean[t].value[i]);
@@ -121,18 +120,12 @@ bool must_show(const Case& c, const Inputs& inputs, const std::vector<Truth>& cl
   }
 }
 
-CaseResult judge_corruption(const Case& c, const Inputs& inputs, Inputs plain, TruthCache& truths,
-                            Workers& workers, const RunOptions& options) {
-  plain.set = inputs.set;
-  const Run clean = run_plain(c, plain, truths, workers, options);
-  if (clean.result.verdict.status != Status::pass) {
-    CaseResult r = clean.result;
-    if (r.verdict.status != Status::unsupported)
-      r.verdict.summary = "without the corruption: " + r.verdict.summary;
-    return r;
-  }
-  plain.corrupted = inputs.corrupted;
-  CaseResult r = run_plain(c, plain, truths, workers, options).result;
+CaseResult judge_corruption(const Judge& judge, Inputs plain, const Case& c) {
+  plain.set = judge.inputs.set;
+  const Run clean = run_plain(judge, plain, judge.truths, c);
+  if (clean.result.verdict.status != Status::pass) return not_judged(clean.result, "corruption");
+  plain.corrupted = judge.inputs.corrupted;
+  CaseResult r = run_plain(judge, plain, judge.truths, c).result;
   add_time(r, clean.result);
   Verdict& v = r.verdict;
   // A backend that refuses such bytes with a reason has noticed them as well; and one that follows a
@@ -143,9 +136,7 @@ CaseResult judge_corruption(const Case& c, const Inputs& inputs, Inputs plain, T
     v.detail.clear();
     v.bad = 0, v.worst_ratio = 0;
   } else if (v.status == Status::pass) {
-    bool fresh = false;
-    const Contract contract = Contract::parse(r.contract, c.op->contract);
-    if (must_show(c, inputs, truths.of(c, plain, contract, fresh).truths, contract)) {
+    if (must_show(judge, r)) {
       set(r, Status::missed, "the outputs pass although the corrupted bytes stand for others");
     } else {
       set(r, Status::distrust, "the corruption moves no output beyond its limit: it shows nothing");
@@ -156,8 +147,8 @@ CaseResult judge_corruption(const Case& c, const Inputs& inputs, Inputs plain, T
 
 }  // namespace
 
-CaseResult run_faulted(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,
-                       const RunOptions& options) {
+CaseResult judge_faulted(const Judge& judge, const Case& c) {
+  const Inputs& inputs = judge.inputs;
   const bool corruption = inputs.fault->kind == FaultKind::corruption;
   if (same_bytes(inputs.set, corruption ? inputs.corrupted : inputs.clean)) {
     CaseResult r;
@@ -168,8 +159,8 @@ CaseResult run_faulted(const Case& c, const Inputs& inputs, TruthCache& truths, 
   Inputs plain;
   plain.tensors = inputs.tensors;
   plain.unused = inputs.unused;
-  return corruption ? judge_corruption(c, inputs, std::move(plain), truths, workers, options)
-                    : judge_input_fault(c, inputs, std::move(plain), truths, workers, options);
+  return corruption ? judge_corruption(judge, std::move(plain), c)
+                    : judge_input_fault(judge, std::move(plain), c);
 }
 
 }  // namespace assay

@@ -1,12 +1,11 @@
-// The run of a case with a fault: once without it, once with it, and the fault's duty over both.
+// The judge's path for a case with a fault: once without it, once with it, and the fault's requirement over both.
 #pragma once
 
-#include "harness/runner.hpp"
+#include "harness/judge.hpp"
 
 namespace assay {
 
-// `inputs` has a fault; the parameters are those of run_case.
-CaseResult run_faulted(const Case& c, const Inputs& inputs, TruthCache& truths, Workers& workers,
-                       const RunOptions& options);
+// judge.inputs has a fault.
+CaseResult judge_faulted(const Judge& judge, const Case& c);
 
 }  // namespace assay

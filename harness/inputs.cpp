@@ -9,26 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "harness/fill.hpp"
-#include "harness/near_names.hpp"
+#include "harness/input_lists.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay {
-
-const Fill& fill(std::string_view name, std::string_view op_name) {
-  const Fill* general = nullptr;
-  std::vector<std::string> allowed;
-  for (const auto& f : fills()) {
-    if (!f.op.empty() && f.op != op_name) continue;
-    allowed.emplace_back(f.name);
-    if (f.name != name) continue;
-    if (!f.op.empty()) return f;
-    general = &f;
-  }
-  if (general) return *general;
-  throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("{}: no fill '{}'; {}", op_name, name, suggest(name, allowed)));
-}
 
 namespace {
 
@@ -66,7 +50,7 @@ TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, c
 
 }  // namespace
 
-Inputs make_inputs(const Case& c) {
+Inputs make_inputs(const Case& c, const InputLists& lists) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   Inputs inputs;
@@ -74,9 +58,9 @@ Inputs make_inputs(const Case& c) {
   TensorSet indices;
   if (c.op->indices) c.op->indices(c.attributes, c.seed, indices);
   Values values;
-  fill(c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, indices, c.seed}, values);
+  find_fill(lists, c.fill, c.op->name).make({*c.op, c.attributes, inputs.tensors, indices, c.seed}, values);
   const auto filled = Clock::now();
-  inputs.fault = find_fault(c.fault, c.op->name);
+  inputs.fault = find_fault(lists, c.fault, c.op->name);
   const Fault* f = inputs.fault;
   inputs.set =
       encode_values(c, inputs.tensors, indices, values, f != nullptr ? Stage::before_fault : Stage::fill);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/case.hpp"
-#include "harness/fault.hpp"
+#include "reference/inputs/lists.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {
@@ -23,6 +23,6 @@ struct Inputs {
 };
 
 // A pure function of case.inputs(). Throws InputError.
-Inputs make_inputs(const Case& c);
+Inputs make_inputs(const Case& c, const InputLists& lists);
 
 }  // namespace assay

@@ -1,5 +1,4 @@
-// The path check: a dead path is a fallback, its live twin is none, and a witness outranks the backend's
-// word.
+// The path check: a dead path is a fallback, its live counterpart is none, and a witness outranks the backend's word.
 #include "harness/path_check.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +25,7 @@ Kind kind_of(std::string_view path, const Trace& trace, std::string_view promise
   return check_path(path, promises, trace, 1000).kind;
 }
 
-TEST(NamesKernel, AWholeNameInADemangledOne) {
+TEST(NamesKernel, a_whole_name_in_a_demangled_one) {
   EXPECT_TRUE(names_kernel("flash_fwd_kernel", kFlash));
   EXPECT_TRUE(names_kernel("pytorch_flash::flash_fwd_kernel", kFlash));
   EXPECT_TRUE(names_kernel("flash_fwd_kernel<Flash_fwd_kernel_traits<64>", kFlash));
@@ -38,19 +37,19 @@ TEST(NamesKernel, AWholeNameInADemangledOne) {
   EXPECT_FALSE(names_kernel("", kMath));
 }
 
-TEST(NamesKernel, AStarLeavesTheRestOfTheLastWordOpen) {
+TEST(NamesKernel, a_star_leaves_the_rest_of_the_last_word_open) {
   EXPECT_TRUE(names_kernel("nvjet_sm90_*", "nvjet_sm90_qqtst_128x8_64x12_2x1_v_bz_TNT"));
   EXPECT_FALSE(names_kernel("nvjet_sm90_*", "my_nvjet_sm90_qq"));
   EXPECT_FALSE(names_kernel("nvjet_sm90_", "nvjet_sm90_qq"));
   EXPECT_FALSE(names_kernel("*", "anything"));
 }
 
-TEST(NamesKernel, ALaterOccurrenceCounts) {
+TEST(NamesKernel, a_later_occurrence_counts) {
   EXPECT_TRUE(names_kernel("decode", "void predecode_all<decode>(int)"));
   EXPECT_FALSE(names_kernel("decode", "void predecode_all<decoder>(int)"));
 }
 
-TEST(CheckPath, WithoutAWitnessTheBackendsWordCounts) {
+TEST(CheckPath, without_a_witness_the_backends_word_counts) {
   EXPECT_EQ(kind_of("fast", announced({"prepare", "fast"})), Kind::none);
   EXPECT_EQ(kind_of("fast", announced({"generic"})), Kind::fallback);
   EXPECT_EQ(kind_of("fast", announced({"fast_generic"})), Kind::fallback);
@@ -58,7 +57,7 @@ TEST(CheckPath, WithoutAWitnessTheBackendsWordCounts) {
   EXPECT_EQ(kind_of("", announced({})), Kind::none);
 }
 
-TEST(CheckPath, ADeadPathIsAFallbackWhateverTheBackendSays) {
+TEST(CheckPath, a_dead_path_is_a_fallback_whatever_the_backend_says) {
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {kMath})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({}, {kMath})), Kind::fallback);
@@ -67,26 +66,26 @@ TEST(CheckPath, ADeadPathIsAFallbackWhateverTheBackendSays) {
             std::string("declared kernel flash_fwd_kernel did not run; the witness fake saw: ") + kMath);
 }
 
-TEST(CheckPath, ItsLiveTwinPasses) {
+TEST(CheckPath, its_live_twin_passes) {
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {kMath, kFlash})), Kind::none);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({}, {kFlash})), Kind::none);
   EXPECT_EQ(kind_of("", witnessed({}, {kFlash})), Kind::none);
 }
 
-TEST(CheckPath, AnAnnouncedKernelThatWasNeverSeenIsAFallback) {
+TEST(CheckPath, an_announced_kernel_that_was_never_seen_is_a_fallback) {
   EXPECT_EQ(kind_of("", witnessed({"merge"}, {kFlash})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel", "merge"}, {kFlash})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel", "merge"}, {kFlash, "merge"})),
             Kind::none);
 }
 
-TEST(CheckPath, AWitnessThatMissedSomethingProvesNothing) {
+TEST(CheckPath, a_witness_that_missed_something_proves_nothing) {
   Trace trace = witnessed({}, {kFlash});
   trace.witness->error = "3 records lost";
   EXPECT_EQ(kind_of("flash_fwd_kernel", trace), Kind::failed);
 }
 
-TEST(CheckPath, MemoryBeyondThePromiseIsAFallback) {
+TEST(CheckPath, memory_beyond_the_promise_is_a_fallback) {
   EXPECT_EQ(kind_of("", witnessed({}, {}, 1001), "temporary_bytes=0"), Kind::fallback);
   EXPECT_EQ(kind_of("", witnessed({}, {}, 1000), "temporary_bytes=0"), Kind::none);
   EXPECT_EQ(kind_of("", witnessed({}, {}, 1500), "deterministic=yes temporary_bytes=500"), Kind::none);

@@ -6,8 +6,7 @@
 #include <map>
 #include <regex>
 
-#include "harness/fault.hpp"
-#include "harness/fill.hpp"
+#include "harness/input_lists.hpp"
 
 namespace assay {
 namespace {
@@ -24,7 +23,8 @@ std::vector<std::string> chosen_backends(const PlanOptions& options, const std::
   std::vector<std::string> names = options.backends;
   if (names.empty())
     for (const auto& b : known)
-      if (b.is_default && b.not_built.empty()) names.push_back(b.name);
+      if (b.is_default && (b.not_built.empty() || b.awaited))
+        names.push_back(b.name);  // awaited: refused below
   if (names.empty()) throw InputError(InputErrorKind::bad_value, "no backend was built; see: assay doctor");
   for (const auto& name : names) (void)choose_backend(name, known);
   return names;
@@ -37,20 +37,21 @@ bool names_seed(const CaseSet& set) {
 }  // namespace
 
 Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
-               const std::vector<BackendInfo>& known, const VariantsOf& variants) {
+               const std::vector<BackendInfo>& known, const InputLists& lists, const VariantsOf& variants) {
   const std::vector<std::string> backends = chosen_backends(options, known);
   const std::regex filter = compile_filter(options.filter);
   std::map<std::string, std::vector<std::string>> variants_of;  // asked once per backend
   std::map<std::string, std::size_t> group_of;                  // inputs -> index
   std::vector<std::vector<std::string>> seen;  // per group: lines, so that no case runs twice
   Plan plan;
+  plan.lists = lists;
   for (const auto& line : lines) {
     CaseSet set = parse_case(line.text, line.where);
     if (options.seed_given && !names_seed(set))
       set.sets.emplace_back("seed", std::vector{fmt::format("{}", options.seed)});
     for (const auto& base : expand(set, line.where)) {
-      (void)fill(base.fill, base.op->name);
-      (void)find_fault(base.fault, base.op->name);
+      (void)find_fill(lists, base.fill, base.op->name);
+      (void)find_fault(lists, base.fault, base.op->name);
       for (const auto& backend : base.backend.empty() ? backends : std::vector{base.backend}) {
         if (!base.backend.empty()) (void)choose_backend(backend, known);
         std::vector<std::string> names{base.variant};

@@ -9,6 +9,7 @@
 
 #include "harness/backends.hpp"
 #include "harness/case.hpp"
+#include "reference/inputs/lists.hpp"
 
 namespace assay {
 
@@ -26,6 +27,7 @@ struct Group {
 };
 
 struct Plan {
+  InputLists lists;  // of fills and faults, as make_plan was given them
   std::vector<Group> groups;
   std::size_t cases = 0;
 };
@@ -33,9 +35,8 @@ struct Plan {
 // variants(backend): the names that variant=all stands for.
 using VariantsOf = std::function<std::vector<std::string>(const std::string& backend)>;
 
-// Throws InputError for a line that does not parse, an impossible case, an unknown fill or backend, a bad
-// filter.
+// Throws InputError for a line that does not parse, an impossible case, an unknown fill or backend, a bad filter.
 Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
-               const std::vector<BackendInfo>& known, const VariantsOf& variants);
+               const std::vector<BackendInfo>& known, const InputLists& lists, const VariantsOf& variants);
 
 }  // namespace assay

@@ -20,7 +20,7 @@ void Summary::add(const CaseResult& r) {
   ++cases;
   ++counts[r.verdict.status];
   if (!r.verdict.green()) ++red;
-  if (r.verdict.expected) ++expected;
+  if (r.verdict.expected) ++expected, ++explained[r.verdict.status];
   if (r.verdict.status != Status::unsupported) ++executed;
   outputs += r.verdict.elements;
   kernel_seconds += r.kernel_seconds;

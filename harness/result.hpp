@@ -38,11 +38,12 @@ std::string format_label(const Case& c);
 struct Summary {
   std::map<Status, std::size_t> counts;
   std::size_t cases = 0;
-  std::size_t red = 0;             // neither a pass nor expected
-  std::size_t expected = 0;        // explained by the list of expectations
-  std::size_t executed = 0;        // kernels ran: everything but unsupported
-  std::vector<std::string> stale;  // expectations that this run did not confirm
-  std::size_t outputs = 0;         // elements judged
+  std::size_t red = 0;                      // neither a pass nor expected
+  std::size_t expected = 0;                 // explained by the list of expectations
+  std::map<Status, std::size_t> explained;  // of those, by verdict
+  std::size_t executed = 0;                 // kernels ran: everything but unsupported
+  std::vector<std::string> stale;           // expectations that this run did not confirm
+  std::size_t outputs = 0;                  // elements judged
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

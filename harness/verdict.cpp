@@ -3,29 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
+
+#include "reference/ops/judged.hpp"
 
 namespace assay {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Judged {
-  bool ok;
-  double ratio;  // error / limit; 0 when exact, infinite when no limit would do
-};
-
-Judged judge(double got, double value, double limit) {
-  if (std::isnan(value)) {
-    const bool ok = std::isnan(got) || std::isinf(limit);  // an infinite limit here: nothing is claimed
-    return {ok, ok ? 0.0 : kInfinity};
-  }
-  if (std::isinf(value)) return {got == value, got == value ? 0.0 : kInfinity};
-  const double error = std::fabs(got - value);
-  const bool ok = error <= limit;
-  if (!(error >= 0)) return {ok, kInfinity};  // NaN
-  return {ok, error == 0 ? 0.0 : error / limit};
-}
 
 std::string position(std::size_t index, const TensorSpec& t) {
   std::string text;

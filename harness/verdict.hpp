@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,24 +15,63 @@ namespace assay {
 
 enum class Status : std::uint8_t {
   pass,
-  wrong,             // the proven bound of the declared contract is violated
-  fallback,          // the numbers are within the bound, the path is not the one declared
-  unwritten,         // an output element still holds its poison
-  overrun,           // a byte outside the elements was changed
-  leak,              // the outputs depend on bytes that are not the kernel's to read
-  input_changed,     // an input was written to
-  nondeterministic,  // two runs on the same bytes differ, though the backend promises that they do not
-  crash,             // a signal ended the worker
-  hang,              // the time limit passed
-  failed,            // the backend itself reports a failure
-  distrust,          // an all-zero output would have passed: these inputs show nothing
-  missed,            // a corruption that moves the outputs beyond their limits went unnoticed
-  unsupported,       // the backend says that it cannot
+  wrong,
+  fallback,
+  unwritten,
+  overrun,
+  leak,
+  input_changed,
+  nondeterministic,
+  crash,
+  hang,
+  failed,
+  distrust,
+  missed,
+  unsupported,
 };
-inline constexpr std::array<std::string_view, 14> kStatusNames = {
-    "pass",  "wrong", "fallback", "unwritten", "overrun", "leak",       "input_changed", "nondeterministic",
-    "crash", "hang",  "failed",   "distrust",  "missed",  "unsupported"};
-static_assert(kStatusNames[static_cast<std::size_t>(Status::unsupported)] == "unsupported");
+// What a person reads of each: `assay list verdicts`, and the README's table, which a test compares with it.
+struct StatusRow {
+  Status status;
+  std::string_view name, meaning, what_to_do;
+};
+inline constexpr StatusRow kStatuses[] = {
+    {Status::pass, "pass", "every output element is within the proven limit, by the declared kernel",
+     "nothing"},
+    {Status::wrong, "wrong", "an element is beyond the limit that the declared arithmetic allows",
+     "read got, want and limit; correct the kernel, or declare what it really does"},
+    {Status::fallback, "fallback", "another kernel ran than the one declared",
+     "see which one under `what`; correct the dispatch, or the declared path"},
+    {Status::unwritten, "unwritten", "an output element was never written",
+     "look for a dropped tail: a grid, tile or loop bound"},
+    {Status::overrun, "overrun", "a byte outside the tensors' elements was written",
+     "look for a stride taken as dense, or a tile without a bound"},
+    {Status::leak, "leak", "the outputs depend on bytes that the kernel has no business to read",
+     "look for a read past the end, a wrong page, or uninitialised workspace"},
+    {Status::input_changed, "input_changed", "an input was written to",
+     "the kernel works in place; it must not"},
+    {Status::nondeterministic, "nondeterministic", "two runs on the same bytes differ, against the promise",
+     "look for atomics and races; or declare deterministic=no"},
+    {Status::crash, "crash", "a signal ended the worker process", "repeat the repro line under a debugger"},
+    {Status::hang, "hang", "the time limit passed", "look for a lost barrier; or raise --timeout"},
+    {Status::failed, "failed", "the backend itself reported a failure, or a contract that cannot be read",
+     "read its reason under `what`"},
+    {Status::distrust, "distrust", "an all-zero output would have passed: these inputs show nothing",
+     "choose another fill or shape (`assay explain` says what a case shows)"},
+    {Status::missed, "missed", "a corruption that must move the outputs went unnoticed",
+     "the kernel does not read what was corrupted: look for a stale copy"},
+    {Status::unsupported, "unsupported", "the backend says that it cannot run this case",
+     "write the gap into cases/suites/expected.list, or implement it"},
+};
+inline constexpr auto kStatusNames = [] {
+  std::array<std::string_view, std::size(kStatuses)> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kStatuses[i].name;
+  return names;
+}();
+static_assert([] {
+  for (std::size_t i = 0; i < std::size(kStatuses); ++i)
+    if (static_cast<std::size_t>(kStatuses[i].status) != i || kStatuses[i].what_to_do.empty()) return false;
+  return kStatuses[std::size(kStatuses) - 1].status == Status::unsupported;
+}());
 constexpr std::string_view to_string(Status s) { return kStatusNames[static_cast<std::size_t>(s)]; }
 
 // The comparison of one output with its truth.
@@ -45,8 +86,9 @@ struct Comparison {
 };
 
 // got[i]: the output's elements as exact real numbers. Per element:
-//   truth NaN -> got must be NaN; truth +-Inf -> got must be it; otherwise ok = |got - value| <= limit, which
-//   a NaN fails.
+//   truth NaN     got must be NaN
+//   truth +-Inf   got must be it
+//   otherwise     ok = |got - value| <= limit, which a NaN fails
 Comparison compare(const Truth& truth, std::span<const double> got);
 
 // "at out[0,3,17,64] 37 of 131072 bad ... got 0x1406 1.0262e-3 want 0x1402 ... error 4 ulp(f16) limit ...":

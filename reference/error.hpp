@@ -9,20 +9,25 @@
 namespace assay {
 
 enum class InputErrorKind {
-  unknown_name,      // a format, op, unit, attribute or contract key that no list has
-  bad_value,         // an attribute or contract value outside its domain
-  shape_mismatch,    // tensors that do not fit each other or their bytes
-  ragged_block,      // a block that does not divide its row
-  bad_scale,         // a scale that is zero, negative, NaN or infinite
+  unknown_name,    // a format, op, unit, attribute or contract key that no list has
+  bad_value,       // an attribute or contract value outside its domain
+  shape_mismatch,  // tensors that do not fit each other or their bytes
+  ragged_block,    // a block that does not divide its row
+  bad_scale,       // a scale that is zero, negative, NaN or infinite
 };
 
 constexpr std::string_view to_string(InputErrorKind kind) {
   switch (kind) {
-    case InputErrorKind::unknown_name: return "unknown_name";
-    case InputErrorKind::bad_value: return "bad_value";
-    case InputErrorKind::shape_mismatch: return "shape_mismatch";
-    case InputErrorKind::ragged_block: return "ragged_block";
-    case InputErrorKind::bad_scale: return "bad_scale";
+    case InputErrorKind::unknown_name:
+      return "unknown_name";
+    case InputErrorKind::bad_value:
+      return "bad_value";
+    case InputErrorKind::shape_mismatch:
+      return "shape_mismatch";
+    case InputErrorKind::ragged_block:
+      return "ragged_block";
+    case InputErrorKind::bad_scale:
+      return "bad_scale";
   }
   return "?";
 }

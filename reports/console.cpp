@@ -1,6 +1,7 @@
 // The report that a person watches.
 #include <fmt/color.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -19,9 +20,20 @@ using Clock = std::chrono::steady_clock;
 // the JSON.
 constexpr std::size_t kShownPerKind = 5;
 
+std::string with_commas(std::size_t n) {
+  const std::string digits = fmt::format("{}", n);
+  std::string text;
+  for (std::size_t at = 0; at < digits.size(); ++at) {
+    if (at > 0 && (digits.size() - at) % 3 == 0) text += ',';
+    text += digits[at];
+  }
+  return text;
+}
+
 class Console : public Reporter {
  public:
-  explicit Console(bool quiet) : quiet_(quiet), terminal_(isatty(fileno(stdout)) != 0) {}
+  explicit Console(ConsoleDetail detail)
+      : quiet_(detail.quiet), verbose_(detail.verbose), terminal_(isatty(fileno(stdout)) != 0) {}
 
   void begin(const RunHeader& header) override {
     header_ = header;
@@ -36,7 +48,7 @@ class Console : public Reporter {
     ++done_;
     matrix_.add(r);
     if (!r.verdict.green()) finding(r);
-    if (r.verdict.expected && r.verdict.status != Status::unsupported) ++known_[r.verdict.reason];
+    if (r.verdict.expected) known(r);
     progress();
   }
 
@@ -46,27 +58,50 @@ class Console : public Reporter {
       if (count > kShownPerKind)
         fmt::print("... and {} more: {} {} backend={}\n", count - kShownPerKind, kind.status, kind.op,
                    kind.backend);
-    if (!quiet_) fmt::print("\n{}", matrix_.text());
-    for (const auto& [reason, count] : known_) fmt::print("known: {} ({} cases)\n", reason, count);
+    if (!quiet_) fmt::print("\n{}", (verbose_ ? matrix_ : matrix_.folded()).text());
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
-    std::string counts;
-    for (const auto& [status, count] : s.counts) counts += fmt::format(", {} {}", count, to_string(status));
-    const double busy = s.busy_seconds > 0 ? s.busy_seconds : 1;
-    const auto share = [&](double seconds) { return 100 * seconds / busy; };
-    fmt::print(
-        "\n{} cases{}; {} outputs judged in {:.1f} s\n"
-        "work: kernels {:.1f} %, reference {:.1f} %, inputs {:.1f} %, worker {:.1f} %, rest {:.1f} %\n",
-        s.cases, counts, s.outputs, s.wall_seconds, share(s.kernel_seconds), share(s.reference_seconds),
-        share(s.input_seconds), share(s.worker_seconds),
-        share(busy - s.kernel_seconds - s.reference_seconds - s.input_seconds - s.worker_seconds));
-    fmt::print("{}\n", s.green()
-                           ? (s.expected ? fmt::format("all green; {} as expected.list explains", s.expected)
-                                         : "all green")
-                       : s.cases == 0 ? "nothing was executed"
-                                      : "not green");
+    fmt::print("\n{}; {} outputs judged in {:.1f} s\n", counts(s), with_commas(s.outputs), s.wall_seconds);
+    if (verbose_) work(s);
+    if (s.expected > 0)
+      fmt::print("known findings and gaps, and why: assay list known{}\n",
+                 verbose_ ? "; reports/findings.md" : "; case by case: -v");
+    fmt::print("{}\n", s.cases == 0 ? "nothing was executed" : s.green() ? "all green" : "not green");
   }
 
  private:
+  // "12 cases: 8 pass, 1 known, 3 gaps": what the list of expectations explains is counted apart from what it does not.
+  static std::string counts(const Summary& s) {
+    const auto unsupported = s.explained.find(Status::unsupported);
+    const std::size_t gaps = unsupported == s.explained.end() ? 0 : unsupported->second;
+    const std::size_t known = s.expected - gaps;
+    std::string text = fmt::format("{} case{}: ", with_commas(s.cases), s.cases == 1 ? "" : "s");
+    std::vector<std::string> parts;
+    for (const auto& [status, count] : s.counts) {
+      const auto explained = s.explained.find(status);
+      const std::size_t left = count - (explained == s.explained.end() ? 0 : explained->second);
+      if (left > 0) parts.push_back(fmt::format("{} {}", with_commas(left), to_string(status)));
+    }
+    if (known > 0) parts.push_back(fmt::format("{} known", with_commas(known)));
+    if (gaps > 0) parts.push_back(fmt::format("{} gap{}", with_commas(gaps), gaps == 1 ? "" : "s"));
+    return text + fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  static void work(const Summary& s) {
+    const double busy = s.busy_seconds > 0 ? s.busy_seconds : 1;
+    const auto share = [&](double seconds) { return 100 * seconds / busy; };
+    fmt::print(
+        "work: kernels {:.1f} %, reference {:.1f} %, inputs {:.1f} %, worker {:.1f} %, rest {:.1f} %\n",
+        share(s.kernel_seconds), share(s.reference_seconds), share(s.input_seconds), share(s.worker_seconds),
+        share(busy - s.kernel_seconds - s.reference_seconds - s.input_seconds - s.worker_seconds));
+  }
+
+  // Gaps are counted only; any other known finding is a line of -v.
+  void known(const CaseResult& r) {
+    if (!verbose_ || r.verdict.status == Status::unsupported) return;
+    clear_bar();
+    fmt::print("known {} {}\n  why    {}\n", to_string(r.verdict.status), r.c.line(), r.verdict.reason);
+  }
+
   struct Kind {
     std::string status, op, backend;
     auto operator<=>(const Kind&) const = default;
@@ -110,17 +145,16 @@ class Console : public Reporter {
     bar_ = false;
   }
 
-  bool quiet_, terminal_, bar_ = false;
+  bool quiet_, verbose_, terminal_, bar_ = false;
   RunHeader header_;
   Matrix matrix_;
   std::map<Kind, std::size_t> shown_;
-  std::map<std::string, std::size_t> known_;  // by explanation
   std::size_t done_ = 0;
   Clock::time_point start_, last_;
 };
 
 }  // namespace
 
-std::unique_ptr<Reporter> console_reporter(bool quiet) { return std::make_unique<Console>(quiet); }
+std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail) { return std::make_unique<Console>(detail); }
 
 }  // namespace assay

@@ -29,6 +29,7 @@ class JsonReport : public Reporter {
                  {"backends", h.backends}, {"jobs", h.jobs}, {"shard", h.shard},
                  {"shards", h.shards}};
     document_["results"] = Json::array();
+    document_["failures"] = Json::array();
   }
 
   void result(const CaseResult& r) override {
@@ -57,6 +58,7 @@ class JsonReport : public Reporter {
     if (!notes.empty()) row["notes"] = std::move(notes);
     if (r.witness) row["witness"] = Json::parse(witness_text(*r.witness));
     document_["results"].push_back(std::move(row));
+    if (!r.verdict.green()) add_failure(r.c.line(), to_string(r.verdict.status), r.verdict.summary);
   }
 
   void end(const Summary& s) override {
@@ -73,6 +75,8 @@ class JsonReport : public Reporter {
                           {"red", counts_of(cell.red)},
                           {"reason", cell.reason}});
     document_["matrix"] = std::move(matrix);
+    for (const auto& expectation : s.stale)
+      add_failure(expectation, "stale", "no case of this run confirms it: remove the line");
     document_["summary"] = {{"cases", s.cases},
                             {"green", s.green()},
                             {"expected", s.expected},
@@ -90,6 +94,10 @@ class JsonReport : public Reporter {
   }
 
  private:
+  void add_failure(const std::string& name, std::string_view kind, const std::string& summary) {
+    document_["failures"].push_back({{"name", name}, {"kind", kind}, {"summary", summary}});
+  }
+
   ReportFile file_;
   Json document_;
   Matrix matrix_;

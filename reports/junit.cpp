@@ -1,4 +1,5 @@
-// JUnit XML, as CI systems read it: one test suite per backend, one test case per case line.
+// JUnit XML, as CI systems read it: one test suite per backend, one test case per case line; and one suite
+// of the expectations that the run did not confirm, which are failures.
 #include <fmt/format.h>
 
 #include <map>
@@ -18,11 +19,7 @@ class Junit : public Reporter {
   }
 
   void result(const CaseResult& r) override {
-    Suite& suite = suites_[r.c.backend];
-    if (!suite.node) {
-      suite.node = root_.append_child("testsuite");
-      suite.node.append_attribute("name") = r.c.backend.c_str();
-    }
+    Suite& suite = suite_of(r.c.backend);
     ++suite.tests;
     suite.seconds += r.total_seconds;
     pugi::xml_node test = suite.node.append_child("testcase");
@@ -41,7 +38,11 @@ class Junit : public Reporter {
   }
 
   void end(const Summary& s) override {
-    root_.append_attribute("tests") = s.cases;
+    for (const auto& expectation : s.stale) add_stale(expectation);
+    unsigned long tests = 0, failures = 0;
+    for (const auto& [name, suite] : suites_) tests += suite.tests, failures += suite.failures;
+    root_.append_attribute("tests") = tests;
+    root_.append_attribute("failures") = failures;
     root_.append_attribute("time") = fmt::format("{:.3f}", s.wall_seconds).c_str();
     for (auto& [name, suite] : suites_) {
       suite.node.append_attribute("tests") = suite.tests;
@@ -59,6 +60,28 @@ class Junit : public Reporter {
     unsigned long tests = 0, failures = 0, skipped = 0;
     double seconds = 0;
   };
+
+  Suite& suite_of(const std::string& name) {
+    Suite& suite = suites_[name];
+    if (!suite.node) {
+      suite.node = root_.append_child("testsuite");
+      suite.node.append_attribute("name") = name.c_str();
+    }
+    return suite;
+  }
+
+  void add_stale(const std::string& expectation) {
+    Suite& suite = suite_of("expectations");
+    ++suite.tests;
+    ++suite.failures;
+    pugi::xml_node test = suite.node.append_child("testcase");
+    test.append_attribute("classname") = "expectations";
+    test.append_attribute("name") = expectation.c_str();
+    pugi::xml_node node = test.append_child("failure");
+    node.append_attribute("type") = "stale";
+    node.append_attribute("message") = "no case of this run confirms it: remove the line";
+  }
+
   ReportFile file_;
   pugi::xml_document document_;
   pugi::xml_node root_;

@@ -1,8 +1,10 @@
 #include "reports/matrix.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace assay {
 namespace {
@@ -17,6 +19,44 @@ std::string cell_text(const Cell& cell) {
 }
 
 }  // namespace
+
+void Cell::add(const Cell& other) {
+  cases += other.cases, passed += other.passed, gaps += other.gaps;
+  for (const auto& [status, count] : other.known) known[status] += count;
+  for (const auto& [status, count] : other.red) red[status] += count;
+  if (reason.empty()) reason = other.reason;
+}
+
+std::string format_family(std::string_view name) {
+  const Format& f = format(name);
+  std::string payload(f.element);
+  if (f.kind == FormatKind::block) payload = planes(f, {1, f.block_elements}).front().format;
+  const ScalarFormat* codes = find_scalar_format(payload);
+  if (codes == nullptr) return "ggml";  // scale and codes inline in one block
+  if (codes->kind == ScalarKind::integer) return "int";
+  return codes->bits > 8 ? "float" : codes->bits > 6 ? "fp8" : fmt::format("fp{}", codes->bits);
+}
+
+std::string family_label(const std::string& formats) {
+  std::vector<std::string> families;
+  std::istringstream words(formats);
+  for (std::string word; words >> word;) {
+    std::string family = format_family(word);
+    if (std::ranges::find(families, family) == families.end()) families.push_back(std::move(family));
+  }
+  std::ranges::sort(families);
+  if (families.size() > 1) std::erase(families, "float");
+  return fmt::format("{}", fmt::join(families, " "));
+}
+
+Matrix Matrix::folded() const {
+  Matrix m;
+  m.backends_ = backends_;
+  for (const auto& [row, cells] : rows_)
+    for (const auto& [backend, cell] : cells)
+      m.rows_[{row.first, family_label(row.second)}][backend].add(cell);
+  return m;
+}
 
 void Matrix::add(const CaseResult& r) {
   if (std::ranges::find(backends_, r.c.backend) == backends_.end()) backends_.push_back(r.c.backend);

@@ -26,9 +26,15 @@ class Reporter {
   virtual void end(const Summary&) {}
 };
 
+// How much the console says. quiet: findings and the summary only. verbose: the matrix by formats in place of families of
+// formats, each known finding by its case line, and where the time went.
+struct ConsoleDetail {
+  bool quiet = false, verbose = false;
+};
+
 // Progress (a bar on a terminal, a plain line every few seconds otherwise), each finding as it comes, the
-// matrix ops x formats x backends, and a summary line.
-std::unique_ptr<Reporter> console_reporter(bool quiet);
+// matrix ops x families of formats x backends, and a summary.
+std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
 // Written whole at the end under a temporary name and renamed: never half a file. Throws InputError when the
 // path cannot be written, at construction.
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);

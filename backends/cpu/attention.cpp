@@ -142,8 +142,7 @@ void absorb(const AttentionProblem& problem, const Engine& engine, const float* 
     }
     stream.top = block_top;
   }
-  // While every logit so far is -inf, or NaN hides the maximum, any finite shift gives 0 for -inf and NaN for
-  // NaN.
+  // While every logit so far is -inf, or NaN hides the maximum, any finite shift gives 0 for -inf and NaN for NaN.
   const float shift = stream.top == kMinusInfinity ? 0.0F : stream.top;
   stream.sum += engine.exp_shift(weights, shift, weights, n);
   if (round_p_to_f16) {

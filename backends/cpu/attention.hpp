@@ -1,7 +1,9 @@
-// What the attention kernels share: the problem read from a call, which keys a query sees, and the online
-// softmax.
-//   out[b,i,h,:] = sum_j p_j v[b,j,g,:],  p = softmax_j(cap(scale q[b,i,h,:] . k[b,j,g,:]) - slope_h |i_abs -
-//   j|) g = h / (heads / kv_heads), i_abs = length_b - q + i. A sink is one more logit of the denominator.
+// What the attention kernels share: the problem read from a call, which keys a query sees, and the online softmax.
+//   x[j]         = cap(scale * q[b,i,h,:] . k[b,j,g,:]) - slope_h * |i_abs - j|     over the visible keys j
+//   p            = softmax_j(x);  a sink is one more logit of the denominator
+//   out[b,i,h,:] = sum_j p[j] v[b,j,g,:];  0 when query i sees no key
+//   g            = h / (heads / kv_heads)          the kv head that head h reads
+//   i_abs        = length_b - q + i                the position of query i among the keys
 #pragma once
 
 #include <cstdint>
@@ -62,8 +64,8 @@ struct KeyBlock {
   std::int64_t count = 0;
   const float* keys = nullptr;    // [count][d]
   const float* values = nullptr;  // [count][dv]
-  const float* scores =
-      nullptr;  // [count] q . k where a kernel has formed them already; keys are not read then
+  // [count] q . k where a kernel has formed them already; keys are not read then.
+  const float* scores = nullptr;
 };
 
 inline constexpr std::int64_t kMaxBlockKeys = 64;

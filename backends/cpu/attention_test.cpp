@@ -8,7 +8,7 @@
 namespace assay_cpu_test {
 namespace {
 
-TEST(AttentionKernels, AgreeWithTheFormulaOnEveryMask) {
+TEST(AttentionKernels, agree_with_the_formula_on_every_mask) {
   for (const char* mask : {"none", "causal", "window", "random"}) {
     Problem problem;
     problem.mask = mask;
@@ -17,7 +17,7 @@ TEST(AttentionKernels, AgreeWithTheFormulaOnEveryMask) {
   }
 }
 
-TEST(AttentionKernels, AgreeWithTheFormulaOnEveryScalarFormat) {
+TEST(AttentionKernels, agree_with_the_formula_on_every_scalar_format) {
   for (const char* kv : {"f32", "f16", "bf16", "e4m3fn"}) {
     Problem problem;
     problem.kv = kv;
@@ -26,7 +26,7 @@ TEST(AttentionKernels, AgreeWithTheFormulaOnEveryScalarFormat) {
   }
 }
 
-TEST(AttentionKernels, HonourPagesLengthsSinksSlopesAndSoftCaps) {
+TEST(AttentionKernels, honour_pages_lengths_sinks_slopes_and_soft_caps) {
   Problem problem;
   problem.page = 16;
   problem.lengths = "ragged";
@@ -37,7 +37,7 @@ TEST(AttentionKernels, HonourPagesLengthsSinksSlopesAndSoftCaps) {
   expect_near_everywhere(problem);
 }
 
-TEST(AttentionKernels, GiveTheSameBitsTwice) {
+TEST(AttentionKernels, give_the_same_bits_twice) {
   Problem problem;
   problem.len = 300;
   problem.dtype = "f16";
@@ -50,7 +50,7 @@ TEST(AttentionKernels, GiveTheSameBitsTwice) {
   }
 }
 
-TEST(AttentionKernels, ChooseLikeAnEngineAndSaySo) {
+TEST(AttentionKernels, choose_like_an_engine_and_say_so) {
   Problem problem;
   problem.q = 1;
   Made decode = make(problem);
@@ -67,7 +67,7 @@ TEST(AttentionKernels, ChooseLikeAnEngineAndSaySo) {
 }
 
 // K and V are f16 already, so that conversion changes no number: only the path and the memory tell.
-TEST(AttentionKernels, ConvertFirstUnderANameOfItsOwnAndDeclareTheMemory) {
+TEST(AttentionKernels, convert_first_under_a_name_of_its_own_and_declare_the_memory) {
   Problem problem;
   Made made = make(problem);
   expect_near(made, "convert_f16");
@@ -78,7 +78,7 @@ TEST(AttentionKernels, ConvertFirstUnderANameOfItsOwnAndDeclareTheMemory) {
 
 // |weight - f16(weight)| <= 2^-12 of weights up to 1, which sum to `sum`: the output moves by at most 2^-12
 // max|v|, and it does move.
-TEST(AttentionKernels, RoundTheWeightsOnlyWhereTheyDeclareIt) {
+TEST(AttentionKernels, round_the_weights_only_where_they_declare_it) {
   Made made = make(Problem{});
   assay_declaration declaration;
   ASSERT_EQ(made.call.declare(declaration, "prefill_p_f16"), ASSAY_OK);
@@ -91,7 +91,7 @@ TEST(AttentionKernels, RoundTheWeightsOnlyWhereTheyDeclareIt) {
   for (std::size_t i = 0; i < exact.size(); ++i) ASSERT_TRUE(std::fabs(rounded[i] - exact[i]) <= 0x1p-11 * 5);
 }
 
-TEST(AttentionKernels, MultiplyBlocksOnlyWhereThereAreBlocks) {
+TEST(AttentionKernels, multiply_blocks_only_where_there_are_blocks) {
   Made made = make(Problem{});
   assay_declaration declaration;
   EXPECT_EQ(made.call.declare(declaration, "decode_q8"), ASSAY_UNSUPPORTED);
@@ -100,7 +100,7 @@ TEST(AttentionKernels, MultiplyBlocksOnlyWhereThereAreBlocks) {
 
 // K in q8_0 with power-of-two scales, q of integers whose largest is 127: both are exact in blocks of int8,
 // so that the block kernel must agree with the one that decodes.
-TEST(AttentionKernels, AgreeBetweenBlockProductsAndDecodedRowsWhereBothAreExact) {
+TEST(AttentionKernels, agree_between_block_products_and_decoded_rows_where_both_are_exact) {
   constexpr std::int64_t kLen = 50;
   constexpr std::int64_t kWidth = 64;
   std::mt19937 random(3);
@@ -148,7 +148,7 @@ TEST(AttentionKernels, AgreeBetweenBlockProductsAndDecodedRowsWhereBothAreExact)
   }
 }
 
-TEST(AttentionKernels, RefuseWhatTheyLackWithAReason) {
+TEST(AttentionKernels, refuse_what_they_lack_with_a_reason) {
   Made made = make(Problem{});
   assay_declaration declaration;
   made.call.set("k", "nf3");

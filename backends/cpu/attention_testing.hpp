@@ -155,8 +155,6 @@ inline Made make(const Problem& p, unsigned seed = 1) {
   return made;
 }
 
-// f32 kernels on O(1) data: 2^-17 is a hundred times their rounding, and a thousandth of what one wrong key
-// changes.
 inline void expect_near(Made& made, const std::string& variant) {
   ASSERT_EQ(made.call.run(variant), ASSAY_OK) << variant << ": " << made.call.reason;
   EXPECT_TRUE(made.call.gaps_intact());
@@ -164,6 +162,7 @@ inline void expect_near(Made& made, const std::string& variant) {
   ASSERT_EQ(got.size(), made.expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = std::fabs(double{got[i]} - made.expected[i]);
+    // f32 kernels on O(1) data: 2^-17 is a hundred times their rounding, and a thousandth of what one wrong key changes.
     ASSERT_TRUE(error <= 0x1p-17 * (1 + std::fabs(made.expected[i])))
         << variant << " out[" << i << "] got " << got[i] << " want " << made.expected[i];
   }

@@ -1,14 +1,13 @@
 // Small floats with block scales in planes of their own; e2m1 codes two to a byte, the earlier element low.
-//   mxfp4, mxfp8, mxfp8_e5m2   e2m1, e4m3fn, e5m2; ".scale" e8m0 per 32 elements: x = code * 2^(scale - 127),
-//   255 is NaN;
-//                              scale = floor(log2 absmax) - floor(log2 largest code)
-//   nvfp4                      e2m1; ".block_scale" e4m3fn per 16 elements; ".global_scale" f32:
-//                              x = code * block_scale / global_scale: the stored global scale is the
-//                              quantising one
-//   nvfp4_swizzled             the same with the block scales of each matrix in tiles of 128 rows x 4
-//   columns, padded
-//                              with 0: the scale of (row, column) of a tile is byte row % 32 * 16 + row / 32
-//                              * 4 + column
+//
+//   mxfp4, mxfp8, mxfp8_e5m2   elements e2m1, e4m3fn, e5m2; ".scale" e8m0 per 32 elements
+//                              x = code * 2^(scale - 127); the scale 255 is NaN
+//                              scale - 127 = floor(log2 absmax) - floor(log2 largest code)
+//   nvfp4                      elements e2m1; ".block_scale" e4m3fn per 16 elements; ".global_scale" f32 [1]
+//                              x = code * block_scale / global_scale: the stored global scale is the quantising one
+//   nvfp4_swizzled             as nvfp4, with the block scales of each matrix in tiles of 128 rows x 4 columns,
+//                              padded with 0: the scale of (row, column) of a tile is byte
+//                              row % 32 * 16 + row / 32 * 4 + column
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -47,8 +46,8 @@ void read_elements(const Engine& engine, const std::byte* row, std::int64_t leng
 template <const SmallFloat& kElement>
 void put_code(std::byte* row, std::int64_t i, std::uint32_t code) {
   if constexpr (kElement.exponent_bits == 2) {
-    const std::byte other =
-        i % 2 == 0 ? std::byte{0} : row[i / 2];  // elements come in order: the low half first
+    // Elements come in order: the low half first.
+    const std::byte other = i % 2 == 0 ? std::byte{0} : row[i / 2];
     row[i / 2] = other | static_cast<std::byte>(code << (i % 2 * 4));
   } else {
     row[i] = static_cast<std::byte>(code);

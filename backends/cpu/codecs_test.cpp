@@ -15,7 +15,7 @@ std::uint32_t code_count(const SmallFloat& format) {
   return 1U << (1 + format.exponent_bits + format.fraction_bits);
 }
 
-TEST(SmallFloats, HaveTheValuesOfTheirDefinition) {
+TEST(SmallFloats, have_the_values_of_their_definition) {
   EXPECT_EQ(e4m3fn_value(0x7E), 448.0F);
   EXPECT_EQ(e4m3fn_value(0x7D), 416.0F);
   EXPECT_EQ(e4m3fn_value(0x01), 0x1p-9F);
@@ -36,7 +36,7 @@ TEST(SmallFloats, HaveTheValuesOfTheirDefinition) {
   EXPECT_TRUE(std::isnan(e8m0_value(0xFF)));
 }
 
-TEST(SmallFloats, EncodeEveryCodeBackToItself) {
+TEST(SmallFloats, encode_every_code_back_to_itself) {
   for (const SmallFloat* format : kAll) {
     for (std::uint32_t code = 0; code < code_count(*format); ++code) {
       const float value = small_value(*format, code);
@@ -47,7 +47,7 @@ TEST(SmallFloats, EncodeEveryCodeBackToItself) {
 }
 
 // Between every two neighbours: the midpoint goes to the even code, anything beside it to the nearer one.
-TEST(SmallFloats, RoundToNearestEven) {
+TEST(SmallFloats, round_to_nearest_even) {
   for (const SmallFloat* format : kAll) {
     for (std::uint32_t code = 0; code + 1 < code_count(*format) / 2; ++code) {
       const double low = small_value(*format, code);
@@ -62,7 +62,7 @@ TEST(SmallFloats, RoundToNearestEven) {
   }
 }
 
-TEST(SmallFloats, SaturateAndKeepNan) {
+TEST(SmallFloats, saturate_and_keep_nan) {
   for (const SmallFloat* format : kAll) {
     EXPECT_EQ(small_value(*format, small_code(*format, 1e30)), format->largest) << format->name;
     EXPECT_EQ(small_value(*format, small_code(*format, -INFINITY)), -format->largest) << format->name;
@@ -71,13 +71,13 @@ TEST(SmallFloats, SaturateAndKeepNan) {
   }
 }
 
-TEST(SmallFloats, GiveNoMinusZeroWhereItsCodeIsNan) {
+TEST(SmallFloats, give_no_minus_zero_where_its_code_is_nan) {
   EXPECT_EQ(small_code(kE4m3fnuz, -0.0), 0U);
   EXPECT_EQ(small_code(kE4m3fnuz, -1e-9), 0U);
   EXPECT_EQ(small_code(kE4m3fn, -1e-9), 0x80U);
 }
 
-TEST(Halves, EncodeEveryCodeBackToItself) {
+TEST(Halves, encode_every_code_back_to_itself) {
   for (std::uint32_t code = 0; code < 65536; ++code) {
     const std::uint16_t half = static_cast<std::uint16_t>(code);
     if (!std::isnan(f16_value(half))) {
@@ -90,7 +90,7 @@ TEST(Halves, EncodeEveryCodeBackToItself) {
   EXPECT_TRUE(std::isnan(f16_value(f16_code(NAN))) && std::isnan(bf16_value(bf16_code(NAN))));
 }
 
-TEST(Halves, RoundToNearestEvenAndOverflowToInfinity) {
+TEST(Halves, round_to_nearest_even_and_overflow_to_infinity) {
   EXPECT_EQ(f16_code(65519.996F), 0x7BFF);
   EXPECT_EQ(f16_code(65520.0F), 0x7C00);
   EXPECT_EQ(f16_code(0x1p-25F), 0x0000);
@@ -103,7 +103,7 @@ TEST(Halves, RoundToNearestEvenAndOverflowToInfinity) {
   EXPECT_EQ(bf16_code(3.4e38F), 0x7F80);
 }
 
-TEST(Integers, RoundTiesToEvenAndSaturate) {
+TEST(Integers, round_ties_to_even_and_saturate) {
   EXPECT_EQ(round_to_integer(2.5F, -128, 127), 2);
   EXPECT_EQ(round_to_integer(-3.5F, -128, 127), -4);
   EXPECT_EQ(round_to_integer(1e9F, -128, 127), 127);

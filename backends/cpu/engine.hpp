@@ -1,6 +1,5 @@
-// The inner loops that every op is built from, once per instruction set. Each op is written once against this
-// table; the table is what a variant ("scalar", "avx2", "avx3") selects. All sums are f32; their order is the
-// target's own.
+// The inner loops that every op is built from, once per instruction set. Each op is written once against this table;
+// the table is what a variant ("scalar", "avx2", "avx3") selects. All sums are f32; their order is the target's own.
 #pragma once
 
 #include <cstddef>

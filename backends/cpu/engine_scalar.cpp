@@ -1,5 +1,4 @@
-// The plain C++ engine: what a portable build of an engine runs, and the yardstick of the SIMD ones in the
-// tests.
+// The plain C++ engine: what a portable build of an engine runs, and the yardstick of the SIMD ones in the tests.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -60,14 +60,16 @@ void expect_declared(const std::vector<double>& largest) {
   }
 }
 
-TEST(EngineExp, StaysWithinTheDeclaredUlpOnASampleOfFloats) { expect_declared(largest_exp_errors(199)); }
+TEST(EngineExp, stays_within_the_declared_ulp_on_a_sample_of_floats) {
+  expect_declared(largest_exp_errors(199));
+}
 
-TEST(EngineExpNightly, StaysWithinTheDeclaredUlpOnEveryFloat) {
+TEST(EngineExpNightly, stays_within_the_declared_ulp_on_every_float) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "exhaustive: set ASSAY_NIGHTLY=1";
   expect_declared(largest_exp_errors(1));
 }
 
-TEST(EngineExp, IsExactAtZeroAndZeroAtMinusInfinityAndKeepsNan) {
+TEST(EngineExp, is_exact_at_zero_and_zero_at_minus_infinity_and_keeps_nan) {
   const float x[] = {0.0F, -0.0F, -std::numeric_limits<float>::infinity(), NAN, -200.0F, 1.0F};
   for (const Engine* engine : engines()) {
     for (std::size_t n = 1; n <= 6; ++n) {
@@ -82,7 +84,7 @@ TEST(EngineExp, IsExactAtZeroAndZeroAtMinusInfinityAndKeepsNan) {
   }
 }
 
-TEST(EngineDecoders, AgreeWithTheCodecOnEveryCodeAndEveryTail) {
+TEST(EngineDecoders, agree_with_the_codec_on_every_code_and_every_tail) {
   std::vector<std::uint8_t> bytes;
   for (int copy = 0; copy < 2; ++copy) {
     for (int code = 0; code < 256; ++code) bytes.push_back(static_cast<std::uint8_t>(code));
@@ -119,7 +121,7 @@ TEST(EngineDecoders, AgreeWithTheCodecOnEveryCodeAndEveryTail) {
 
 // Every f16 and bf16 value, the midpoint above it and that midpoint's neighbours: all places where a rounding
 // can go wrong.
-TEST(EngineEncoders, RoundLikeTheCodecAtEveryBoundary) {
+TEST(EngineEncoders, round_like_the_codec_at_every_boundary) {
   std::vector<float> x;
   for (std::uint32_t code = 0; code < 0x7C00; ++code) {
     const float low = f16_value(static_cast<std::uint16_t>(code));
@@ -143,7 +145,7 @@ TEST(EngineEncoders, RoundLikeTheCodecAtEveryBoundary) {
 }
 
 // Small integers: every order of summation is exact, so that any difference is a lost or doubled element.
-TEST(EngineSums, AreExactOnIntegersForEveryLength) {
+TEST(EngineSums, are_exact_on_integers_for_every_length) {
   std::mt19937 random(5);
   std::vector<float> a(400);
   std::vector<float> b(400);
@@ -191,7 +193,7 @@ TEST(EngineSums, AreExactOnIntegersForEveryLength) {
   }
 }
 
-TEST(EngineNames, AreDistinctAndFindable) {
+TEST(EngineNames, are_distinct_and_findable) {
   for (const Engine* engine : engines()) EXPECT_EQ(find_engine(engine->name), engine);
   EXPECT_EQ(find_engine("avx1024"), nullptr);
 }

@@ -9,7 +9,6 @@ namespace assay_cpu {
 namespace {
 
 std::string op_name(const Call& call) { return std::string(call.op()); }
-bool never(const Call&) { return false; }  // runs only when a variant names it
 
 // clang-format off
 #define ASSAY_PLAIN(op) {#op, "", false, nullptr, op##_check, op_name, op##_contract, op##_run}

@@ -1,5 +1,4 @@
-// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
-// itself.
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and itself.
 #pragma once
 
 #include <span>
@@ -8,6 +7,7 @@
 
 #include "backends/cpu/call.hpp"
 #include "backends/cpu/engine.hpp"
+#include "backends/plugin/kernels.hpp"
 
 namespace assay_cpu {
 

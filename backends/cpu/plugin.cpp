@@ -1,7 +1,5 @@
-// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and
-// reasons.
+// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and reasons.
 #include <algorithm>
-#include <cstdio>
 #include <string>
 
 #include "backends/assay_backend.h"
@@ -36,27 +34,15 @@ Selection select(const Call& call) {
     throw Unsupported("variant '" + std::string(call.variant()) +
                       "' is not one of this machine's: see the list of variants");
   }
-  bool known = false;
-  for (const Kernel& row : kernels()) {
-    if (row.op != call.op()) continue;
-    known = true;
-    const bool wanted =
-        kernel_word.empty() ? row.chosen == nullptr || row.chosen(call) : row.variant == kernel_word;
-    if (wanted) return {&row, engine};
-  }
-  if (!known) throw Unsupported("the cpu backend has no kernel for op " + std::string(call.op()));
-  throw Unsupported("op " + std::string(call.op()) + " has no kernel '" + std::string(kernel_word) + "'");
+  return {&select_kernel(kernels(), "cpu", call, kernel_word), engine};
 }
 
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
-  *declaration = {};
-  return guarded(declaration->reason, [&] {
+  return declared(declaration, [&] {
     const Call call(*raw);
     const Selection selection = select(call);
     selection.kernel->check(call);
-    put(declaration->contract, selection.kernel->contract(call, *selection.engine));
-    put(declaration->path, selection.kernel->name(call));
-    put(declaration->promises, "deterministic=yes nan=propagate");
+    return Declared{selection.kernel->contract(call, *selection.engine), selection.kernel->name(call)};
   });
 }
 
@@ -89,16 +75,15 @@ std::string variant_list() {
 }  // namespace assay_cpu
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
-  if (options != nullptr && options[0] != '\0') {
-    std::snprintf(reason, 256, "the cpu backend has no options, got '%s'", options);
-    return nullptr;
-  }
-  static const std::string variants = assay_cpu::variant_list();
-  static const std::string description =
-      std::string("assay's own CPU kernels, best target ") + assay_cpu::best_engine().name;
-  static const assay_backend backend = {
-      ASSAY_BACKEND_VERSION, "cpu",          description.c_str(), variants.c_str(), nullptr,
-      assay_cpu::declare,    assay_cpu::run, [](void*) {},
-  };
-  return &backend;
+  return assay_plugin::opened(reason, [&] {
+    assay_plugin::no_options("cpu", options);
+    static const std::string variants = assay_cpu::variant_list();
+    static const std::string description =
+        std::string("assay's own CPU kernels, best target ") + assay_cpu::best_engine().name;
+    static const assay_backend backend = {
+        ASSAY_BACKEND_VERSION, "cpu",          description.c_str(), variants.c_str(), nullptr,
+        assay_cpu::declare,    assay_cpu::run, [](void*) {},
+    };
+    return &backend;
+  });
 }

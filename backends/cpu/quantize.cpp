@@ -1,6 +1,7 @@
-// quantize: x[rows,cols] dtype -> y in format `to`; dequantize: x in format `from` -> y dtype; requantize:
-// from -> to. f32 scales come from the whole tensor first; then row after row is coded. requantize decodes to
-// f32 in between.
+// quantize    x[rows,cols] dtype     -> y in format `to`
+// dequantize  x in format `from`     -> y dtype
+// requantize  x in format `from`     -> y in format `to`, decoded to f32 in between
+// f32 scales come from the whole tensor first; then row after row is coded.
 #include <vector>
 
 #include "backends/cpu/layouts.hpp"
@@ -56,8 +57,7 @@ void dequantize_check(const Call& call) {
   call.output("y");
 }
 
-// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's
-// transform.
+// One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's transform.
 std::string dequantize_contract(const Call&, const Engine&) { return "mid=f32 roundings=1"; }
 
 std::string dequantize_name(const Call& call) { return "dequantize_" + std::string(call.text("from")); }

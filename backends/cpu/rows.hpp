@@ -1,6 +1,5 @@
-// Tensors of any format as rows of f32: what lets each kernel read a format natively, one row in the L1 cache
-// at a time. A row is everything along the last axis. Decoded value = code value * scale, rounded to f32 once
-// per product.
+// Tensors of any format as rows of f32: what lets each kernel read a format natively, one row in the L1 cache at a
+// time. A row is everything along the last axis. Decoded value = code value * scale, rounded to f32 once per product.
 #pragma once
 
 #include <cstdint>

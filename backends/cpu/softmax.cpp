@@ -1,6 +1,6 @@
-// y = softmax(cap(x / temperature)) along the last axis; cap(s) = softcap * tanh(s / softcap). A sink is one
-// more logit of the denominator. Rows in f32: maximum, exponentials with their sum, one multiplication by 1 /
-// sum.
+// y = softmax(cap(x / temperature)) along the last axis;  cap(s) = softcap * tanh(s / softcap)
+// A sink is one more logit of the denominator. Rows in f32: maximum, exponentials with their sum, one multiplication
+// by 1 / sum.
 #include "backends/cpu/ops.hpp"
 
 #include <cmath>
@@ -78,8 +78,8 @@ void softmax_run(const Call& call, const Engine& engine, const Trace& trace) {
       float sum = engine.exp_shift(logits.data(), top, logits.data(), logits.size());
       if (options.sinks) sum += std::exp(sink - top);
       engine.scale(1.0F / sum, logits.data(), logits.size());
-      std::fill(out.begin(), out.end(),
-                0.0F / sum);  // a masked logit weighs 0: NaN in a row poisons all of it
+      // A masked logit weighs 0: NaN in a row poisons all of it.
+      std::fill(out.begin(), out.end(), 0.0F / sum);
       for (std::size_t i = 0; i < where.size(); ++i) out[static_cast<std::size_t>(where[i])] = logits[i];
     }
     write_row(engine, dtype, out.data(), reader.length(), mutable_row(y, row));

@@ -1,6 +1,7 @@
-// y = H D x / sqrt(points) per group of `points` elements; inverse: y = D H x / sqrt(points). D holds the
-// signs: bit j of the packed words set means -1. Butterflies in f32, one multiplication by 1 / sqrt(points)
-// at the end.
+// Per group of `points` elements
+//   y = H D x / sqrt(points);    inverse: y = D H x / sqrt(points)
+// D holds the signs: bit j of the packed words set means -1. Butterflies in f32, one multiplication by
+// 1 / sqrt(points) at the end.
 #include <bit>
 #include <cmath>
 #include <vector>

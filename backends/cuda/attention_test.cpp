@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/attention.hpp"
+#include "backends/gpu/attention.hpp"
 
 namespace assay_gpu {
 namespace {
@@ -184,7 +184,7 @@ TEST(CudaAttention, declares_the_promotion_that_a_variant_names) {
   EXPECT_EQ(key(fp8.contract("fp8_wgmma_p4"), "p"), "e4m3fn");
 }
 
-// The planted defect says what its correct twin says, and is not offered.
+// The planted defect says what its correct counterpart says, and is not offered.
 TEST(CudaAttention, hides_the_defect_that_declares_two_levels_and_has_one) {
   const DeclaredCall fp8 = declared({{"kv", "e4m3fn"}});
   EXPECT_EQ(fp8.contract("fp8_wgmma_p4_single_level"), fp8.contract("fp8_wgmma_p4"));

@@ -1,5 +1,5 @@
 // What only a device can show: guard zones, changed inputs and errors of launches are found, their correct
-// twins pass; the toolkit's conversions and ours agree there too. Skipped where there is no GPU.
+// counterparts pass; the toolkit's conversions and ours agree there too. Skipped where there is no GPU.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/code_numbers.hpp"
 #include "backends/cuda/device_test_kernels.hpp"
+#include "backends/gpu/code_numbers.hpp"
 
 namespace assay_gpu {
 namespace {

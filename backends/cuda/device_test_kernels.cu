@@ -1,7 +1,7 @@
 #include "backends/cuda/device_test_kernels.hpp"
 
-#include "backends/cuda/gpu_runtime.hpp"
 #include "backends/cuda/toolkit.cuh"
+#include "backends/gpu/gpu_runtime.hpp"
 
 namespace assay_gpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cuda/device.hpp"
+#include "backends/gpu/device.hpp"
 
 namespace assay_gpu {
 

@@ -1,12 +1,13 @@
-// Products of prepared operands by warp-level matrix instructions (mma.sync): f16, bf16, e4m3fn into f32,
-// int8 into int32. All four have the same fragments in bytes: of a 16 x 32-byte A, lane 4 g + t holds bytes 4
-// t of rows g and g + 8, and bytes 16 + 4 t of the same; of a 8 x 32-byte B bytes 4 t and 16 + 4 t of row g;
-// of the 16 x 8 result columns 2 t, 2 t + 1 of rows g and g + 8. A block of four warps makes 64 x 64 outputs,
-// a warp 32 x 32; one chain of instructions over ascending k.
-#include "backends/cuda/gpu_runtime.hpp"
+// Products of prepared operands by warp-level matrix instructions (mma.sync): f16, bf16, e4m3fn into f32, int8 into
+// int32. All four have the same fragments in bytes, lane = 4 g + t:
+//   A 16 x 32 bytes  bytes 4 t .. 4 t + 3 of rows g and g + 8, then bytes 16 + 4 t .. of the same
+//   B  8 x 32 bytes  bytes 4 t .. 4 t + 3 and 16 + 4 t .. of row g
+//   C 16 x 8         columns 2 t, 2 t + 1 of rows g and g + 8
+// A block of four warps makes 64 x 64 outputs, a warp 32 x 32; one chain of instructions over ascending k.
 #include "backends/cuda/matrix_ops.hpp"
 #include "backends/cuda/mma.cuh"
 #include "backends/cuda/mma_bytes.cuh"
+#include "backends/gpu/gpu_runtime.hpp"
 
 namespace assay_gpu {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/formats.hpp"
-#include "backends/cuda/kernels.hpp"
+#include "backends/gpu/formats.hpp"
+#include "backends/gpu/kernels.hpp"
 
 namespace assay_gpu {
 namespace {

@@ -2,9 +2,9 @@
 // variant names it.
 #include <array>
 
-#include "backends/cuda/formats.hpp"
 #include "backends/cuda/matrix_ops.hpp"
-#include "backends/cuda/ops.hpp"
+#include "backends/gpu/formats.hpp"
+#include "backends/gpu/ops.hpp"
 
 namespace assay_gpu {
 namespace {

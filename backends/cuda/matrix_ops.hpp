@@ -1,7 +1,7 @@
 // Products by matrix units of NVIDIA GPUs, and the conversions of the toolkit.
 #pragma once
 
-#include "backends/cuda/operands.hpp"
+#include "backends/gpu/operands.hpp"
 
 namespace assay_gpu {
 

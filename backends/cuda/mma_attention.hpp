@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "backends/cuda/attention.hpp"
+#include "backends/gpu/attention.hpp"
 
 namespace assay_gpu {
 

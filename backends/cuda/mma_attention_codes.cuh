@@ -2,8 +2,8 @@
 // which element of a row a lane has.
 #pragma once
 
-#include "backends/cuda/elements.cuh"
 #include "backends/cuda/mma.cuh"
+#include "backends/gpu/elements.cuh"
 
 namespace assay_gpu {
 

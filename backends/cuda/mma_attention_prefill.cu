@@ -6,10 +6,10 @@
 // hides. So a tile whose V is not all finite is taken in two steps: the numbers that are not finite are
 // multiplied by the weights of the queries that do see them, one by one, and are then replaced by 0 for the
 // matrix unit.
-#include "backends/cuda/attention_vector.cuh"
 #include "backends/cuda/matrix_ops.hpp"
 #include "backends/cuda/mma.cuh"
 #include "backends/cuda/mma_attention.hpp"
+#include "backends/gpu/attention_vector.cuh"
 
 namespace assay_gpu {
 namespace {

@@ -1,6 +1,7 @@
-// Warp-level matrix instructions of NVIDIA GPUs on bytes, beside those of mma.cuh on 16-bit floats: e4m3fn
-// into f32, int8 into int32. lane = 4 g + t: of the 16 x 32 A bytes 4 t .. 4 t + 3 of rows g and g + 8, then
-// bytes 16 + 4 t .. of the same; of the 8 x 32 B bytes 4 t .. and 16 + 4 t .. of row g.
+// Warp-level matrix instructions of NVIDIA GPUs on bytes, beside those of mma.cuh on 16-bit floats: e4m3fn into f32,
+// int8 into int32. lane = 4 g + t:
+//   A 16 x 32  bytes 4 t .. 4 t + 3 of rows g and g + 8, then bytes 16 + 4 t .. of the same
+//   B  8 x 32  bytes 4 t .. and 16 + 4 t .. of row g
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // quantize, dequantize, requantize and kv_write by the toolkit's conversions: variant `toolkit`.
-#include "backends/cuda/formats.hpp"
 #include "backends/cuda/matrix_ops.hpp"
-#include "backends/cuda/ops.hpp"
-#include "backends/cuda/quantize.cuh"
 #include "backends/cuda/toolkit.cuh"
+#include "backends/gpu/formats.hpp"
+#include "backends/gpu/ops.hpp"
+#include "backends/gpu/quantize.cuh"
 
 namespace assay_gpu {
 namespace {

@@ -1,8 +1,8 @@
 // For the check that a kernel contains the instruction that its contract is about: live kernels where it must
 // be found, and dead ones where the same source is compiled away and it must not be.
-#include "backends/cuda/gpu_runtime.hpp"
 #include "backends/cuda/mma_bytes.cuh"
 #include "backends/cuda/toolkit.cuh"
+#include "backends/gpu/gpu_runtime.hpp"
 
 namespace assay_gpu {
 

@@ -4,7 +4,7 @@ set(kernel_objects $<TARGET_OBJECTS:assay_cuda_kernels> $<TARGET_OBJECTS:assay_c
 # Host logic: formats, refusals, declarations.
 assay_test(cuda_kernels_test SOURCES kernels_test.cpp LABELS cuda LINK assay_cuda_host CUDA::cudart_static)
 target_sources(cuda_kernels_test PRIVATE ${kernel_objects})
-assay_test(cuda_formats_test SOURCES formats_test.cpp formats.cpp LABELS cuda LINK assay_plugin CUDA::cudart_static)
+assay_test(cuda_formats_test SOURCES formats_test.cpp ../gpu/formats.cpp LABELS cuda LINK assay_plugin CUDA::cudart_static)
 set_property(TARGET cuda_kernels_test cuda_formats_test PROPERTY LINKER_LANGUAGE CXX)
 
 # On the device: guard zones, refused launches, the toolkit's conversions against ours.
@@ -14,7 +14,7 @@ target_sources(cuda_device_test PRIVATE ${kernel_objects} $<TARGET_OBJECTS:assay
 set_property(TARGET cuda_device_test PROPERTY LINKER_LANGUAGE CXX)
 
 # The instruction that a kernel's contract is about is in its code, and nowhere where it must not be.
-assay_cuda_objects(assay_cuda_ptx "90a-virtual" gemm_mma.cu gemm_wgmma.cu gemm_portable.cu quantize.cu
+assay_cuda_objects(assay_cuda_ptx "90a-virtual" gemm_mma.cu gemm_wgmma.cu ../gpu/gemm_portable.cu ../gpu/quantize.cu
   quantize_toolkit.cu static_control.cu)
 set_target_properties(assay_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON)
 add_custom_target(assay_cuda_ptx_all ALL DEPENDS $<TARGET_OBJECTS:assay_cuda_ptx>)

@@ -11,7 +11,7 @@
 #pragma GCC diagnostic pop
 #include <cuda_fp8.h>
 
-#include "backends/cuda/formats.cuh"
+#include "backends/gpu/formats.cuh"
 
 namespace assay_gpu {
 

@@ -1,10 +1,16 @@
 // Warpgroup matrix instructions of Hopper on e4m3, in PTX: 64 rows, 32 products fused, f32 registers.
-// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous
-// bytes each; core matrices of neighbouring rows follow each other, those of the next 16 bytes of k are
-// `stride` bytes further on. So the byte of row r and k lies at k / 16 * stride + r * 16 + k % 16, and stride
-// = rows * 16. lane = 4 g + t of warp w. C: c[4 n .. 4 n + 1] row 16 w + g, columns 8 n + 2t, +1; c[4 n + 2
-// .. 4 n + 3] row + 8. A in registers: a[0] row 16 w + g, k 4t .. 4t+3; a[1] row + 8; a[2], a[3] the same
-// with k + 16. Low byte first.
+//
+// Operands in shared memory are K-major without swizzle: core matrices of 8 rows x 16 bytes, 128 contiguous bytes
+// each; core matrices of neighbouring rows follow each other, those of the next 16 bytes of k are `stride` bytes
+// further on:
+//   stride               = rows * 16
+//   byte of row r and k  = k / 16 * stride + r * 16 + k % 16
+//
+// Registers of lane = 4 g + t of warp w, low byte first:
+//   C   c[4 n .. 4 n + 1]      row 16 w + g,      columns 8 n + 2t, +1
+//       c[4 n + 2 .. 4 n + 3]  row 16 w + g + 8,  the same columns
+//   A   a[0], a[1]             rows 16 w + g and 16 w + g + 8,  k 4t .. 4t + 3
+//       a[2], a[3]             the same rows, k + 16
 #pragma once
 
 #include <cstdint>

@@ -4,13 +4,11 @@
 
 #include <string>
 
-#include "backends/plugin/call.hpp"
+#include "backends/plugin/kernels.hpp"
 
 namespace assay_emulated {
 
-struct Declared {
-  std::string contract, path;
-};
+using assay_plugin::Declared;
 
 Declared declare_attention(const assay_plugin::Call& call);
 void run_attention(const assay_plugin::Call& call, const assay_plugin::Trace& trace);

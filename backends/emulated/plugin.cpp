@@ -11,14 +11,12 @@ using assay_plugin::Unsupported;
 
 // The reference refuses what a unit does not take: here that is a call which is not supported.
 template <typename F>
-assay_status guarded(char* reason, F f) {
-  return assay_plugin::guarded(reason, [&] {
-    try {
-      f();
-    } catch (const assay::InputError& e) {
-      throw Unsupported(e.what());
-    }
-  });
+auto refusing(F f) {
+  try {
+    return f();
+  } catch (const assay::InputError& e) {
+    throw Unsupported(e.what());
+  }
 }
 
 [[noreturn]] void no_op(const Call& call) {
@@ -27,29 +25,26 @@ assay_status guarded(char* reason, F f) {
 }
 
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
-  *declaration = {};
-  return guarded(declaration->reason, [&] {
+  return assay_plugin::declared(declaration, [&] {
     const Call call(*raw);
-    if (call.op() != "attention" && call.op() != "matmul") no_op(call);
-    const Declared declared = call.op() == "attention" ? declare_attention(call) : declare_matmul(call);
-    assay_plugin::put(declaration->contract, declared.contract);
-    assay_plugin::put(declaration->path, declared.path);
-    assay_plugin::put(declaration->promises, "deterministic=yes nan=propagate");
+    return refusing([&] {
+      if (call.op() == "attention") return declare_attention(call);
+      if (call.op() == "matmul") return declare_matmul(call);
+      no_op(call);
+    });
   });
 }
 
 assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, char* reason) {
-  return guarded(reason, [&] {
+  return assay_plugin::guarded(reason, [&] {
     const Call call(*raw);
     const assay_plugin::Trace trace(raw_trace);
     trace.note("modelled", "computed by a model of the unit, not by hardware");
-    if (call.op() == "attention") {
-      run_attention(call, trace);
-    } else if (call.op() == "matmul") {
-      run_matmul(call, trace);
-    } else {
+    refusing([&] {
+      if (call.op() == "attention") return run_attention(call, trace);
+      if (call.op() == "matmul") return run_matmul(call, trace);
       no_op(call);
-    }
+    });
   });
 }
 
@@ -57,21 +52,19 @@ assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, cha
 }  // namespace assay_emulated
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
-  if (options != nullptr && options[0] != '\0') {
-    assay_plugin::put(reason, assay_plugin::kReasonBytes,
-                      std::string("the emulated backend has no options, got '") + options + "'");
-    return nullptr;
-  }
-  static const std::string variants = assay_emulated::variant_list();
-  static const assay_backend backend = {
-      ASSAY_BACKEND_VERSION,
-      "emulated",
-      "modelled: matrix units by the bit models of reference/arithmetic, on a CPU",
-      variants.c_str(),
-      nullptr,
-      assay_emulated::declare,
-      assay_emulated::run,
-      [](void*) {},
-  };
-  return &backend;
+  return assay_plugin::opened(reason, [&] {
+    assay_plugin::no_options("emulated", options);
+    static const std::string variants = assay_emulated::variant_list();
+    static const assay_backend backend = {
+        ASSAY_BACKEND_VERSION,
+        "emulated",
+        "modelled: matrix units by the bit models of reference/arithmetic, on a CPU",
+        variants.c_str(),
+        nullptr,
+        assay_emulated::declare,
+        assay_emulated::run,
+        [](void*) {},
+    };
+    return &backend;
+  });
 }

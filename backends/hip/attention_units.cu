@@ -2,7 +2,7 @@
 #include <array>
 #include <string>
 
-#include "backends/cuda/formats.hpp"
+#include "backends/gpu/formats.hpp"
 #include "backends/hip/unit_attention.cuh"
 #include "backends/hip/unit_kernels.hpp"
 

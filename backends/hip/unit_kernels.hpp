@@ -1,8 +1,8 @@
 // Kernels on AMD's matrix units, as the lists of kernels name them.
 #pragma once
 
-#include "backends/cuda/attention.hpp"
-#include "backends/cuda/operands.hpp"
+#include "backends/gpu/attention.hpp"
+#include "backends/gpu/operands.hpp"
 
 namespace assay_gpu {
 

@@ -8,8 +8,8 @@
 // share of the order of k can matter, and both take the same.
 #pragma once
 
-#include "backends/cuda/elements.cuh"
-#include "backends/cuda/gpu_runtime.hpp"
+#include "backends/gpu/elements.cuh"
+#include "backends/gpu/gpu_runtime.hpp"
 #include "backends/hip/architectures.hpp"
 
 namespace assay_gpu {

@@ -107,8 +107,7 @@ class Kernel {
     for (std::int64_t c = problem_.dv / 2; c < problem_.dv; ++c) out[c] = e4m3fn_value(codes[c]);
   }
 
-  // K and V of the tile's keys; those beyond the request's end are 0, except where the defect reads what lies
-  // there.
+  // K and V of the tile's keys; those beyond the request's end are 0, except where the defect reads what lies there.
   void load(std::int64_t b, std::int64_t first, std::int64_t count, std::int64_t g, std::int64_t tile) {
     const std::int64_t length = problem_.length(b);
     const bool late = slip_ == Slip::tile_before_its_load && tile == late_tile_ % 4 + 1;

@@ -154,8 +154,7 @@ void int8_by_reciprocal(const Call& call, bool reciprocal) {
 
 // A maximum that drops NaN, and a code of 0 for it: the block, and the element itself, look healthy.
 void quantize_hiding_nan(const Call& call, bool hides) {
-  quantize_then(
-      call, [](const Planes&, std::int64_t, const float*, std::int64_t) {}, hides);
+  quantize_then(call, [](const Planes&, std::int64_t, const float*, std::int64_t) {}, hides);
 }
 
 // y = a b^T of decoded rows, sums in f32, stored in dtype.

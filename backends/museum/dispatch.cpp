@@ -85,8 +85,7 @@ void integer_product(const Call& call) {
 
 }  // namespace
 
-// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists
-// only.
+// The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists only.
 void w4a8_by_metadata(const Call& call, const Trace& trace, bool defect) {
   const std::string metadata =
       defect ? "{\"int4\": {\"strategy\": \"channel\"}}" : "[{\"fp8\": {}}, {\"int4\": {}}]";

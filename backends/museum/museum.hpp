@@ -1,5 +1,5 @@
 // The museum's kernels: scalar, small, and each with one defect that shipped in a real engine behind a
-// switch. With the switch off the same code is the correct twin, and declares the same arithmetic.
+// switch. With the switch off the same code is the correct counterpart, and declares the same arithmetic.
 #pragma once
 
 #include <span>

@@ -1,14 +1,13 @@
-// The C boundary of the museum: variant NAME is a piece with its defect on, NAME.correct the same kernel
-// without it.
-#include <cstdio>
+// The C boundary of the museum: variant NAME is a piece with its defect on, NAME.correct the same kernel without it.
 #include <string>
 
 #include "backends/museum/museum.hpp"
+#include "backends/plugin/kernels.hpp"
 
 namespace assay_museum {
 namespace {
 
-constexpr std::string_view kTwin = ".correct";
+constexpr std::string_view kCounterpart = ".correct";
 
 struct Choice {
   const Piece* piece;
@@ -17,20 +16,17 @@ struct Choice {
 
 Choice choose(const Call& call) {
   std::string_view name = call.variant();
-  const bool twin = name.ends_with(kTwin);
-  if (twin) name.remove_suffix(kTwin.size());
+  const bool counterpart = name.ends_with(kCounterpart);
+  if (counterpart) name.remove_suffix(kCounterpart.size());
   for (const Piece& piece : pieces())
-    if (piece.name == name && piece.op == call.op()) return {&piece, !twin};
+    if (piece.name == name && piece.op == call.op()) return {&piece, !counterpart};
   throw Unsupported("the museum has no piece '" + std::string(name) + "' of op " + std::string(call.op()));
 }
 
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
-  *declaration = {};
-  return guarded(declaration->reason, [&] {
+  return declared(declaration, [&] {
     const Choice choice = choose(Call(*raw));
-    put(declaration->contract, choice.piece->contract);
-    put(declaration->path, choice.piece->path);
-    put(declaration->promises, "deterministic=yes nan=propagate");
+    return Declared{std::string(choice.piece->contract), std::string(choice.piece->path)};
   });
 }
 
@@ -46,7 +42,7 @@ std::string variant_list() {
   std::string list;
   for (const Piece& piece : pieces()) {
     const std::string variant = std::string(piece.op) + ":" + std::string(piece.name);
-    list += (list.empty() ? "" : " ") + variant + " " + variant + std::string(kTwin);
+    list += (list.empty() ? "" : " ") + variant + " " + variant + std::string(kCounterpart);
   }
   return list;
 }
@@ -55,20 +51,19 @@ std::string variant_list() {
 }  // namespace assay_museum
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
-  if (options != nullptr && options[0] != '\0') {
-    std::snprintf(reason, 256, "the museum has no options, got '%s'", options);
-    return nullptr;
-  }
-  static const std::string variants = assay_museum::variant_list();
-  static const assay_backend backend = {
-      ASSAY_BACKEND_VERSION,
-      "museum",
-      "defects that shipped, each behind a switch, and their correct twins",
-      variants.c_str(),
-      nullptr,
-      assay_museum::declare,
-      assay_museum::run,
-      [](void*) {},
-  };
-  return &backend;
+  return assay_plugin::opened(reason, [&] {
+    assay_plugin::no_options("museum", options);
+    static const std::string variants = assay_museum::variant_list();
+    static const assay_backend backend = {
+        ASSAY_BACKEND_VERSION,
+        "museum",
+        "defects that shipped, each behind a switch, and their correct counterparts",
+        variants.c_str(),
+        nullptr,
+        assay_museum::declare,
+        assay_museum::run,
+        [](void*) {},
+    };
+    return &backend;
+  });
 }

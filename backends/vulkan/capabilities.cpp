@@ -136,8 +136,7 @@ void Device::examine() {
   can_.integer_dot = f13.shaderIntegerDotProduct != 0;
   examine_matrices(f12);
 
-  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device
-  // can.
+  // Execution modes: NaN and Inf are kept, results round to nearest even, subnormals stay where the device can.
   constexpr std::uint32_t kDenormPreserve = 4459, kSignedZeroInfNanPreserve = 4461, kRoundingModeRte = 4462;
   const auto mode = [&](bool has, std::uint32_t which, std::uint32_t capability, std::uint32_t width) {
     if (has) float_controls_.insert(float_controls_.end(), {which, capability, width});

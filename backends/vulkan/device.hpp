@@ -18,8 +18,8 @@ namespace assay_vulkan {
 struct Capabilities {
   std::string name, driver;
   std::uint32_t api = 0;
-  std::uint32_t subgroup_min = 0,
-                subgroup_max = 0;  // sizes that can be required; equal where there is no choice
+  // Sizes that can be required; equal where there is no choice.
+  std::uint32_t subgroup_min = 0, subgroup_max = 0;
   std::uint32_t subgroup_default = 0;
   bool denormals_preserved = false;  // f32, in every shader
   bool half_arithmetic = false;      // f16 sums and products

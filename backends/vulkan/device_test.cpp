@@ -118,32 +118,26 @@ class DeviceArithmetic : public testing::Test {
 
 std::uint32_t stride() { return std::getenv("ASSAY_NIGHTLY") != nullptr ? 17 : 1999; }
 
-TEST_F(DeviceArithmetic, ExpStaysWithinTheDeclaredUlp) {
-  expect_within(
-      0, floats(-0x1p-27F, -104.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
-  expect_within(
-      0, floats(0x1p-27F, 88.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
+TEST_F(DeviceArithmetic, exp_stays_within_the_declared_ulp) {
+  expect_within(0, floats(-0x1p-27F, -104.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
+  expect_within(0, floats(0x1p-27F, 88.0F, stride()), [](double x) { return std::exp(x); }, 0.51);
 }
-TEST_F(DeviceArithmetic, LogStaysWithinTheDeclaredUlp) {
-  expect_within(
-      1, floats(0x1p-126F, 0x1.FFFFFEp127F, stride()), [](double x) { return std::log(x); }, 0.51);
+TEST_F(DeviceArithmetic, log_stays_within_the_declared_ulp) {
+  expect_within(1, floats(0x1p-126F, 0x1.FFFFFEp127F, stride()), [](double x) { return std::log(x); }, 0.51);
 }
-TEST_F(DeviceArithmetic, TanhStaysWithinTheDeclaredUlp) {
-  expect_within(
-      2, floats(0x1p-60F, 30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
-  expect_within(
-      2, floats(-0x1p-60F, -30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
+TEST_F(DeviceArithmetic, tanh_stays_within_the_declared_ulp) {
+  expect_within(2, floats(0x1p-60F, 30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
+  expect_within(2, floats(-0x1p-60F, -30.0F, stride()), [](double x) { return std::tanh(x); }, 0.51);
 }
-TEST_F(DeviceArithmetic, RsqrtStaysWithinTheDeclaredUlp) {
-  expect_within(
-      3, floats(0x1p-100F, 0x1p100F, stride()), [](double x) { return 1 / std::sqrt(x); }, 0.51);
+TEST_F(DeviceArithmetic, rsqrt_stays_within_the_declared_ulp) {
+  expect_within(3, floats(0x1p-100F, 0x1p100F, stride()), [](double x) { return 1 / std::sqrt(x); }, 0.51);
 }
-TEST_F(DeviceArithmetic, DivisionProductAndSumAreThoseOfIeeeSubnormalsIncluded) {
+TEST_F(DeviceArithmetic, division_product_and_sum_are_those_of_ieee_subnormals_included) {
   expect_same(5, [](float a, float b) { return a / b; });
   expect_same(6, [](float a, float b) { return a * b; });
   expect_same(7, [](float a, float b) { return a + b; });
 }
-TEST_F(DeviceArithmetic, F16AndBf16AreRoundedByBitCodeToNearestEven) {
+TEST_F(DeviceArithmetic, f16_and_bf16_are_rounded_by_bit_code_to_nearest_even) {
   const Bits inputs = mixed(200000, 3);
   const Bits f16 = probe(*on, 8, inputs, inputs);
   const Bits bf16 = probe(*on, 9, inputs, inputs);
@@ -174,7 +168,7 @@ TEST_F(DeviceArithmetic, F16AndBf16AreRoundedByBitCodeToNearestEven) {
     }
   }
 }
-TEST_F(DeviceArithmetic, PackedIntegerDotProductsAreExact) {
+TEST_F(DeviceArithmetic, packed_integer_dot_products_are_exact) {
   if (!on->can().integer_dot) GTEST_SKIP() << on->can().name << " has no shaderIntegerDotProduct";
   std::mt19937 random(4);
   Bits a(10000);
@@ -194,7 +188,7 @@ TEST_F(DeviceArithmetic, PackedIntegerDotProductsAreExact) {
 }
 
 // The shader "clear" over 64 bytes that are its own, then over one more: bytes around a region are watched.
-TEST_F(DeviceArithmetic, AWriteBesideATensorInDeviceMemoryIsAFailure) {
+TEST_F(DeviceArithmetic, a_write_beside_a_tensor_in_device_memory_is_a_failure) {
   const auto clear = [&](std::int32_t bytes) {
     const assay_call raw{};
     const Call call(raw);
@@ -212,7 +206,7 @@ TEST_F(DeviceArithmetic, AWriteBesideATensorInDeviceMemoryIsAFailure) {
   EXPECT_THROW(clear(65), Failed);
 }
 
-TEST_F(DeviceArithmetic, CallsThatNeedMoreLoopsThanTheDeviceHasAreRefused) {
+TEST_F(DeviceArithmetic, calls_that_need_more_loops_than_the_device_has_are_refused) {
   EXPECT_NO_THROW(Session::check_loops(*on, on->can().loop_limit));
   EXPECT_THROW(Session::check_loops(*on, on->can().loop_limit + 1), Unsupported);
 }

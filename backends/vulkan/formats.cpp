@@ -14,8 +14,7 @@ using assay_plugin::Unsupported;
       {text "_tok", element, kPerToken, 1, divisor}, {text "_ch", element, kPerChannel, 1, divisor}, { \
     text "_row", element, kPerRow, 1, divisor                                                          \
   }
-#define ASSAY_BLOCK(text, element) \
-  { text, element, kUnscaled, 32, 0 }
+#define ASSAY_BLOCK(text, element) {text, element, kUnscaled, 32, 0}
 
 constexpr auto kFormats = std::to_array<Format>({
     {"f32", kF32, kUnscaled, 1, 0},

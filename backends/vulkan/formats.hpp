@@ -1,5 +1,5 @@
 // The one list of formats that these kernels read and write. A format is an element and a scaling; the
-// shaders know both by number (shaders/formats.glsl has the twins of the enums).
+// shaders know both by number (shaders/formats.glsl has the counterparts of the enums).
 #pragma once
 
 #include <cstdint>

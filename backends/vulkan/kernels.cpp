@@ -2,10 +2,12 @@
 
 #include <array>
 
+#include "backends/plugin/kernels.hpp"
+
 namespace assay_vulkan {
 namespace {
 
-bool never(const Call&, const Device&) { return false; }  // runs only when a variant names it
+using assay_plugin::never;
 
 // From this many keys on a decode call is split over the keys.
 constexpr std::int64_t kSplitFromKeys = 2048;

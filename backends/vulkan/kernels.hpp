@@ -1,5 +1,4 @@
-// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and
-// itself.
+// One row per kernel: op, the word that selects it, what it can run, the arithmetic that it declares, and itself.
 #pragma once
 
 #include <span>
@@ -14,11 +13,11 @@ struct Kernel {
   std::string_view op;
   std::string_view variant;  // "" for an op with one kernel; "decode", "split", ...: the word of a variant
   bool listed;               // among the backend's variants: it takes whatever the op's other kernels take
-  bool (*chosen)(const Call& call,
-                 const Device& device);  // whether it is picked when none is named; nullptr: always
+  // Whether it is picked when none is named; nullptr: always.
+  bool (*chosen)(const Call& call, const Device& device);
   void (*check)(const Call& call, const Device& device);  // throws Unsupported
-  std::string (*name)(const Call& call,
-                      const Device& device);  // of the dispatch that does the work: declaration.path
+  // Of the dispatch that does the work: declaration.path.
+  std::string (*name)(const Call& call, const Device& device);
   std::string (*contract)(const Call& call, const Device& device);
   void (*run)(Session& session, const Trace& trace);
 };

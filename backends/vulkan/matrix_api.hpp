@@ -1,5 +1,4 @@
-// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16, for headers older than they are (Debian 12
-// has 1.3.239).
+// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16, for headers older than they are (Debian 12 has 1.3.239).
 #pragma once
 
 #include "backends/vulkan/api.hpp"

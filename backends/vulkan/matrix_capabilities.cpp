@@ -1,5 +1,4 @@
-// Cooperative matrices: whether the device has the shapes that the shaders use, and the model of its matrix
-// unit.
+// Cooperative matrices: whether the device has the shapes that the shaders use, and the model of its matrix unit.
 #include <cstring>
 
 #include "backends/vulkan/device.hpp"

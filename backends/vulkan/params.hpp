@@ -1,4 +1,4 @@
-// The parameter block of every shader: the C++ twins of the structs in shaders/common.glsl, scalar layout.
+// The parameter block of every shader: the C++ counterparts of the structs in shaders/common.glsl, scalar layout.
 #pragma once
 
 #include <cstddef>

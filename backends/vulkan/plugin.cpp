@@ -1,18 +1,17 @@
-// The C boundary: finds the kernel that a call's op and variant select. options: part of a device's name,
-// then
-// "+subgroup=N".
+// The C boundary: finds the kernel that a call's op and variant select, and turns refusals into statuses and reasons.
+// options: part of a device's name, then "+subgroup=N".
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "backends/assay_backend.h"
+#include "backends/plugin/kernels.hpp"
 #include "backends/vulkan/kernels.hpp"
 
 namespace assay_vulkan {
 namespace {
 
-using assay_plugin::guarded;
-using assay_plugin::put;
+using namespace assay_plugin;
 
 struct Backend {
   explicit Backend(const char* options)
@@ -29,28 +28,16 @@ struct Backend {
 };
 
 const Kernel& select(const Call& call, const Device& device) {
-  bool known = false;
-  for (const Kernel& row : kernels()) {
-    if (row.op != call.op()) continue;
-    known = true;
-    const bool wanted = call.variant().empty() ? row.chosen == nullptr || row.chosen(call, device)
-                                               : row.variant == call.variant();
-    if (wanted) return row;
-  }
-  if (!known) throw Unsupported("the vulkan backend has no kernel for op " + std::string(call.op()));
-  throw Unsupported("op " + std::string(call.op()) + " has no kernel '" + std::string(call.variant()) + "'");
+  return select_kernel(kernels(), "vulkan", call, call.variant(), device);
 }
 
 assay_status declare(void* self, const assay_call* raw, assay_declaration* declaration) {
-  *declaration = {};
-  return guarded(declaration->reason, [&] {
+  return declared(declaration, [&] {
     const Device& device = static_cast<Backend*>(self)->device;
     const Call call(*raw);
     const Kernel& kernel = select(call, device);
     kernel.check(call, device);
-    put(declaration->contract, kernel.contract(call, device));
-    put(declaration->path, kernel.name(call, device));
-    put(declaration->promises, "deterministic=yes nan=propagate");
+    return Declared{kernel.contract(call, device), kernel.name(call, device)};
   });
 }
 
@@ -72,7 +59,7 @@ assay_status run(void* self, const assay_call* raw, const assay_trace* raw_trace
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   static std::unique_ptr<assay_vulkan::Backend> backend;
-  const assay_status status = assay_plugin::guarded(reason, [&] {
+  return assay_plugin::opened(reason, [&] {
     backend = std::make_unique<assay_vulkan::Backend>(options == nullptr ? "" : options);
     backend->table = {ASSAY_BACKEND_VERSION,
                       "vulkan",
@@ -82,6 +69,6 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
                       assay_vulkan::declare,
                       assay_vulkan::run,
                       [](void*) { backend.reset(); }};
+    return &backend->table;
   });
-  return status == ASSAY_OK ? &backend->table : nullptr;
 }

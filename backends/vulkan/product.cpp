@@ -1,8 +1,10 @@
-// matmul: y[m,n] = a[m,k] b[n,k]^T. moe, gate and up fused: [g, u] = w13[e] x, h = silu(g) u, y += c w2[e] h.
-// path: f32, f16, bf16: rows decoded to f32 and rounded to that; codes: the codes themselves, scales in the
-// epilogue; e4m3fn: weights rounded to it, activations with one scale absmax / 448; q8: activations in blocks
-// of 32 int8 with an f16 scale. Sums f32, or int32 for integer codes, by packed dot products where the device
-// has them.
+// matmul: y[m,n] = a[m,k] b[n,k]^T
+// moe, gate and up fused: [g, u] = w13[e] x,  h = silu(g) u,  y += c w2[e] h
+//   path f32 f16 bf16  rows decoded to f32 and rounded to that format
+//   path codes         the codes themselves; the scales come in the epilogue
+//   path e4m3fn        weights rounded to e4m3fn; activations with one scale absmax / 448
+//   path q8            activations in blocks of 32 int8 with an f16 scale
+// Sums are f32, or int32 for integer codes, by packed dot products where the device has them.
 #include <algorithm>
 
 #include "backends/vulkan/kernels.hpp"

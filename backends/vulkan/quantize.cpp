@@ -1,5 +1,8 @@
-// quantize: x dtype -> y in format `to`; dequantize: x in format `from` -> y dtype; requantize: from -> to;
-// kv_write: cache[slots[t]] = x[t] quantised. f32 scales come first (scales.comp), then every block is coded.
+// quantize    x dtype                -> y in format `to`
+// dequantize  x in format `from`     -> y dtype
+// requantize  x in format `from`     -> y in format `to`
+// kv_write    cache[slots[t]] = x[t] quantised
+// f32 scales come first (scales.comp), then every block is coded.
 #include "backends/vulkan/kernels.hpp"
 
 namespace assay_vulkan {
@@ -143,8 +146,9 @@ bool looks_back(const Call& call) {
 
 }  // namespace
 
-// What the scale is made of, by policy: fixed 1 | locked absmax(first) / constant | calibrated absmax(first)
-// / largest code | request, head, token: absmax(x) / largest code, over what the format's scale covers.
+// What the scale is made of, by policy:
+//   fixed 1 | locked absmax(first) / constant | calibrated absmax(first) / largest code
+//   request, head, token: absmax(x) / largest code, over what the format's scale covers
 void kv_write_check(const Call& call, const Device&) {
   check_dtype(call.text("dtype"));
   check_readable(call, "x", call.text("dtype"));

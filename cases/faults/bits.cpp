@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cases/faults/families.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 
 namespace assay::fault_families {
 

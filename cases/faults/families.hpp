@@ -1,7 +1,7 @@
 // The injections behind the rows of faults.cpp, by where they act.
 #pragma once
 
-#include "harness/fault.hpp"
+#include "reference/inputs/fault.hpp"
 
 namespace assay::fault_families {
 

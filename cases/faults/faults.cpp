@@ -1,27 +1,27 @@
+#include "cases/faults/faults.hpp"
 #include "cases/faults/families.hpp"
-#include "harness/fault.hpp"
 
 namespace assay {
 namespace {
 
 using namespace fault_families;
 
-constexpr Fault on_values(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
-                          std::string_view injects, std::string_view owes,
+constexpr Fault on_values(std::string_view name, std::string_view ops, Requirement requirement,
+                          std::string_view site, std::string_view injects, std::string_view owes,
                           void (*inject)(const FaultSite&, Values&)) {
-  return {name, ops, FaultKind::input, duty, site, injects, owes, inject, nullptr};
+  return {name, ops, FaultKind::input, requirement, site, injects, owes, inject, nullptr};
 }
-constexpr Fault on_bytes(std::string_view name, std::string_view ops, Duty duty, std::string_view site,
-                         std::string_view injects, std::string_view owes,
+constexpr Fault on_bytes(std::string_view name, std::string_view ops, Requirement requirement,
+                         std::string_view site, std::string_view injects, std::string_view owes,
                          void (*inject)(const FaultSite&, TensorSet&)) {
-  return {name, ops, FaultKind::input, duty, site, injects, owes, nullptr, inject};
+  return {name, ops, FaultKind::input, requirement, site, injects, owes, nullptr, inject};
 }
 constexpr Fault corruption(std::string_view name, std::string_view ops, std::string_view site,
                            std::string_view injects, void (*inject)(const FaultSite&, TensorSet&)) {
   return {name,
           ops,
           FaultKind::corruption,
-          Duty::be_wrong,
+          Requirement::be_wrong,
           site,
           injects,
           "computes from what it is given: wrong against the clean inputs",
@@ -38,47 +38,47 @@ constexpr std::string_view kManyScales = "attention matmul moe dequantize";
 
 constexpr Fault kFaults[] = {
     // Values: kernel and reference see them.
-    on_values("nan_value", kRows, Duty::contain, "one element of the first tensor", "NaN",
+    on_values("nan_value", kRows, Requirement::contain, "one element of the first tensor", "NaN",
               "propagates within its row, group or token; all others keep their bits", nan_value),
-    on_values("nan_code", "quantize dequantize kv_write", Duty::judge, "one element of x", "NaN",
+    on_values("nan_code", "quantize dequantize kv_write", Requirement::judge, "one element of x", "NaN",
               "a format that has a NaN gives it back", nan_value),
-    on_values("nan_leader", "argmax", Duty::judge, "x[0,0]", "NaN",
+    on_values("nan_leader", "argmax", Requirement::judge, "x[0,0]", "NaN",
               "sticks at index 0, or is reported when checked=yes", nan_leader),
-    on_values("inf_value", kInfinite, Duty::judge, "one element of the first tensor", "+Inf",
+    on_values("inf_value", kInfinite, Requirement::judge, "one element of the first tensor", "+Inf",
               "IEEE rules within its row", inf_value),
-    on_values("negative_inf_value", kInfinite, Duty::judge, "one element of the first tensor", "-Inf",
+    on_values("negative_inf_value", kInfinite, Requirement::judge, "one element of the first tensor", "-Inf",
               "IEEE rules within its row; a logit of -Inf weighs nothing", negative_inf_value),
-    on_values("outlier_value", "quantize kv_write layernorm rmsnorm matmul dequantize", Duty::judge,
+    on_values("outlier_value", "quantize kv_write layernorm rmsnorm matmul dequantize", Requirement::judge,
               "one element of the first tensor", "+-800", "saturates where the scale is fixed",
               outlier_value),
-    on_values("subnormal_values", kFloating, Duty::judge, "every fourth element of the first tensor",
+    on_values("subnormal_values", kFloating, Requirement::judge, "every fourth element of the first tensor",
               "below the smallest normal of its format", "computes with it, or declares ftz",
               subnormal_values),
-    on_values("negative_zeros", kFloating, Duty::judge, "every third element of the first tensor", "-0",
-              "treats it as zero", negative_zeros),
-    on_values("equal_maxima", "softmax logsumexp argmax", Duty::judge, "two elements of every row",
+    on_values("negative_zeros", kFloating, Requirement::judge, "every third element of the first tensor",
+              "-0", "treats it as zero", negative_zeros),
+    on_values("equal_maxima", "softmax logsumexp argmax", Requirement::judge, "two elements of every row",
               "the row's largest", "weighs them alike; argmax takes the first", equal_maxima),
-    on_values("halfway_values", "quantize", Duty::judge, "every second element", "half-way between two codes",
-              "rounds as it declares", halfway_values),
-    on_values("low_scores", "attention softmax logsumexp", Duty::judge, "every fourth logit of a row", "-500",
-              "weighs nothing, and stays finite", low_scores),
-    on_values("high_score", "attention softmax logsumexp", Duty::judge, "one logit", "+65504",
+    on_values("halfway_values", "quantize", Requirement::judge, "every second element",
+              "half-way between two codes", "rounds as it declares", halfway_values),
+    on_values("low_scores", "attention softmax logsumexp", Requirement::judge, "every fourth logit of a row",
+              "-500", "weighs nothing, and stays finite", low_scores),
+    on_values("high_score", "attention softmax logsumexp", Requirement::judge, "one logit", "+65504",
               "takes all the weight, and stays finite", high_score),
-    on_values("very_low_scores", "attention softmax logsumexp", Duty::judge, "every fourth logit of a row",
-              "-65504", "weighs nothing, and stays finite", very_low_scores),
+    on_values("very_low_scores", "attention softmax logsumexp", Requirement::judge,
+              "every fourth logit of a row", "-65504", "weighs nothing, and stays finite", very_low_scores),
 
     // Cache contents: kernel and reference see them.
-    on_bytes("nan_masked_key", "attention", Duty::conceal, "K and V of every key that no row sees", "NaN",
-             "never shows", nan_hidden_keys),
-    on_bytes("nan_visible_key", "attention", Duty::contain, "K of one visible key, KV head 0", "NaN",
+    on_bytes("nan_masked_key", "attention", Requirement::conceal, "K and V of every key that no row sees",
+             "NaN", "never shows", nan_hidden_keys),
+    on_bytes("nan_visible_key", "attention", Requirement::contain, "K of one visible key, KV head 0", "NaN",
              "poisons exactly the rows that see it", nan_visible_key),
-    on_bytes("nan_visible_value", "attention", Duty::contain, "one element of V of one visible key", "NaN",
-             "poisons exactly its column of the rows that see it", nan_visible_value),
-    on_bytes("inf_visible_value", "attention", Duty::contain, "one element of V of one visible key", "+Inf",
-             "reaches its column of the rows that see it alone", inf_visible_value),
-    on_bytes("poison_unused_pages", "attention", Duty::conceal, "pages of no sequence", "NaN", "never shows",
-             poison_unused_pages),
-    on_bytes("poison_tails", "attention", Duty::conceal, "tokens behind a sequence's end", "NaN",
+    on_bytes("nan_visible_value", "attention", Requirement::contain, "one element of V of one visible key",
+             "NaN", "poisons exactly its column of the rows that see it", nan_visible_value),
+    on_bytes("inf_visible_value", "attention", Requirement::contain, "one element of V of one visible key",
+             "+Inf", "reaches its column of the rows that see it alone", inf_visible_value),
+    on_bytes("poison_unused_pages", "attention", Requirement::conceal, "pages of no sequence", "NaN",
+             "never shows", poison_unused_pages),
+    on_bytes("poison_tails", "attention", Requirement::conceal, "tokens behind a sequence's end", "NaN",
              "never shows", poison_tails),
 
     // Corruptions: only the kernel sees them.

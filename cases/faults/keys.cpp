@@ -8,7 +8,7 @@
 #include <set>
 
 #include "cases/faults/families.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 #include "reference/ops/attention/problem.hpp"
 
 namespace assay::fault_families {

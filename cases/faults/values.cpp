@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "cases/faults/families.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 #include "reference/ops/attention/problem.hpp"
 
 namespace assay::fault_families {
@@ -20,8 +20,9 @@ float& seeded(const FaultSite& site, std::vector<float>& x) {
   return x[Stream(site.seed, "fault").below(0, x.size())];
 }
 
-// The logit of the last row of head 0 against `keys` of sequence 0 becomes `target`: k = target q / (scale
-// |q|^2). softmax and logsumexp: the logits themselves.
+// The logit of the last row of head 0 against `keys` of sequence 0 becomes `target`:
+//   k = target q / (scale |q|^2)
+// softmax and logsumexp: the logits themselves.
 template <typename Chosen>
 void aim_scores(const FaultSite& site, Values& values, double target, Chosen chosen) {
   if (site.op.name != "attention") {

@@ -1,12 +1,12 @@
-// Designed inputs for attention. Each aims at the logits: with r a row of signs per (batch, KV head), q = r
-// and k_j = s_j r + noise give q.k_j / sqrt(d) = s_j sqrt(d) + N(0,1), so a target logit t_j asks for s_j =
-// t_j / sqrt(d).
+// Designed inputs for attention. Each aims at the logits: with r a row of signs per (batch, KV head),
+//   q = r,  k_j = s_j r + noise   give   q.k_j / sqrt(d) = s_j sqrt(d) + N(0,1),
+// so a target logit t_j asks for s_j = t_j / sqrt(d).
 #include <algorithm>
 #include <cmath>
 
 #include "cases/fills/families.hpp"
-#include "harness/random.hpp"
 #include "reference/error.hpp"
+#include "reference/inputs/random.hpp"
 
 namespace assay::fill_families {
 namespace {
@@ -59,7 +59,6 @@ class AttentionFill {
                ? 1
                : -1;
   }
-  std::int64_t kv_head(std::int64_t h) const { return h * kv_heads / heads; }
   // A key that every query row sees, under any mask but a random one.
   std::int64_t visible_key(std::int64_t b, std::int64_t g) const {
     const std::int64_t last = std::max<std::int64_t>(0, keys - rows);
@@ -68,8 +67,8 @@ class AttentionFill {
     return last - static_cast<std::int64_t>(stream.below(draw, static_cast<std::uint64_t>(choices)));
   }
 
-  // q_i = strength * r (+ a little of its own noise), k_j = target(b, g, j) / (strength * d * scale) * r +
-  // noise * N(0,1).
+  // q_i = strength * r  (+ a little of its own noise)
+  // k_j = target(b, g, j) / (strength * d * scale) * r + noise * N(0,1)
   template <typename Target>
   void aim(Target target, double strength = 1.0, double noise = 1.0) {
     std::vector<float> signs(static_cast<std::size_t>(d));

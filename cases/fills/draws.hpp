@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 
 namespace assay {
 

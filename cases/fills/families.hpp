@@ -1,7 +1,7 @@
 // The fill functions that the list in fills.cpp names.
 #pragma once
 
-#include "harness/fill.hpp"
+#include "reference/inputs/fill.hpp"
 
 namespace assay::fill_families {
 

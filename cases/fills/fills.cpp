@@ -1,3 +1,5 @@
+#include "cases/fills/fills.hpp"
+
 #include "cases/fills/families.hpp"
 
 namespace assay {

@@ -7,8 +7,9 @@
 #include <set>
 
 #include "cases/fills/draws.hpp"
+#include "cases/lists.hpp"
 #include "harness/case.hpp"
-#include "harness/fill.hpp"
+#include "harness/input_lists.hpp"
 #include "harness/inputs.hpp"
 
 namespace assay {
@@ -25,8 +26,9 @@ Case a_case(const Fill& f, std::uint64_t seed) {
 
 TEST(Fills, every_fill_is_finite_and_a_function_of_its_seed) {
   for (const auto& f : fills()) {
-    const Inputs first = make_inputs(a_case(f, 3)), again = make_inputs(a_case(f, 3)),
-                 other = make_inputs(a_case(f, 4));
+    const Inputs first = make_inputs(a_case(f, 3), input_lists()),
+                 again = make_inputs(a_case(f, 3), input_lists()),
+                 other = make_inputs(a_case(f, 4), input_lists());
     bool differs = false;
     for (const auto& [name, tensor] : first.set) {
       for (const double x : decode_tensor(tensor)) ASSERT_TRUE(std::isfinite(x)) << f.name << " " << name;
@@ -74,9 +76,11 @@ TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
     for (const auto& line : lines) {
       Case c = expand(parse_case(line))[0];
       if (!f.op.empty() && f.op != c.op->name) continue;
-      if (f.op.empty() && c.op->name == "attention" && fill(f.name, "attention").op == "attention") continue;
+      if (f.op.empty() && c.op->name == "attention" &&
+          find_fill(input_lists(), f.name, "attention").op == "attention")
+        continue;
       c.fill = f.name, c.seed = 11;
-      h = h * 31 + digest(make_inputs(c).set);
+      h = h * 31 + digest(make_inputs(c, input_lists()).set);
     }
     const std::string name = (f.op.empty() ? "" : std::string(f.op) + ":") + std::string(f.name);
     const auto known = kDigests.find(name);
@@ -90,10 +94,10 @@ TEST(Fills, a_line_stands_for_the_same_bytes_in_every_version) {
 TEST(Fills, names_are_unique_for_each_op_and_unknown_ones_are_refused) {
   std::set<std::pair<std::string_view, std::string_view>> seen;
   for (const auto& f : fills()) EXPECT_TRUE(seen.insert({f.op, f.name}).second) << f.op << " " << f.name;
-  EXPECT_THROW(fill("nedle", "attention"), InputError);
-  EXPECT_THROW(fill("needle", "softmax"), InputError);
-  EXPECT_EQ(fill("ramp", "attention").op, "attention");
-  EXPECT_EQ(fill("ramp", "softmax").op, "");
+  EXPECT_THROW((void)find_fill(input_lists(), "nedle", "attention"), InputError);
+  EXPECT_THROW((void)find_fill(input_lists(), "needle", "softmax"), InputError);
+  EXPECT_EQ(find_fill(input_lists(), "ramp", "attention").op, "attention");
+  EXPECT_EQ(find_fill(input_lists(), "ramp", "softmax").op, "");
 }
 
 TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
@@ -111,11 +115,11 @@ TEST(Fills, drawing_a_whole_array_gives_the_bits_of_drawing_one_by_one) {
   }
 }
 
-// The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it
-// was.
+// The needle must be found through the page table: with V = 1 at one key only, the outputs say whether it was.
 TEST(Fills, a_needle_is_aimed_through_the_page_table) {
-  const Case c = a_case(fill("needle", "attention"), 5);
-  const auto truth = c.op->truth(c.attributes, make_inputs(c).set, Contract::parse("", c.op->contract));
+  const Case c = a_case(find_fill(input_lists(), "needle", "attention"), 5);
+  const auto truth =
+      c.op->truth(c.attributes, make_inputs(c, input_lists()).set, Contract::parse("", c.op->contract));
   for (const double x : truth[0].value) {
     EXPECT_GT(x, 0.2);  // +ln N against N keys near 0: half of the weight, give or take the noise
     EXPECT_LT(x, 0.8);

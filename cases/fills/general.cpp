@@ -5,7 +5,7 @@
 
 #include "cases/fills/draws.hpp"
 #include "cases/fills/families.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay::fill_families {
@@ -24,9 +24,8 @@ void make_room(const FillRequest& request, Values& values) {
   });
 }
 
-// rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta,
-// sinks, slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it
-// shows.
+// rule(tensor, stream, index, column, columns) for each element of each data tensor. Vectors (gamma, beta, sinks,
+// slopes) stay gaussian: a family shapes the data, and parameters of its kind would hide what it shows.
 template <typename Rule>
 void each(const FillRequest& request, Values& values, Rule rule) {
   make_room(request, values);
@@ -45,8 +44,7 @@ void each(const FillRequest& request, Values& values, Rule rule) {
   }
 }
 
-// The scalar format that holds the tensor's elements, or f16 for a format of several parts (its scales are
-// f16-like).
+// The scalar format that holds the tensor's elements, or f16 for a format of several parts (its scales are f16-like).
 const ScalarFormat& element_format(const TensorSpec& t) {
   const ScalarFormat* scalar = find_scalar_format(t.format);
   return scalar ? *scalar : scalar_format("f16");
@@ -121,8 +119,7 @@ void offset(const FillRequest& r, Values& v) {
 }
 
 void subnormal(const FillRequest& r, Values& v) {
-  // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are
-  // lost.
+  // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are lost.
   double normal = 0;
   for (const auto& t : r.tensors)
     if (t.role != TensorRole::index && t.shape.size() > 1)
@@ -158,8 +155,7 @@ void ties(const FillRequest& r, Values& v) {
     down.rounding = Rounding::toward_zero;
     const double x = s.gaussian(i);
     const double low = round_to(f, x, down);
-    // The neighbour of `low` away from zero: x between them is pushed to the middle, then one f32 step either
-    // way.
+    // The neighbour of `low` away from zero: x between them is pushed to the middle, then one f32 step either way.
     const double step = std::ldexp(
         1.0, std::max(std::ilogb(std::fabs(low) + smallest_normal(f)), 1 - f.bias) - f.fraction_bits);
     const double middle = low + std::copysign(step / 2, x);

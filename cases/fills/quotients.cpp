@@ -3,13 +3,12 @@
 #include <cmath>
 
 #include "cases/fills/families.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 
 namespace assay::fill_families {
 
-// Each row begins with its absmax A in [1, 2); the others are fl((code + 1/2) s), s = fl(A / D), D the
-// divisor of the output's format (127 for int8). Rows of formats with one scale for several rows share the
-// first row's A.
+// Each row begins with its absmax A in [1, 2); the others are fl((code + 1/2) s), s = fl(A / D), D the divisor of the
+// output's format (127 for int8). Rows of formats with one scale for several rows share the first row's A.
 void quotient_ties(const FillRequest& r, Values& values) {
   double divisor = 127;
   bool by_row = true;

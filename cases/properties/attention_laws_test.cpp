@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "cases/properties/laws.hpp"
-#include "harness/random.hpp"
+#include "reference/inputs/random.hpp"
 #include "reference/ops/attention/problem.hpp"
 
 namespace assay::properties {
@@ -41,10 +41,10 @@ std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed) {
   return order;
 }
 
-TEST(AttentionLaws, KeysInAnyOrderGiveTheSameOutput) {
+TEST(AttentionLaws, keys_in_any_order_give_the_same_output) {
   expect_law("key permutation", "first_key", [](Kernel& kernel) {
     const Case c = a_case(shape("kv=f32"));
-    Inputs inputs = make_inputs(c);
+    Inputs inputs = make_inputs(c, input_lists());
     const Truth truth = kernel.truth(c, inputs);
     const auto order = permutation(c.attributes.integer("len"), c.seed);
     for (const char* name : {"k", "v"}) reorder(inputs.set.at(name), order);
@@ -52,11 +52,11 @@ TEST(AttentionLaws, KeysInAnyOrderGiveTheSameOutput) {
   });
 }
 
-TEST(AttentionLaws, WhereAPageLiesIsInvisible) {
+TEST(AttentionLaws, where_a_page_lies_is_invisible) {
   expect_law("page-table relayout", "layout", [](Kernel& kernel) {
     const Case c = a_case(shape("kv=" + *rc::gen::element<std::string>("f32", "f16", "q8_0") +
                                 " page=" + *rc::gen::element<std::string>("1", "16", "64")));
-    Inputs inputs = make_inputs(c);
+    Inputs inputs = make_inputs(c, input_lists());
     const auto before = kernel.run(c, inputs);
     const std::int64_t pages = inputs.set.at("k").shape[0];
     const auto order = permutation(pages, c.seed);
@@ -69,14 +69,14 @@ TEST(AttentionLaws, WhereAPageLiesIsInvisible) {
   });
 }
 
-TEST(AttentionLaws, ARequestDoesNotDependOnItsNeighbours) {
+TEST(AttentionLaws, a_request_does_not_depend_on_its_neighbours) {
   expect_law("batch invariance", "neighbour", [](Kernel& kernel) {
     const std::string line = shape("kv=" + *rc::gen::element<std::string>("f32", "f16", "e4m3fn"));
     const Case batch = a_case(line + " batch=3"), alone = a_case(line + " batch=1");
-    const Inputs all = make_inputs(batch);
+    const Inputs all = make_inputs(batch, input_lists());
     const auto together = kernel.run(batch, all);
     for (std::size_t b = 0; b < 3; ++b) {
-      Inputs one = make_inputs(alone);
+      Inputs one = make_inputs(alone, input_lists());
       for (const char* name : {"q", "k", "v"}) {
         auto& bytes = one.set.at(name).planes.front().bytes;
         std::copy_n(
@@ -91,11 +91,11 @@ TEST(AttentionLaws, ARequestDoesNotDependOnItsNeighbours) {
   });
 }
 
-TEST(AttentionLaws, PowersOfTwoOfVPassThroughExactly) {
+TEST(AttentionLaws, powers_of_two_of_v_pass_through_exactly) {
   expect_law("V scaled by 2^k", "offset", [](Kernel& kernel) {
     const Case c = a_case(shape("kv=f32 mask=" + *rc::gen::element<std::string>("none", "causal")));
     const int k = *rc::gen::inRange(-20, 21);
-    Inputs inputs = make_inputs(c);
+    Inputs inputs = make_inputs(c, input_lists());
     auto want = kernel.run(c, inputs);
     for (float& y : want) y = std::ldexp(y, k);
     for (float& v : elements<float>(inputs.set, "v")) v = std::ldexp(v, k);
@@ -104,11 +104,11 @@ TEST(AttentionLaws, PowersOfTwoOfVPassThroughExactly) {
   });
 }
 
-TEST(AttentionLaws, AConstantAddedToVIsAddedToTheOutput) {
+TEST(AttentionLaws, a_constant_added_to_v_is_added_to_the_output) {
   expect_law("V + c", "gain", [](Kernel& kernel) {
     const Case c = a_case(shape("kv=f32"));
     const auto shift = static_cast<float>(*rc::gen::inRange(1, 9));
-    Inputs inputs = make_inputs(c);
+    Inputs inputs = make_inputs(c, input_lists());
     for (float& v : elements<float>(inputs.set, "v")) v = std::round(v * 256) / 256;  // v + c is exact
     const Truth low = kernel.truth(c, inputs);
     const auto before = kernel.run(c, inputs);
@@ -123,14 +123,14 @@ TEST(AttentionLaws, AConstantAddedToVIsAddedToTheOutput) {
   });
 }
 
-TEST(AttentionLaws, EveryKernelAndSplitCountStaysWithinItsBound) {
+TEST(AttentionLaws, every_kernel_and_split_count_stays_within_its_bound) {
   expect_law("split-K and variants", "split", [](Kernel& kernel) {
     std::vector<std::string> variants;
     for (const auto& v : kernel.variants())
       variants.push_back(v.starts_with("attention:") ? v.substr(10) : v);
     std::erase_if(variants, [](const std::string& v) { return v.find(':') != std::string::npos; });
     Case c = a_case(shape("kv=f16"));
-    const Inputs inputs = make_inputs(c);
+    const Inputs inputs = make_inputs(c, input_lists());
     for (const auto& v : variants) {
       c.variant = v;
       const auto declared = kernel.call(c, inputs);
@@ -146,14 +146,14 @@ TEST(AttentionLaws, EveryKernelAndSplitCountStaysWithinItsBound) {
 // it: the stored numbers un-rotated (in f64, then f32) and attention without any rotation. Beyond the two
 // limits there is the rounding of the un-rotated numbers to f32, e = 2^-24 |x| + 2^-48 max|x| each:
 //   |dx_j| <= scale sum_c (|q| e_k + |k| e_q + e_q e_k) = D,  so |o' - o| <= expm1(2 D) 2 max|v| + e_v.
-TEST(AttentionLaws, RotatedStorageIsTheUnrotatedComposition) {
+TEST(AttentionLaws, rotated_storage_is_the_unrotated_composition) {
   expect_law("rotate, quantise, store, attend, un-rotate", "no_inverse", [](Kernel& kernel) {
     const std::string kv = *rc::gen::element<std::string>("f32", "q8_0", "q4_0");
     const std::string line = shape("");
     const Case rotated = a_case(line + "rotate=qkv kv=" + kv), plain = a_case(line + "kv=f32");
-    const Inputs stored = make_inputs(rotated);
+    const Inputs stored = make_inputs(rotated, input_lists());
     const auto got = kernel.run(rotated, stored);
-    Inputs inputs = make_inputs(plain);
+    Inputs inputs = make_inputs(plain, input_lists());
     double largest[3];
     for (int i = 0; i < 3; ++i) {
       const std::string name(1, "qkv"[i]);
@@ -177,23 +177,24 @@ TEST(AttentionLaws, RotatedStorageIsTheUnrotatedComposition) {
   });
 }
 
-TEST(AttentionLaws, GapsBehindRowsChangeNoBit) {
+TEST(AttentionLaws, gaps_behind_rows_change_no_bit) {
   expect_law("views with gaps", "layout", [](Kernel& kernel) {
     const std::string line = shape("kv=" + *rc::gen::element<std::string>("f32", "f16", "q8_0"));
     const Case dense = a_case(line), gaps = a_case(line + " layout=gaps");
-    return same_bits(gaps, kernel.run(dense, make_inputs(dense)), kernel.run(gaps, make_inputs(gaps)));
+    return same_bits(gaps, kernel.run(dense, make_inputs(dense, input_lists())),
+                     kernel.run(gaps, make_inputs(gaps, input_lists())));
   });
 }
 
-TEST(AttentionLaws, TwoRunsGiveTheSameBits) {
+TEST(AttentionLaws, two_runs_give_the_same_bits) {
   expect_law("determinism", "counter", [](Kernel& kernel) {
     const Case c = a_case(shape("kv=f16"));
-    const Inputs inputs = make_inputs(c);
+    const Inputs inputs = make_inputs(c, input_lists());
     return same_bits(c, kernel.run(c, inputs), kernel.run(c, inputs));
   });
 }
 
-// The duties of faults.cpp on random shapes.
+// The requirements of faults.cpp on random shapes.
 Verdict keeps_duty(Kernel& kernel, const std::string& line) {
   const CaseResult r = kernel.judge(a_case(line));
   if (r.verdict.status == Status::distrust) RC_DISCARD("this shape shows nothing");
@@ -201,7 +202,7 @@ Verdict keeps_duty(Kernel& kernel, const std::string& line) {
   return Broken{fmt::format("{}: {}", to_string(r.verdict.status), r.verdict.summary), a_case(line).line()};
 }
 
-TEST(AttentionLaws, WhatNoRowSeesNeverShows) {
+TEST(AttentionLaws, what_no_row_sees_never_shows) {
   expect_law("NaN in hidden keys, unused pages and tails", "zero_times", [](Kernel& kernel) {
     const int which = *rc::gen::inRange(0, 3);
     // Lengths that hold something hidden: 7 more keys than the window, and a last page that is not full.
@@ -218,7 +219,7 @@ TEST(AttentionLaws, WhatNoRowSeesNeverShows) {
   });
 }
 
-TEST(AttentionLaws, ANanReachesExactlyTheRowsThatSeeIt) {
+TEST(AttentionLaws, a_nan_reaches_exactly_the_rows_that_see_it) {
   expect_law("NaN in a visible key", "smear", [](Kernel& kernel) {
     const std::string mask = *rc::gen::element<std::string>("none", "causal");
     const std::string kv = *rc::gen::element<std::string>("f32", "f16", "e4m3fn");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "cases/lists.hpp"
 #include "harness/plan.hpp"
 #include "harness/runner.hpp"
 
@@ -27,11 +28,11 @@ Count judge(const std::vector<std::string>& lines, const char* plugin, const std
   plan_options.backends = {name};
   const auto variants = [&](const std::string& backend) {
     Workers workers(known);
-    return std::get<reply::Opened>(workers.of(backend).worker->open()).variants;
+    return workers.open(backend).variants;
   };
-  const Plan plan = make_plan(suite, plan_options, known, variants);
+  const Plan plan = make_plan(suite, plan_options, known, input_lists(), variants);
   Count count;
-  run_plan(plan, known, {}, [&](CaseResult& r) {
+  run_plan(plan, known, 1, {}, [&](CaseResult& r) {
     ++count.cases;
     count.outputs += r.verdict.elements;
     const Status s = r.verdict.status;
@@ -60,7 +61,7 @@ const std::vector<std::string> kSmall = {
     "matmul m=3 n=20 k=65,515 a=f32 b=f32 dtype=f32 fill=gaussian,cancel variant=all",
 };
 
-TEST(FalseAlarms, CorrectVariantsAreNeverAccused) {
+TEST(FalseAlarms, correct_variants_are_never_accused) {
   const Count c = judge(kSmall, ASSAY_CPU_PLUGIN);
   EXPECT_EQ(c.alarms, 0U);
   EXPECT_GE(c.outputs, 1'000'000U);
@@ -84,20 +85,20 @@ const std::vector<std::string> kUnits = {
     "matmul m=3 n=8 k=256 a=mxfp4,mxfp8 b=mxfp8 path=blocks dtype=f32 variant=all fill=gaussian,outlier",
 };
 
-TEST(FalseAlarms, ModelledUnitsAreNeverAccused) {
+TEST(FalseAlarms, modelled_units_are_never_accused) {
   const Count c = judge(kUnits, ASSAY_EMULATED_PLUGIN);
   EXPECT_EQ(c.alarms, 0U);
   EXPECT_GE(c.outputs, 10'000U);
   EXPECT_GE(c.passed, 100U);
 }
 
-TEST(FalseAlarms, TheCountCanCount) {
+TEST(FalseAlarms, the_count_can_count) {
   const Count c =
       judge({"softmax rows=3 cols=7,257 dtype=f32 fill=gaussian"}, ASSAY_VIOLATING_PLUGIN, "gain");
   EXPECT_EQ(c.alarms, 2U);
 }
 
-TEST(FalseAlarmsNightly, NotOneInTwentyMillionOutputs) {
+TEST(FalseAlarmsNightly, not_one_in_twenty_million_outputs) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "runs nightly";
   std::vector<std::string> lines = kSmall;
   lines.insert(
@@ -113,7 +114,7 @@ TEST(FalseAlarmsNightly, NotOneInTwentyMillionOutputs) {
   EXPECT_GE(c.outputs, 20'000'000U);
 }
 
-TEST(FalseAlarmsNightly, NotOneOnAnyModelledUnit) {
+TEST(FalseAlarmsNightly, not_one_on_any_modelled_unit) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "runs nightly";
   std::vector<std::string> lines = kUnits;
   lines.insert(

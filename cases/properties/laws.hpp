@@ -13,8 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/inputs.hpp"
-#include "harness/runner.hpp"
+#include "cases/lists.hpp"
+#include "harness/call.hpp"
+#include "harness/judge.hpp"
 
 namespace assay::properties {
 
@@ -61,14 +62,10 @@ class Kernel {
   CaseResult judge(Case c) {
     last_line = c.line();
     c.backend = backend_;
-    const Inputs inputs = make_inputs(c);
-    TruthCache truths;
-    return run_case(c, inputs, truths, workers_, {});
+    return judge_alone(c, input_lists(), workers_);
   }
   std::string last_line;  // of the last call
-  std::vector<std::string> variants() {
-    return std::get<reply::Opened>(workers_.of(backend_).worker->open()).variants;
-  }
+  std::vector<std::string> variants() { return workers_.open(backend_).variants; }
 
  private:
   static BackendInfo info(const char* file) {

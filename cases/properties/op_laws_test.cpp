@@ -12,12 +12,12 @@ namespace {
 
 std::uint64_t seed() { return *rc::gen::inRange<std::uint64_t>(1, 1000); }
 
-TEST(SoftmaxLaws, AShiftOfAllLogitsChangesNothing) {
+TEST(SoftmaxLaws, a_shift_of_all_logits_changes_nothing) {
   expect_law("softmax shift", "absolute", [](Kernel& kernel) {
     const Case c = a_case(fmt::format("softmax rows={} cols={} dtype=f32 seed={}", *rc::gen::inRange(1, 4),
                                       *rc::gen::inRange(1, 200), seed()));
     const auto shift = static_cast<float>(*rc::gen::inRange(1, 65));
-    Inputs inputs = make_inputs(c);
+    Inputs inputs = make_inputs(c, input_lists());
     for (float& x : elements<float>(inputs.set, "x")) x = std::round(x * 1024) / 1024;  // x + c is exact
     const Truth low = kernel.truth(c, inputs);
     const auto before = kernel.run(c, inputs);
@@ -34,7 +34,7 @@ TEST(SoftmaxLaws, AShiftOfAllLogitsChangesNothing) {
 // Online against two-pass: log-sum-exp of the parts, merged by log-sum-exp, is that of the whole under any
 // split. A part's error counts at most once in full (its weight in the merge is at most 1, the weights sum to
 // 1, up to the change of weights that the error itself makes: twice).
-TEST(SoftmaxLaws, OnlineEqualsTwoPassUnderAnySplit) {
+TEST(SoftmaxLaws, online_equals_two_pass_under_any_split) {
   expect_law("online log-sum-exp", "gain", [](Kernel& kernel) {
     const int cols = *rc::gen::inRange(2, 300);
     auto cuts = *rc::gen::container<std::vector<int>>(rc::gen::inRange(1, cols));
@@ -45,13 +45,13 @@ TEST(SoftmaxLaws, OnlineEqualsTwoPassUnderAnySplit) {
       return fmt::format("logsumexp rows=1 cols={} dtype=f32 seed=7 fill=outlier", n);
     };
     const Case whole = a_case(line(static_cast<std::size_t>(cols)));
-    const Inputs inputs = make_inputs(whole);
+    const Inputs inputs = make_inputs(whole, input_lists());
     const auto& bytes = inputs.set.at("x").planes.front().bytes;
     std::vector<float> parts;
     double part_error = 0;
     for (int first = 0; const int last : cuts) {
       const Case c = a_case(line(static_cast<std::size_t>(last - first)));
-      Inputs part = make_inputs(c);
+      Inputs part = make_inputs(c, input_lists());
       std::copy_n(bytes.begin() + first * 4, (last - first) * 4,
                   part.set.at("x").planes.front().bytes.begin());
       parts.push_back(kernel.run(c, part).at(0));
@@ -59,7 +59,7 @@ TEST(SoftmaxLaws, OnlineEqualsTwoPassUnderAnySplit) {
       first = last;
     }
     const Case merge = a_case(line(parts.size()));
-    Inputs merged = make_inputs(merge);
+    Inputs merged = make_inputs(merge, input_lists());
     std::ranges::copy(parts, elements<float>(merged.set, "x").begin());
     const double limit =
         2 * part_error + kernel.truth(merge, merged).limit[0] + kernel.truth(whole, inputs).limit[0];
@@ -68,8 +68,8 @@ TEST(SoftmaxLaws, OnlineEqualsTwoPassUnderAnySplit) {
 }
 
 // y = H x / sqrt(n) within lim_1, then H y / sqrt(n) within lim_2: x comes back within
-// sum of lim_1 over the group / sqrt(n) + lim_2.
-TEST(TransformLaws, TheTransformIsItsOwnInverse) {
+//   sum of lim_1 over the group / sqrt(n) + lim_2.
+TEST(TransformLaws, the_transform_is_its_own_inverse) {
   expect_law("H H = n I", "gain", [](Kernel& kernel) {
     const int points = 1 << *rc::gen::inRange(1, 9);
     const std::string signs = points == 32 ? *rc::gen::element<std::string>("none", "tq3") : "none";
@@ -78,7 +78,7 @@ TEST(TransformLaws, TheTransformIsItsOwnInverse) {
                          points * groups, points, signs, inverse, s);
     };
     const Case there = a_case(line("no")), back = a_case(line("yes"));
-    Inputs inputs = make_inputs(there);
+    Inputs inputs = make_inputs(there, input_lists());
     const auto x = elements<float>(inputs.set, "x");
     const std::vector<float> start(x.begin(), x.end());
     const Truth first = kernel.truth(there, inputs);
@@ -98,7 +98,7 @@ TEST(TransformLaws, TheTransformIsItsOwnInverse) {
 
 // One token: a scale per token is a scale per tensor. One head: a scale per head is. An earlier request that
 // is this one: a locked scale is this request's.
-TEST(ScalePolicyLaws, PoliciesAgreeWhereTheirScalesCoverTheSame) {
+TEST(ScalePolicyLaws, policies_agree_where_their_scales_cover_the_same) {
   expect_law("scale policies", "policy", [](Kernel& kernel) {
     const std::string element = *rc::gen::element<std::string>("e4m3fn", "int8");
     const int which = *rc::gen::inRange(0, 3);
@@ -109,8 +109,8 @@ TEST(ScalePolicyLaws, PoliciesAgreeWhereTheirScalesCoverTheSame) {
     const Case whole = a_case(common + fmt::format(" to={}_tensor policy=request", element));
     const char* kind[] = {"tok policy=token", "head policy=head", "tensor policy=calibrated"};
     const Case other = a_case(common + fmt::format(" to={}_{}", element, kind[which]));
-    const Inputs inputs = make_inputs(whole);
-    Inputs same = make_inputs(other);
+    const Inputs inputs = make_inputs(whole, input_lists());
+    Inputs same = make_inputs(other, input_lists());
     same.set.at("x") = inputs.set.at("x");
     if (which == 2) same.set.at("first") = inputs.set.at("x");
     const RunResult a = kernel.call(whole, inputs), b = kernel.call(other, same);

@@ -32,7 +32,8 @@ static assay_status run(void* self, const assay_call* call, const assay_trace* t
 
 static void finish(void* self) { (void)self; }
 
-static const assay_backend backend = {ASSAY_BACKEND_VERSION, "mine", "the consumer's softmax", "", 0, declare, run, finish};
+static const assay_backend backend = {
+    ASSAY_BACKEND_VERSION, "mine", "the consumer's softmax", "", 0, declare, run, finish};
 
 const assay_backend* assay_backend_open(const char* options, char* reason) {
   (void)options, (void)reason;

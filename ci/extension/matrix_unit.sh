@@ -1,3 +1,3 @@
 edit reference/arithmetic/matrix_unit.cpp '/^    {"v100_f16", /{p;s/v100_f16"/exercise"/}'
-edit cases/golden/arithmetic/vectors.csv '/^v100_f16;/{p;s/^v100_f16/exercise/;:a;n;ba}'
+edit reference/golden/arithmetic/vectors.csv '/^v100_f16;/{p;s/^v100_f16/exercise/;:a;n;ba}'
 shows units exercise

@@ -1,2 +1,2 @@
-add cases/suites/exercise.cases cases/suites/softmax.cases ''
+add cases/suites/main/exercise.cases cases/suites/main/softmax.cases ''
 shows suites exercise

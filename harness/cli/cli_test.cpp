@@ -1,39 +1,25 @@
 // The program as a user meets it: exit codes, messages, verdicts, reports, repros.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/cli/program_testing.hpp"
+
 namespace {
 
-struct Outcome {
-  int code;
-  std::string text;
-};
-
-Outcome assay(const std::string& arguments) {
-  FILE* pipe = popen((ASSAY_PROGRAM " " + arguments + " 2>&1").c_str(), "r");
-  Outcome o{-1, ""};
-  std::array<char, 4096> buffer{};
-  for (std::size_t n; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    o.text.append(buffer.data(), n);
-  const int status = pclose(pipe);
-  o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return o;
-}
-
-// Of this process alone: ctest runs several of these tests at once.
-std::string report_file(const std::string& ending) {
-  return testing::TempDir() + "assay_cli_test_" + std::to_string(getpid()) + "." + ending;
-}
+using program_testing::assay;
+using program_testing::kFaulty;
+using program_testing::Outcome;
+using program_testing::report_file;
+namespace fs = std::filesystem;
 
 nlohmann::json run_json(const std::string& arguments, int* code = nullptr) {
   const std::string path = report_file("json");
@@ -45,8 +31,6 @@ nlohmann::json run_json(const std::string& arguments, int* code = nullptr) {
   std::remove(path.c_str());
   return json;
 }
-
-const std::string kFaulty = "-b " FAULTY_SOFTMAX;
 
 TEST(Exit, wrong_usage_is_2_with_what_is_allowed) {
   const std::map<std::string, std::string> kMistakes = {
@@ -196,7 +180,109 @@ TEST(Reports, junit_counts_failures) {
   std::remove(path.c_str());
 }
 
-TEST(Selftest, passes_on_this_build) { EXPECT_EQ(assay("selftest").code, 0) << assay("selftest").text; }
+// Directory of suites with one line in expected.list, and a run of variants under it.
+struct Expecting {
+  explicit Expecting(const std::string& line) {
+    fs::create_directories(directory_);
+    std::ofstream(directory_ / "expected.list") << line << "\n";
+    setenv("ASSAY_SUITES", directory_.c_str(), 1);
+  }
+  ~Expecting() {
+    unsetenv("ASSAY_SUITES");
+    fs::remove_all(directory_);
+  }
+  Expecting(const Expecting&) = delete;
+  Expecting& operator=(const Expecting&) = delete;
+
+ private:
+  fs::path directory_ = report_file("suites");
+};
+
+// The kernel that was expected to be wrong passes: whoever reads only a report must see why the run is red.
+TEST(Reports, a_stale_expectation_is_a_failure_in_each) {
+  const std::string path = report_file("xml");
+  const auto reports = [&](const char* variant, int& code, nlohmann::json& json) {
+    json = run_json("--junit " + path + " 'softmax rows=3 cols=8 variant=" + variant + "' " + kFaulty, &code);
+    std::ifstream file(path);
+    const std::string xml((std::istreambuf_iterator<char>(file)), {});
+    std::remove(path.c_str());
+    return xml;
+  };
+  const auto has = [](const std::string& xml, const std::string& text) {
+    return xml.find(text) != std::string::npos;
+  };
+  int code = 0;
+  nlohmann::json json;
+  {
+    const Expecting stale("wrong softmax variant=correct # a defect that was repaired");
+    const std::string xml = reports("correct", code, json);
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(xml, "<testsuites name=\"assay\" tests=\"2\" failures=\"1\"")) << xml;
+    EXPECT_TRUE(has(xml, "<testsuite name=\"expectations\" tests=\"1\" failures=\"1\"")) << xml;
+    EXPECT_TRUE(has(xml, "expected.list:1: wrong softmax variant=correct")) << xml;
+    ASSERT_EQ(json["failures"].size(), 1U);
+    EXPECT_EQ(json["failures"][0]["kind"], "stale");
+    EXPECT_FALSE(json["summary"]["green"]);
+  }
+  const Expecting confirmed("wrong softmax variant=wrong # a defect that is known");
+  const std::string xml = reports("wrong", code, json);
+  EXPECT_EQ(code, 0) << xml;
+  EXPECT_TRUE(has(xml, "<testsuites name=\"assay\" tests=\"1\" failures=\"0\"")) << xml;
+  EXPECT_FALSE(has(xml, "expectations")) << xml;
+  EXPECT_TRUE(json["failures"].empty());
+  EXPECT_TRUE(json["summary"]["green"]);
+}
+
+// A copy of the program with its worker, and with the plug-in that its self-test is to judge, or without it.
+struct Installation {
+  explicit Installation(const char* plugin, bool worker = true) {
+    fs::create_directories(directory_ / "selftest");
+    fs::copy_file(ASSAY_PROGRAM, directory_ / "assay");
+    if (worker) fs::copy_file(ASSAY_WORKER_PROGRAM, directory_ / "assay-worker");
+    if (plugin != nullptr) fs::copy_file(plugin, directory_ / "selftest" / "assay_misbehaving.so");
+  }
+  ~Installation() { fs::remove_all(directory_); }
+  Installation(const Installation&) = delete;
+  Installation& operator=(const Installation&) = delete;
+  Outcome selftest() const { return ::assay::run_command((directory_ / "assay").string() + " selftest"); }
+
+ private:
+  fs::path directory_ = report_file("installation");
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Selftest, passes_on_this_build_and_names_what_it_noticed) {
+  const Outcome o = assay("selftest");
+  EXPECT_EQ(o.code, 0) << o.text;
+  for (const char* part : {"write_past_end: overrun: ", "read_gap: leak: ", "loop_for_ever: hang: ",
+                           "write_null: crash: SIGSEGV", "skip_row: unwritten: ",
+                           "other_bits: nondeterministic: ", "change_input: input_changed: ",
+                           "throw_standard: failed: ", "write_poison_values: no misdeed, and none seen"})
+    EXPECT_EQ(count(o.text, part), 1U) << part << "\n" << o.text;
+}
+
+TEST(Selftest, fails_when_misdeeds_go_unnoticed) {
+  EXPECT_EQ(Installation(MISBEHAVING).selftest().code, 0);
+  const Outcome o = Installation(BEHAVING).selftest();  // 26 misdeeds of 30 variants, and none is committed
+  EXPECT_EQ(o.code, 1);
+  EXPECT_EQ(count(o.text, "BROKEN"), 26U) << o.text;
+  EXPECT_EQ(count(o.text, "BROKEN  write_past_end: done instead of overrun"), 1U) << o.text;
+}
+
+TEST(Selftest, fails_without_the_plug_in_and_without_a_worker_and_says_so) {
+  const Outcome no_plugin = Installation(nullptr).selftest();
+  EXPECT_EQ(no_plugin.code, 1);
+  EXPECT_EQ(count(no_plugin.text, "BROKEN  the misbehaving plug-in is missing: no file"), 1U)
+      << no_plugin.text;
+  const Outcome no_worker = Installation(MISBEHAVING, false).selftest();
+  EXPECT_EQ(no_worker.code, 1);
+  EXPECT_EQ(count(no_worker.text, "BROKEN  the misbehaving plug-in cannot be opened"), 1U) << no_worker.text;
+}
 
 TEST(Doctor, lists_the_cpu_backend_as_ready) {
   const Outcome o = assay("doctor");

@@ -1,22 +1,21 @@
 // The subcommands of `assay`. Each adds itself to the parser; its callback sets the exit code.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "harness/case.hpp"
+#include "harness/cli/command.hpp"
+#include "harness/exit_code.hpp"
+#include "reference/inputs/lists.hpp"
 
 namespace assay {
 
-// 0 all green; 1 a finding; 2 wrong usage; 3 nothing was executed; 125 cannot be built or run (what `git
-// bisect run` skips).
-enum ExitCode : int { kGreen = 0, kFinding = 1, kUsage = 2, kNothingExecuted = 3, kCannotRun = 125 };
+// The names of --backend: behind commas, though their options may have commas of their own.
+inline std::vector<std::string> backend_names(const std::string& text) { return split_backends(text); }
 
-void add_run(CLI::App& app, int& exit_code);
-void add_list(CLI::App& app, int& exit_code);
-void add_explain(CLI::App& app, int& exit_code);
-void add_doctor(CLI::App& app, int& exit_code);
-void add_cascade(CLI::App& app, int& exit_code);
-void add_live_options(CLI::App& command, struct LiveOptions& options);  // of `cascade --endpoint`
-void add_kill_table(CLI::App& app, int& exit_code);
-void add_museum(CLI::App& app, int& exit_code);
-void add_selftest(CLI::App& app, int& exit_code);
+void add_run(const Command& program, int& exit_code, const InputLists& lists);
+void add_list(const Command& program, int& exit_code, const InputLists& lists);
+void add_explain(const Command& program, int& exit_code, const InputLists& lists);
+void add_manual(const Command& program, int& exit_code);
+void add_doctor(const Command& program, int& exit_code);
+void add_selftest(const Command& program, int& exit_code);
 
 }  // namespace assay

@@ -3,7 +3,7 @@
 
 #include "harness/backends.hpp"
 #include "harness/cli/commands.hpp"
-#include "harness/cli/sources.hpp"
+#include "harness/suites.hpp"
 #include "harness/worker/worker.hpp"
 
 namespace assay {
@@ -41,9 +41,11 @@ int doctor() {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, int& exit_code) {
-  app.add_subcommand("doctor", "Say which backends are here, and what the missing ones need")
-      ->callback([&exit_code] { exit_code = doctor(); });
+void add_doctor(const Command& program, int& exit_code) {
+  const Command command =
+      program.subcommand("doctor", "Say which backends are here, and what the missing ones need");
+  command.footer("Example:\n  assay doctor");
+  command.callback([&exit_code] { exit_code = doctor(); });
 }
 
 }  // namespace assay

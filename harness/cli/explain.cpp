@@ -6,27 +6,16 @@
 #include <cmath>
 #include <optional>
 
-#include "harness/backends.hpp"
+#include "harness/call.hpp"
 #include "harness/cli/commands.hpp"
-#include "harness/cli/sources.hpp"
-#include "harness/runner.hpp"
+#include "harness/cli/manual.hpp"
+#include "harness/judge.hpp"
+#include "harness/plan.hpp"
+#include "harness/suites.hpp"
 #include "harness/verdict.hpp"
 
 namespace assay {
 namespace {
-
-void explain_op(const Op& o) {
-  fmt::print("{}: {}\n\nattributes\n", o.name, o.formula);
-  for (const auto& a : o.attributes)
-    fmt::print("  {:<12} {:<12} {}{}\n", a.name,
-               a.fallback.empty() ? "required" : fmt::format("= {}", a.fallback), a.meaning,
-               a.allowed.empty() ? "" : fmt::format(" ({})", a.allowed));
-  fmt::print("\ncontract: what a backend declares of its arithmetic\n");
-  for (const auto& k : o.contract)
-    fmt::print("  {:<12} {:<12} {}{}\n", k.name,
-               k.fallback.empty() ? "required" : fmt::format("= {}", k.fallback), k.meaning,
-               k.words.empty() ? "" : fmt::format(" ({})", k.words));
-}
 
 double median(std::vector<double> v) {
   if (v.empty()) return 0;
@@ -83,7 +72,7 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
       if (!std::isfinite(t.value[i])) continue;
       magnitude.push_back(std::fabs(t.value[i]));
       if (t.value[i] != 0) relative.push_back(t.limit[i] / std::fabs(t.value[i]));
-      if (t.limit[i] < 0.01 * std::fabs(t.value[i])) ++seen_percent;
+      if (100 * t.limit[i] < std::fabs(t.value[i])) ++seen_percent;
     }
     const Comparison zeros = compare(t, std::vector<double>(t.value.size(), 0.0));
     const double limit = median(finite_limits(t));
@@ -108,21 +97,22 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
   }
 }
 
-int explain(const std::vector<std::string>& words, const std::vector<std::string>& backends) {
+int explain(const std::vector<std::string>& words, const std::vector<std::string>& backends,
+            const InputLists& lists) {
   if (words.size() == 1 && find_op(words[0]) && backends.empty()) {
-    explain_op(op(words[0]));
+    fmt::print("{}", manual_page(op(words[0]), false));
     return kGreen;
   }
   const auto known = known_backends();
   Workers workers(known);
   const Plan plan =
-      make_plan(gather_lines(words), {backends, "", 0, 1, false, 1}, known, [&](const std::string& b) {
+      make_plan(gather_lines(words), {backends, "", 0, 1, false, 1}, known, lists, [&](const std::string& b) {
         const auto opened = workers.of(b).worker->open();
         const auto* here = std::get_if<reply::Opened>(&opened);
         return here ? here->variants : std::vector<std::string>{};
       });
   for (const auto& group : plan.groups) {
-    const Inputs inputs = make_inputs(group.cases.front());
+    const Inputs inputs = make_inputs(group.cases.front(), lists);
     for (const auto& c : group.cases) {
       fmt::print("{}\n  {}\n", c.line(), c.op->formula);
       for (const auto& t : inputs.tensors)
@@ -146,13 +136,16 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
 
 }  // namespace
 
-void add_explain(CLI::App& app, int& exit_code) {
+void add_explain(const Command& program, int& exit_code, const InputLists& lists) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto backends = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = app.add_subcommand("explain", "Explain an op, or what is judged in a case and how");
-  command->add_option("case", *words, "An op, or a case line")->required();
-  command->add_option("--backend,-b", *backends, "Whose contract")->delimiter(',')->allow_extra_args(false);
-  command->callback([words, backends, &exit_code] { exit_code = explain(*words, *backends); });
+  const Command command = program.subcommand("explain", "Explain an op, or what is judged in a case and how");
+  command.option("case", *words, "An op, or a case line", {.required = true});
+  command.option("--backend,-b", *backends, "Whose contract", {.split = backend_names});
+  command.footer(
+      "Example:\n  assay explain 'attention heads=8 kv_heads=2 d=128 len=4096 kv=e4m3fn_tok fill=needle' -b "
+      "cpu");
+  command.callback([words, backends, &exit_code, lists] { exit_code = explain(*words, *backends, lists); });
 }
 
 }  // namespace assay

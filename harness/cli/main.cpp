@@ -1,48 +1,50 @@
 // assay: finds out whether LLM inference kernels compute what they claim, and by the path that they claim.
-#include <fmt/format.h>
-
-#include <csignal>
-#include <cstdio>
-#include <exception>
-
+#include "cases/lists.hpp"
 #include "harness/cli/commands.hpp"
-#include "reference/error.hpp"
-#include "reference/self_test.hpp"
+#include "harness/studies.hpp"
+
+namespace {
+
+constexpr const char* kFooter =
+    "A case is one line of text, the same in a suite, on the command line and in a repro:\n"
+    "  OP key=value ...     a comma is a set, and sets multiply: cols=33,1000 dtype=f32,bf16 is four cases\n"
+    "    attributes         of the op: assay manual OP lists them, with what is allowed and the defaults\n"
+    "    fill=NAME          how the inputs are made; default gaussian (assay list fills)\n"
+    "    seed=N             of the fill; default 1\n"
+    "    fault=NAME         what is done to the inputs afterwards; default none (assay list faults)\n"
+    "    layout=WORD        dense; gaps: poisoned space behind each row; far: rows 2^32 units apart\n"
+    "    backend=NAME       in place of --backend; options follow a colon: cuda:guards=no\n"
+    "    variant=NAME       one kernel of the backend, or all (assay doctor lists them)\n"
+    "\n"
+    "Examples:\n"
+    "  assay run 'softmax rows=4 cols=1000 dtype=f32,bf16 fill=gaussian,peaked,deep'\n"
+    "  assay run softmax norms -b cpu\n"
+    "  assay explain 'softmax rows=4 cols=1000 dtype=bf16' -b cpu\n"
+    "  assay manual softmax\n"
+    "  assay list verdicts\n"
+    "\n"
+    "Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was executed, 125 cannot be built or "
+    "run.";
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
   using namespace assay;
-  // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.
-  if (const auto broken = self_test(); !broken.empty()) {
-    fmt::print(stderr, "assay: this build cannot be trusted:\n{}\n", describe(broken));
-    return kCannotRun;
-  }
-  CLI::App app{
-      "Judges kernels of LLM inference engines against a high-precision reference with proven error bounds."};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", ASSAY_VERSION);
-  app.footer(
-      "Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was executed, 125 cannot be built or "
-      "run.");
   int exit_code = kGreen;
-  add_run(app, exit_code);
-  add_list(app, exit_code);
-  add_explain(app, exit_code);
-  add_doctor(app, exit_code);
-  add_cascade(app, exit_code);
-  add_kill_table(app, exit_code);
-  add_museum(app, exit_code);
-  add_selftest(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kGreen : kUsage;
-  } catch (const InputError& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
-    return kUsage;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
-    return kCannotRun;
-  }
-  return exit_code;
+  const auto add = [&](const Command& program) {
+    add_run(program, exit_code, input_lists());
+    add_list(program, exit_code, input_lists());
+    add_explain(program, exit_code, input_lists());
+    add_manual(program, exit_code);
+    add_doctor(program, exit_code);
+    add_selftest(program, exit_code);
+    for (const auto& study : known_studies())
+      program.passed_on(study.name, study.what, "Studies").callback([study, argv] {
+        become_study(study, argv + 2);
+      });
+  };
+  return run_commands(
+      "assay",
+      "Judges kernels of LLM inference engines against a high-precision reference with proven error bounds.",
+      kFooter, argc, argv, exit_code, add);
 }

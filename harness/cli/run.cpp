@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "harness/cli/commands.hpp"
-#include "harness/cli/sources.hpp"
 #include "harness/runner.hpp"
+#include "harness/suites.hpp"
 #include "reference/parallel.hpp"
 #include "reports/reporter.hpp"
 
@@ -22,7 +22,7 @@ struct RunArguments {
   double timeout_seconds = 10;
   int repeats = 0;
   std::string shard, junit, json;
-  bool quiet = false;
+  ConsoleDetail detail;
 };
 
 void parse_shard(const std::string& text, PlanOptions& options) {
@@ -42,10 +42,7 @@ std::vector<std::string> describe_backends(const Plan& plan, Workers& workers) {
   for (const auto& g : plan.groups)
     for (const auto& c : g.cases) {
       if (described.contains(c.backend)) continue;
-      const auto opened = workers.of(c.backend).worker->open();
-      if (const auto* refused = std::get_if<reply::Refused>(&opened))
-        throw std::runtime_error(fmt::format("backend '{}' cannot run here: {}", c.backend, refused->reason));
-      described[c.backend] = fmt::format("{}: {}", c.backend, std::get<reply::Opened>(opened).description);
+      described[c.backend] = fmt::format("{}: {}", c.backend, workers.open(c.backend).description);
     }
   std::vector<std::string> rows;
   for (auto& [name, text] : described) rows.push_back(std::move(text));
@@ -62,22 +59,16 @@ std::string command_of(const RunArguments& a) {
   return text;
 }
 
-int run(RunArguments a) {
+int run(RunArguments a, const InputLists& lists) {
   const auto start = std::chrono::steady_clock::now();
-  // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new
-  // ones.
+  // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new ones.
   mallopt(M_MMAP_THRESHOLD, 1 << 25);  // the most that is taken
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   parse_shard(a.shard, a.plan);
   const auto known = known_backends();
   Workers workers(known);
-  const auto variants = [&](const std::string& backend) {
-    const auto opened = workers.of(backend).worker->open();
-    if (const auto* refused = std::get_if<reply::Refused>(&opened))
-      throw std::runtime_error(fmt::format("backend '{}' cannot run here: {}", backend, refused->reason));
-    return std::get<reply::Opened>(opened).variants;
-  };
-  const Plan plan = make_plan(gather_lines(a.words), a.plan, known, variants);
+  const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
+  const Plan plan = make_plan(gather_lines(a.words), a.plan, known, lists, variants);
   if (plan.cases == 0) {
     fmt::print(stderr, "assay: no case is left{}{}\n", a.plan.filter.empty() ? "" : " after --filter ",
                a.plan.filter);
@@ -85,15 +76,14 @@ int run(RunArguments a) {
   }
 
   std::vector<std::unique_ptr<Reporter>> reporters;
-  reporters.push_back(console_reporter(a.quiet));
+  reporters.push_back(console_reporter(a.detail));
   if (!a.junit.empty()) reporters.push_back(junit_reporter(a.junit));
   if (!a.json.empty()) reporters.push_back(json_reporter(a.json));
   const RunHeader header{command_of(a), describe_backends(plan, workers), plan.cases, a.jobs, a.plan.shard,
                          a.plan.shards};
   for (auto& r : reporters) r->begin(header);
 
-  RunOptions options;
-  options.jobs = a.jobs;
+  JudgeOptions options;
   options.timeout = std::chrono::milliseconds(static_cast<long>(1000 * a.timeout_seconds));
   options.repeats = a.repeats;
   // What cases side by side leave of the machine, a large case uses within itself.
@@ -101,8 +91,8 @@ int run(RunArguments a) {
   set_reference_threads(a.jobs / std::max(1, std::min(a.jobs, groups)));
   auto expected = expectations();
   Summary summary;
-  run_plan(plan, known, options, [&](CaseResult& r) {
-    settle(expected, r.c, r.verdict);
+  run_plan(plan, known, a.jobs, options, [&](CaseResult& r) {
+    apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
     for (auto& reporter : reporters) reporter->result(r);
   });
@@ -117,34 +107,41 @@ int run(RunArguments a) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int& exit_code) {
+void add_run(const Command& program, int& exit_code, const InputLists& lists) {
   auto arguments = std::make_shared<RunArguments>();
-  CLI::App* command = app.add_subcommand("run", "Run cases against backends");
-  command->add_option(
+  const Command command = program.subcommand("run", "Run cases against backends");
+  command.option(
       "cases", arguments->words,
-      "Case lines ('softmax cols=64 dtype=f16'), suite names or *.cases files; none: every suite");
-  command
-      ->add_option("--backend,-b", arguments->plan.backends,
-                   "For cases that name none (default: all that were built)")
-      ->delimiter(',')
-      ->allow_extra_args(false);  // what follows its value is a case
-  command->add_option("--filter,-f", arguments->plan.filter,
-                      "Keep the cases whose line matches this regular expression");
-  command->add_option("--seed", arguments->plan.seed, "For cases that name none")->default_val(1);
-  command->add_option("--shard", arguments->shard, "i/n: run part i of n");
-  command->add_option("--jobs,-j", arguments->jobs, "Cases run side by side")->check(CLI::Range(1, 1024));
-  command->add_option("--timeout", arguments->timeout_seconds, "Seconds that one run of a kernel may take")
-      ->check(CLI::Range(0.001, 86400.0));
-  command
-      ->add_option("--repeats", arguments->repeats,
-                   "Further runs of each case, all of which must give the same bits")
-      ->check(CLI::Range(0, 1'000'000));
-  command->add_option("--junit", arguments->junit, "Write JUnit XML to this file");
-  command->add_option("--json", arguments->json, "Write the results as JSON to this file");
-  command->add_flag("--quiet,-q", arguments->quiet, "Findings and the summary only");
-  command->callback([command, arguments, &exit_code] {
-    arguments->plan.seed_given = command->count("--seed") > 0;
-    exit_code = run(*arguments);
+      "Case lines ('softmax rows=4 cols=64 dtype=f16'), suite names (assay list suites) or *.cases "
+      "files; none: the main job, which is every suite without a / in its name");
+  command.option(
+      "--backend,-b", arguments->plan.backends,
+      "For cases that name none: NAME[:options] or a plug-in's path, separated by commas (default: cpu and "
+      "onednn, as far as they were built)",
+      {.split = backend_names});
+  command.option("--filter,-f", arguments->plan.filter,
+                 "Keep the cases whose line matches this regular expression");
+  command.option("--seed", arguments->plan.seed, "For cases that name none", {.shown = "1"});
+  command.option("--shard", arguments->shard, "i/n: run part i of n");
+  command.option("--jobs,-j", arguments->jobs, "Cases run side by side", {.low = 1, .high = 1024});
+  command.option("--timeout", arguments->timeout_seconds, "Seconds that one run of a kernel may take",
+                 {.low = 0.001, .high = 86400});
+  command.option("--repeats", arguments->repeats,
+                 "Further runs of each case, all of which must give the same bits",
+                 {.low = 0, .high = 1'000'000});
+  command.option("--junit", arguments->junit, "Write JUnit XML to this file");
+  command.option("--json", arguments->json, "Write the results as JSON to this file");
+  command.flag("--quiet,-q", arguments->detail.quiet, "Findings and the summary only");
+  command.flag("--verbose,-v", arguments->detail.verbose,
+               "Every format in the table, known findings one by one, and where the time went");
+  command.footer(
+      "Examples:\n"
+      "  assay run 'softmax rows=4 cols=33,1000 dtype=f32,bf16 fill=gaussian,peaked'\n"
+      "  assay run norms transforms --backend cpu --json norms.json\n"
+      "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v");
+  command.callback([command, arguments, &exit_code, lists] {
+    arguments->plan.seed_given = command.count("--seed") > 0;
+    exit_code = run(*arguments, lists);
   });
 }
 

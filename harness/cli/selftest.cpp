@@ -1,15 +1,16 @@
-// assay selftest: shows on this machine, in a second, that this build still notices faults. Each check is a
-// fault that must be caught beside a correct twin that must pass.
+// assay selftest: shows on this machine, in seconds, that this build still notices faults. Each check is a fault that must
+// be caught beside a correct counterpart that must pass: first in the judging of numbers, then in what kernels do to a worker.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
 
 #include "harness/cli/commands.hpp"
-#include "harness/cli/sources.hpp"
-#include "harness/fill.hpp"
+#include "harness/cli/misdeeds.hpp"
 #include "harness/inputs.hpp"
+#include "harness/suites.hpp"
 #include "harness/verdict.hpp"
+#include "reference/inputs/fill.hpp"
 #include "reference/self_test.hpp"
 
 namespace assay {
@@ -37,10 +38,10 @@ bool no_element_fails() { return !compare(Truth{"y", {}, {}, ""}, {}).ok; }
 bool one_bad_of_many_fails() {
   Truth truth{"y", std::vector<double>(1000, 1.0), std::vector<double>(1000, 0.25), ""};
   std::vector<double> got(1000, 1.0);
-  const bool twin = compare(truth, got).ok;
+  const bool counterpart = compare(truth, got).ok;
   got[999] = 1.5;
   const Comparison c = compare(truth, got);
-  return twin && !c.ok && c.bad == 1 && c.worst == 999;
+  return counterpart && !c.ok && c.bad == 1 && c.worst == 999;
 }
 bool zeros_are_distrusted() {
   return compare(Truth{"y", {1e-3}, {1e-2}, ""}, std::vector<double>{1e-3}).zeros_would_pass &&
@@ -73,21 +74,24 @@ constexpr Check kChecks[] = {
 
 int selftest() {
   int broken = 0;
-  for (const auto& check : kChecks) {
-    const bool ok = check.holds();
-    fmt::print("{}  {}\n", ok ? "ok    " : "BROKEN", check.name);
+  const auto report = [&](bool ok, std::string_view what) {
+    fmt::print("{}  {}\n", ok ? "ok    " : "BROKEN", what);
     if (!ok) ++broken;
-  }
+  };
+  for (const auto& check : kChecks) report(check.holds(), check.name);
+  fmt::print(
+      "\nwhat kernels do to a worker, and what was noticed; after each its correct counterpart passes\n");
+  for (const auto& judgement : judge_misdeeds()) report(judgement.right, judgement.text);
   if (const auto failures = self_test(); !failures.empty()) fmt::print("{}\n", describe(failures));
   return broken == 0 ? kGreen : kFinding;
 }
 
 }  // namespace
 
-void add_selftest(CLI::App& app, int& exit_code) {
-  app.add_subcommand("selftest", "Show that this build still notices faults")->callback([&exit_code] {
-    exit_code = selftest();
-  });
+void add_selftest(const Command& program, int& exit_code) {
+  const Command command = program.subcommand("selftest", "Show that this build still notices faults");
+  command.footer("Example:\n  assay selftest");
+  command.callback([&exit_code] { exit_code = selftest(); });
 }
 
 }  // namespace assay

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/witness/assay_witness.h"
+#include "harness/worker/assay_witness.h"
 
 static const char* seen(void) {
   const char* name = getenv("FAKE_WITNESS");

@@ -93,7 +93,7 @@ inline void install_crash_report() {
   alternate.ss_sp = stack.data();
   alternate.ss_size = stack.size();
   sigaltstack(&alternate, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = crash_detail::handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);

@@ -42,7 +42,7 @@ struct FivePlanes {
   Layout layout;
 };
 
-TEST(FindingsOfAddresses, TheNearestPlaneIsNamedWithTheDistance) {
+TEST(FindingsOfAddresses, the_nearest_plane_is_named_with_the_distance) {
   const FivePlanes five;
   for (std::size_t plane = 0; plane < 5; ++plane) {
     const std::string name(1, static_cast<char>('a' + plane));
@@ -82,7 +82,7 @@ TEST(FindingsOfAddresses, TheNearestPlaneIsNamedWithTheDistance) {
   EXPECT_EQ(result.status, RunStatus::crash);
 }
 
-TEST(FindingsOfBytes, EveryPlaneIsLookedAtAndCounted) {
+TEST(FindingsOfBytes, every_plane_is_looked_at_and_counted) {
   const FivePlanes five;
   std::vector<std::byte> arena(five.layout.bytes);
   const auto fresh = [&] {

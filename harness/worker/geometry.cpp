@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "harness/worker/memory.hpp"
+#include "reference/stable_order.hpp"
 
 namespace assay {
 namespace {
@@ -18,8 +19,7 @@ std::vector<std::size_t> axes_by_stride(const BufferPlane& plane, const std::vec
   for (std::size_t a = 0; a + 1 < plane.shape.size(); ++a) {
     if (plane.shape[a] > 1) axes.push_back(a);
   }
-  std::stable_sort(axes.begin(), axes.end(),
-                   [&](std::size_t a, std::size_t b) { return stride[a] > stride[b]; });
+  sort_stably(axes, [&](std::size_t a, std::size_t b) { return stride[a] > stride[b]; });
   std::int64_t inside = static_cast<std::int64_t>(row_bytes);
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     if (stride[*axis] < inside) throw std::invalid_argument("plane " + plane.name + ": rows overlap");

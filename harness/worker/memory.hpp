@@ -1,19 +1,15 @@
-// The memory that a kernel sees, seen from the assay program: where each plane stands, what surrounds it, and
-// how to tell afterwards that the kernel touched what is not its own.
+// The memory that a kernel sees, seen from the assay program: where each plane stands, what surrounds it, and how to
+// tell afterwards that the kernel touched what is not its own.
 //
-// Each plane lies in a slot of whole pages; in the worker everything between slots has no access rights (a
-// guard of at least kGuardBytes, and at least the plane's largest stride, so that "one row past the end"
-// cannot jump over it).
-//   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a
-//   read one row
-//          past the end, faults. The first element has its natural alignment (lowest set bit of unit_bytes,
-//          at most 64), or `alignment` if that is larger; what this leaves behind the last element is
-//          poisoned.
-//   left   the first element is the first byte of the slot (4096-byte aligned): a read or write in front of
-//   it faults.
-// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap
-// between rows of more than kFarGapBytes has poison at its two edges only; the pages between are holes
-// without access, as guards are. So rows may lie gigabytes apart at the cost of the pages around them.
+// Each plane lies in a slot of whole pages; in the worker everything between slots has no access rights (a guard of
+// at least kGuardBytes, and at least the plane's largest stride, so that "one row past the end" cannot jump over it).
+//   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a read one
+//          row past the end, faults. The first element has its natural alignment (lowest set bit of unit_bytes, at
+//          most 64), or `alignment` if that is larger; what this leaves behind the last element is poisoned.
+//   left   the first element is the first byte of the slot (4096-byte aligned): an access in front of it faults.
+// Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap between rows
+// of more than kFarGapBytes has poison at its two edges only; the pages between are holes without access, as guards
+// are. So rows may lie gigabytes apart at the cost of the pages around them.
 #pragma once
 
 #include <array>
@@ -53,8 +49,7 @@ struct BufferPlane {
   // Of the dense bytes. Input: holds poison (an unused KV page). Output: must stay poison.
   std::vector<ByteRange> unused;
   // What poison looks like, repeated from the first element on, indexed by Poison. Empty: 0xFF (a NaN in IEEE
-  // formats, e4m3fn and e8m0; -1 in integers) and 0x5A (finite in all of them). The two must differ in every
-  // unit.
+  // formats, e4m3fn and e8m0; -1 in integers) and 0x5A (finite in all of them). The two must differ in every unit.
   std::array<std::vector<std::byte>, 2> poison{};
 };
 
@@ -87,8 +82,7 @@ struct Layout {
 };
 // Slots depend on the planes alone; only `start` depends on the placement.
 Layout lay_out(std::span<const Geometry> geometries, Placement placement);
-// The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of
-// far gaps.
+// The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of far gaps.
 std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot);
 
 // Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing.
@@ -114,13 +108,13 @@ class Arena {
 
 std::span<const std::byte> poison_pattern(const BufferPlane& plane, Poison poison);
 
-// Elements, and poison everywhere else in the slot.
+// Writes the plane's elements where the slot has them, and poison everywhere else in its open pages.
 void write_input(std::byte* arena, const BufferPlane& plane, const Geometry& shape, const Slot& slot,
                  Poison poison);
-// Poison in all open pages.
+// Fills all open pages of the slot with poison: what still holds it after a run was not written.
 void poison_output(std::byte* arena, const BufferPlane& plane, const Geometry& shape, const Slot& slot,
                    Poison poison);
-// The elements, dense; unused ranges are zeros.
+// The plane's elements without the gaps between rows, in row-major order; unused ranges are zeros.
 std::vector<std::byte> read_output(const std::byte* arena, const BufferPlane& plane, const Geometry& shape,
                                    const Slot& slot);
 

@@ -54,7 +54,7 @@ class Memory : public ::testing::TestWithParam<Placement> {
   Arena arena_;
 };
 
-TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
+TEST_P(Memory, bytes_come_back_as_they_went_in_and_every_other_byte_is_watched) {
   std::minstd_rand random(7);
   for (BufferPlane& plane : some_planes()) {
     const std::vector<std::byte> bytes = ramp(plane.bytes);
@@ -91,7 +91,7 @@ TEST_P(Memory, BytesComeBackAsTheyWentInAndEveryOtherByteIsWatched) {
   }
 }
 
-TEST_P(Memory, PoisonIsRepeatedFromTheFirstElementOn) {
+TEST_P(Memory, poison_is_repeated_from_the_first_element_on) {
   for (const BufferPlane& plane : some_planes()) {
     const Geometry shape = geometry(plane, 1);
     const Layout layout = lay_out(std::span(&shape, 1), GetParam());
@@ -113,7 +113,7 @@ TEST_P(Memory, PoisonIsRepeatedFromTheFirstElementOn) {
   }
 }
 
-TEST_P(Memory, PlanesStandAgainstAGuardAndAreAligned) {
+TEST_P(Memory, planes_stand_against_a_guard_and_are_aligned) {
   std::vector<Geometry> shapes;
   for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 1));
   for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 64));
@@ -139,7 +139,7 @@ TEST_P(Memory, PlanesStandAgainstAGuardAndAreAligned) {
 
 INSTANTIATE_TEST_SUITE_P(Placements, Memory, ::testing::Values(Placement::right, Placement::left));
 
-TEST(MemoryGeometry, SlotsDoNotDependOnThePlacement) {
+TEST(MemoryGeometry, slots_do_not_depend_on_the_placement) {
   std::vector<Geometry> shapes;
   for (const BufferPlane& plane : some_planes()) shapes.push_back(geometry(plane, 1));
   const Layout right = lay_out(shapes, Placement::right);
@@ -150,7 +150,7 @@ TEST(MemoryGeometry, SlotsDoNotDependOnThePlacement) {
   }
 }
 
-TEST(MemoryGeometry, AnElementOfANaturalSizeEndsExactlyAtTheGuard) {
+TEST(MemoryGeometry, an_element_of_a_natural_size_ends_exactly_at_the_guard) {
   for (const std::size_t unit : {1, 2, 4, 8, 18, 34}) {
     const Geometry shape = geometry(plane_of({3, 7}, unit), 1);
     const Slot slot = lay_out(std::span(&shape, 1), Placement::right).slots[0];
@@ -158,11 +158,11 @@ TEST(MemoryGeometry, AnElementOfANaturalSizeEndsExactlyAtTheGuard) {
   }
 }
 
-TEST(MemoryGeometry, TheGuardIsWiderThanOneStepOfTheWidestStride) {
+TEST(MemoryGeometry, the_guard_is_wider_than_one_step_of_the_widest_stride) {
   EXPECT_GT(geometry(plane_of({3, 50'000}, 4), 1).guard, 200'000U);
 }
 
-TEST(MemoryGeometry, TheInnermostStrideIsFilledIn) {
+TEST(MemoryGeometry, the_innermost_stride_is_filled_in) {
   EXPECT_EQ(geometry(plane_of({3, 5}, 4), 1).stride, (std::vector<std::int64_t>{20, 4}));
   EXPECT_EQ(geometry(plane_of({3, 5}, 4, {64, 0}), 1).stride, (std::vector<std::int64_t>{64, 4}));
   BufferPlane codes = plane_of({3, 8}, 1, {64, 0});
@@ -185,7 +185,7 @@ std::vector<std::size_t> addresses(const BufferPlane& plane, const Geometry& sha
   return at;
 }
 
-TEST(MemoryGeometry, PiecesAndGapsCoverTheExtentByteForByte) {
+TEST(MemoryGeometry, pieces_and_gaps_cover_the_extent_byte_for_byte) {
   std::minstd_rand random(11);
   const auto draw = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
   for (int trial = 0; trial < 400; ++trial) {
@@ -240,13 +240,13 @@ TEST(MemoryGeometry, PiecesAndGapsCoverTheExtentByteForByte) {
   }
 }
 
-TEST(MemoryGeometry, NeighbouringRowsAreOnePiece) {
+TEST(MemoryGeometry, neighbouring_rows_are_one_piece) {
   EXPECT_EQ(geometry(plane_of({5, 3, 4}, 2, {24, 8, 2}), 1).pieces.size(), 1U);
   EXPECT_EQ(geometry(plane_of({5, 3, 4}, 2, {30, 8, 2}), 1).pieces.size(), 5U);
   EXPECT_EQ(geometry(plane_of({2, 3, 4}, 2, {8, 16, 2}), 1).pieces.size(), 6U);
 }
 
-TEST(MemoryGeometry, RefusesWhatCannotBePlaced) {
+TEST(MemoryGeometry, refuses_what_cannot_be_placed) {
   EXPECT_THROW(geometry(plane_of({3, 5}, 4, {19, 4}), 1), std::invalid_argument);         // rows overlap
   EXPECT_THROW(geometry(plane_of({3, 5}, 4, {-20, 4}), 1), std::invalid_argument);        // run backwards
   EXPECT_THROW(geometry(plane_of({2, 2, 5}, 4, {24, 20, 4}), 1), std::invalid_argument);  // interleave
@@ -273,7 +273,7 @@ TEST(MemoryGeometry, RefusesWhatCannotBePlaced) {
   EXPECT_NO_THROW(geometry(plane, 1));
 }
 
-TEST(MemoryUnwritten, CountsUnitsThatHoldBothPoisons) {
+TEST(MemoryUnwritten, counts_units_that_hold_both_poisons) {
   const BufferPlane plane = plane_of({6}, 2);
   const Geometry shape = geometry(plane, 1);
   std::vector<std::byte> nan(12, std::byte{0xFF});
@@ -286,7 +286,7 @@ TEST(MemoryUnwritten, CountsUnitsThatHoldBothPoisons) {
   EXPECT_EQ(found.first_unit, 2);
 }
 
-TEST(MemoryGeometry, RowsFarApartHavePoisonAroundThemAndHolesBetween) {
+TEST(MemoryGeometry, rows_far_apart_have_poison_around_them_and_holes_between) {
   const std::int64_t apart = (std::int64_t{5} << 30) + 192;
   const BufferPlane plane = plane_of({3, 5}, 4, {apart, 4});
   const Geometry shape = geometry(plane, 1);
@@ -311,7 +311,7 @@ TEST(MemoryGeometry, RowsFarApartHavePoisonAroundThemAndHolesBetween) {
   EXPECT_EQ(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 24, 4}), 1).far.size(), 2U);
 }
 
-TEST(MemoryArena, KeepsWhatItHasForCallsOfLikeSize) {
+TEST(MemoryArena, keeps_what_it_has_for_calls_of_like_size) {
   Arena arena;
   arena.reserve(100'000);
   EXPECT_EQ(arena.bytes(), 102'400U);
@@ -334,7 +334,7 @@ TEST(MemoryArena, KeepsWhatItHasForCallsOfLikeSize) {
   EXPECT_EQ(arena.bytes(), std::size_t{64} << 20);
 }
 
-TEST(MemoryArena, GivesBackWhatAHugeCallNeeded) {
+TEST(MemoryArena, gives_back_what_a_huge_call_needed) {
   Arena arena;
   arena.reserve(std::size_t{1} << 30);
   EXPECT_GE(arena.bytes(), std::size_t{1} << 30);

@@ -34,9 +34,8 @@ int poll_milliseconds(WorkerProcess::Clock::time_point deadline) {
   return static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
 }
 
-// The files that the child starts with. Sources are moved above the targets first, so that no dup2 overwrites
-// one that is still needed; everything else is close-on-exec, so that workers started by other threads
-// inherit nothing.
+// The files that the child starts with. Sources are moved above the targets first, so that no dup2 overwrites one
+// that is still needed; everything else is close-on-exec, so that workers started by other threads inherit nothing.
 class SpawnFiles {
  public:
   SpawnFiles() {

@@ -63,8 +63,7 @@ Json json_of(const Witness& witness) {
 }
 
 Json json_of(const Trace& trace) {
-  Json json{
-      {"type", "done"}, {"kernels", trace.kernels}, {"notes", trace.notes}, {"wall_ns", trace.wall_ns}};
+  Json json{{"type", "done"}, {"kernels", trace.kernels}, {"notes", trace.notes}, {"wall_ns", trace.wall_ns}};
   if (trace.witness) json["witness"] = json_of(*trace.witness);
   return json;
 }
@@ -143,28 +142,24 @@ Result parsed(std::string_view line, Read read) {
 }  // namespace
 
 std::string to_line(const Request& message) {
-  return line_of(
-      std::visit(Overloaded{
-                     [](const request::Hello& m) {
-                       return Json{{"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}};
-                     },
-                     [](const request::Open& m) {
-                       return Json{{"type", "open"}, {"plugin", m.plugin}, {"options", m.options}};
-                     },
-                     [](const request::Declare& m) {
-                       return Json{{"type", "declare"}, {"call", json_of(m.call)}};
-                     },
-                     [](const request::Run& m) {
-                       return Json{{"type", "run"},
-                                   {"call", json_of(m.call)},
-                                   {"memory_bytes", m.memory_bytes},
-                                   {"slots", json_of(m.slots)}};
-                     },
-                     [](const request::Bye&) {
-                       return Json{{"type", "bye"}};
-                     },
-                 },
-                 message));
+  return line_of(std::visit(
+      Overloaded{
+          [](const request::Hello& m) {
+            return Json{{"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}};
+          },
+          [](const request::Open& m) {
+            return Json{{"type", "open"}, {"plugin", m.plugin}, {"options", m.options}};
+          },
+          [](const request::Declare& m) { return Json{{"type", "declare"}, {"call", json_of(m.call)}}; },
+          [](const request::Run& m) {
+            return Json{{"type", "run"},
+                        {"call", json_of(m.call)},
+                        {"memory_bytes", m.memory_bytes},
+                        {"slots", json_of(m.slots)}};
+          },
+          [](const request::Bye&) { return Json{{"type", "bye"}}; },
+      },
+      message));
 }
 
 std::string to_line(const Reply& message) {
@@ -180,19 +175,13 @@ std::string to_line(const Reply& message) {
                         {"description", m.description},
                         {"variants", m.variants}};
           },
-          [](const reply::Refused& m) {
-            return Json{{"type", "refused"}, {"reason", m.reason}};
-          },
+          [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
           [](const reply::Declared& m) {
             return Json{
                 {"type", "declared"}, {"contract", m.contract}, {"path", m.path}, {"promises", m.promises}};
           },
-          [](const reply::Unsupported& m) {
-            return Json{{"type", "unsupported"}, {"reason", m.reason}};
-          },
-          [](const reply::Failed& m) {
-            return Json{{"type", "failed"}, {"reason", m.reason}};
-          },
+          [](const reply::Unsupported& m) { return Json{{"type", "unsupported"}, {"reason", m.reason}}; },
+          [](const reply::Failed& m) { return Json{{"type", "failed"}, {"reason", m.reason}}; },
           [](const reply::Done& m) { return json_of(m.trace); },
           [](const reply::Crash& m) {
             return Json{{"type", "crash"},
@@ -244,8 +233,8 @@ Witness parse_witness(std::string_view text) {
   try {
     return witness_of(Json::parse(text));
   } catch (const Json::exception& error) {
-    throw ProtocolError("the witness's report: " + std::string(error.what()) + " in: " +
-                        std::string(text.substr(0, 200)));
+    throw ProtocolError("the witness's report: " + std::string(error.what()) +
+                        " in: " + std::string(text.substr(0, 200)));
   }
 }
 

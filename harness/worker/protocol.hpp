@@ -52,7 +52,7 @@ struct SlotMessage {
   bool operator==(const SlotMessage&) const = default;
 };
 
-// What a witness (harness/witness/assay_witness.h) saw of one run. `grid` and `block` are all 0 where it does not
+// What a witness (harness/worker/assay_witness.h) saw of one run. `grid` and `block` are all 0 where it does not
 // know them.
 struct SeenKernel {
   std::string name;  // demangled

@@ -17,7 +17,7 @@ CallMessage some_call() {
           {{"out", "bf16", {7}, {2}, 8192}}};
 }
 
-TEST(Protocol, EveryRequestIsAFixedPointOfPrintAndParse) {
+TEST(Protocol, every_request_is_a_fixed_point_of_print_and_parse) {
   const Request requests[] = {
       request::Hello{}, request::Open{"/a b/plugin.so", "device=1"}, request::Declare{some_call()},
       request::Run{some_call(), 1 << 20, {{4096, 8192, true}, {65536, 4096, false}}}, request::Bye{}};
@@ -34,7 +34,7 @@ TEST(Protocol, EveryRequestIsAFixedPointOfPrintAndParse) {
   EXPECT_EQ(run.call.inputs[1].offset, -1);
 }
 
-TEST(Protocol, EveryReplyIsAFixedPointOfPrintAndParse) {
+TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
   const Reply replies[] = {
       reply::Hello{std::string(kProtocolName), 1, true},
       reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
@@ -53,7 +53,7 @@ TEST(Protocol, EveryReplyIsAFixedPointOfPrintAndParse) {
   EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(replies[7]))).address, 0xFFFFFFFFFFFFFFF8U);
 }
 
-TEST(Protocol, WhatAWitnessSawIsPartOfTheTrace) {
+TEST(Protocol, what_a_witness_saw_is_part_of_the_trace) {
   const Witness seen{
       "cupti", {{"void f<float>(int)", {8, 2, 1}, {128, 1, 1}, 1500, 7}}, 4096, 2048, "2 records lost"};
   const std::string line = to_line(Reply{reply::Done{{{"f"}, {}, 1, seen}}});
@@ -71,7 +71,7 @@ TEST(Protocol, WhatAWitnessSawIsPartOfTheTrace) {
   EXPECT_FALSE(std::get<reply::Done>(unwatched).trace.witness.has_value());
 }
 
-TEST(Protocol, WhatIsNoMessageIsRefused) {
+TEST(Protocol, what_is_no_message_is_refused) {
   for (const char* line :
        {"", "{", "[]", "17", R"({"kind":"hello"})", R"({"type":"dance"})", R"({"type":"open"})",
         R"({"type":"open","plugin":1,"options":""})", R"({"type":"declare","call":{}})"}) {
@@ -84,12 +84,12 @@ TEST(Protocol, WhatIsNoMessageIsRefused) {
   EXPECT_THROW(parse_request(to_line(Request{request::Declare{crooked}})), ProtocolError);
 }
 
-TEST(Protocol, BytesThatAreNotTextDoNotBreakALine) {
+TEST(Protocol, bytes_that_are_not_text_do_not_break_a_line) {
   const std::string line = to_line(Reply{reply::Failed{"bad \xFF\xFE name"}});
   EXPECT_NE(std::get<reply::Failed>(parse_reply(line)).reason.find("name"), std::string::npos);
 }
 
-TEST(Protocol, LinesAreTakenFromWhateverPiecesArrive) {
+TEST(Protocol, lines_are_taken_from_whatever_pieces_arrive) {
   std::string buffer = "first\nsec";
   EXPECT_EQ(take_line(buffer), "first");
   EXPECT_EQ(take_line(buffer), std::nullopt);
@@ -112,7 +112,7 @@ class ExampleWorker : public ::testing::Test {
   }
 };
 
-TEST_F(ExampleWorker, InPythonIsJudgedLikeAPlugIn) {
+TEST_F(ExampleWorker, in_python_is_judged_like_a_plug_in) {
   Worker worker(options());
   for (const std::int64_t row_gap : {0, 24}) {
     TwiceCall call("", 5, 7, row_gap);

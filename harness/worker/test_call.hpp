@@ -1,63 +1,27 @@
-// A call of the misbehaving plug-in's op for tests: y = 2 x, [rows, cols] f32.
+// What the tests of the worker share: its plug-ins, and a fixture.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cstdlib>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "harness/worker/worker.hpp"
+#include "harness/worker/misbehaving/twice_call.hpp"
 
 namespace assay {
 
-class TwiceCall {
- public:
-  // row_gap: bytes between the rows of x and of y.
-  explicit TwiceCall(std::string variant, std::int64_t rows = 4, std::int64_t cols = 6,
-                     std::int64_t row_gap = 0) {
-    for (std::int64_t i = 0; i < rows * cols; ++i) x_.push_back(1.5F + static_cast<float>(i));
-    BufferPlane x;
-    x.name = "x";
-    x.format = "f32";
-    x.shape = {rows, cols};
-    x.bytes = x_.size() * 4;
-    x.unit_bytes = 4;
-    if (row_gap > 0) x.stride = {cols * 4 + row_gap, 4};
-    BufferPlane y = x;
-    y.name = "y";
-    x.data = std::as_bytes(std::span(x_));
-    request_.call = {"twice", std::move(variant), {{"rows", std::to_string(rows)}}, {x}, {y}};
-  }
-  TwiceCall(const TwiceCall&) = delete;
-  TwiceCall& operator=(const TwiceCall&) = delete;
-
-  RunRequest& request() { return request_; }
-  BufferPlane& x() { return request_.call.inputs[0]; }
-  BufferPlane& y() { return request_.call.outputs[0]; }
-  const std::vector<float>& values() const { return x_; }
-
-  static std::vector<float> floats(const std::vector<std::byte>& bytes) {
-    std::vector<float> values(bytes.size() / 4);
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-
- private:
-  std::vector<float> x_;
-  RunRequest request_;
-};
-
+// The environment variable ASSAY_WORKER names another worker: one that is not there, to show which tests notice it.
 inline WorkerOptions worker_options(const char* plugin, std::string options = "") {
   WorkerOptions out;
-  out.command = {ASSAY_WORKER};
+  const char* other = std::getenv("ASSAY_WORKER");
+  out.command = {other != nullptr ? other : ASSAY_WORKER};
   out.plugin = std::string(ASSAY_PLUGIN_DIR) + "/" + plugin;
   out.options = std::move(options);
   return out;
 }
 
-// The correct twin must pass whatever the worker went through before.
+// The correct counterpart must pass whatever the worker went through before.
 class WorkerFixture : public ::testing::Test {
  protected:
   RunResult run(TwiceCall& call) { return worker_.run(call.request()); }

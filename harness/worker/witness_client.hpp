@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/witness/assay_witness.h"
+#include "harness/worker/assay_witness.h"
 #include "harness/worker/protocol.hpp"
 
 namespace assay {

@@ -166,8 +166,7 @@ DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
   return result;
 }
 
-// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not
-// copied.
+// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not copied.
 RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison, Placement placement,
                           const Outputs* known) {
   RunResult result;

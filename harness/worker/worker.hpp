@@ -24,8 +24,8 @@ struct WorkerOptions {
   std::string options;               // the text after the colon of backend=NAME:OPTIONS
   std::string witness;               // library that watches the process (assay_witness.h); empty: none
   std::chrono::milliseconds open_timeout{60'000};
-  bool writable_inputs =
-      false;  // inputs may be written in the worker's mapping; changes are found by comparison
+  // Inputs may be written in the worker's mapping; changes are found by comparison.
+  bool writable_inputs = false;
 };
 
 struct WorkerCall {
@@ -39,8 +39,8 @@ struct WorkerCall {
 struct RunRequest {
   WorkerCall call;
   std::chrono::milliseconds timeout{10'000};  // of each single run in the worker
-  std::size_t alignment =
-      1;  // what the backend needs of each plane's first element, beyond its natural alignment
+  // What the backend needs of each plane's first element, beyond its natural alignment.
+  std::size_t alignment = 1;
   // Two runs: NaN poison and right placement, then finite poison and left placement. One run finds neither
   // leaks nor underruns that stay inside the slot's slack unwritten to.
   bool second_run = true;
@@ -78,8 +78,8 @@ struct RunResult {
   bool depends_on_address = false;    // nondeterministic: the bits change with the buffers' placement only
   Trace trace;                        // of the first run
   std::vector<std::int64_t> wall_ns;  // of every run
-  std::vector<std::vector<std::byte>>
-      outputs;              // of the first run, dense, by output; also when a check failed
+  // Of the first run, dense, by output; also when a check failed.
+  std::vector<std::vector<std::byte>> outputs;
   Outputs second;           // of the second run, when it differs: empty otherwise
   std::string output_tail;  // the end of what the worker printed
 };
@@ -101,7 +101,7 @@ class Worker {
 
   // What the backend is, or the reason why it is not here. Starts the worker; cheap when it is running.
   std::variant<reply::Opened, reply::Refused> open();
-  // Planes need no data.
+  // Asks the backend by what arithmetic and path it would run the call. The planes of the call need no data.
   DeclareResult declare(const WorkerCall& call,
                         std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000));
   // Throws std::invalid_argument for planes that no memory can hold (see geometry()).

@@ -21,16 +21,18 @@ using std::chrono::milliseconds;
 
 class WorkerTest : public WorkerFixture {};
 
-TEST_F(WorkerTest, OpenTellsWhatTheBackendIs) {
+TEST_F(WorkerTest, open_tells_what_the_backend_is) {
   const auto answer = worker_.open();
   ASSERT_TRUE(std::holds_alternative<reply::Opened>(answer)) << std::get<reply::Refused>(answer).reason;
   const auto& opened = std::get<reply::Opened>(answer);
   EXPECT_EQ(opened.name, "misbehaving");
   EXPECT_EQ(opened.description, "breaks one rule per variant");
-  EXPECT_EQ(opened.variants, (std::vector<std::string>{"correct", "write_null"}));
+  ASSERT_EQ(opened.variants.size(), 30U);
+  EXPECT_EQ(opened.variants.front(), "correct");
+  EXPECT_EQ(opened.variants.back(), "print_much");
 }
 
-TEST_F(WorkerTest, DeclareGivesTheContractOrAReason) {
+TEST_F(WorkerTest, declare_gives_the_contract_or_a_reason) {
   TwiceCall call("correct");
   const DeclareResult declared = worker_.declare(call.request().call);
   EXPECT_EQ(declared.status, RunStatus::done) << declared.reason;
@@ -44,13 +46,13 @@ TEST_F(WorkerTest, DeclareGivesTheContractOrAReason) {
   EXPECT_EQ(run(call).status, RunStatus::unsupported);
 }
 
-TEST_F(WorkerTest, AnUnknownVariantFailsWithTheBackendsReason) {
+TEST_F(WorkerTest, an_unknown_variant_fails_with_the_backends_reason) {
   const RunResult result = run_variant("no_such_variant");
   EXPECT_EQ(result.status, RunStatus::failed);
   EXPECT_EQ(result.reason, "variant no_such_variant is unknown");
 }
 
-TEST_F(WorkerTest, ACorrectKernelIsDoneWithOutputsAndTrace) {
+TEST_F(WorkerTest, a_correct_kernel_is_done_with_outputs_and_trace) {
   for (const std::int64_t row_gap : {0, 40}) {
     TwiceCall call("correct", 5, 7, row_gap);
     call.request().repeats = 2;
@@ -66,7 +68,7 @@ TEST_F(WorkerTest, ACorrectKernelIsDoneWithOutputsAndTrace) {
   EXPECT_EQ(worker_.starts(), 1);
 }
 
-TEST_F(WorkerTest, ATransposedOutputIsReadBackInItsOwnOrder) {
+TEST_F(WorkerTest, a_transposed_output_is_read_back_in_its_own_order) {
   TwiceCall call("correct", 1, 6);
   call.x().shape = call.y().shape = {3, 2};
   call.y().stride = {8, 4};
@@ -76,7 +78,7 @@ TEST_F(WorkerTest, ATransposedOutputIsReadBackInItsOwnOrder) {
   EXPECT_EQ(TwiceCall::floats(result.outputs[0])[5], 2 * call.values()[5]);
 }
 
-TEST_F(WorkerTest, AFatalSignalIsACrashWithItsName) {
+TEST_F(WorkerTest, a_fatal_signal_is_a_crash_with_its_name) {
   const RunResult segfault = run_variant("write_null");
   EXPECT_EQ(segfault.status, RunStatus::crash);
   EXPECT_EQ(segfault.signal, SIGSEGV);
@@ -90,7 +92,7 @@ TEST_F(WorkerTest, AFatalSignalIsACrashWithItsName) {
   EXPECT_EQ(worker_.starts(), 5);
 }
 
-TEST_F(WorkerTest, AnEndlessLoopIsAHang) {
+TEST_F(WorkerTest, an_endless_loop_is_a_hang) {
   TwiceCall call("loop_for_ever");
   call.request().timeout = milliseconds(150);
   const RunResult result = run_then_correct(call);
@@ -98,7 +100,7 @@ TEST_F(WorkerTest, AnEndlessLoopIsAHang) {
   EXPECT_EQ(result.reason, "no answer within 150 ms");
 }
 
-TEST_F(WorkerTest, AnEndlessLoopThatPrintsIsAHangToo) {
+TEST_F(WorkerTest, an_endless_loop_that_prints_is_a_hang_too) {
   TwiceCall call("chatter_for_ever");
   call.request().timeout = milliseconds(150);
   const RunResult result = run_then_correct(call);
@@ -106,14 +108,14 @@ TEST_F(WorkerTest, AnEndlessLoopThatPrintsIsAHangToo) {
   EXPECT_NE(result.output_tail.find("still here"), std::string::npos);
 }
 
-TEST_F(WorkerTest, AnEndlessDeclareIsAHang) {
+TEST_F(WorkerTest, an_endless_declare_is_a_hang) {
   TwiceCall call("loop_for_ever");
   call.request().call.attributes.clear();
   EXPECT_EQ(worker_.declare(call.request().call, milliseconds(150)).status, RunStatus::hang);
   EXPECT_EQ(run_variant("correct").status, RunStatus::done);
 }
 
-TEST_F(WorkerTest, AnExceptionIsAFailureWithItsText) {
+TEST_F(WorkerTest, an_exception_is_a_failure_with_its_text) {
   const RunResult result = run_variant("throw_standard");
   EXPECT_EQ(result.status, RunStatus::failed);
   EXPECT_EQ(result.reason, "threw an exception: no memory for the tile");
@@ -121,17 +123,17 @@ TEST_F(WorkerTest, AnExceptionIsAFailureWithItsText) {
   EXPECT_EQ(worker_.starts(), 1);
 }
 
-TEST_F(WorkerTest, AnExitIsACrashWithItsStatus) {
+TEST_F(WorkerTest, an_exit_is_a_crash_with_its_status) {
   const RunResult result = run_variant("leave");
   EXPECT_EQ(result.status, RunStatus::crash);
   EXPECT_EQ(result.reason, "the worker ended without an answer: exited with status 3");
 }
 
-TEST_F(WorkerTest, ClosedDescriptorsAreACrash) {
+TEST_F(WorkerTest, closed_descriptors_are_a_crash) {
   EXPECT_EQ(run_variant("close_descriptors").status, RunStatus::crash);
 }
 
-TEST_F(WorkerTest, AChildThatHoldsTheSocketsDoesNotHideTheEnd) {
+TEST_F(WorkerTest, a_child_that_holds_the_sockets_does_not_hide_the_end) {
   TwiceCall call("leave_child_behind");
   call.request().timeout = milliseconds(20'000);
   const auto begin = std::chrono::steady_clock::now();
@@ -141,14 +143,14 @@ TEST_F(WorkerTest, AChildThatHoldsTheSocketsDoesNotHideTheEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(10'000));
 }
 
-TEST_F(WorkerTest, MuchOutputIsReadAndItsEndKept) {
+TEST_F(WorkerTest, much_output_is_read_and_its_end_kept) {
   const RunResult result = run_variant("print_much");
   EXPECT_EQ(result.status, RunStatus::done) << result.reason;
   EXPECT_NE(result.output_tail.find("the last words"), std::string::npos);
   EXPECT_LE(result.output_tail.size(), 16384U);
 }
 
-TEST_F(WorkerTest, PlanesThatCannotBePlacedAreRefused) {
+TEST_F(WorkerTest, planes_that_cannot_be_placed_are_refused) {
   TwiceCall overlap("correct");
   overlap.y().stride = {20, 4};
   EXPECT_THROW(run(overlap), std::invalid_argument);
@@ -167,7 +169,7 @@ struct Refusal {
 };
 class WorkerRefusal : public ::testing::TestWithParam<Refusal> {};
 
-TEST_P(WorkerRefusal, NamesItsCause) {
+TEST_P(WorkerRefusal, names_its_cause) {
   WorkerOptions options = worker_options(GetParam().plugin, GetParam().options);
   options.open_timeout = milliseconds(300);
   Worker worker(options);
@@ -192,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"assay_misbehaving.so", "hang",
                               "while it was opened: no answer within 300 ms"}));
 
-TEST(WorkerProgram, ThatSpeaksAnotherProtocolIsRefusedAndSaidToDoSo) {
+TEST(WorkerProgram, that_speaks_another_protocol_is_refused_and_said_to_do_so) {
   const std::pair<const char*, const char*> programs[] = {
       {"read line <&3; echo garbage >&3; read line <&3", "broke the protocol"},
       {"read line <&3; echo '{\"type\":\"hello\",\"protocol\":\"assay-worker\",\"version\":2}' >&3; read "
@@ -210,7 +212,7 @@ TEST(WorkerProgram, ThatSpeaksAnotherProtocolIsRefusedAndSaidToDoSo) {
   }
 }
 
-TEST(WorkerProgram, ThatIsMissingOrSpeaksNothingIsRefused) {
+TEST(WorkerProgram, that_is_missing_or_speaks_nothing_is_refused) {
   for (const char* program : {"/no/such/worker", "true"}) {
     WorkerOptions options = worker_options("assay_misbehaving.so");
     options.command = {program};
@@ -219,7 +221,7 @@ TEST(WorkerProgram, ThatIsMissingOrSpeaksNothingIsRefused) {
   }
 }
 
-TEST(Workers, RunInSeveralThreadsAndLeaveNothingBehind) {
+TEST(Workers, run_in_several_threads_and_leave_nothing_behind) {
   const auto open_files = [] {
     const std::filesystem::directory_iterator files("/proc/self/fd");
     return std::distance(begin(files), end(files));
@@ -269,7 +271,7 @@ class AlivePipe {
   int ends_[2];
 };
 
-TEST(Workers, TakeTheProcessesThatAKernelStartedWithThem) {
+TEST(Workers, take_the_processes_that_a_kernel_started_with_them) {
   AlivePipe alive;
   {
     Worker worker(worker_options("assay_misbehaving.so"));
@@ -280,7 +282,7 @@ TEST(Workers, TakeTheProcessesThatAKernelStartedWithThem) {
   EXPECT_TRUE(alive.all_gone(5'000)) << "the kernel's child outlives its worker";
 }
 
-TEST(Workers, EndWithTheProgramThatStartedThemEvenInAnEndlessLoop) {
+TEST(Workers, end_with_the_program_that_started_them_even_in_an_endless_loop) {
   AlivePipe alive;
   const pid_t program = fork();
   if (program == 0) {
@@ -303,7 +305,7 @@ TEST(Workers, EndWithTheProgramThatStartedThemEvenInAnEndlessLoop) {
   EXPECT_TRUE(alive.all_gone(20'000)) << "the worker outlives its program";
 }
 
-TEST(Workers, MayBeUsedAfterTheThreadThatStartedThemEnded) {
+TEST(Workers, may_be_used_after_the_thread_that_started_them_ended) {
   Worker worker(worker_options("assay_misbehaving.so"));
   std::thread([&] { worker.open(); }).join();
   TwiceCall call("correct");

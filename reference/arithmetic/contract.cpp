@@ -8,6 +8,7 @@
 
 #include "reference/arithmetic/accumulator.hpp"
 #include "reference/error.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -65,10 +66,9 @@ const std::string& find(const std::vector<std::pair<std::string, std::string>>& 
   for (const auto& [name, value] : entries) {
     if (name == key) return value;
   }
-  std::string known;
-  for (const auto& [name, value] : entries) known += " " + name;
-  throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("contract key '{}'; this contract has:{}", key, known));
+  std::vector<std::string> known;
+  for (const auto& [name, value] : entries) known.push_back(name);
+  throw unknown_name("contract key", key, known);
 }
 
 }  // namespace
@@ -85,11 +85,7 @@ Contract Contract::parse(std::string_view text, std::span<const ContractKey> key
     const std::string_view name = word.substr(0, equals);
     const auto key =
         std::find_if(keys.begin(), keys.end(), [&](const ContractKey& k) { return k.name == name; });
-    if (key == keys.end()) {
-      std::string known;
-      for (const ContractKey& k : keys) known += fmt::format(" {}", k.name);
-      throw InputError(InputErrorKind::unknown_name, fmt::format("contract key '{}'; known:{}", name, known));
-    }
+    if (key == keys.end()) throw unknown_name("contract key", name, names_of(keys));
     if (equals == std::string_view::npos) bad_value(*key, "", "written key=value");
     const auto index = static_cast<std::size_t>(key - keys.begin());
     if (seen[index]) bad_value(*key, word.substr(equals + 1), "named only once");

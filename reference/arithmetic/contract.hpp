@@ -1,8 +1,7 @@
 // A contract: the arithmetic that a kernel declares, as one line of text.
 //   qk=hopper_fp8 chunk=128 p=e4m3fn pv=hopper_fp8 promote=4 rowsum=f32 out=bf16 order=sequential
-// Keys are those of an op's list; values are accumulators (f32, f16, ...), matrix units (hopper_fp8), scalar
-// formats, integers, or words. Parse and print are a fixed point: print(parse(s)) is canonical,
-// parse(print(c)) == c.
+// Keys are those of an op's list; values are accumulators (f32, f16, ...), matrix units (hopper_fp8), scalar formats,
+// integers, or words. Parse and print are a fixed point: print(parse(s)) is canonical, parse(print(c)) == c.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,8 @@ TEST(Contract, takes_every_scalar_accumulator_and_every_matrix_unit) {
 }
 
 TEST(Contract, names_what_it_refuses_and_what_is_allowed) {
-  EXPECT_NE(refusal("out=f16 qq=f32", InputErrorKind::unknown_name).find("'qq'; known: qk chunk"),
+  EXPECT_NE(refusal("out=f16 qq=f32", InputErrorKind::unknown_name)
+                .find("'qq'; did you mean 'qk'? allowed: qk chunk"),
             std::string::npos);
   EXPECT_NE(refusal("out=f16 qk=hopper_fp9", InputErrorKind::bad_value).find("qk=hopper_fp9"),
             std::string::npos);

@@ -62,13 +62,15 @@ double bounded(double error, double magnitude, const Precision& f) {
 
 // sum_{t < blocks} alpha^t, alpha - 1 = growth
 double geometric(double growth, double blocks) {
-  return growth * blocks < 1e-12 ? blocks * (1 + growth * blocks)
-                                 : std::expm1(blocks * std::log1p(growth)) / growth;
+  // Below it, x = growth * blocks, the sum is blocks (1 + x / 2 + ...) <= blocks (1 + x); a growth of 0 is not divided by.
+  constexpr double kSmallGrowth = 1e-12;
+  return growth * blocks < kSmallGrowth ? blocks * (1 + growth * blocks)
+                                        : std::expm1(blocks * std::log1p(growth)) / growth;
 }
 
 double scalar_bound(const Precision& f, std::int64_t roundings, const DotMagnitudes& m,
                     double eta_per_operation, double operations) {
-  const double gamma = gamma_n(roundings, unit_roundoff(f));
+  const double gamma = gamma_n(static_cast<double>(roundings), unit_roundoff(f));
   const double a = m.abs_sum + m.abs_c;
   return bounded(gamma * a + operations * eta_per_operation * (1 + gamma) + m.flushed, a, f);
 }
@@ -96,16 +98,11 @@ double promoted_bound(const Cuts& k, double blocks, double promote, double more,
   const double inner =
       phi * ((1 + k.rho) * cut * (parts * (m.head + k.tiny) + m.abs_sum) + k.rho * m.abs_sum + parts * k.eta);
   const double a = m.abs_sum + m.abs_c;
-  const double gamma = gamma_n(static_cast<std::int64_t>(parts + more), unit_roundoff(sums));
+  const double gamma = gamma_n(parts + more, unit_roundoff(sums));
   return bounded(inner + gamma * (a + inner), a, out);
 }
 
 }  // namespace
-
-double gamma_n(std::int64_t k, double u) {
-  const double ku = static_cast<double>(k) * u;
-  return ku < 1 ? ku / (1 - ku) : kInf;
-}
 
 double product_head(double abs_x, std::string_view x_format, double abs_y, std::string_view y_format) {
   if (abs_x == 0 || abs_y == 0) return 0;
@@ -184,46 +181,5 @@ double dot_bound_ordered(const Precision& f, std::int64_t depth, const DotMagnit
                          int product_roundings) {
   return scalar_bound(f, depth + product_roundings, m, underflow_unit(f), static_cast<double>(m.n));
 }
-
-double sum_bound(const Precision& f, std::int64_t depth, double abs_sum) {
-  return bounded(gamma_n(depth, unit_roundoff(f)) * abs_sum, abs_sum, f);
-}
-
-RunningSumBound::RunningSumBound(const Precision& f) : u_(unit_roundoff(f)), eta_(underflow_unit(f)) {}
-
-void RunningSumBound::add(double abs_product, double abs_partial_after, bool product_rounds) {
-  const double product = product_rounds ? u_ * abs_product + eta_ : eta_;
-  error_ = (error_ + product + u_ * abs_partial_after) / (1 - u_);
-}
-
-double RunningSumBound::error() const { return error_ * kInflate; }
-
-UnitChainBound::UnitChainBound(const MatrixUnit& unit) : unit_(&unit) {
-  if (unit.combine == Combine::pairwise_flush || unit.combine == Combine::unpack_split ||
-      unit.combine == Combine::wrap) {
-    throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{} does not chain blocks through its accumulator", unit.name));
-  }
-}
-
-double UnitChainBound::quantum(double head, double abs_before) const {
-  const Cuts k = cuts_of(*unit_);
-  return floor_power(std::max({head, abs_before + error_ * kInflate, k.tiny})) * k.quantum;
-}
-
-void UnitChainBound::add(const Block& block) {
-  const Cuts k = cuts_of(*unit_);
-  const double q = quantum(block.head, block.abs_before);
-  const double terms =
-      block.inexact_terms < 0 ? k.terms : std::min(k.terms, block.inexact_terms + k.other_terms - 1);
-  double cut = std::min(terms * q, block.abs_products + k.other_terms * q);
-  if (unit_->standing == Standing::assumption) {  // any order of f32 operations inside the block
-    cut = gamma_n(unit_->group + 1, k.rho) * (block.abs_products + block.abs_before + error_) +
-          unit_->group * k.eta;
-  }
-  error_ += cut + k.rho * (block.abs_after + error_ + cut) + k.eta;
-}
-
-double UnitChainBound::error() const { return error_ * kInflate; }
 
 }  // namespace assay

@@ -60,21 +60,6 @@ double fused_dot(const MatrixUnit& unit, const Operand& a, const Operand& b, dou
   return c;
 }
 
-double fused_dot_codes(const MatrixUnit& unit, std::string_view a_format, std::span<const std::uint32_t> a,
-                       std::string_view b_format, std::span<const std::uint32_t> b, double c,
-                       std::span<const float> a_scales, std::span<const float> b_scales) {
-  const auto decoded = [](std::string_view name, std::span<const std::uint32_t> codes) {
-    const ScalarFormat& f = scalar_format(name);
-    std::vector<float> values(codes.size());
-    std::transform(codes.begin(), codes.end(), values.begin(),
-                   [&](std::uint32_t code) { return static_cast<float>(decode(f, code)); });
-    return values;
-  };
-  const std::vector<float> x = decoded(a_format, a);
-  const std::vector<float> y = decoded(b_format, b);
-  return fused_dot(unit, {x, a_format, a_scales}, {y, b_format, b_scales}, c);
-}
-
 double promoted_dot(const MatrixUnit& unit, const Operand& a, const Operand& b, double c, int promote) {
   if (promote == 0) return fused_dot(unit, a, b, c);
   if (promote < 0 || unit.combine == Combine::wrap) {

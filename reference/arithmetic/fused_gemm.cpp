@@ -68,9 +68,8 @@ void place(Lanewise<Lane>& out, std::size_t at, double value, double power) {
   out.power[at] = static_cast<Lane>(power);
 }
 
-// The common case, 10 times the speed of the loop it stands before: a format within f16's exponents, no
-// scales, no flushing. False when some element is not a finite number of the format; nothing is then known of
-// the row.
+// The common case, 10 times the speed of the loop it stands before: a format within f16's exponents, no scales, no
+// flushing. False when some element is not a finite number of the format; nothing is then known of the row.
 template <typename Lane>
 bool place_row(Lanewise<Lane>& out, std::size_t at, std::size_t step, const float* x, std::size_t n,
                const TermFormat& f, float& largest, float& least_power) {
@@ -88,8 +87,8 @@ bool place_row(Lanewise<Lane>& out, std::size_t at, std::size_t step, const floa
     const std::uint32_t field = std::bit_cast<std::uint32_t>(v) & 0x7f800000u;
     const std::uint32_t head = field > least ? field : least;
     const bool finite = size <= top;
-    const float significand =
-        (finite ? size : 0.0f) * std::bit_cast<float>(unit - head);  // < 2^(fraction_bits + 1)
+    // < 2^(fraction_bits + 1).
+    const float significand = (finite ? size : 0.0f) * std::bit_cast<float>(unit - head);
     good &= finite && static_cast<float>(static_cast<std::int32_t>(significand)) == significand;
     most = size > most ? size : most;
     const float here = v == 0 ? std::numeric_limits<float>::infinity() : std::bit_cast<float>(head);
@@ -246,8 +245,7 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
   const Lanes lanes = lanes_of(unit);
   const TileRule rule{unit.combine,        static_cast<std::size_t>(unit.group),    unit.fraction_bits,
                       out_precision(unit), unit.rounding == Rounding::nearest_even, unit.least_exponent};
-  // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it
-  // exactly.
+  // `exact`: a block's sum of products fits 53 bits whatever the cancellation, so double lanes form it exactly.
   const auto exact_in_double = [&](std::size_t r, std::size_t s) {
     return unit.combine != Combine::exact ||
            unit.group * da.largest[r] * db.largest[s] <= 0x1p53 * da.last_bit[r] * db.last_bit[s];

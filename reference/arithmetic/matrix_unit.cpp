@@ -1,11 +1,9 @@
 #include "reference/arithmetic/matrix_unit.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <string>
 
-#include "reference/error.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -14,27 +12,26 @@ using enum Combine;
 using enum Standing;
 using enum Rounding;
 
-// Sources. fasi: Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS
-// 7:e330 (2021). li: Li et al., "FTTN", arXiv:2403.00232. mma-sim: Xie et al., "MMA-Sim", arXiv:2511.10909,
-// and its published code. khattak: Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores",
-// arXiv:2512.07004.
+// Sources.
+//   fasi     Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330 (2021)
+//   li       Li et al., "FTTN", arXiv:2403.00232
+//   mma-sim  Xie et al., "MMA-Sim", arXiv:2511.10909, and its published code
+//   khattak  Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004
 constexpr std::string_view kVectors = "published vectors (fasi, li, khattak) and mma-sim";
 constexpr std::string_view kMmaSim = "mma-sim, published code";
 constexpr std::string_view kNone =
     "no public bit model: exact sum of g products and c, one f32 rounding to nearest";
 
-// Every Hopper row: 10^9 outputs each of mma.sync f16, bf16, tf32 and wgmma e4m3, e5m2, 2.5 * 10^8 of each
-// other instruction, bit for bit on an H200 (driver 580.159.04), and the vectors that tell each row from its
-// neighbours.
+// Every Hopper row: 10^9 outputs each of mma.sync f16, bf16, tf32 and wgmma e4m3, e5m2, 2.5 * 10^8 of each other
+// instruction, bit for bit on an H200 (driver 580.159.04), and the vectors that tell each row from its neighbours.
 constexpr std::string_view kH200 =
-    "an H200: reports/h200/silicon.md, cases/golden/arithmetic/hopper_silicon.csv";
+    "an H200: reports/results/h200/silicon.md, reference/golden/arithmetic/hopper_silicon.csv";
 constexpr int kHopperF32 = -133;  // a term of 2^-158 counts beside nothing larger, one of 2^-159 is cut
 constexpr int kHopperF16 = -21;   // likewise 2^-46 and 2^-47
 
 constexpr auto kUnits = std::to_array<MatrixUnit>({
-    // name                   combine         F   g  inputs                         out      rounding scales
-    // per standing    source
     // clang-format off
+    // name                   combine         F   g   inputs                        out      rounding      scales, per  standing  source, least exponent
     {"v100_f16",              truncate,       23, 4,  "f16",                        "f32",   toward_zero,  "",      0, verified,   kVectors},
     {"v100_f16_f16out",       truncate,       23, 4,  "f16",                        "f16",   nearest_even, "",      0, verified,   kVectors},
     {"turing_f16",            truncate,       24, 8,  "f16",                        "f32",   toward_zero,  "",      0, published,  kMmaSim},
@@ -98,9 +95,7 @@ const MatrixUnit* find_matrix_unit(std::string_view name) {
 
 const MatrixUnit& matrix_unit(std::string_view name) {
   if (const MatrixUnit* unit = find_matrix_unit(name)) return *unit;
-  std::string known;
-  for (const MatrixUnit& unit : kUnits) known += fmt::format(" {}", unit.name);
-  throw InputError(InputErrorKind::unknown_name, fmt::format("matrix unit '{}'; known:{}", name, known));
+  throw unknown_name("matrix unit", name, names_of(kUnits));
 }
 
 Precision out_precision(const MatrixUnit& unit) {

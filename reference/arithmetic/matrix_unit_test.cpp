@@ -154,21 +154,14 @@ TEST(MatrixUnit, refuses_bad_operands_by_name) {
   EXPECT_THROW(static_cast<void>(fused_dot(matrix_unit("blackwell_nvfp4"), {y, ""}, {y, ""}, 0)), InputError);
 }
 
-TEST(MatrixUnit, from_codes_is_the_same_as_from_their_values) {
-  const std::vector<std::uint32_t> a{0x38, 0x01, 0xb8}, b{0x40, 0x7e, 0x38};  // 1, 2^-9, -1; 2, 448, 1
-  const std::vector<float> x{1, 0x1p-9f, -1}, y{2, 448, 1};
-  const MatrixUnit& unit = matrix_unit("hopper_fp8");
-  EXPECT_EQ(fused_dot_codes(unit, "e4m3fn", a, "e4m3fn", b, 0.5), fused_dot(unit, {x, ""}, {y, ""}, 0.5));
-  EXPECT_EQ(fused_dot_codes(unit, "e4m3fn", a, "e4m3fn", b, 0.5), 2.375);
-}
-
-// Single-level FP8 accumulation is biased low, because every block truncates at 14 bits. What the bias must
-// be can be had without any unit: with c the largest term, a block adds sum of trunc(p, q), q = 2^(floor(log2
-// c) - 13), whose mean is g E[trunc(p, q)] over the distribution of a product p. Iterating that from c = 0
-// gives the mean of the computed sum; the spread about it is below 1 % at these depths. The figure for one
-// chain at K = 4096, -7 %, is what an H200 was measured to give for these operands. At K = 131072 one chain
-// stops growing near 2^14, where q = 2 exceeds almost every product: -84 %. The -15 % measured there equals
-// that of chunks of 8192 (a product split along K would do that): see the last lines of the test.
+// Single-level FP8 accumulation is biased low, because every block truncates at 14 bits. What the bias must be can be
+// had without any unit: with c the largest term, a block adds
+//   sum of trunc(p, q),  q = 2^(floor(log2 c) - 13),
+// whose mean is g E[trunc(p, q)] over the distribution of a product p. Iterating that from c = 0 gives the mean of
+// the computed sum; the spread about it is below 1 % at these depths. The figure for one chain at K = 4096, -7 %, is
+// what an H200 was measured to give for these operands. At K = 131072 one chain stops growing near 2^14, where q = 2
+// exceeds almost every product: -84 %. The -15 % measured there equals that of chunks of 8192 (a product split along
+// K would do that): see the last lines of the test.
 std::vector<double> draw_e4m3(std::size_t n, std::uint64_t seed) {
   Random random(seed);
   std::uniform_real_distribution<double> uniform(0.5, 1.5);
@@ -198,6 +191,12 @@ double predicted_relative_error(std::int64_t k) {
   return (c - exact) / exact;
 }
 
+// gamma of the additions in f32 that carry sums out of the unit, one after each `promote` blocks: they round to nearest.
+double promoting_error(std::int64_t k, int promote) {
+  const double u = 0x1p-24, n = promote > 0 ? static_cast<double>(k / 32 / promote) : 0;
+  return n * u / (1 - n * u);
+}
+
 double mean_relative_error(std::int64_t k, int promote) {
   constexpr std::int64_t kRows = 16;
   const auto operand = [&](std::uint64_t seed) {
@@ -217,8 +216,7 @@ double mean_relative_error(std::int64_t k, int promote) {
                  static_cast<double>(y[static_cast<std::size_t>(j * k + p)]);
       }
       const double error = (static_cast<double>(c[static_cast<std::size_t>(i * kRows + j)]) - exact) / exact;
-      EXPECT_LE(error,
-                1e-6);  // truncation of positive terms never adds (the promoting additions round to nearest)
+      EXPECT_LE(error, promoting_error(k, promote));  // truncation of positive terms never adds
       sum += error;
     }
   }
@@ -226,18 +224,26 @@ double mean_relative_error(std::int64_t k, int promote) {
 }
 
 TEST(MatrixUnit, single_level_fp8_accumulation_loses_what_truncation_must_lose) {
+  // The prediction is a mean over 400 operands of each side: with a standard deviation of 0.29 about 1, sums are off by
+  // sqrt(2) 0.29 / sqrt(400) = 2 %. A sum that is 2 % larger meets each larger q that much earlier, which moves an error
+  // e by less than 2 % of min(|e|, 1 + e) <= 0.16: 0.3 %, and this is three times that.
+  constexpr double kDraws = 0.01;
+  constexpr double kWholePercent = 0.005;  // half a unit of figures that are stated in whole percents
   for (const std::int64_t k : {1024, 4096, 8192, 131072}) {
     const double got = mean_relative_error(k, 0);
     const double predicted = predicted_relative_error(k);
     std::printf("K=%ld: mean relative error %.4f, predicted %.4f\n", static_cast<long>(k), got, predicted);
-    EXPECT_LT(std::fabs(got - predicted), 0.01) << k;
+    EXPECT_LT(std::fabs(got - predicted), kDraws) << k;
   }
-  EXPECT_LT(std::fabs(mean_relative_error(4096, 0) + 0.07), 0.005);  // measured, to a whole percent
+  constexpr double kMeasured = -0.07;  // on an H200
+  EXPECT_LT(std::fabs(mean_relative_error(4096, 0) - kMeasured), kWholePercent);
   const double chunked = mean_relative_error(131072, 8192 / 32);
   const double promoted = mean_relative_error(131072, 4);
   std::printf("K=131072 in chunks of 8192: %.4f; promoted every 4 blocks: %.6f\n", chunked, promoted);
-  EXPECT_LT(std::fabs(chunked - mean_relative_error(8192, 0)), 0.005);
-  EXPECT_LT(std::fabs(promoted), 0.001);
+  EXPECT_LT(std::fabs(chunked - mean_relative_error(8192, 0)), kWholePercent);
+  // In a chain of 128 products q is 2^-7 in the last two blocks and 2^-8 or less before. Only products whose last bit is
+  // 2^-8 lose anything there, a quarter of them, and at most that bit.
+  EXPECT_LT(std::fabs(promoted), 64 * 0x1p-8 / 4 / 128 + promoting_error(131072, 4));
 }
 
 }  // namespace

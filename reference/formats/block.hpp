@@ -1,5 +1,4 @@
-// What a block format offers to format.cpp: its planes, its quantiser, its decoder. One constant per file of
-// blocks/.
+// What a block format offers to format.cpp: its planes, its quantiser, its decoder. One constant per file of blocks/.
 #pragma once
 
 #include <cstddef>

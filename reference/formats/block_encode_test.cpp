@@ -24,7 +24,7 @@ std::vector<double> through(const char* name, const std::vector<float>& x, const
   return decode_tensor(encode_tensor(format(name), {static_cast<std::int64_t>(x.size())}, x, policy));
 }
 
-TEST(Blocks, AnAllZeroBlockDecodesToZeroAndStaysFinite) {
+TEST(Blocks, an_all_zero_block_decodes_to_zero_and_stays_finite) {
   for (const char* name : kAll) {
     for (const float zero : {0.0F, -0.0F}) {
       for (const double v : through(name, std::vector<float>(64, zero))) EXPECT_EQ(v, 0.0) << name;
@@ -32,7 +32,7 @@ TEST(Blocks, AnAllZeroBlockDecodesToZeroAndStaysFinite) {
   }
 }
 
-TEST(Blocks, ASingleNanPoisonsItsBlockAndNoOther) {
+TEST(Blocks, a_single_nan_poisons_its_block_and_no_other) {
   for (const char* name : kInline) {
     std::vector<float> x(96, 1.5F);
     x[40] = kNan;
@@ -52,7 +52,7 @@ TEST(Blocks, ASingleNanPoisonsItsBlockAndNoOther) {
   EXPECT_GT(through("mxfp4_ggml", x)[40], kMax);  // no NaN to become: beyond f32 instead
 }
 
-TEST(Blocks, NanPolicyZeroMakesNanCountAsZero) {
+TEST(Blocks, nan_policy_zero_makes_nan_count_as_zero) {
   for (const char* name : kAll) {
     std::vector<float> with_nan(32, 1.25F);
     std::vector<float> with_zero = with_nan;
@@ -63,7 +63,7 @@ TEST(Blocks, NanPolicyZeroMakesNanCountAsZero) {
   }
 }
 
-TEST(Blocks, InfSaturatesInTheOcpFormatsAndBecomesVisibleUnderIeeeOverflow) {
+TEST(Blocks, inf_saturates_in_the_ocp_formats_and_becomes_visible_under_ieee_overflow) {
   std::vector<float> x(32, 2.0F);
   x[3] = -kInf;
   EXPECT_EQ(through("mxfp4", x)[3], -6.0 * 0.5);  // 2.0 -> exponent 1 - 2
@@ -75,13 +75,14 @@ TEST(Blocks, InfSaturatesInTheOcpFormatsAndBecomesVisibleUnderIeeeOverflow) {
   EXPECT_EQ(through("nvfp4", x)[3], -2.0);
 }
 
-TEST(Blocks, SubnormalAndExtremeInputsStayFiniteWhereTheirScaleIs) {
+TEST(Blocks, subnormal_and_extreme_inputs_stay_finite_where_their_scale_is) {
   for (const char* name : kAll) {
     for (const float magnitude : {0x1p-149F, 0x1p-126F, 1e-20F, 1e4F}) {
       std::vector<float> x(32, magnitude);
       x[1] = -magnitude;
       for (const double v : through(name, x)) {
         EXPECT_TRUE(std::isfinite(v)) << name << " " << magnitude;
+        // 0x1p-124: the smallest scale, an e8m0 of 2^-127, times the largest code, 6, and as much again.
         EXPECT_LE(std::fabs(v), 8.0 * magnitude + 0x1p-124) << name << " " << magnitude;
       }
     }
@@ -92,7 +93,7 @@ TEST(Blocks, SubnormalAndExtremeInputsStayFiniteWhereTheirScaleIs) {
   EXPECT_EQ(through("mxfp8", std::vector<float>(32, -kMax))[0], -0x1.Cp127);
 }
 
-TEST(Blocks, TiesGoWhereEachQuantiserSendsThem) {
+TEST(Blocks, ties_go_where_each_quantiser_sends_them) {
   std::vector<float> x(32, 0.0F);
   x[0] = 127;
   x[1] = 2.5F;
@@ -115,7 +116,7 @@ TEST(Blocks, TiesGoWhereEachQuantiserSendsThem) {
   EXPECT_EQ(through("mxfp4_ggml", x)[1], 3);
 }
 
-TEST(Blocks, Q4_0TakesItsScaleFromTheSignedElementOfLargestMagnitude) {
+TEST(Blocks, q4_0_takes_its_scale_from_the_signed_element_of_largest_magnitude) {
   std::vector<float> x(32, 0.0F);
   x[4] = 3.0F;
   x[5] = -2.9F;

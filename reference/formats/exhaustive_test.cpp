@@ -1,6 +1,5 @@
-// Every f32 there is, into e4m3fn, e4m3fnuz, e5m2 and e2m1, under every rounding and overflow policy. A walk
-// in order of magnitude lets the oracle (scalar_oracle.hpp) move its place in the list of values by
-// comparison alone.
+// Every f32 there is, into e4m3fn, e4m3fnuz, e5m2 and e2m1, under every rounding and overflow policy. A walk in order
+// of magnitude lets the oracle (scalar_oracle.hpp) move its place in the list of values by comparison alone.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,8 +44,7 @@ std::uint64_t check_shard(const ScalarFormat& format, const ScalarOracle& oracle
       while (below < oracle.top() + 1 && magnitude >= values[below + 1]) ++below;
       return oracle.expected(magnitude, below, negative, policy, bits | sign);
     };
-    // A deterministic rounding is monotone, plainly so in the oracle: equal ends of a chunk settle what lies
-    // between.
+    // A deterministic rounding is monotone, plainly so in the oracle: equal ends of a chunk settle what lies between.
     const std::uint32_t last = start + kChunk - 1;
     const bool flat = policy.rounding != Rounding::stochastic && last < kInfBits;
     const std::uint32_t at_start = wanted(start);
@@ -69,7 +67,7 @@ std::uint64_t check_shard(const ScalarFormat& format, const ScalarOracle& oracle
 
 class EveryF32 : public testing::TestWithParam<std::tuple<std::string, Rounding, Overflow>> {};
 
-TEST_P(EveryF32, EncodesAsTheOracleSays) {
+TEST_P(EveryF32, encodes_as_the_oracle_says) {
   const auto& [name, rounding, overflow] = GetParam();
   const ScalarFormat& format = scalar_format(name);
   const ScalarOracle oracle(format);

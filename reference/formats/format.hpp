@@ -60,8 +60,7 @@ struct Format {
   FormatKind kind;
   double bits_per_element;  // storage, scales included, for a long row (scales of _ch and longer runs vanish)
   int block_elements;       // that the innermost axis must be a multiple of; 1 for scalars, 2 for 4-bit ones
-  double decode_relative_error;  // 0 when decode is exact in f64; 2^-53 when it is correctly rounded (nvfp4,
-                                 // tq3_0)
+  double decode_relative_error;  // 0 when decode is exact in f64; 2^-53 when correctly rounded (nvfp4, tq3_0)
   std::string_view note;
   std::string_view element = {};      // scalar and scaled: the payload's scalar format
   ScaleAxis axis = ScaleAxis::none;   // scaled
@@ -78,15 +77,13 @@ std::vector<PlaneSpec> planes(const Format& format, const Shape& shape);
 
 // Checks that the planes of `tensor` are those of its format and shape. Throws shape_mismatch, ragged_block.
 void check_planes(const Encoded& tensor);
-// check_planes, and that [first, first + count) lies inside on block boundaries. Returns the row of the
-// format.
+// check_planes, and that [first, first + count) lies inside on block boundaries. Returns the row of the format.
 const Format& check_range(const Encoded& tensor, std::int64_t first, std::int64_t count);
 
 // Quantises. Scales are computed by the format's own rule, in f32:
-//   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7);
-//   1 when
-//           that is 0. The code is the format's rounding of the real quotient x / scale: an f64 quotient of
-//           two f32 is never on the other side of a tie of 24 + 6 bits or fewer from the real one.
+//   scaled  scale = absmax / scale_divisor over the finite elements that share it (448, 240, 57344, 127, 7); 1 when
+//           that is 0. The code is the format's rounding of the real quotient x / scale: an f64 quotient of two f32
+//           is never on the other side of a tie of 24 + 6 bits or fewer from the real one.
 //   block   blocks/<name>.cpp says.
 // Throws shape_mismatch, ragged_block.
 Encoded encode_tensor(const Format& format, const Shape& shape, std::span<const float> values,

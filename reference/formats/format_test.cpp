@@ -1,15 +1,18 @@
-// The list of formats, planes and shapes, scaled formats on every axis, ranges, and every refusal with its
-// value.
+// The list of formats, planes and shapes, scaled formats on every axis, ranges, and every refusal with its value.
 #include "reference/formats/format.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <list>
 #include <set>
+
+#include "reference/stable_order.hpp"
 
 namespace assay {
 namespace {
@@ -41,7 +44,7 @@ std::vector<float> scales_of(const Encoded& tensor) {
   return scales;
 }
 
-TEST(Formats, NamesAreUniqueAndFindThemselves) {
+TEST(Formats, names_are_unique_and_find_themselves) {
   std::set<std::string_view> names;
   for (const Format& f : formats()) {
     EXPECT_TRUE(names.insert(f.name).second) << f.name;
@@ -53,7 +56,7 @@ TEST(Formats, NamesAreUniqueAndFindThemselves) {
   }
 }
 
-TEST(Formats, BitsPerElementAreTheBytesOfALargeTensor) {
+TEST(Formats, bits_per_element_are_the_bytes_of_a_large_tensor) {
   for (const Format& f : formats()) {
     // Swizzled scales are padded to 128 rows of the last two axes: full tiles there.
     const Shape shape = f.name == "nvfp4_swizzled" ? Shape{2, 4096, 512} : Shape{4096, 2, 512};
@@ -61,11 +64,11 @@ TEST(Formats, BitsPerElementAreTheBytesOfALargeTensor) {
     for (const PlaneSpec& plane : planes(f, shape)) bytes += static_cast<double>(plane.bytes);
     const double bits = 8 * bytes / static_cast<double>(element_count(shape));
     EXPECT_GE(bits, f.bits_per_element) << f.name;
-    EXPECT_LE(bits, f.bits_per_element + 0.07) << f.name;  // 32 scale bits per row of 512 are 0.0625
+    EXPECT_LE(bits, f.bits_per_element + 32.0 / 512) << f.name;  // a scale of 32 bits for a row of 512
   }
 }
 
-TEST(Formats, EveryFormatRoundTripsAndItsRangesAgreeWithTheWhole) {
+TEST(Formats, every_format_round_trips_and_its_ranges_agree_with_the_whole) {
   const Shape shape{3, 4, 64};
   const std::vector<float> x = ramp(element_count(shape));
   for (const Format& f : formats()) {
@@ -87,7 +90,7 @@ TEST(Formats, EveryFormatRoundTripsAndItsRangesAgreeWithTheWhole) {
   }
 }
 
-TEST(Formats, PlanesFollowTheAxes) {
+TEST(Formats, planes_follow_the_axes) {
   const Shape shape{2, 5, 3, 64};  // outer 10, middle 3, inner 64
   const auto scale_shape = [&](const char* name) { return planes(format(name), shape).at(1).shape; };
   EXPECT_EQ(scale_shape("e4m3fn_tensor"), (Shape{1}));
@@ -106,7 +109,7 @@ TEST(Formats, PlanesFollowTheAxes) {
   EXPECT_EQ(planes(format("int4"), {2, 6}).at(0).bytes, 6U);
 }
 
-TEST(Formats, ComputedScalesAreAbsmaxOverTheLargestCode) {
+TEST(Formats, computed_scales_are_absmax_over_the_largest_code) {
   const Shape shape{2, 3, 4};
   std::vector<float> x(24, 0.0F);
   const auto at = [&](int outer, int middle, int inner) -> float& {
@@ -127,7 +130,7 @@ TEST(Formats, ComputedScalesAreAbsmaxOverTheLargestCode) {
   EXPECT_EQ(scales("e4m3fn_tensor"), (Floats{4.0F / 448}));  // over the finite elements
 }
 
-TEST(Formats, DecodedValueIsCodeTimesScaleOnEveryAxis) {
+TEST(Formats, decoded_value_is_code_times_scale_on_every_axis) {
   const Shape shape{2, 3, 32};
   const std::vector<float> x = ramp(element_count(shape));
   for (const Format& f : formats()) {
@@ -165,34 +168,33 @@ TEST(Formats, DecodedValueIsCodeTimesScaleOnEveryAxis) {
   }
 }
 
-TEST(Formats, AScaleLockedOnAnEarlierRequestClipsTheNextOne) {
-  // First request within [-5, 5] under the constant 200: scale 0.025, so 448 * 0.025 = 11.2 is the largest
-  // number.
+TEST(Formats, a_scale_locked_on_an_earlier_request_clips_the_next_one) {
+  // First request within [-5, 5] under the constant 200: scale 0.025, so 448 * 0.025 = 11.2 is the largest number.
   const std::vector<float> x{20, -15, 50, 2};
   const std::vector<float> scale{5.0F / 200};
   const std::vector<double> y =
       decode_tensor(encode_tensor_with_scales(format("e4m3fn_tensor"), {4}, x, scale));
   const double largest = 448.0 * scale[0];
-  EXPECT_NEAR(largest, 11.2, 1e-6);
+  EXPECT_EQ(static_cast<float>(largest), 11.2F);
   EXPECT_EQ(y[0], largest);
   EXPECT_EQ(y[1], -largest);
   EXPECT_EQ(y[2], largest);
   EXPECT_EQ(y[3], 2.0 - (2.0 - 80 * static_cast<double>(scale[0])));  // 2 / 0.025 = 80 is a code
 }
 
-TEST(Formats, TwoNibblesShareAByteLowFirst) {
+TEST(Formats, two_nibbles_share_a_byte_low_first) {
   const Encoded tensor = encode_tensor(format("int4"), {4}, std::vector<float>{1, -2, 7, -7});
   EXPECT_EQ(tensor.planes[0].bytes, (std::vector<std::byte>{std::byte{0xE1}, std::byte{0x97}}));
 }
 
-TEST(Formats, Tf32IsStoredAsTheF32WithTheSameValue) {
+TEST(Formats, tf32_is_stored_as_the_f32_with_the_same_value) {
   const Encoded tensor = encode_tensor(format("tf32"), {1}, std::vector<float>{0x1.001p0F});
   std::uint32_t word = 0;
   std::memcpy(&word, tensor.planes[0].bytes.data(), 4);
   EXPECT_EQ(word, std::bit_cast<std::uint32_t>(0x1.0p0F));  // ties to even at 10 fraction bits
 }
 
-TEST(Formats, BadInputIsRefusedByNameAndValue) {
+TEST(Formats, bad_input_is_refused_by_name_and_value) {
   using enum InputErrorKind;
   expect_refusal(unknown_name, "e4m3fn_tok", [] { format("e4m3fm_tok"); });
   expect_refusal(unknown_name, "'nosuch'", [] { format("nosuch"); });
@@ -211,14 +213,13 @@ TEST(Formats, BadInputIsRefusedByNameAndValue) {
   });
 }
 
-TEST(Formats, ABadScaleIsRefusedWithItsValueWhenEncodingAndWhenDecoding) {
+TEST(Formats, a_bad_scale_is_refused_with_its_value_when_encoding_and_when_decoding) {
   for (const auto& [scale, text] :
        {std::pair{0.0F, "is 0"}, std::pair{-0.5F, "is -0.5"}, std::pair{kNan, "is nan"},
         std::pair{kInf, "is inf"}, std::pair{-kInf, "is -inf"}}) {
     const std::vector<float> scales{1, scale};
-    expect_refusal(InputErrorKind::bad_scale, std::string(".scale[1] ") + text, [&] {
-      encode_tensor_with_scales(format("e4m3fn_tok"), {2, 32}, ramp(64), scales);
-    });
+    expect_refusal(InputErrorKind::bad_scale, std::string(".scale[1] ") + text,
+                   [&] { encode_tensor_with_scales(format("e4m3fn_tok"), {2, 32}, ramp(64), scales); });
     for (const char* name : {"e4m3fn_tok", "int8_row", "int4_ch", "int4_g32", "e5m2_ch"}) {
       Encoded tensor = encode_tensor(format(name), {2, 32}, ramp(64));
       std::memcpy(tensor.planes[1].bytes.data() + 4, &scale, 4);
@@ -232,7 +233,7 @@ TEST(Formats, ABadScaleIsRefusedWithItsValueWhenEncodingAndWhenDecoding) {
   }
 }
 
-TEST(Formats, PlanesThatDoNotFitTheirShapeAreRefusedBeforeAnythingIsRead) {
+TEST(Formats, planes_that_do_not_fit_their_shape_are_refused_before_anything_is_read) {
   for (const Format& f : formats()) {
     const Encoded good = encode_tensor(f, {2, 64}, ramp(128));
     EXPECT_NO_THROW(decode_tensor(good));
@@ -261,6 +262,18 @@ TEST(Formats, PlanesThatDoNotFitTheirShapeAreRefusedBeforeAnythingIsRead) {
       expect_refusal(InputErrorKind::ragged_block, "[1, 65)",
                      [&] { decode_range(good, 1, std::span<double>(out)); });
     }
+  }
+}
+
+TEST(StableOrder, keeps_what_is_equal_in_the_order_in_which_it_came) {
+  const auto less = [](const auto& a, const auto& b) { return a.first < b.first; };
+  for (std::uint32_t n : {0u, 1u, 2u, 7u, 64u, 101u}) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> rows;
+    for (std::uint32_t i = 0; i < n; ++i) rows.emplace_back(i * 2654435761u % 5, i);
+    std::list<std::pair<std::uint32_t, std::uint32_t>> wanted(rows.begin(), rows.end());
+    wanted.sort(less);  // stable by the standard
+    sort_stably(rows, less);
+    EXPECT_TRUE(std::ranges::equal(rows, wanted)) << n;
   }
 }
 

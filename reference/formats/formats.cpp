@@ -6,7 +6,7 @@
 
 #include "reference/formats/block.hpp"
 #include "reference/formats/format.hpp"
-#include "reference/formats/names.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -85,7 +85,7 @@ const Format* find_format(std::string_view name) {
 
 const Format& format(std::string_view name) {
   if (const Format* row = find_format(name)) return *row;
-  throw InputError(InputErrorKind::unknown_name, unknown_name_message("format", name, formats()));
+  throw unknown_name("format", name, names_of(formats()));
 }
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// For tests: the CSV files of cases/golden/formats (ASSAY_GOLDEN_FORMATS is that directory).
+// For tests: the CSV files of reference/golden/formats (ASSAY_GOLDEN_FORMATS is that directory).
 #pragma once
 
 #include <bit>

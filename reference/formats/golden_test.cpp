@@ -1,5 +1,5 @@
 // Bit for bit against implementations that share nothing with this one: gfloat, ml_dtypes, ggml, numpy and
-// mpmath, and the tables of the OCP specifications (cases/golden/formats/README.md).
+// mpmath, and the tables of the OCP specifications (reference/golden/formats/README.md).
 #include "reference/formats/golden.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ Encoded encoded_block(const std::string& name, const std::string& block) {
   return encode_tensor(format(name), {32}, blocks().at(std::stoul(block)));
 }
 
-TEST(Golden, ScalarCodesDecodeLikeGfloatAndMlDtypes) {
+TEST(Golden, scalar_codes_decode_like_gfloat_and_ml_dtypes) {
   for (const GoldenRow& row : golden_rows("scalar_decode.csv")) {
     const double wanted = std::strtod(row.at(2).c_str(), nullptr);
     EXPECT_TRUE(same(decode(scalar_format(row.at(0)), from_hex(row.at(1))), wanted))
@@ -41,7 +41,7 @@ TEST(Golden, ScalarCodesDecodeLikeGfloatAndMlDtypes) {
   }
 }
 
-TEST(Golden, TheTablesOfTheOcpSpecificationsHold) {
+TEST(Golden, the_tables_of_the_ocp_specifications_hold) {
   for (const GoldenRow& row : golden_rows("ocp_tables.csv")) {
     const double wanted = std::strtod(row.at(3).c_str(), nullptr);
     EXPECT_TRUE(same(decode(scalar_format(row.at(0)), from_hex(row.at(2))), wanted))
@@ -49,7 +49,7 @@ TEST(Golden, TheTablesOfTheOcpSpecificationsHold) {
   }
 }
 
-TEST(Golden, ScalarBoundariesEncodeLikeGfloatUnderEveryRoundingAndOverflow) {
+TEST(Golden, scalar_boundaries_encode_like_gfloat_under_every_rounding_and_overflow) {
   constexpr Rounding kColumns[] = {Rounding::nearest_even, Rounding::nearest_away, Rounding::toward_zero,
                                    Rounding::toward_negative};
   std::size_t compared = 0;
@@ -72,7 +72,7 @@ TEST(Golden, ScalarBoundariesEncodeLikeGfloatUnderEveryRoundingAndOverflow) {
   EXPECT_GT(compared, 40000U);
 }
 
-TEST(Golden, ScalarBoundariesEncodeLikeMlDtypes) {
+TEST(Golden, scalar_boundaries_encode_like_ml_dtypes) {
   for (const GoldenRow& row : golden_rows("scalar_encode.csv")) {
     const ScalarFormat& f = scalar_format(row.at(0));
     const float x = f32_from_hex(row.at(1)).at(0);
@@ -85,12 +85,13 @@ TEST(Golden, ScalarBoundariesEncodeLikeMlDtypes) {
   }
 }
 
-TEST(Golden, GgmlQuantisersMakeTheSameBytes) {
+TEST(Golden, ggml_quantisers_make_the_same_bytes) {
   for (const GoldenRow& row : golden_rows("ggml_encode.csv")) {
     const std::vector<std::byte> got = encoded_block(row.at(0), row.at(1)).planes.at(0).bytes;
     std::vector<std::byte> wanted = bytes_from_hex(row.at(2));
     const std::vector<float>& x = blocks().at(std::stoul(row.at(1)));
-    const bool tiny = std::all_of(x.begin(), x.end(), [](float v) { return std::fabs(v) < 1e-15F; });
+    constexpr float kSmallestAbsmax = 1e-15F;  // ggml's GROUP_MAX_EPS_IQ4_NL
+    const bool tiny = std::all_of(x.begin(), x.end(), [](float v) { return std::fabs(v) < kSmallestAbsmax; });
     // ggml leaves the codes of a block below its threshold as they were in its work array; ours are 0.
     if (row[0] == "iq4_nl" && tiny) std::fill(wanted.begin() + 2, wanted.end(), std::byte{0});
     if (row[0] == "iq4_nl" && to_hex(wanted).starts_with("00fe"))
@@ -99,7 +100,7 @@ TEST(Golden, GgmlQuantisersMakeTheSameBytes) {
   }
 }
 
-TEST(Golden, GgmlDequantisersGiveTheNearestF32) {
+TEST(Golden, ggml_dequantisers_give_the_nearest_f32) {
   for (const GoldenRow& row : golden_rows("ggml_decode.csv")) {
     Encoded tensor{row.at(0), {32}, {{planes(format(row.at(0)), {32}).at(0), bytes_from_hex(row.at(1))}}};
     std::vector<float> got(32);
@@ -112,7 +113,7 @@ TEST(Golden, GgmlDequantisersGiveTheNearestF32) {
   }
 }
 
-TEST(Golden, MicroscalingBlocksEncodeLikeGfloat) {
+TEST(Golden, microscaling_blocks_encode_like_gfloat) {
   for (const GoldenRow& row : golden_rows("mx_encode.csv")) {
     const Encoded tensor = encoded_block(row.at(0), row.at(1));
     EXPECT_EQ(to_hex(tensor.planes.at(1).bytes), row.at(2)) << row[0] << " block " << row[1];
@@ -129,7 +130,7 @@ TEST(Golden, MicroscalingBlocksEncodeLikeGfloat) {
   }
 }
 
-TEST(Golden, Nvfp4MatricesEncodeLikeNumpyWithLinearAndSwizzledScales) {
+TEST(Golden, nvfp4_matrices_encode_like_numpy_with_linear_and_swizzled_scales) {
   for (const GoldenRow& row : golden_rows("nvfp4.csv")) {
     const Shape shape{std::stol(row.at(0)), std::stol(row.at(1))};
     const std::vector<float> x = f32_from_hex(row.at(2));
@@ -165,7 +166,7 @@ TEST(Golden, Nvfp4MatricesEncodeLikeNumpyWithLinearAndSwizzledScales) {
   }
 }
 
-TEST(Golden, Tq3ConstantsAgreeWithMpmathToTheLastBit) {
+TEST(Golden, tq3_constants_agree_with_mpmath_to_the_last_bit) {
   std::map<std::string, double> wanted;
   for (const GoldenRow& row : golden_rows("tq3_constants.csv"))
     wanted[row.at(0)] = std::strtod(row.at(1).c_str(), nullptr);
@@ -177,7 +178,7 @@ TEST(Golden, Tq3ConstantsAgreeWithMpmathToTheLastBit) {
   EXPECT_EQ(book.spread[1], wanted.at("spread1"));
 }
 
-TEST(Golden, Tq3BlocksEncodeAndDecodeLikeADenseRotationIn40Digits) {
+TEST(Golden, tq3_blocks_encode_and_decode_like_a_dense_rotation_in40_digits) {
   for (const GoldenRow& row : golden_rows("tq3.csv")) {
     const Encoded tensor = encoded_block(row.at(0), row.at(1));
     EXPECT_EQ(to_hex(tensor.planes.at(0).bytes), row.at(2)) << row[0] << " block " << row[1];

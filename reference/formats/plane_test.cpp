@@ -15,15 +15,15 @@ bool same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-TEST(Plane, EveryCodeStoresLoadsAndDecodesLikeTheCodecAtEveryOffset) {
+TEST(Plane, every_code_stores_loads_and_decodes_like_the_codec_at_every_offset) {
   for (const ScalarFormat& f : scalar_formats()) {
     const std::int64_t count = f.bits <= 16 ? std::int64_t{1} << f.bits : 70000;
     const auto code_of = [&](std::int64_t i) {
       const std::uint32_t code = static_cast<std::uint32_t>(i) * (f.bits <= 16 ? 1U : 2654435761U);
       return f.bits == 32 ? code : f.bits <= 16 ? code : code >> (32 - f.bits);
     };
-    std::vector<std::byte> bytes(plane_bytes(f, count),
-                                 std::byte{0xFF});  // what was there before must not matter
+    // What was there before must not matter.
+    std::vector<std::byte> bytes(plane_bytes(f, count), std::byte{0xFF});
     for (std::int64_t i = 0; i < count; ++i) store_code(f, bytes, i, code_of(i));
     for (const std::int64_t first : {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}}) {
       std::vector<double> wide(static_cast<std::size_t>(count - first));
@@ -43,7 +43,7 @@ TEST(Plane, EveryCodeStoresLoadsAndDecodesLikeTheCodecAtEveryOffset) {
   }
 }
 
-TEST(Plane, Tf32ReadsAnF32WhoseLowBitsAreNotZero) {
+TEST(Plane, tf32_reads_an_f32_whose_low_bits_are_not_zero) {
   const std::uint32_t word = 0x3F801FFFU;
   std::vector<std::byte> bytes(4);
   std::memcpy(bytes.data(), &word, 4);
@@ -53,7 +53,7 @@ TEST(Plane, Tf32ReadsAnF32WhoseLowBitsAreNotZero) {
   EXPECT_EQ(load_code(scalar_format("tf32"), bytes, 0), 0x3F801FFFU >> 13);
 }
 
-TEST(Plane, FourBitElementsTakeHalfAByteAndAnOddOneAWholeOne) {
+TEST(Plane, four_bit_elements_take_half_a_byte_and_an_odd_one_a_whole_one) {
   EXPECT_EQ(plane_bytes(scalar_format("e2m1"), 6), 3U);
   EXPECT_EQ(plane_bytes(scalar_format("int4"), 7), 4U);
   EXPECT_EQ(plane_bytes(scalar_format("e3m2"), 7), 7U);

@@ -6,17 +6,16 @@
 #include <vector>
 
 #include "reference/error.hpp"
-#include "reference/formats/names.hpp"
 #include "reference/formats/scalar_codec.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
 
 using enum ScalarKind;
 
-// The list of scalar formats. Sources: OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e2m1, e3m2, e2m3, e8m0, int8
-// range); AMD CDNA3 ISA and Graphcore's FP8 proposal (fnuz); IEEE 754 (f16, f32); PTX ISA (bf16, tf32,
-// ue4m3).
+// The list of scalar formats. Sources: OCP OFP8 1.0 (e4m3fn, e5m2); OCP MX 1.0 (e2m1, e3m2, e2m3, e8m0, int8 range);
+// AMD CDNA3 ISA and Graphcore's FP8 proposal (fnuz); IEEE 754 (f16, f32); PTX ISA (bf16, tf32, ue4m3).
 constexpr auto kRows = std::to_array<ScalarFormat>({
     // name        kind        bits bytes exp frac bias signed specials                max_finite
     {"e4m3fn", floating, 8, 1, 4, 3, 7, true, Specials::nan_all_ones, 448.0, 0, 0, "OCP FP8"},
@@ -78,7 +77,7 @@ const ScalarFormat* find_scalar_format(std::string_view name) {
 
 const ScalarFormat& scalar_format(std::string_view name) {
   if (const ScalarFormat* row = find_scalar_format(name)) return *row;
-  throw InputError(InputErrorKind::unknown_name, unknown_name_message("scalar format", name, kRows));
+  throw unknown_name("scalar format", name, names_of(kRows));
 }
 
 double decode(const ScalarFormat& format, std::uint32_t code) noexcept {
@@ -104,9 +103,8 @@ namespace {
 #define ASSAY_VECTOR_CLONES
 #endif
 
-// encode_floating for f32 into a signed format of fewer exponent bits than f32, deterministic roundings: the
-// same steps in 32 bits and without branches, so that the compiler can vectorise them. Held to the codec by
-// the tests.
+// encode_floating for f32 into a signed format of fewer exponent bits than f32, deterministic roundings: the same
+// steps in 32 bits and without branches, so that the compiler can vectorise them. Held to the codec by the tests.
 ASSAY_VECTOR_CLONES
 void encode_narrow(const ScalarFormat& f, const float* x, std::size_t count, const EncodePolicy& policy,
                    std::uint32_t* out) {
@@ -138,8 +136,8 @@ void encode_narrow(const ScalarFormat& f, const float* x, std::size_t count, con
     const Int exponent = std::max(field, Int{1});
     const Int significand = (magnitude & 0x7FFFFF) | (-Int{field > 0} & 0x800000);
     const Int quantum = std::max(exponent, smallest_normal);
-    const Int shift =
-        std::min(23 - fraction_bits + quantum - exponent, Int{25});  // 25: all discarded, under half
+    // 25: all discarded, under half.
+    const Int shift = std::min(23 - fraction_bits + quantum - exponent, Int{25});
     const Int rest = significand & ((Int{1} << shift) - 1);
     const Int half = Int{1} << (shift - 1);
     const Int below = ((quantum - smallest_normal) << fraction_bits) + (significand >> shift);

@@ -24,7 +24,7 @@ bool same(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
-TEST(Scalar, EveryCodeOfANarrowFormatDecodesToTheTextbookValue) {
+TEST(Scalar, every_code_of_a_narrow_format_decodes_to_the_textbook_value) {
   for (const auto name : kNarrow) {
     const ScalarFormat& f = scalar_format(name);
     const ScalarOracle oracle(f);
@@ -44,7 +44,7 @@ TEST(Scalar, EveryCodeOfANarrowFormatDecodesToTheTextbookValue) {
   }
 }
 
-TEST(Scalar, EveryCodeOfF16AgreesWithTheCompilersConversion) {
+TEST(Scalar, every_code_of_f16_agrees_with_the_compilers_conversion) {
   const ScalarFormat& f = scalar_format("f16");
   for (std::uint32_t code = 0; code < 65536; ++code) {
     const double wanted = static_cast<double>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(code)));
@@ -52,14 +52,14 @@ TEST(Scalar, EveryCodeOfF16AgreesWithTheCompilersConversion) {
   }
 }
 
-TEST(Scalar, EveryCodeOfBf16IsTheUpperHalfOfAnF32) {
+TEST(Scalar, every_code_of_bf16_is_the_upper_half_of_an_f32) {
   const ScalarFormat& f = scalar_format("bf16");
   for (std::uint32_t code = 0; code < 65536; ++code) {
     ASSERT_TRUE(same(decode(f, code), std::bit_cast<float>(code << 16))) << code;
   }
 }
 
-TEST(Scalar, Tf32AndF32CodesAreF32Bits) {
+TEST(Scalar, tf32_and_f32_codes_are_f32_bits) {
   for (std::uint32_t i = 0; i < 200000; ++i) {
     const std::uint32_t bits = i * 2654435761U;
     ASSERT_TRUE(same(decode(scalar_format("f32"), bits), std::bit_cast<float>(bits))) << bits;
@@ -68,7 +68,7 @@ TEST(Scalar, Tf32AndF32CodesAreF32Bits) {
   }
 }
 
-TEST(Scalar, E8m0IsAPowerOfTwoAndItsLastCodeIsNan) {
+TEST(Scalar, e8m0_is_a_power_of_two_and_its_last_code_is_nan) {
   const ScalarFormat& f = scalar_format("e8m0");
   for (std::uint32_t code = 0; code < 255; ++code) {
     EXPECT_EQ(decode(f, code), std::pow(2.0, static_cast<int>(code) - 127));
@@ -83,7 +83,7 @@ TEST(Scalar, E8m0IsAPowerOfTwoAndItsLastCodeIsNan) {
   EXPECT_EQ(encode(f, 0x1.9p127, {.overflow = Overflow::ieee}), 255U);
 }
 
-TEST(Scalar, UnsignedE4m3HasNoNegativeNumbers) {
+TEST(Scalar, unsigned_e4m3_has_no_negative_numbers) {
   const ScalarFormat& f = scalar_format("ue4m3");
   for (std::uint32_t code = 0; code < 128; ++code) {
     EXPECT_TRUE(same(decode(f, code), decode(scalar_format("e4m3fn"), code)));
@@ -95,7 +95,7 @@ TEST(Scalar, UnsignedE4m3HasNoNegativeNumbers) {
   EXPECT_EQ(encode(f, 3.0), encode(scalar_format("e4m3fn"), 3.0));
 }
 
-TEST(Scalar, IntegersDecodeAsTwosComplement) {
+TEST(Scalar, integers_decode_as_twos_complement) {
   for (std::uint32_t code = 0; code < 256; ++code) {
     EXPECT_EQ(decode(scalar_format("int8"), code), static_cast<std::int8_t>(code));
     EXPECT_EQ(decode(scalar_format("uint8"), code), code);
@@ -104,7 +104,7 @@ TEST(Scalar, IntegersDecodeAsTwosComplement) {
   EXPECT_EQ(decode(scalar_format("int32"), 0x80000000U), -2147483648.0);
 }
 
-TEST(Scalar, IntegersRoundAsTheirPolicySaysAndClamp) {
+TEST(Scalar, integers_round_as_their_policy_says_and_clamp) {
   const ScalarFormat& int8 = scalar_format("int8");
   for (int half = -300; half <= 300; ++half) {
     const double x = half / 2.0;
@@ -125,7 +125,7 @@ TEST(Scalar, IntegersRoundAsTheirPolicySaysAndClamp) {
   EXPECT_EQ(round_to(scalar_format("int32"), 123456789.0), 123456789.0);
 }
 
-TEST(Scalar, EveryFiniteCodeEncodesToItselfUnderEveryPolicy) {
+TEST(Scalar, every_finite_code_encodes_to_itself_under_every_policy) {
   for (const ScalarFormat& f : scalar_formats()) {
     if (f.bits > 16) continue;
     for (std::uint32_t code = 0; code < 1U << f.bits; ++code) {
@@ -141,7 +141,7 @@ TEST(Scalar, EveryFiniteCodeEncodesToItselfUnderEveryPolicy) {
   }
 }
 
-TEST(Scalar, EveryDecisionBoundaryAndItsNeighboursRoundAsTheOracleSays) {
+TEST(Scalar, every_decision_boundary_and_its_neighbours_round_as_the_oracle_says) {
   for (const auto name : kNarrow) {
     const ScalarFormat& f = scalar_format(name);
     const ScalarOracle oracle(f);
@@ -170,7 +170,7 @@ TEST(Scalar, EveryDecisionBoundaryAndItsNeighboursRoundAsTheOracleSays) {
   }
 }
 
-TEST(Scalar, ExtremesRoundAsTheOracleSays) {
+TEST(Scalar, extremes_round_as_the_oracle_says) {
   const double extremes[] = {0.0,   -0.0,   0x1p-149, -0x1p-149, 0x1p-1074, -0x1p-1074,     0x1p-1022,
                              1e308, -1e308, kInf,     -kInf,     kNan,      0x1.FFFFFEp127, -0x1.FFFFFEp127,
                              1e-30, -1e-30, 1e30};
@@ -189,7 +189,7 @@ TEST(Scalar, ExtremesRoundAsTheOracleSays) {
   }
 }
 
-TEST(Scalar, EveryBoundaryOfF16IsNearestEvenLikeTheCompilers) {
+TEST(Scalar, every_boundary_of_f16_is_nearest_even_like_the_compilers) {
   const ScalarFormat& f = scalar_format("f16");
   for (std::uint32_t code = 0; code < 0x7BFF; ++code) {
     const auto middle = static_cast<float>((decode(f, code) + decode(f, code + 1)) / 2);
@@ -200,7 +200,7 @@ TEST(Scalar, EveryBoundaryOfF16IsNearestEvenLikeTheCompilers) {
   }
 }
 
-TEST(Scalar, F64RoundsOnceIntoF32LikeTheProcessor) {
+TEST(Scalar, f64_rounds_once_into_f32_like_the_processor) {
   const ScalarFormat& f = scalar_format("f32");
   for (std::uint64_t i = 0; i < 300000; ++i) {
     const auto x =
@@ -210,7 +210,7 @@ TEST(Scalar, F64RoundsOnceIntoF32LikeTheProcessor) {
   }
 }
 
-TEST(Scalar, The464TieGoesTo448AndAnythingAboveItToNan) {
+TEST(Scalar, the464_tie_goes_to448_and_anything_above_it_to_nan) {
   const ScalarFormat& f = scalar_format("e4m3fn");
   const EncodePolicy ieee{.overflow = Overflow::ieee};
   EXPECT_EQ(encode(f, 464.0, ieee), 0x7EU);
@@ -221,7 +221,7 @@ TEST(Scalar, The464TieGoesTo448AndAnythingAboveItToNan) {
   EXPECT_EQ(encode(f, kInf, ieee), 0x7FU);
 }
 
-TEST(Scalar, TheByte0x80IsMinusZeroInFnAndNanInFnuzAndNoEncoderMakesTheLatterFromANumber) {
+TEST(Scalar, the_byte0x80_is_minus_zero_in_fn_and_nan_in_fnuz_and_no_encoder_makes_the_latter_from_a_number) {
   EXPECT_TRUE(same(decode(scalar_format("e4m3fn"), 0x80), -0.0));
   EXPECT_TRUE(std::isnan(decode(scalar_format("e4m3fnuz"), 0x80)));
   for (const auto name : {"e4m3fnuz", "e5m2fnuz"}) {
@@ -235,7 +235,7 @@ TEST(Scalar, TheByte0x80IsMinusZeroInFnAndNanInFnuzAndNoEncoderMakesTheLatterFro
   }
 }
 
-TEST(Scalar, StochasticRoundingIsAPureFunctionOfSeedAndIndexAndHasTheRightMean) {
+TEST(Scalar, stochastic_rounding_is_a_pure_function_of_seed_and_index_and_has_the_right_mean) {
   const ScalarFormat& f = scalar_format("e4m3fn");
   const int n = 200000;
   const double x = 1.0 + 0.125 * 0.3;
@@ -254,7 +254,7 @@ TEST(Scalar, StochasticRoundingIsAPureFunctionOfSeedAndIndexAndHasTheRightMean) 
   EXPECT_LE(std::fabs(static_cast<double>(differs) / n - 0.42), 5 * std::sqrt(0.42 * 0.58 / n));
 }
 
-TEST(Scalar, BatchEncodingIsEncodingOneByOne) {
+TEST(Scalar, batch_encoding_is_encoding_one_by_one) {
   std::vector<float> x;
   for (std::uint32_t i = 0; i < 20000; ++i) x.push_back(std::bit_cast<float>(i * 2654435761U));
   for (const auto name : {"e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e2m1", "e3m2", "e2m3", "f16"}) {
@@ -283,7 +283,7 @@ TEST(Scalar, BatchEncodingIsEncodingOneByOne) {
   }
 }
 
-TEST(Scalar, TablesHoldWhatDecodeReturns) {
+TEST(Scalar, tables_hold_what_decode_returns) {
   for (const ScalarFormat& f : scalar_formats()) {
     const auto table = decode_table(f);
     const auto table32 = decode_table_f32(f);
@@ -296,7 +296,7 @@ TEST(Scalar, TablesHoldWhatDecodeReturns) {
   }
 }
 
-TEST(Scalar, AnUnknownNameIsRefusedWithNearNames) {
+TEST(Scalar, an_unknown_name_is_refused_with_near_names) {
   try {
     scalar_format("e4m3fm");
     FAIL();

@@ -1,5 +1,4 @@
-// Scaled formats: the batch path against the codec's definition, and against itself under any number of
-// threads.
+// Scaled formats: the batch path against the codec's definition, and against itself under any number of threads.
 #include "reference/formats/scaled.hpp"
 
 #include <gtest/gtest.h>
@@ -14,8 +13,7 @@
 namespace assay {
 namespace {
 
-// Around every rounding boundary of the element times `scale`: the f32 numbers on both sides of it and
-// nearest to it.
+// Around every rounding boundary of the element times `scale`: the f32 numbers on both sides of it and nearest to it.
 std::vector<float> boundaries(const ScalarFormat& element, float scale) {
   std::vector<float> values;
   const std::uint32_t codes = element.bits < 16 ? 1U << element.bits : 1U << 15;
@@ -31,7 +29,7 @@ std::vector<float> boundaries(const ScalarFormat& element, float scale) {
   return values;
 }
 
-TEST(Scaled, CodesAreThoseOfTheExactQuotient) {
+TEST(Scaled, codes_are_those_of_the_exact_quotient) {
   int formats_seen = 0;
   for (const Format& row : formats()) {
     if (row.kind != FormatKind::scaled) continue;
@@ -59,7 +57,7 @@ TEST(Scaled, CodesAreThoseOfTheExactQuotient) {
   EXPECT_GE(formats_seen, 20);
 }
 
-TEST(Scaled, BitsDoNotDependOnTheNumberOfThreads) {
+TEST(Scaled, bits_do_not_depend_on_the_number_of_threads) {
   const Shape shape{2048, 8, 64};  // four ranges of kParallelGrain
   std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
   ASSERT_GT(values.size(), 3 * kParallelGrain);
@@ -79,11 +77,10 @@ TEST(Scaled, BitsDoNotDependOnTheNumberOfThreads) {
   set_reference_threads(1);
 }
 
-TEST(Parallel, EveryUnitRunsOnceAndTheFirstExceptionArrives) {
+TEST(Parallel, every_unit_runs_once_and_the_first_exception_arrives) {
   for (const int threads : {1, 4}) {
     std::vector<int> seen(1000, 0);
-    parallel_units(
-        seen.size(), [&](std::size_t u) { ++seen[u]; }, threads);
+    parallel_units(seen.size(), [&](std::size_t u) { ++seen[u]; }, threads);
     EXPECT_EQ(seen, std::vector<int>(1000, 1));
     EXPECT_THROW(parallel_units(
                      10,

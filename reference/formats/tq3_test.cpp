@@ -29,21 +29,25 @@ double mean_square_error(const char* name, const std::vector<float>& x) {
   return sum / static_cast<double>(x.size());
 }
 
-TEST(Tq3, TheSignsPackTo0xB1A6D4B2) {
+TEST(Tq3, the_signs_pack_to0x_b1_a6_d4_b2) {
   EXPECT_EQ(kTq3Signs, 0xB1A6D4B2U);
   std::array<int, 32> moved = kTq3SignList;
   std::swap(moved[0], moved[1]);
   EXPECT_NE(pack_signs(moved), kTq3Signs);
 }
 
-TEST(Tq3, TheCentroidsAreLloydMaxOfTheUnitNormal) {
+TEST(Tq3, the_centroids_are_lloyd_max_of_the_unit_normal) {
   const Tq3Codebook& book = tq3_codebook();
-  EXPECT_NEAR(book.centroid[0], 0.4528, 0.00005);
-  EXPECT_NEAR(book.centroid[1], 1.510, 0.0005);
-  EXPECT_NEAR(book.threshold, (book.centroid[0] + book.centroid[1]) / 2, 0x1p-52);  // each rounded on its own
+  // Half a unit of the last digit that Max printed (Quantizing for minimum distortion, 1960, table I, N = 4).
+  constexpr double kFourPlaces = 0.5e-4, kThreePlaces = 0.5e-3;
+  EXPECT_NEAR(book.centroid[0], 0.4528, kFourPlaces);
+  EXPECT_NEAR(book.centroid[1], 1.510, kThreePlaces);
+  // Each is rounded on its own: 2^-55, 2^-53 and 2^-54, and their sum 2^-53.
+  constexpr double kRoundings = 0x1p-52;
+  EXPECT_NEAR(book.threshold, (book.centroid[0] + book.centroid[1]) / 2, kRoundings);
 }
 
-TEST(Tq3, TheHadamardCoreIsItsOwnInverseUpToTheNumberOfPoints) {
+TEST(Tq3, the_hadamard_core_is_its_own_inverse_up_to_the_number_of_points) {
   for (const std::size_t points : {1U, 2U, 32U, 128U, 1024U}) {
     std::vector<double> x(points);
     for (std::size_t i = 0; i < points; ++i) x[i] = static_cast<double>(i * i % 37) - 11;
@@ -59,18 +63,18 @@ TEST(Tq3, TheHadamardCoreIsItsOwnInverseUpToTheNumberOfPoints) {
   }
 }
 
-TEST(Tq3, GaussianErrorIsWhatTheCodebookPromises) {
+TEST(Tq3, gaussian_error_is_what_the_codebook_promises) {
   const std::vector<float> x = gaussian(32 * 4000, 3);
-  // For a normal variable: 2-bit Lloyd-Max leaves 1 - E[c^2] = 0.11748, and the sign takes E[spread^2] from
-  // it. A coordinate of a 32-vector scaled to its own norm has lighter tails than a normal one, so the error
-  // must come out smaller, above all the one with signs, where the tail is most of it; half of it would be
-  // another quantiser.
+  // For a normal variable: 2-bit Lloyd-Max leaves 1 - E[c^2] = 0.11748, and the sign takes E[spread^2] from it. A
+  // coordinate of a 32-vector scaled to its own norm has lighter tails than a normal one, so the error must come out
+  // smaller, above all the one with signs, where the tail is most of it; half of it would be another quantiser.
   const Tq3Codebook& book = tq3_codebook();
   const double inner = std::erf(book.threshold / std::sqrt(2.0));
   const auto expected = [&](double a, double b) { return inner * a * a + (1 - inner) * b * b; };
   const double two_bits = 1 - expected(book.centroid[0], book.centroid[1]);
   const double with_sign = two_bits - expected(book.spread[0], book.spread[1]);
-  EXPECT_NEAR(two_bits, 0.11748, 0.00001);
+  constexpr double kFivePlaces = 0.5e-5;  // half a unit of the last digit that is known
+  EXPECT_NEAR(two_bits, 0.11748, kFivePlaces);
   for (const auto& [name, normal] : {std::pair{"tq3_0_c2", two_bits}, std::pair{"tq3_0_c2s1", with_sign}}) {
     const double error = mean_square_error(name, x);
     EXPECT_LE(error, normal) << name;
@@ -78,7 +82,7 @@ TEST(Tq3, GaussianErrorIsWhatTheCodebookPromises) {
   }
 }
 
-TEST(Tq3, NormOfABlockSurvivesUpToTheF16Scale) {
+TEST(Tq3, norm_of_a_block_survives_up_to_the_f16_scale) {
   for (const char* name : {"tq3_0_c2s1", "tq3_0_c2"}) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       const std::vector<float> x = gaussian(32, seed);
@@ -89,12 +93,13 @@ TEST(Tq3, NormOfABlockSurvivesUpToTheF16Scale) {
         before += static_cast<double>(x[i]) * x[i];
         after += y[i] * y[i];
       }
-      EXPECT_NEAR(std::sqrt(after / before), 1, 0x1p-11 + 0x1p-40) << name;
+      constexpr double kScale = 0x1p-11 + 0x1p-40;  // rounding to f16, and the sums of 32 squares in double
+      EXPECT_NEAR(std::sqrt(after / before), 1, kScale) << name;
     }
   }
 }
 
-TEST(Tq3, TheTwoLayoutsStoreTheSameIndicesAndSignsAndOnlyOneReadsTheSigns) {
+TEST(Tq3, the_two_layouts_store_the_same_indices_and_signs_and_only_one_reads_the_signs) {
   const std::vector<float> x = gaussian(32, 8);
   Encoded with = encode_tensor(format("tq3_0_c2s1"), {32}, x);
   Encoded without = encode_tensor(format("tq3_0_c2"), {32}, x);
@@ -106,7 +111,7 @@ TEST(Tq3, TheTwoLayoutsStoreTheSameIndicesAndSignsAndOnlyOneReadsTheSigns) {
   }
 }
 
-TEST(Tq3, EveryScaleTimesEveryLevelInTheRotatedDomain) {
+TEST(Tq3, every_scale_times_every_level_in_the_rotated_domain) {
   for (const Tq3Layout& layout : tq3_layouts()) {
     Encoded tensor = encode_tensor(format(layout.name), {65536, 32}, std::vector<float>(65536 * 32, 0.0F));
     std::vector<std::byte>& bytes = tensor.planes[0].bytes;
@@ -128,7 +133,7 @@ TEST(Tq3, EveryScaleTimesEveryLevelInTheRotatedDomain) {
   }
 }
 
-TEST(Tq3, OneInverseOfAWeightedSumIsTheWeightedSumOfInverses) {
+TEST(Tq3, one_inverse_of_a_weighted_sum_is_the_weighted_sum_of_inverses) {
   // IWHT(sum p_j v_j) = sum p_j IWHT(v_j): what a kernel with a deferred inverse relies on.
   const std::vector<float> v = gaussian(64 * 32, 21);
   const Encoded tensor = encode_tensor(format("tq3_0_c2s1"), {64, 32}, v);
@@ -159,7 +164,7 @@ TEST(Tq3, OneInverseOfAWeightedSumIsTheWeightedSumOfInverses) {
   EXPECT_NE(wrong, late);
 }
 
-TEST(Tq3, OnlyRotatedFormatsHaveARotatedDomain) {
+TEST(Tq3, only_rotated_formats_have_a_rotated_domain) {
   const Encoded tensor = encode_tensor(format("q8_0"), {32}, std::vector<float>(32, 1.0F));
   std::vector<double> out(32);
   try {

@@ -18,7 +18,7 @@ void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> v
     truth.value[i] = round_to(to, values[i], policy);
     truth.limit[i] = 0;
     if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && policy.nan == NanPolicy::propagate)
-      settle_unclaimed(truth, i);
+      set_unclaimed(truth, i);
   }
 }
 
@@ -51,7 +51,7 @@ void admit_block(Truth& truth, const Format& to, const Shape& shape, std::span<c
     }
   for (std::size_t i = 0; i < values.size(); ++i) {
     truth.limit[i] = up(truth.limit[i]);
-    if (finite[i / block] == 0 || !std::isfinite(truth.value[i])) settle_unclaimed(truth, i);
+    if (finite[i / block] == 0 || !std::isfinite(truth.value[i])) set_unclaimed(truth, i);
   }
 }
 
@@ -95,7 +95,7 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
   const EncodePolicy policy = quantise_policy(contract);
   const std::string_view how = contract.text("code");
   const Axes axes = axes_of(shape);
-  const double wobble = gamma(4, kUnit32);
+  const double relative_error = gamma_n(4, kUnit32);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::vector<float>& group = scales[scale_index(to.axis, axes, static_cast<std::int64_t>(i))];
     const double x = values[i];
@@ -113,16 +113,16 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
       } else if (how == "reciprocal") {
         admit(static_cast<float>(values[i] * (1.0F / s)));
       } else {
-        admit(x / s * (1 - wobble));
-        admit(x / s * (1 + wobble));
+        admit(x / s * (1 - relative_error));
+        admit(x / s * (1 + relative_error));
         admit(x / s);
       }
     }
     const bool nan = std::isnan(values[i]) && policy.nan == NanPolicy::propagate;
     if (nan && has_nan(element)) {
-      settle_special(truth, i, std::nan(""));
+      set_special(truth, i, std::nan(""));
     } else if (!std::isfinite(value) || nan) {
-      settle_unclaimed(truth, i);
+      set_unclaimed(truth, i);
     }
   }
 }
@@ -143,7 +143,7 @@ void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::sp
     if (!std::isfinite(values[i])) finite[scale_index(to.axis, axes, static_cast<std::int64_t>(i))] = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (finite[scale_index(to.axis, axes, static_cast<std::int64_t>(i))] == 0 && !std::isnan(truth.value[i]))
-      settle_unclaimed(truth, i);
+      set_unclaimed(truth, i);
 }
 
 }  // namespace assay

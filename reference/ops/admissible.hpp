@@ -1,28 +1,30 @@
 // Which stored numbers a quantiser of the declared arithmetic may leave behind: what quantize, requantize and
-// kv_write judge by. Outputs are judged as decoded numbers, code times the scale that the kernel stored; a
-// stored scale that is wrong in its last bit therefore moves every non-zero element of its group, and needs
-// no check of its own.
+// kv_write judge by. Outputs are judged as decoded numbers, code times the scale that the kernel stored; a stored
+// scale that is wrong in its last bit therefore moves every non-zero element of its group, and needs no check of its
+// own.
 //
-// Scaled formats. scale=divide: fl32(absmax / D), reciprocal: fl32(absmax fl32(1 / D)), any: either (D: 448,
-// 127, 7 ...; absmax exact; an all-zero group stores 1). Given scale s, the quotient that is rounded to a
-// code is
-//   code=divide: fl32(x / s);  reciprocal: fl32(x fl32(1 / s));
-//   any: somewhere in [q (1 - 4 u), q (1 + 4 u)], q = x / s, u = 2^-24: both of these, and x fl(D / absmax).
-// Rounding to a code is monotone, so the ends decide which codes are admissible: one, or two neighbours when
-// a rounding boundary lies between. With value = the format's own rule (the real quotient by fl32(absmax /
-// D), encode_tensor) and
+// Scaled formats. D: 448, 127, 7 ...; absmax is exact; an all-zero group stores 1; u = 2^-24. The stored scale s is
+//   scale=divide      fl32(absmax / D)
+//   scale=reciprocal  fl32(absmax fl32(1 / D))
+//   scale=any         either
+// Given s, the quotient that is rounded to a code is
+//   code=divide       fl32(x / s)
+//   code=reciprocal   fl32(x fl32(1 / s))
+//   code=any          somewhere in [q (1 - 4 u), q (1 + 4 u)], q = x / s: both of these, and x fl(D / absmax)
+// Rounding to a code is monotone, so the ends decide which codes are admissible: one, or two neighbours when a
+// rounding boundary lies between. With value = the format's own rule (the real quotient by fl32(absmax / D),
+// encode_tensor) and
 //   limit = max over admissible (scale, code) of |code s - value|
-// the limit is 0 for a decided code under a decided scale, one step for a code on the boundary, one unit in
-// the last place for a scale in doubt; any other code is outside, because codes are a step apart.
+// the limit is 0 for a decided code under a decided scale, one step for a code on the boundary, one unit in the last
+// place for a scale in doubt; any other code is outside, because codes are a step apart.
 //
 // Scalar formats: one rounding, limit 0.
 //
-// Block formats: the rule of formats/blocks/<name>.cpp. Its scale is monotone in the block's extreme elements
-// and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of f32; so every
-// element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient alike)
-// and every change that the rule then makes, to that element or to its neighbours, is admitted. tq3_0 rotates
-// the block first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated
-// coordinate, and the changes add up.
+// Block formats: the rule of formats/blocks/<name>.cpp. Its scale is monotone in the block's extreme elements and its
+// codes are monotone in the quotient, both computed by a kernel within 8 roundings of f32; so every element in turn
+// is moved by a relative 2^-21 either way (a whole block's extreme and each quotient alike) and every change that the
+// rule then makes, to that element or to its neighbours, is admitted. tq3_0 rotates the block first: there an element
+// is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and the changes add up.
 //
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate); nothing is claimed of
 // the other members of a group with a NaN or Inf, for the group's absmax is not defined. A NaN may then stand there

@@ -38,7 +38,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       if (row[i] > row[best]) best = i;
       if (std::isnan(row[i]) && first_nan < 0) first_nan = i;
     }
-    settle_special(t, r, static_cast<double>(checked && first_nan >= 0 ? -(first_nan + 1) : best));
+    set_special(t, r, static_cast<double>(checked && first_nan >= 0 ? -(first_nan + 1) : best));
   }
   return {std::move(t)};
 }
@@ -49,6 +49,10 @@ extern const Op kArgmax;
 const Op kArgmax = {
     .name = "argmax",
     .formula = "y[r] = first i with x[r,i] >= x[r,j] for all j, by a loop of >",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "-> y[rows] int32",
+    .example = "rows=4 cols=33",
     .attributes = kAttributes,
     .contract = {},
     .tensors = tensors,

@@ -4,13 +4,13 @@
 // and reals are stored in canonical text, so that equal values compare equal ("08" is "8", "1e-05" is "1e-5"
 // is fmt's shortest).
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "reference/error.hpp"
+#include "reference/near_names.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {
@@ -72,10 +72,7 @@ std::string canonical(const AttributeSpec& spec, const std::string& text) {
 const AttributeSpec& spec_of(std::span<const AttributeSpec> specs, std::string_view name) {
   for (const AttributeSpec& spec : specs)
     if (spec.name == name) return spec;
-  std::vector<std::string_view> names;
-  for (const AttributeSpec& spec : specs) names.push_back(spec.name);
-  throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("no attribute is called '{}'; allowed: {}", name, fmt::join(names, ", ")));
+  throw unknown_name("attribute", name, names_of(specs));
 }
 
 // The text of an attribute: given, or its default, which may refer to another attribute.

@@ -4,14 +4,13 @@
 // Domain. Every code; scales as decode_tensor takes them (a separate f32 scale that is zero, negative, NaN or
 // infinite is refused). NaN codes give NaN, infinite ones that infinity.
 //
-// Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k
-// times in `mid` on the way from code and scale to the number it stores.
-//   k = 0, or a scalar format: nothing is rounded before the store.
-//   k = 1: one correctly rounded product or quotient of exact numbers is the nearest `mid` number to w, which
-//   is known. k > 1: [w (1 - gamma_k), w (1 + gamma_k)], u of mid (multiplication by a rounded reciprocal:
-//   2). Formats with an
-//          additive minimum (q4_1, q5_1): code * scale is exact in f32 (16 bits), so k = 1 there too; a
-//          narrower mid rounds before it cancels and is refused.
+// Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k times in
+// `mid` on the way from code and scale to the number it stores.
+//   k = 0  (or a scalar format) nothing is rounded before the store
+//   k = 1  one correctly rounded product or quotient of exact numbers: the nearest `mid` number to w, which is known
+//   k > 1  [w (1 - gamma_k), w (1 + gamma_k)], u of mid (multiplication by a rounded reciprocal: 2)
+// Formats with an additive minimum (q4_1, q5_1): code * scale is exact in f32 (16 bits), so k = 1 there too; a
+// narrower mid rounds before it cancels and is refused.
 // Then the store: limit 0 wherever no rounding boundary lies in between.
 #include <algorithm>
 #include <array>
@@ -67,7 +66,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double own = from.decode_relative_error * 2;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i])) {
-      settle_special(t, i, x[i]);
+      set_special(t, i, x[i]);
       continue;
     }
     Enclosure z{x[i], own * std::fabs(x[i])};
@@ -80,7 +79,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       z = rounded(z, mid, roundings);
     }
     if (store.flush) z.error = up(z.error + read(x[i], mid).error);
-    settle_around(t, i, x[i], own * std::fabs(x[i]), z, store);
+    set_truth_around(t, i, x[i], own * std::fabs(x[i]), z, store);
   }
   return {std::move(t)};
 }
@@ -91,6 +90,10 @@ extern const Op kDequantize;
 const Op kDequantize = {
     .name = "dequantize",
     .formula = "y = the number that x's code and scale stand for",
+    .signature =
+        "x[rows,cols] from\n"
+        "-> y[rows,cols] dtype",
+    .example = "rows=4 cols=64 from=q8_0",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -50,9 +50,10 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   }
   const double inflate = 1 + 4 * n * kUnit64;
   // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
-  const double own = kUnit64 * std::fabs(value + lost) * 2 + gamma(n, kUnit64) * gamma(n, kUnit64) * absolute;
+  const double own =
+      kUnit64 * std::fabs(value + lost) * 2 + gamma_n(n, kUnit64) * gamma_n(n, kUnit64) * absolute;
   const double height = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
-  const double factor = order == Order::tree ? gamma(height, m.unit) : height * m.unit;
+  const double factor = order == Order::tree ? gamma_n(height, m.unit) : height * m.unit;
   double error = errors + factor * absolute * inflate + (n - 1) * m.tiny_add;
   if (order == Order::sequential) {
     // The partial sums are themselves off by at most n u64 of the absolute sum; each enters with weight u.

@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/arithmetic/gamma.hpp"
+
 namespace assay {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -38,10 +40,7 @@ struct Machine {
 // `name`: f64, or a floating row of scalar_formats(). Throws InputError unknown_name or bad_value.
 Machine machine(std::string_view name, bool flush);
 
-// k u / (1 - k u): bounds (1 + u)^k - 1 and 1 - (1 - u)^k; +Inf once k u >= 1.
-inline double gamma(double k, double u) { return k * u < 1 ? k * u / (1 - k * u) : kInfinity; }
-// An error computed in double by a handful of operations on non-negative numbers, moved above its exact
-// value.
+// An error computed in double by a handful of operations on non-negative numbers, moved above its exact value.
 inline double up(double error) { return error * (1 + 0x1p-48); }
 
 struct Enclosure {
@@ -77,10 +76,9 @@ inline Enclosure quotient(Enclosure a, Enclosure b) {
           up((a.error + std::fabs(value) * b.error) / least + 2 * kUnit64 * std::fabs(value) + 0x1p-1073)};
 }
 
-// What a kernel's `roundings` successive roundings make of z (each relative u; one tiny for each that may
-// underflow).
+// What a kernel's `roundings` successive roundings make of z (each relative u; one tiny for each that may underflow).
 inline Enclosure rounded(Enclosure z, const Machine& m, double roundings = 1) {
-  const double g = gamma(roundings, m.unit);
+  const double g = gamma_n(roundings, m.unit);
   const double error = up(z.error + g * z.magnitude() + std::ceil(roundings) * m.tiny);
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
 }
@@ -96,11 +94,10 @@ enum class Order : std::uint8_t { any, tree, sequential };
 Order order_of(std::string_view word);
 
 // A sum of n terms in the declared order.
-//   any:        |e| <= (n - 1) u sum |t_i|        (Jeannerod and Rump 2013: every order, no restriction on n)
-//   tree:       |e| <= gamma_h sum |t_i|, h = ceil(log2 n)                                  (Higham 2002,
-//   section 4.2) sequential: |e| <= u sum_k |s_k|, s_k the kernel's partial sums, each within its own running
-//   error of the exact one;
-//               the smaller of this and `any`
+//   any         |e| <= (n - 1) u sum |t_i|              (Jeannerod and Rump 2013: every order, no restriction on n)
+//   tree        |e| <= gamma_h sum |t_i|,  h = ceil(log2 n)                               (Higham 2002, section 4.2)
+//   sequential  |e| <= u sum_k |s_k|,  s_k the kernel's partial sums, each within its own running error of the exact
+//               one; the smaller of this and `any`
 // plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).
 Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m);
 

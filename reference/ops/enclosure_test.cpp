@@ -17,7 +17,7 @@ namespace {
 constexpr Machine kExact{0, 0, 0, 0, 1e300};
 const std::vector<Enclosure> kCancelling = {{1e16, 0}, {1, 0}, {-1e16, 0}};
 
-TEST(Summed, KeepsWhatAPlainSumLoses) {
+TEST(Summed, keeps_what_a_plain_sum_loses) {
   EXPECT_EQ(summed(kCancelling, Order::any, kExact).value, 1);
   const std::vector<Enclosure> ascending = {{1, 0}, {1e16, 0}, {-1e16, 0}};
   EXPECT_EQ(summed(ascending, Order::any, kExact).value, 1);
@@ -29,23 +29,23 @@ TEST(Summed, KeepsWhatAPlainSumLoses) {
   EXPECT_EQ(summed({}, Order::any, {0x1p-11, 0, 0x1p-30, 0, 65504}).error, 0);
 }
 
-TEST(Summed, ItsOwnErrorIsThatOfTheCompensatedSum) {
+TEST(Summed, its_own_error_is_that_of_the_compensated_sum) {
   const std::vector<Enclosure> nothing_left = {{1, 0}, {-1, 0}};
-  const double g = gamma(2, kUnit64);
+  const double g = gamma_n(2, kUnit64);
   EXPECT_EQ(summed(nothing_left, Order::any, kExact).error, up(0 + g * g * 2));
-  const double absolute = 2e16 + 1, h = gamma(3, kUnit64);
+  const double absolute = 2e16 + 1, h = gamma_n(3, kUnit64);
   EXPECT_EQ(summed(kCancelling, Order::any, kExact).error, up(kUnit64 * 1 * 2 + h * h * absolute));
 }
 
-TEST(Summed, OrderDecidesHowOftenATermIsRounded) {
+TEST(Summed, order_decides_how_often_a_term_is_rounded) {
   const Machine m{0x1p-11, 0, 0x1p-30, 0, 65504};
   const std::vector<Enclosure> terms = {{1, 0x1p-12}, {-1, 0}, {0x1p-8, 0}, {0x1p-8, 0x1p-14}};
   const double inflate = 1 + 16 * kUnit64, absolute = 2 + 0x1p-7 + 0x1p-12 + 0x1p-14;
-  const double errors = 0x1p-12 + 0x1p-14, g = gamma(4, kUnit64);
+  const double errors = 0x1p-12 + 0x1p-14, g = gamma_n(4, kUnit64);
   const double own = kUnit64 * 0x1p-7 * 2 + g * g * absolute;
   const double any = errors + 3 * 0x1p-11 * absolute * inflate + 3 * 0x1p-30;
   EXPECT_EQ(summed(terms, Order::any, m).error, up(any * inflate + own));
-  const double tree = errors + gamma(2, 0x1p-11) * absolute * inflate + 3 * 0x1p-30;
+  const double tree = errors + gamma_n(2, 0x1p-11) * absolute * inflate + 3 * 0x1p-30;
   EXPECT_EQ(summed(terms, Order::tree, m).error, up(tree * inflate + own));
   double running = 0x1p-12, partial = 1;
   for (std::size_t i = 1; i < terms.size(); ++i) {
@@ -57,7 +57,7 @@ TEST(Summed, OrderDecidesHowOftenATermIsRounded) {
   EXPECT_EQ(summed(terms, Order::sequential, m).error, up(sequential * inflate + own));
 }
 
-TEST(Summed, NothingIsClaimedWhereAPartialSumMayOverflow) {
+TEST(Summed, nothing_is_claimed_where_a_partial_sum_may_overflow) {
   Machine m = kExact;
   m.max_finite = 1;
   const auto error = [&](double x) { return summed(std::vector<Enclosure>{{x, 0}}, Order::any, m).error; };
@@ -69,7 +69,7 @@ TEST(Summed, NothingIsClaimedWhereAPartialSumMayOverflow) {
   EXPECT_EQ(summed(two, Order::any, m).error, kInfinity);  // 0.96 (1 + 1/16)
 }
 
-TEST(InverseSqrt, CoversBothEndsAndClaimsNothingAtZero) {
+TEST(InverseSqrt, covers_both_ends_and_claims_nothing_at_zero) {
   const auto [value, error] = inverse_sqrt({4, 0.25}, kExact, 0);
   const double low = Enclosure{4, 0.25}.low(), high = Enclosure{4, 0.25}.high(), own = 3 * kUnit64;
   EXPECT_EQ(value, 0.5);
@@ -82,7 +82,7 @@ TEST(InverseSqrt, CoversBothEndsAndClaimsNothingAtZero) {
   EXPECT_GE(inverse_sqrt({1, 0.5}, kExact, 0).error, 1 / std::sqrt(0.5) - 1);
 }
 
-TEST(Machine, F64AndTheFormatsHaveTheirOwnNumbers) {
+TEST(Machine, f64_and_the_formats_have_their_own_numbers) {
   const Machine f64 = machine("f64", true), plain = machine("f64", false), f16 = machine("f16", true);
   EXPECT_EQ(f64.tiny_add, 0x1p-1022);
   EXPECT_EQ(f64.flushed, 0x1p-1022);
@@ -99,11 +99,11 @@ TEST(Machine, F64AndTheFormatsHaveTheirOwnNumbers) {
 double stored_limit(double z, const char* through, bool flush) {
   Truth t{"y", {0}, {0}, ""};
   Store store{through != nullptr ? &scalar_format(through) : nullptr, &scalar_format("bf16"), {}, flush};
-  settle(t, 0, {z, 0}, store);
+  set_truth(t, 0, {z, 0}, store);
   return t.limit[0];
 }
 
-TEST(Settle, FlushedResultsMayBeZeroUpToTheLargerSmallestNormal) {
+TEST(SetTruth, flushed_results_may_be_zero_up_to_the_larger_smallest_normal) {
   const double bf16 = 0x1p-126, f16 = 0x1p-14;
   EXPECT_GE(stored_limit(bf16 * 0.995, nullptr, true), bf16 * 0.995);
   EXPECT_LT(stored_limit(bf16 * 1.0078125, nullptr, true), bf16 / 64);
@@ -112,20 +112,20 @@ TEST(Settle, FlushedResultsMayBeZeroUpToTheLargerSmallestNormal) {
   EXPECT_LT(stored_limit(f16 * 1.0078125, "f16", true), f16 / 64);
 }
 
-TEST(Settle, AddsTheCertificateAndClaimsNothingOfAnUnboundedError) {
+TEST(SetTruth, adds_the_certificate_and_claims_nothing_of_an_unbounded_error) {
   Truth t{"y", {0, 0, 0}, {0, 0, 0}, ""};
   const Store store{nullptr, &scalar_format("f32"), {}, false};
-  settle_around(t, 0, 1, 0.25, {1, 0}, store);
+  set_truth_around(t, 0, 1, 0.25, {1, 0}, store);
   EXPECT_GE(t.limit[0], 0.25);
   EXPECT_LT(t.limit[0], 0.2500001);
-  settle(t, 1, {1, kInfinity}, store);
+  set_truth(t, 1, {1, kInfinity}, store);
   EXPECT_EQ(t.limit[1], kInfinity);
   EXPECT_EQ(t.value[1], 1);
-  settle(t, 2, {kInfinity, 0}, store);
+  set_truth(t, 2, {kInfinity, 0}, store);
   EXPECT_EQ(t.limit[2], kInfinity);
 }
 
-TEST(Stored, ThroughANarrowerFormatRoundsTwice) {
+TEST(Stored, through_a_narrower_format_rounds_twice) {
   const auto contract = [](const char* text) { return Contract::parse(text, op("softmax").contract); };
   const Store twice = store_of(contract("acc=f32 out=f16"), "f32");
   ASSERT_NE(twice.through, nullptr);
@@ -138,7 +138,7 @@ TEST(Stored, ThroughANarrowerFormatRoundsTwice) {
   }
 }
 
-TEST(IndexDraw, APermutationHoldsEachIndexOnceInAnOrderThatTheSeedDecides) {
+TEST(IndexDraw, a_permutation_holds_each_index_once_in_an_order_that_the_seed_decides) {
   IndexDraw draw(7), again(7), other(8);
   const std::vector<std::int64_t> list = draw.permutation(9);
   EXPECT_EQ(list, again.permutation(9));
@@ -152,7 +152,7 @@ TEST(IndexDraw, APermutationHoldsEachIndexOnceInAnOrderThatTheSeedDecides) {
   for (std::int64_t i = 0; i < 9; ++i) EXPECT_EQ(sorted[static_cast<std::size_t>(i)], i);
 }
 
-TEST(Softmax, AnInfiniteOrNanSinkLeavesNothingElse) {
+TEST(Softmax, an_infinite_or_nan_sink_leaves_nothing_else) {
   const Op& softmax = op("softmax");
   const Attributes a =
       Attributes::complete(softmax.attributes, {{"rows", "3"}, {"cols", "2"}, {"sinks", "yes"}});
@@ -169,7 +169,7 @@ TEST(Softmax, AnInfiniteOrNanSinkLeavesNothingElse) {
   EXPECT_TRUE(std::isfinite(t.value[2]) && std::isfinite(t.value[3]));
 }
 
-TEST(Indices, OfAMaskHaveRowsThatSeeNothingAndRowsThatSeeAll) {
+TEST(Indices, of_a_mask_have_rows_that_see_nothing_and_rows_that_see_all) {
   const Op& softmax = op("softmax");
   const Attributes a =
       Attributes::complete(softmax.attributes, {{"rows", "16"}, {"cols", "12"}, {"mask", "random"}});

@@ -47,7 +47,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   }
   const double any = (n - 1) * u;
   const std::string_view order = contract.text("order");
-  const double order_error = order == "tree"         ? gamma(std::ceil(std::log2(n)), u)
+  const double order_error = order == "tree"         ? gamma_n(std::ceil(std::log2(n)), u)
                              : order == "sequential" ? std::min(any, u * partials * (1 + any) / sum)
                                                      : any;
   const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);

@@ -1,24 +1,28 @@
-// sum_j exp(s_j - m), m = max s_j: what softmax and logsumexp share, and how far a kernel's weights and sum
-// may be off.
+// sum_j exp(s_j - m), m = max s_j: what softmax and logsumexp share, and the errors of a kernel's weights and sum.
 //
-// u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2. A kernel
-// holds logits t_j with |t_j - s_j| <= e_j, subtracts a number M of its own that is the same for the whole
+// u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2.
+//
+// A kernel holds logits t_j with |t_j - s_j| <= e_j, subtracts a number M of its own that is the same for the whole
 // row (its largest t: |M - m| <= e_max = max e_j), and forms
-//   v_j = exp((t_j - M)(1 + d))(1 + d') + f_j,  |d| <= b u, |d'| <= E, |f_j| <= tiny.
-//   (One rounding for the difference; base2: the rounded c = log2(e) and the product are two more. fma(t, c,
-//   -fl(Mc)) is covered: it is c' (t - M') with the row-wide M' = fl(M c') / c', for which base2 adds u |m|
-//   to e_max.)
+//   v_j = exp((t_j - M)(1 + d))(1 + d') + f_j,   |d| <= b u,  |d'| <= E,  |f_j| <= tiny
+// (One rounding for the difference; base2: the rounded c' = fl(log2 e) and the product are two more.
+// fma(t, c', -fl(M c')) is covered: it is c' (t - M') with the row-wide M' = fl(M c') / c', for which base2 adds
+// u |m| to e_max.)
+//
 // A common M changes neither w_i / S nor M + log S, so v_j is compared with exp(s_j - M), relatively:
-//   theta_j = (1 + E) exp(e_j + b u (|s_j - m| + e_j + e_max)) - 1,
-// plus f_j, which on the scale where the largest weight is 1 is at most f = tiny exp(e_max).
-// An online kernel whose maximum changes T = rescales times after a term has entered multiplies that term of
-// the sum by at most T factors exp(M_old - M_new), whose exponents telescope to at most |s_j - m| + 2 e_max:
-//   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(b u (|s_j - m| + 2 e_max)) - 1   (T > 0), and T f more.
+//   theta_j  = (1 + E) exp(e_j + b u (|s_j - m| + e_j + e_max)) - 1
+// plus f_j, which on the scale where the largest weight is 1 is at most
+//   f        = tiny exp(e_max).
+// An online kernel whose maximum changes T = rescales times after a term has entered multiplies that term of the sum
+// by at most T factors exp(M_old - M_new), whose exponents telescope to at most |s_j - m| + 2 e_max:
+//   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(b u (|s_j - m| + 2 e_max)) - 1      (T > 0), and T f more.
+//
 // The sum of n positive terms: S' = S (1 + h), |h| <= H,
-//   H = (1 + r) (sum_j w_j theta'_j + n (1 + T) f + n tiny_add) / S + r,
-//   r = (n - 1) u for order=any, gamma_ceil(log2 n) for tree, u sum_{k>=2} S_k (1 + (n - 1) u) / S for
-//   sequential,
-// S_k the partial sums. The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
+//   H = (1 + r) (sum_j w_j theta'_j + n (1 + T) f + n tiny_add) / S + r
+//   r = (n - 1) u                                        order=any
+//       gamma_ceil(log2 n)                               order=tree
+//       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that of any
+// The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
 #pragma once
 
 #include <array>

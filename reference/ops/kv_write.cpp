@@ -1,17 +1,17 @@
 // kv_write: cache[slots[t]] = quantised x[t], the scale chosen by a policy; what a correct policy stores.
-// x[tokens,heads,d] dtype, slots[tokens] int32 (a permutation; page > 0: whole pages are permuted), and for
-// the policies that look at an earlier request first[tokens,heads,d] dtype -> cache[tokens,heads,d] to.
+// x[tokens,heads,d] dtype, slots[tokens] int32 (a permutation; page > 0: whole pages are permuted), and for the
+// policies that look at an earlier request first[tokens,heads,d] dtype -> cache[tokens,heads,d] to.
 //
-//   fixed       scale = 1
-//   locked      scale = absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V)
-//   calibrated  scale = absmax(first) / D, D the largest code (448, 127): `first` is the calibration set
-//   request     scale = absmax(x) / D over the whole request          (formats with one scale)
-//   head        the same per head (formats *_head)      token: per token (*_tok; block formats bring their
-//   own)
-// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident. A locked
-// scale from
-// [-5, 5] with constant 200 is 0.025, so 11.2 is the largest number it can store; one from [-50, 50] leaves
-// +-2 with 8 of 448.
+//   policy      scale
+//   fixed       1
+//   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V)
+//   calibrated  absmax(first) / D, D the largest code (448, 127): `first` is the calibration set
+//   request     absmax(x) / D over the whole request (formats with one scale)
+//   head        absmax(x) / D per head (formats *_head)
+//   token       absmax(x) / D per token (*_tok; block formats bring their own)
+// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident. A locked scale
+// from [-5, 5] with constant 200 is 0.025, so 11.2 is the largest number it can store; one from [-50, 50] leaves +-2
+// with 8 of 448.
 //
 // Domain. Every finite x and first; NaN and Inf as admissible.hpp says. An absmax of 0 gives the scale 1.
 //
@@ -136,6 +136,12 @@ extern const Op kKvWrite;
 const Op kKvWrite = {
     .name = "kv_write",
     .formula = "cache[slots[t]] = round(x[t] / scale) scale, saturating, scale by policy",
+    .signature =
+        "x[tokens,heads,d] dtype\n"
+        "first[tokens,heads,d] dtype if policy=locked|calibrated\n"
+        "slots[tokens] int32\n"
+        "-> cache[tokens,heads,d] to",
+    .example = "tokens=5 heads=2 d=64 to=e4m3fn_tensor policy=locked",
     .attributes = kAttributes,
     .contract = kQuantiseKeys,
     .tensors = tensors,

@@ -1,17 +1,20 @@
 // layernorm: y[r,i] = (x[r,i] - mu_r) / sqrt(sigma_r^2 + eps) * gamma[i] + beta[i]
-//   mu = mean_j x[r,j],  sigma^2 = mean_j (x[r,j] - mu)^2  (biased), eps > 0
+//   mu      = mean_j x[r,j]
+//   sigma^2 = mean_j (x[r,j] - mu)^2  (biased),  eps > 0
 // x[rows,cols] dtype, gamma[cols] f32, beta[cols] f32 -> y[rows,cols] dtype.
 //
-// Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf,
-// or x - Inf = -Inf over sqrt(Inf)). A gamma or beta that is not finite acts on its own column by IEEE rules.
+// Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf, or
+// x - Inf = -Inf over sqrt(Inf)). A gamma or beta that is not finite acts on its own column by IEEE rules.
 //
-// Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract
-// can name (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
-//   d = fl(x - m),  a = rsqrt(v + eps),  y = fl(fl(d a) gamma + beta), rounded to `mid` before gamma,
-// i.e. to first order |dy| <= |gamma| / sigma (|dmu| + |x - mu| (dsigma^2 / (2 sigma^2) + (2 rsqrt_ulp + 3)
-// u)) + u |y|. The interval of v + eps is cut at the rounded eps from below: no kernel that keeps its
-// contract has v < 0. So the one-pass limit stays finite when cancellation has eaten the variance: it grows
-// to |d| / sqrt(eps).
+// Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract can name
+// (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
+//   d = fl(x - m)
+//   a = rsqrt(v + eps)
+//   y = fl(fl(d a) gamma + beta),  d a rounded to `mid` before gamma
+// i.e. to first order
+//   |dy| <= |gamma| / sigma (|dmu| + |x - mu| (dsigma^2 / (2 sigma^2) + (2 rsqrt_ulp + 3) u)) + u |y|.
+// The interval of v + eps is cut at the rounded eps from below: no kernel that keeps its contract has v < 0. So the
+// one-pass limit stays finite when cancellation has eaten the variance: it grows to |d| / sqrt(eps).
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -75,7 +78,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   for (std::size_t first = 0; first < x.size(); first += cols) {
     const std::span<const double> row(x.data() + first, cols);
     if (!all_finite(row)) {
-      for (std::size_t i = 0; i < cols; ++i) settle_special(t, first + i, std::nan(""));
+      for (std::size_t i = 0; i < cols; ++i) set_special(t, first + i, std::nan(""));
       continue;
     }
     const Moments m = moments(row, kind, order, contract.number("div_ulp"), acc);
@@ -83,13 +86,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     for (std::size_t i = 0; i < cols; ++i) {
       const Enclosure d = rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc);
       if (!finite(gain[i], bias[i])) {
-        settle_special(t, first + i, d.value * gain[i] + bias[i]);
+        set_special(t, first + i, d.value * gain[i] + bias[i]);
         continue;
       }
       Enclosure z = rounded(product(d, inverse), acc);
       if (mid_rounds) z = rounded(z, mid);
       z = rounded(product(z, read(gain[i], acc)), acc);
-      settle(t, first + i, rounded_sum(sum(z, read(bias[i], acc)), acc), store);
+      set_truth(t, first + i, rounded_sum(sum(z, read(bias[i], acc)), acc), store);
     }
   }
   return {std::move(t)};
@@ -101,6 +104,12 @@ extern const Op kLayernorm;
 const Op kLayernorm = {
     .name = "layernorm",
     .formula = "y[r,i] = (x[r,i] - mu_r) / sqrt(sigma_r^2 + eps) gamma[i] + beta[i]",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "gamma[cols] f32\n"
+        "beta[cols] f32\n"
+        "-> y[rows,cols] dtype",
+    .example = "rows=4 cols=33 dtype=bf16",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -1,13 +1,14 @@
 // logsumexp: y[r] = log sum_i exp(x[r,i]) = m + log sum_i exp(x[r,i] - m),  m = max x[r,:], natural log
 // x[rows,cols] dtype -> y[rows] f32.
 //
-// Domain. Every real x; -Inf contributes nothing; a row of -Inf gives -Inf, a row with +Inf +Inf, with NaN
-// NaN.
+// Domain. Every real x; -Inf contributes nothing; a row of -Inf gives -Inf, a row with +Inf +Inf, with NaN NaN.
 //
-// Limit. exp_sum.hpp: the kernel's sum is S e^(m - M) (1 + h), |h| <= H, for a subtracted M within e_max of
-// m, which then is added back. So log S' + M = log S + m + log(1 + h), and with G = 2 log_ulp u
-//   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + tiny, then one rounded addition, then the
-//   store.
+// Limit. exp_sum.hpp: the kernel's sum is S e^(m - M) (1 + h), |h| <= H, for a subtracted M within e_max of m, which
+// then is added back. So
+//   log S' + M = log S + m + log(1 + h),
+// and with G = 2 log_ulp u
+//   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + tiny,
+// then one rounded addition, then the store.
 #include <array>
 #include <cmath>
 
@@ -58,7 +59,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       largest = std::max(largest, logits[i].value);
     }
     if (nan || std::isinf(largest)) {
-      settle_special(t, r, nan ? std::nan("") : largest);
+      set_special(t, r, nan ? std::nan("") : largest);
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);
@@ -71,7 +72,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const double shift = -std::log1p(-up(e.sum_error));
     const double error =
         up(shift + log_error * (std::fabs(log_sum.value) + e.max_error + shift) + acc.tiny) + log_sum.error;
-    settle(t, r, rounded_sum(sum({e.max, 0}, {log_sum.value, error}), acc), store);
+    set_truth(t, r, rounded_sum(sum({e.max, 0}, {log_sum.value, error}), acc), store);
   }
   return {std::move(t)};
 }
@@ -82,6 +83,10 @@ extern const Op kLogsumexp;
 const Op kLogsumexp = {
     .name = "logsumexp",
     .formula = "y[r] = log sum_i exp(x[r,i])",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "-> y[rows] f32",
+    .example = "rows=4 cols=33",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -116,7 +116,7 @@ TEST(Matmul, correct_floating_kernels_of_every_type_and_order_stay_within_the_li
           const std::string declared = order == "tree"         ? "tree"
                                        : order == "sequential" ? "sequential"
                                                                : "any";
-          const Judged j =
+          const Judgement j =
               judge(k.c.truth("acc=" + std::string(acc) + " order=" + declared),
                     multiply(k.c, {.a = k.a, .b = k.b, .acc = acc, .order = order, .out = "f32"}));
           if (acc != "f32" && type == "f32")
@@ -124,7 +124,8 @@ TEST(Matmul, correct_floating_kernels_of_every_type_and_order_stay_within_the_li
           ASSERT_EQ(j.bad, 0U) << type << acc << order << j.first;
           worst = std::max(worst, j.worst);
         }
-  EXPECT_GT(worst, 0.05) << "the limit has become loose";
+  // Errors of 256 roundings add up like a random walk, to 1 / sqrt(256) of their worst case.
+  EXPECT_GT(worst, 1 / std::sqrt(256.0)) << "the limit has become loose";
 }
 
 TEST(Matmul, small_integers_are_exact_in_any_order_and_one_step_is_caught) {
@@ -133,7 +134,14 @@ TEST(Matmul, small_integers_are_exact_in_any_order_and_one_step_is_caught) {
   for (float& each : x) each = std::round(each);
   const Values a = c.put("a", x), b = c.put("b", x);
   const Truth t = c.truth("acc=f32");
-  for (const double limit : t.limit) EXPECT_LE(limit, 1e-9);
+  // Every partial sum is an integer below 2^24: nothing is rounded, but for the reference's own 512 terms in
+  // double and the few operations of its certificate.
+  for (std::size_t i = 0; i < t.limit.size(); ++i) {
+    double magnitude = 0;
+    for (std::size_t l = 0; l < 512; ++l)
+      magnitude += std::fabs(double{a[i / 2 * 512 + l]} * double{b[i % 2 * 512 + l]});
+    EXPECT_LE(t.limit[i], error_of_doubles(512 + 8, magnitude));
+  }
   Values y = multiply(c, {.a = a, .b = b, .order = "tree", .out = "f32"});
   expect_pass(t, y);
   y[3] = std::nextafter(y[3], 0.0F);
@@ -169,16 +177,13 @@ TEST(Matmul, w4a8_is_exact_in_i32_and_only_the_epilogue_rounds) {
   const Case k({{"a", "int8_tok"}, {"b", "int4_ch"}, {"dtype", "f32"}, {"k", "2048"}});
   const Values a = k.plane("a", 0), b = k.plane("b", 0), sa = k.plane("a", 1), sb = k.plane("b", 1);
   const Truth t = k.c.truth("acc=i32");
-  for (std::size_t i = 0; i < t.value.size(); ++i)
-    EXPECT_LE(t.limit[i], 5 * 0x1p-24 * std::fabs(t.value[i]) + 1e-30);
+  for (std::size_t i = 0; i < t.value.size(); ++i) EXPECT_LE(t.limit[i], 5 * 0x1p-24 * std::fabs(t.value[i]));
   expect_pass(t, multiply(k.c, {.a = a, .b = b, .a_scale = sa, .b_scale = sb, .out = "f32"}));
   expect_caught(t, multiply(k.c, {.a = a, .b = b, .a_scale = sa, .b_scale = sb, .out = "f32", .drop = 5}));
   Values wrong_scale = sb;
   wrong_scale[2] = sb[3];
   expect_caught(t, multiply(k.c, {.a = a, .b = b, .a_scale = sa, .b_scale = wrong_scale, .out = "f32"}));
-  EXPECT_EQ(kind_of([] {
-              Case({{"a", "bf16"}, {"b", "bf16"}}).c.truth("acc=i32");
-            }),
+  EXPECT_EQ(kind_of([] { Case({{"a", "bf16"}, {"b", "bf16"}}).c.truth("acc=i32"); }),
             InputErrorKind::bad_value);
 }
 
@@ -296,9 +301,7 @@ TEST(Matmul, what_may_overflow_claims_nothing_and_what_must_overflow_is_inf) {
 
 TEST(Matmul, bad_input_is_refused_by_name_and_value) {
   EXPECT_EQ(kind_of([] { Case({{"k", "33"}, {"a", "f32"}, {"b", "q8_0"}}); }), InputErrorKind::ragged_block);
-  EXPECT_EQ(kind_of([] {
-              Case(std::map<std::string, std::string>{{"a", "bf17"}});
-            }),
+  EXPECT_EQ(kind_of([] { Case(std::map<std::string, std::string>{{"a", "bf17"}}); }),
             InputErrorKind::unknown_name);
   EXPECT_EQ(kind_of([] { Case({{"a", "bf16"}, {"path", "codes"}}).c.truth(""); }), InputErrorKind::bad_value);
   Case k({{"a", "e4m3fn_tok"}, {"b", "e4m3fn_tok"}});

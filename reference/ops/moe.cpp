@@ -1,27 +1,41 @@
-// moe: a fused mixture of experts. For token t and its s-th expert e = topk_ids[t,s] with weight c =
-// topk_weights[t,s],
-//   g = w13[e, 0:inter] x[t],  v = w13[e, inter:2 inter] x[t],  h = silu(g) v,  y[t] = sum_s c w2[e] h
-//   silu(g) = g / (1 + exp(-g))
+// moe: a fused mixture of experts. For token t and its s-th expert,
+//   e       = topk_ids[t,s]
+//   c       = topk_weights[t,s], the expert's weight
+//   g       = w13[e, 0:inter] x[t]
+//   v       = w13[e, inter:2 inter] x[t]
+//   h       = silu(g) v,   silu(g) = g / (1 + exp(-g))
+//   y[t]    = sum_s c w2[e] h
 // x[tokens,hidden] a, w13[experts,2*inter,hidden] w, w2[experts,hidden,inter] w, topk_ids[tokens,topk] int32,
 // topk_weights[tokens,topk] f32 -> y[tokens,hidden] dtype.
 //
-// Both products take one path (operand.hpp; matmul's `path`). On the path `codes` h is quantised per token to
-// a's element with the scale absmax / D; on f16 and bf16 it is rounded to that type.
+// Both products take one path (operand.hpp; matmul's `path`). On the path `codes` h is quantised per token to a's
+// element with the scale absmax / D; on f16 and bf16 it is rounded to that type.
 //
-// Domain. Finite operands; a token that meets a NaN or Inf on its way has outputs that are NaN if the real
-// formula is (the op claims nothing otherwise). An id outside [0, experts) is refused.
+// Domain. Finite operands; a token that meets a NaN or Inf on its way has outputs that are NaN if the real formula is
+// (the op claims nothing otherwise). An id outside [0, experts) is refused.
 //
 // Limit. Every intermediate number is carried as an enclosure of its exact value and of the kernel's.
-//   g, v: dot.hpp; then rounded to `gate_up`.
-//   silu: |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994), so dg counts 1.1 |dg|; the evaluation
-//     adds 2 silu_ulp u |silu(g)|, and 4e-37 where exp(-g) overflows f32 (there |silu| < 88.8 * 2^-128).
-//   h: one rounded product, then the path's own rounding. Monotone, so dh grows by half a step: for f16 and
-//     bf16 u (|h| + dh) and underflow. Quantised with s' = absmax(h') / D, which is within 4 u of at most
-//     (max |h| + dh) / D: s'/2 for integers; for floating codes u_code (|h| + dh), or half a subnormal step
-//     times s'. Saturation adds at most 4 u (|h| + dh), for the largest element is D s' up to s's rounding.
-//   w2 h: |sum w2 dh| <= sum |w2| dh, and the accumulation's error for operands of magnitude |h| + dh. In the
-//     space of codes it is computed for h / s and counted twice: the kernel's s' is within a factor of 2.
-//   y: c w2 h is one rounded product after rounding to `expert_out`; then topk - 1 additions in any order.
+//   g, v  dot.hpp; then rounded to `gate_up`.
+//   silu  |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994), so dg counts 1.1 |dg|; the evaluation adds
+//         2 silu_ulp u |silu(g)|, and 4e-37 where exp(-g) overflows f32 (there |silu| < 88.8 * 2^-128).
+//   h     one rounded product, then the path's own rounding. Monotone, so dh grows by half a step: for f16 and bf16
+//         u (|h| + dh) and underflow. Quantised with s' = absmax(h') / D, which is within 4 u of at most
+//         (max |h| + dh) / D: s'/2 for integers; for floating codes u_code (|h| + dh), or half a subnormal step
+//         times s'. Saturation adds at most 4 u (|h| + dh), for the largest element is D s' up to s's rounding.
+//   w2 h  |sum w2 dh| <= sum |w2| dh, and the accumulation's error for operands of magnitude |h| + dh. In the space
+//         of codes it is computed for h / s and counted twice: the kernel's s' is within a factor of 2.
+//   y     c w2 h is one rounded product after rounding to `expert_out`; then topk - 1 additions in any order.
+//
+// With numbers: `moe tokens=1 experts=2 topk=2 hidden=256 inter=512 a=f16 w=f16` on cpu (gaussian, seed 1; sums in
+// f32), the first element of h and of y:
+//   g    = 7.67    dg = gamma_256 sum|w x| = 256 * 2^-24 * 152              0.0023
+//   v    = 20.0    dv = gamma_256 sum|w x| = 256 * 2^-24 * 137              0.0021
+//   silu = 7.66    1.1 dg                                                   0.0026
+//   h    = 153     dsilu |v| + silu dv = 0.051 + 0.016                      0.067
+//                  and its rounding to f16 2^-11 |h| = 0.075                0.142
+//   w2 h           sum |w2| dh = 35, its accumulation 1.0                   36
+//   y    = 403     both experts, each times its weight                      66     (the median |y| is 4092)
+// The rounding of h to f16 and the accumulation of g and v share it about equally; that of w2 h hardly counts.
 #include <array>
 #include <cmath>
 
@@ -131,7 +145,7 @@ OperandRow hidden_row(const std::vector<Enclosure>& h, const std::string& path, 
     row.reach[i] = up(std::fabs(row.center[i]) + error / row.scale + 2 * kUnit64 * std::fabs(row.center[i]));
     row.max_abs = std::max(row.max_abs, row.reach[i]);
   }
-  row.grid = row_grid(std::span<const double>(row.center));
+  row.grid = row_grid(row.center);
   return row;
 }
 
@@ -212,14 +226,14 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     double plain = 0;
     for (const Enclosure& each : own) plain += each.value;
     if (std::isnan(plain)) {
-      settle_special(t, i, plain);
+      set_special(t, i, plain);
       continue;
     }
     if (std::isinf(plain)) {
-      settle_unclaimed(t, i);
+      set_unclaimed(t, i);
       continue;
     }
-    settle(t, i, summed(own, Order::any, f32), store);
+    set_truth(t, i, summed(own, Order::any, f32), store);
   }
   return {std::move(t)};
 }
@@ -230,6 +244,14 @@ extern const Op kMoe;
 const Op kMoe = {
     .name = "moe",
     .formula = "y[t] = sum_s c[t,s] w2[e] (silu(w13[e,gate] x[t]) * (w13[e,up] x[t])), e = topk_ids[t,s]",
+    .signature =
+        "x[tokens,hidden] a\n"
+        "w13[experts,2*inter,hidden] w\n"
+        "w2[experts,hidden,inter] w\n"
+        "topk_ids[tokens,topk] int32\n"
+        "topk_weights[tokens,topk] f32\n"
+        "-> y[tokens,hidden] dtype",
+    .example = "tokens=4 hidden=64 inter=32 experts=3 topk=2",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

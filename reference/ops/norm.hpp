@@ -1,5 +1,4 @@
-// What layernorm and rmsnorm share: reading a row, its specials, and the contract keys of a reduction with
-// rsqrt.
+// What layernorm and rmsnorm share: reading a row, its specials, and the contract keys of a reduction with rsqrt.
 #pragma once
 
 #include <array>

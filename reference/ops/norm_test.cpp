@@ -80,17 +80,20 @@ TEST(Layernorm, agrees_with_mpfr_on_rows_of_every_shape) {
     for (const std::size_t n : {1UL, 5UL, 1000UL, 100000UL}) {
       const Row r("layernorm", shape, n);
       const Truth t = r.c.truth("acc=f64 rsqrt_ulp=0.5 div_ulp=0.5");
-      Real mean = 0, variance = 0;
-      for (const float each : r.x) mean += Real(each);
-      mean /= static_cast<double>(n);
+      Real mean = 0, magnitude = 0, variance = 0;
+      for (const float each : r.x) mean += Real(each), magnitude += abs(Real(each));
+      mean /= static_cast<double>(n), magnitude /= static_cast<double>(n);
       for (const float each : r.x) variance += (Real(each) - mean) * (Real(each) - mean);
       const Real inverse = 1 / sqrt(variance / static_cast<double>(n) + Real(1e-5));
       for (std::size_t i = 0; i < n; i += 1 + n / 300) {
-        const Real y = (Real(r.x[i]) - mean) * inverse * Real(r.gain[i]) + Real(r.bias[i]);
+        const Real part = (Real(r.x[i]) - mean) * inverse * Real(r.gain[i]), y = part + Real(r.bias[i]);
         const double error = static_cast<double>(abs(y - Real(t.value[i])));
+        // Two passes over n doubles: the mean is off by gamma_n of the mean magnitude, the root by half as much of itself.
+        const double spread =
+            static_cast<double>(abs(part) + abs(inverse * Real(r.gain[i])) * magnitude + abs(y));
         // acc=f64: the limit before the store is the reference's own certificate, a few n u64.
         const Truth wide = t;
-        ASSERT_LE(error, 1e-10 * (1 + std::fabs(t.value[i]))) << i;
+        ASSERT_LE(error, error_of_doubles(2 * static_cast<double>(n) + 16, spread)) << i;
         ASSERT_LE(error, wide.limit[i] + 0x1p-24 * std::fabs(t.value[i])) << i;
       }
     }
@@ -106,7 +109,7 @@ TEST(Layernorm, correct_kernels_of_every_algorithm_arithmetic_and_order_stay_wit
             if (acc != "f32" && n > 100) continue;
             const NormOptions o{.acc = acc, .order = order, .kind = kind};
             const Row r("layernorm", shape, n, acc);
-            const Judged j =
+            const Judgement j =
                 judge(r.c.truth(contract_of(o)), layernorm_kernel(r.x, r.gain, r.bias, 1e-5F, o));
             if (acc == "f16" && shape == Shape1::huge)
               continue;  // squares overflow: NaN, and nothing is claimed
@@ -142,25 +145,15 @@ TEST(Layernorm, a_scale_of_one_percent_and_a_dropped_element_are_caught) {
 // Link 6 of the cascade: every token of a clipped key is 448 * 0.025 = 11.2 (11.19999981 in f32).
 TEST(Layernorm, the_one_pass_model_finds_a_negative_variance_where_two_pass_finds_zero) {
   const Values clipped(768, 11.2F);
+  constexpr float kEps = 1e-12F;  // as in the cascade: a variance below -eps has no root
   int negative = 0;
   for (const std::size_t n : {3UL, 12UL, 64UL, 768UL}) {
     const std::span<const float> row(clipped.data(), n);
     EXPECT_GE(moments_f32(row, VarianceKind::two_pass).variance, 0);
     EXPECT_EQ(moments_f32(row, VarianceKind::welford).variance, 0);
-    negative += moments_f32(row, VarianceKind::one_pass).variance < -1e-12F;
+    negative += moments_f32(row, VarianceKind::one_pass).variance < -kEps;
   }
   EXPECT_GT(negative, 0);
-  Values y(768);
-  bool nan_seen = false;
-  for (const std::size_t n : {3UL, 12UL, 64UL, 768UL}) {
-    layernorm_f32(std::span(clipped.data(), n), {}, {}, 1e-12F, VarianceKind::one_pass,
-                  std::span(y.data(), n));
-    nan_seen |= std::isnan(y[0]);
-    layernorm_f32(std::span(clipped.data(), n), {}, {}, 1e-12F, VarianceKind::welford,
-                  std::span(y.data(), n));
-    EXPECT_EQ(y[0], 0);
-  }
-  EXPECT_TRUE(nan_seen);
 }
 
 TEST(Layernorm, a_nan_from_a_negative_variance_is_wrong_under_every_contract) {
@@ -215,7 +208,9 @@ TEST(Rmsnorm, agrees_with_mpfr_and_correct_kernels_stay_within_the_limit) {
         const Real inverse = 1 / sqrt(mean / static_cast<double>(n) + Real(1e-5));
         for (std::size_t i = 0; i < n; i += 1 + n / 200) {
           const Real y = Real(r.x[i]) * inverse * Real(r.gain[i]);
-          ASSERT_LE(static_cast<double>(abs(y - Real(t.value[i]))), 1e-12 * std::fabs(t.value[i]) + 1e-300);
+          // n squares and additions, halved by the root, and a handful of operations; 0x1p-1022 where y underflows.
+          ASSERT_LE(static_cast<double>(abs(y - Real(t.value[i]))),
+                    error_of_doubles(static_cast<double>(n) + 8, std::fabs(t.value[i])) + 0x1p-1022);
         }
       }
 }

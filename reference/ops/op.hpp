@@ -20,15 +20,17 @@ struct AttributeSpec {
   std::string_view name;
   AttributeKind kind;
   std::string_view fallback;  // "" when it must be given
-  std::string_view allowed;   // integer and real: "1..1048576"; word: "none|causal|window"; format: "" for any
+  std::string_view allowed;  // integer and real: "1..1048576"; word: "none|causal|window"; format: "" for any
   std::string_view meaning;
 };
 
 // name -> text, every attribute of the op present after Attributes::complete.
 class Attributes {
  public:
-  // Fills in defaults. Throws InputError: unknown_name (listing the op's attributes), bad_value (saying what is allowed).
-  static Attributes complete(std::span<const AttributeSpec> specs, const std::map<std::string, std::string>& given);
+  // Fills in defaults. Throws InputError: unknown_name (listing the op's attributes), bad_value (saying what is
+  // allowed).
+  static Attributes complete(std::span<const AttributeSpec> specs,
+                             const std::map<std::string, std::string>& given);
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -39,13 +41,13 @@ class Attributes {
 };
 
 enum class TensorRole : std::uint8_t {
-  data,    // real numbers: a fill makes them, their format encodes them
-  index,   // integers that only the op can make well-formed (page table, lengths, routing): Op::indices makes them
+  data,  // real numbers: a fill makes them, their format encodes them
+  index,  // integers that only the op can make well-formed (page table, lengths, routing): Op::indices makes them
   output,
 };
 
 struct TensorSpec {
-  std::string name;    // "q"
+  std::string name;  // "q"
   TensorRole role;
   std::string format;  // a row of formats()
   Shape shape;
@@ -55,15 +57,17 @@ using TensorSet = std::map<std::string, Encoded>;  // by tensor name
 
 // What is true of one output.
 //   value[i]  the exact result, within certificate; NaN or +-Inf where that is what the op's definition gives
-//   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the reference's own
-//             certificate. +Inf says that any number may stand there (a NaN still fails). Where value is NaN the output must be NaN,
-//             unless the limit is +Inf: then nothing at all is claimed (settle_unclaimed); where value is infinite it must be that
-//             infinity; a NaN output against a finite value is wrong.
+//   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the reference's
+//             own certificate. +Inf says that any number may stand there (a NaN still fails).
+// Where value is NaN the output must be NaN, unless the limit is +Inf: then nothing at all is claimed
+// (set_unclaimed). Where value is infinite the output must be that infinity. A NaN output against a finite value
+// is wrong.
 struct Truth {
   std::string output;
   std::vector<double> value;
   std::vector<double> limit;
-  std::string limit_origin;  // "reference/ops/softmax: rounding of exp, sum and quotient": shown with each failure
+  // "reference/ops/softmax: rounding of exp, sum and quotient": shown with each failure.
+  std::string limit_origin;
 };
 
 // Elements of an input that no correct kernel reads: pages of no sequence, keys beyond a sequence's length. They are
@@ -77,12 +81,20 @@ struct UnusedRange {
 struct Op {
   std::string_view name;
   std::string_view formula;
+  // The tensors as a person reads them, one to a line, inputs first, the outputs after "->":
+  //   "mask[rows,cols] int8 if mask=random": name, axes, format, and on what it depends that there is one.
+  // An axis is a product or a quotient (rounded up) of attributes and numbers, a format is an attribute or a name. Held
+  // against tensors() by op_manual_test.cpp.
+  std::string_view signature;
+  std::string_view
+      example;  // "rows=4 cols=33 dtype=bf16": attributes of a small case that every kernel should take
   std::span<const AttributeSpec> attributes;
   std::span<const ContractKey> contract;
   std::vector<TensorSpec> (*tensors)(const Attributes&);  // throws InputError on an impossible shape
   void (*indices)(const Attributes&, std::uint64_t seed, TensorSet& inputs);  // nullptr when the op has none
   std::vector<Truth> (*truth)(const Attributes&, const TensorSet& inputs, const Contract&);
-  std::vector<UnusedRange> (*unused)(const Attributes&, const TensorSet& inputs) = nullptr;  // nullptr: all is used
+  // Elements of the inputs that no correct kernel reads; nullptr when every element is used.
+  std::vector<UnusedRange> (*unused)(const Attributes&, const TensorSet& inputs) = nullptr;
 };
 
 std::span<const Op> ops();

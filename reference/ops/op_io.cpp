@@ -71,12 +71,12 @@ double stored(const Store& store, double z) {
   return round_number(*store.output, z, store.policy);
 }
 
-void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
-  settle_around(truth, i, z.value, 0, z, store);
+void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
+  set_truth_around(truth, i, z.value, 0, z, store);
 }
 
-void settle_around(Truth& truth, std::size_t i, double exact, double certificate, Enclosure z,
-                   const Store& store) {
+void set_truth_around(Truth& truth, std::size_t i, double exact, double certificate, Enclosure z,
+                      const Store& store) {
   double& value = truth.value[i];
   double& limit = truth.limit[i];
   value = exact;
@@ -101,12 +101,12 @@ void settle_around(Truth& truth, std::size_t i, double exact, double certificate
   }
 }
 
-void settle_special(Truth& truth, std::size_t i, double special) {
+void set_special(Truth& truth, std::size_t i, double special) {
   truth.value[i] = special;
   truth.limit[i] = 0;
 }
 
-void settle_unclaimed(Truth& truth, std::size_t i) {
+void set_unclaimed(Truth& truth, std::size_t i) {
   truth.value[i] = std::numeric_limits<double>::quiet_NaN();
   truth.limit[i] = kInfinity;
 }

@@ -89,16 +89,16 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
 // a rounding boundary. ftz=yes admits 0 for results below the smallest normal. Where every admissible result
 // overflows, the value is that infinity; where only some do, the limit is +Inf.
-void settle(Truth& truth, std::size_t i, Enclosure z, const Store& store);
+void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // The same where the kernel's interval does not contain the exact result (its operands were rounded first):
 // `value` is exact within `certificate`.
-void settle_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
-                   const Store& store);
+void set_truth_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
+                      const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
-void settle_special(Truth& truth, std::size_t i, double special);
+void set_special(Truth& truth, std::size_t i, double special);
 // Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any
 // bits will do.
-void settle_unclaimed(Truth& truth, std::size_t i);
+void set_unclaimed(Truth& truth, std::size_t i);
 
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin);
 

@@ -1,5 +1,4 @@
-// What the tests of the ops share: a case from values, correct and planted kernels in f32, f16 or bf16, and a
-// judge.
+// What the tests of the ops share: a case from values, correct and planted kernels in f32, f16 or bf16, and a judge.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,12 +11,21 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/arithmetic/gamma.hpp"
 #include "reference/arithmetic/rounding.hpp"
+#include "reference/ops/enclosure.hpp"
+#include "reference/ops/judged.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay::testing {
 
 using Values = std::vector<float>;
+
+// How far a number may be off that comes of so many roundings of doubles in a row, when what is added up has this
+// magnitude: the reference's value before its certificate, or a test's own model of it.
+inline double error_of_doubles(double roundings, double magnitude) {
+  return assay::gamma_n(roundings, kUnit64) * magnitude;
+}
 
 struct OpCase {
   const Op* op_row;
@@ -50,30 +58,21 @@ struct OpCase {
   Truth truth(std::string_view contract) const { return truths(contract).front(); }
 };
 
-// The verdict's own logic: NaN is right only where the truth is NaN; elsewhere ok = error <= limit.
-struct Judged {
+// A whole output under the verdict's own rule.
+struct Judgement {
   std::size_t bad = 0;
   double worst = 0;  // largest error / limit over elements with a positive, finite limit
   std::string first;
 };
 template <class Numbers>
-Judged judge(const Truth& truth, const Numbers& got) {
-  Judged result;
+Judgement judge(const Truth& truth, const Numbers& got) {
+  Judgement result;
   EXPECT_EQ(truth.value.size(), got.size());
   for (std::size_t i = 0; i < truth.value.size(); ++i) {
     const double want = truth.value[i], value = static_cast<double>(got[i]);
-    bool ok = false;
-    if (std::isnan(want)) {
-      ok = std::isnan(value);
-    } else if (std::isinf(want)) {
-      ok = value == want;
-    } else {
-      const double error = std::fabs(value - want);
-      ok = error <= truth.limit[i];
-      if (truth.limit[i] > 0 && std::isfinite(truth.limit[i]))
-        result.worst = std::max(result.worst, error / truth.limit[i]);
-    }
-    if (!ok && result.bad++ == 0)
+    const Judged one = assay::judge(value, want, truth.limit[i]);
+    if (truth.limit[i] > 0 && std::isfinite(truth.limit[i])) result.worst = std::max(result.worst, one.ratio);
+    if (!one.ok && result.bad++ == 0)
       result.first = "element " + std::to_string(i) + ": got " + std::to_string(value) + " want " +
                      std::to_string(want) + " limit " + std::to_string(truth.limit[i]);
   }
@@ -81,7 +80,7 @@ Judged judge(const Truth& truth, const Numbers& got) {
 }
 template <class Numbers>
 void expect_pass(const Truth& truth, const Numbers& got) {
-  const Judged j = judge(truth, got);
+  const Judgement j = judge(truth, got);
   EXPECT_EQ(j.bad, 0U) << j.first;
 }
 template <class Numbers>

@@ -86,20 +86,21 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
 void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const {
   const EncodePolicy& policy = clamp ? kClamp : kIeee;
   // One correctly rounded f32 is known, up to the decoder's own error.
-  const double wobble = (roundings_ > 1 ? gamma(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
+  const double relative_error =
+      (roundings_ > 1 ? gamma_n(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
   const bool exact_source = format_.kind == FormatKind::scalar || roundings_ == 0;
-  const auto settle_one = [&](double w) {
+  const auto round_one = [&](double w) {
     return round_number(to, exact_source ? w : static_cast<double>(static_cast<float>(w)), policy);
   };
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    const double center = settle_one(w);
+    const double center = round_one(w);
     row.center[i] = center;
     row.same &= center == w;
-    if (wobble > 0 && w != 0 && std::isfinite(w)) {
-      const double radius = std::max(std::fabs(settle_one(w * (1 + wobble)) - center),
-                                     std::fabs(settle_one(w * (1 - wobble)) - center));
+    if (relative_error > 0 && w != 0 && std::isfinite(w)) {
+      const double radius = std::max(std::fabs(round_one(w * (1 + relative_error)) - center),
+                                     std::fabs(round_one(w * (1 - relative_error)) - center));
       if (radius > 0 && row.reach.empty()) row.reach.assign(row.exact.size(), -1);
       if (radius > 0) row.reach[i] = up(std::fabs(center) + radius);
     }
@@ -116,12 +117,12 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
   row.scale = tensor_scale_;
   row.scale_error = 2 * kUnit32;
   row.reach.resize(row.exact.size());
-  const double wobble = gamma(4, kUnit32);
+  const double relative_error = gamma_n(4, kUnit32);
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double q = row.exact[i] / tensor_scale_;
     row.center[i] = round_to(e4m3fn, q, kClamp);
-    const double low = round_to(e4m3fn, q * (1 - wobble), kClamp),
-                 high = round_to(e4m3fn, q * (1 + wobble), kClamp);
+    const double low = round_to(e4m3fn, q * (1 - relative_error), kClamp),
+                 high = round_to(e4m3fn, q * (1 + relative_error), kClamp);
     row.reach[i] =
         std::fabs(row.center[i]) + std::max(std::fabs(low - row.center[i]), std::fabs(high - row.center[i]));
   }
@@ -132,7 +133,7 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
 // ties may go either way (its vector code rounds to even, its plain code away).
 void Operands::quantise_q8(OperandRow& row) const {
   static const ScalarFormat& f16 = scalar_format("f16");
-  const double wobble = gamma(4, kUnit32);
+  const double relative_error = gamma_n(4, kUnit32);
   row.reach.resize(row.exact.size());
   for (std::size_t first = 0; first < row.exact.size(); first += 32) {
     float absmax = 0;
@@ -140,13 +141,13 @@ void Operands::quantise_q8(OperandRow& row) const {
       absmax = std::max(absmax, static_cast<float>(std::fabs(row.exact[i])));
     const double d = static_cast<double>(absmax / 127.0F);
     const double stored = round_to(f16, d, kIeee);
-    const double spread = std::max(std::fabs(round_to(f16, d * (1 + wobble), kIeee) - stored),
-                                   std::fabs(round_to(f16, d * (1 - wobble), kIeee) - stored));
+    const double spread = std::max(std::fabs(round_to(f16, d * (1 + relative_error), kIeee) - stored),
+                                   std::fabs(round_to(f16, d * (1 - relative_error), kIeee) - stored));
     for (std::size_t i = first; i < first + 32; ++i) {
       const double q = d == 0 ? 0 : row.exact[i] / d;
       const double code = std::nearbyint(q);
-      const double low = std::ceil(std::fabs(q) * (1 - wobble) - 0.5),
-                   high = std::floor(std::fabs(q) * (1 + wobble) + 0.5);
+      const double low = std::ceil(std::fabs(q) * (1 - relative_error) - 0.5),
+                   high = std::floor(std::fabs(q) * (1 + relative_error) + 0.5);
       const double code_radius = std::max(high - std::fabs(code), std::fabs(code) - low);
       row.center[i] = code * stored;
       row.reach[i] = up(std::fabs(row.center[i]) + std::max(code_radius, 0.0) * (stored + spread) +
@@ -169,8 +170,8 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   for (std::size_t i = 0; i < n; ++i) {
     const double s = std::fabs(scales[i / block]);
     if (row.center[i] != 0 && s != 0 && std::isfinite(row.center[i]) && std::isfinite(s)) {
-      const double head =
-          std::max(std::ldexp(1.0, std::ilogb(s)), nvfp4 ? 0x1p-6 : 0.0);  // subnormals keep emin
+      // Subnormals keep emin.
+      const double head = std::max(std::ldexp(1.0, std::ilogb(s)), nvfp4 ? 0x1p-6 : 0.0);
       row.scale_head = std::max(row.scale_head, head);
       row.element_head =
           std::max(row.element_head, head * std::max(std::ldexp(1.0, std::ilogb(row.center[i])), least));
@@ -217,7 +218,7 @@ OperandRow Operands::row(std::int64_t index) const {
   } else {
     round_operands(row, scalar_format(path_), path_ == "e4m3fn");
   }
-  row.grid = row_grid(std::span<const double>(row.center));
+  row.grid = row_grid(row.center);
   row.max_abs = row.grid.max_abs;
   for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);
   return row;

@@ -1,24 +1,23 @@
 // Rows of a matrix as a kernel multiplies them: the path from stored bytes to the operands of a dot product.
 //
 //   f32 f16 bf16
-//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way, and rounded to that
-//     format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded
-//     number, so the operand is known exactly. k > 1: it lies between the roundings of w (1 -+ k 2^-24).
+//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way, and rounded to that format.
+//     k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded number, so the
+//     operand is known exactly. k > 1: it lies between the roundings of w (1 -+ k 2^-24).
 //   codes
-//     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar
-//     format of at most 8 bits: codes are multiplied, the scales come in the epilogue.
+//     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar format of at
+//     most 8 bits: codes are multiplied, the scales come in the epilogue.
 //   e4m3fn
-//     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global
-//     scale). Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
+//     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global scale).
+//     Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
 //   blocks
 //     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's global scale,
 //     by which decoding divides, comes in the epilogue.
 //   q8
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32.
 //
-// An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that
-// division and multiplication by the reciprocal may disagree) has a radius: every admissible operand is in
-// [center -+ radius].
+// An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that division and
+// multiplication by the reciprocal may disagree) has a radius: every admissible operand is in [center -+ radius].
 #pragma once
 
 #include <span>
@@ -27,7 +26,7 @@
 #include <vector>
 
 #include "reference/formats/format.hpp"
-#include "reference/real/exact_dot.hpp"
+#include "reference/real/row_grid.hpp"
 
 namespace assay {
 
@@ -43,8 +42,8 @@ struct OperandRow {
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
-  RowGrid grid;            // of center
-  bool same = false;       // center * scale is exact, element by element
+  RowGrid grid;       // of center
+  bool same = false;  // center * scale is exact, element by element
 };
 
 class Operands {

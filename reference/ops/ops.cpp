@@ -1,10 +1,7 @@
 // The one list of ops. Adding an op: one file beside this one, one row here, one line in CMakeLists.txt.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <array>
 
-#include "reference/error.hpp"
+#include "reference/near_names.hpp"
 #include "reference/ops/attention/attention.hpp"
 #include "reference/ops/op.hpp"
 
@@ -29,10 +26,7 @@ const Op* find_op(std::string_view name) {
 
 const Op& op(std::string_view name) {
   if (const Op* found = find_op(name)) return *found;
-  std::vector<std::string_view> names;
-  for (const Op& each : ops()) names.push_back(each.name);
-  throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("no op is called '{}'; allowed: {}", name, fmt::join(names, ", ")));
+  throw unknown_name("op", name, names_of(ops()));
 }
 
 }  // namespace assay

@@ -45,6 +45,10 @@ extern const Op kQuantize;
 const Op kQuantize = {
     .name = "quantize",
     .formula = "y = round(x / scale) scale, scale by the format's rule",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "-> y[rows,cols] to",
+    .example = "rows=4 cols=64 to=q8_0",
     .attributes = kAttributes,
     .contract = kQuantiseKeys,
     .tensors = tensors,

@@ -174,10 +174,9 @@ TEST(Dequantize, refuses_a_narrow_intermediate_where_it_would_cancel_and_a_scale
   d.put("x", draw(Shape1::gaussian, 32, 1));
   std::fill_n(d.set.at("x").planes[1].bytes.begin(), 4, std::byte{0xff});
   EXPECT_EQ(kind_of([&] { d.truth(""); }), InputErrorKind::bad_scale);
-  EXPECT_EQ(kind_of([] {
-              OpCase("dequantize", {{"rows", "1"}, {"cols", "31"}, {"from", "q8_0"}}).truth("");
-            }),
-            InputErrorKind::ragged_block);
+  EXPECT_EQ(
+      kind_of([] { OpCase("dequantize", {{"rows", "1"}, {"cols", "31"}, {"from", "q8_0"}}).truth(""); }),
+      InputErrorKind::ragged_block);
 }
 
 TEST(Requantize, the_progressive_chain_and_its_faults) {
@@ -226,17 +225,17 @@ double code_after(float first_max, float later) {
 }
 
 TEST(KvWrite, a_locked_scale_clips_a_later_request) {
-  EXPECT_NEAR(5.0F / 200.0F, 0.025, 1e-9);
-  EXPECT_NEAR(448 * double(5.0F / 200.0F), 11.2, 1e-6);
+  EXPECT_EQ(5.0F / 200.0F, 0.025F);
+  EXPECT_EQ(448 * (5.0F / 200.0F), 11.2F);
   for (const auto& [later, percent] : {std::pair{20.0F, 44.0}, {15.0F, 25.3}, {50.0F, 77.6}}) {
     const double back = stored_after(5, later);
-    EXPECT_NEAR(back, 11.2, 1e-6);
-    EXPECT_NEAR(100 * (later - back) / later, percent, 0.05) << later;
+    EXPECT_EQ(static_cast<float>(back), 11.2F);
+    EXPECT_EQ(std::round(1000 * (later - back) / later) / 10, percent) << later;
   }
   EXPECT_EQ(code_after(5, 20), 448);
   EXPECT_EQ(code_after(50, 2), 8);  // the other way round: 8 of 448, no crash, little precision
   // V's constant: 400 is a tie of e4m3fn, and goes to 384.
-  EXPECT_NEAR(stored_after(5, 20, "100"), 19.2, 1e-5);
+  EXPECT_EQ(static_cast<float>(stored_after(5, 20, "100")), 19.2F);
 }
 
 TEST(KvWrite, each_policy_stores_by_its_own_scale_and_another_policys_is_caught) {

@@ -68,7 +68,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t = admitted(1);
   const double roundings = contract.number("roundings");
   if (roundings > 1)
-    for (const double factor : {1 - gamma(roundings, 0x1p-24), 1 + gamma(roundings, 0x1p-24)}) {
+    for (const double factor : {1 - gamma_n(roundings, 0x1p-24), 1 + gamma_n(roundings, 0x1p-24)}) {
       const Truth other = admitted(factor);
       for (std::size_t i = 0; i < t.value.size(); ++i)
         t.limit[i] = std::max(t.limit[i], other.limit[i] + up(std::fabs(other.value[i] - t.value[i])));
@@ -82,6 +82,10 @@ extern const Op kRequantize;
 const Op kRequantize = {
     .name = "requantize",
     .formula = "y = round(x / scale) scale for x decoded from another format",
+    .signature =
+        "x[rows,cols] from\n"
+        "-> y[rows,cols] to",
+    .example = "rows=4 cols=64 from=q8_0 to=e4m3fn_tok",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

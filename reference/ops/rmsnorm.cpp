@@ -1,16 +1,16 @@
 // rmsnorm: y[r,i] = x[r,i] gamma[i] / sqrt(mean_j x[r,j]^2 + eps)
 // x[rows,cols] dtype, gamma[cols] f32 -> y[rows,cols] dtype; eps > 0.
 //
-// Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that
-// element is NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the
-// normalised x. Squares that overflow `acc` claim nothing (limit +Inf).
+// Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that element is
+// NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the normalised x. Squares
+// that overflow `acc` claim nothing (limit +Inf).
 //
-// Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by
-// cols, adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies by x, rounds to `mid`, multiplies by gamma,
-// stores. Each step is one line of truth() in the calculus of enclosure.hpp; to first order the limit is
-//   |y| ((n/2 + 2 div_ulp/2 + 1) u + 2 rsqrt_ulp u + 2 u + u_mid) and the stored rounding,
-// since the mean's relative error halves under rsqrt. The order gamma * (x * inv), (gamma * x) * inv or
-// x * (gamma * inv) is covered when mid = acc: two products either way.
+// Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by cols,
+// adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies by x, rounds to `mid`, multiplies by gamma, stores. Each
+// step is one line of truth() in the calculus of enclosure.hpp; to first order the limit is
+//   |y| ((n/2 + div_ulp + 1) u + 2 rsqrt_ulp u + 2 u + u_mid)
+// and the stored rounding, since the mean's relative error halves under rsqrt. The order gamma * (x * inv),
+// (gamma * x) * inv or x * (gamma * inv) is covered when mid = acc: two products either way.
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -56,7 +56,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
       for (std::size_t i = 0; i < cols; ++i) {
         const double normal = any_nan || std::isinf(row[i]) ? std::nan("") : row[i] * 0.0;
-        settle_special(t, first + i, normal * gain[i]);
+        set_special(t, first + i, normal * gain[i]);
       }
       continue;
     }
@@ -65,12 +65,12 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const Enclosure inverse = inverse_sqrt(rounded_sum(sum(mean, eps), acc), acc, rsqrt_ulp);
     for (std::size_t i = 0; i < cols; ++i) {
       if (!finite(gain[i])) {
-        settle_special(t, first + i, row[i] * gain[i]);  // the root is positive: only the sign of x matters
+        set_special(t, first + i, row[i] * gain[i]);  // the root is positive: only the sign of x matters
         continue;
       }
       Enclosure z = rounded(product(read(row[i], acc), inverse), acc);
       if (mid_rounds) z = rounded(z, mid);
-      settle(t, first + i, rounded(product(z, read(gain[i], acc)), acc), store);
+      set_truth(t, first + i, rounded(product(z, read(gain[i], acc)), acc), store);
     }
   }
   return {std::move(t)};
@@ -82,6 +82,11 @@ extern const Op kRmsnorm;
 const Op kRmsnorm = {
     .name = "rmsnorm",
     .formula = "y[r,i] = x[r,i] gamma[i] / sqrt(mean_j x[r,j]^2 + eps)",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "gamma[cols] f32\n"
+        "-> y[rows,cols] dtype",
+    .example = "rows=4 cols=33 dtype=bf16",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -1,24 +1,37 @@
-// softmax: y[r,i] = w_i / S,  w_i = exp(s_i - m),  S = sum_j w_j (+ exp(sink_r - m)),  m = max over the row
-// and its sink
-//   s = cap(x / temperature),  cap(s) = softcap tanh(s / softcap) when softcap > 0, else s
+// softmax: y[r,i] = w_i / S
+//   s   = cap(x / temperature)
+//   cap = softcap tanh(s / softcap) when softcap > 0, else s
+//   m   = max over the row and its sink
+//   w_i = exp(s_i - m)
+//   S   = sum_j w_j  (+ exp(sink_r - m))
 // x[rows,cols] dtype, mask[rows,cols] int8 (1 = visible), sinks[rows] f32 -> y[rows,cols] dtype.
 //
-// Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element
-// is all 0. A visible NaN, a visible +Inf after the cap (Inf - Inf) or a row whose visible logits and sink
-// are all -Inf makes every element of its row NaN, masked ones included (0 / NaN). mask=causal is
-// bottom-right aligned: row i of `rows` sees j <= cols - rows + i.
+// Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element is all 0.
+// A visible NaN, a visible +Inf after the cap (Inf - Inf) or a row whose visible logits and sink are all -Inf makes
+// every element of its row NaN, masked ones included (0 / NaN). mask=causal is bottom-right aligned: row i of `rows`
+// sees j <= cols - rows + i.
 //
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
-// functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives theta_i, the relative error of
-// a kernel's weight, f, the weight that may vanish, and H, the relative error of its sum. With D = 2 div_ulp
-// u for the quotient (or the reciprocal and product that stand for it),
+// functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives
+//   theta_i  the relative error of a kernel's weight
+//   f        the weight that may vanish
+//   H        the relative error of its sum
+// With D = gamma_{2 div_ulp} for the quotient (or the reciprocal and product that stand for it),
 //   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f (1 + D) / (S (1 - H)) + tiny,
-// and y' is then stored (op_io.hpp: settle). A kernel that keeps its weights in a narrower format between its
-// passes (weights=bf16) rounds each once more after it has been summed: 1 + theta_i gains the factor 1 + u of
-// that format, and f its smallest subnormal.
-// e_j: x / temperature is the rounded temperature, and a quotient or reciprocal and product: (1 + 2 div_ulp)
-// u |s_j| + tiny; the cap: tanh' <= 1, so its argument's error counts in full, plus 2 tanh_ulp u, and two
-// roundings of softcap.
+// and y' is then stored (op_io.hpp: set_truth). A kernel that keeps its weights in a narrower format between its passes
+// (weights=bf16) rounds each once more after it has been summed: 1 + theta_i gains the factor 1 + u of that format,
+// and f its smallest subnormal.
+// The error e_j of a logit, which theta and H start from:
+//   x / temperature  (1 + 2 div_ulp) u |s_j| + tiny: the temperature is rounded; quotient, or reciprocal and product
+//   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, and two roundings of softcap
+//
+// With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1, order=any),
+// element 0: y = 4.68e-4, |s - m| = 3.17, S = 90.2, u = 2^-24.
+//   theta_i   4 u (exp) + 3.17 u (the difference)                          4.3e-7
+//   H         999 u (the sum in any order) + 3.5e-7 (the weights in it)    5.99e-5
+//   D         2 u                                                          1.2e-7
+//   |y' - y|  y * 6.04e-5                                                  2.83e-8
+// The sum is 99 % of it; under order=tree H is 9.5e-7, and the limit before the store 40 times smaller.
 #include <algorithm>
 #include <array>
 
@@ -103,7 +116,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Store store = store_of(contract, a.text("dtype"));
   const Machine kept = machine(contract.text("weights"), contract.text("ftz") == "yes");
   const bool is_kept = contract.text("weights") != "f32";
-  const double quotient_error = gamma(2 * contract.number("div_ulp"), acc.unit);
+  const double quotient_error = gamma_n(2 * contract.number("div_ulp"), acc.unit);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
 
@@ -122,7 +135,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       logits.push_back(std::isnan(x[at]) ? Enclosure{} : logit(x[at], temperature, softcap, contract, acc));
       largest = std::max(largest, logits.back().value);
     }
-    for (std::int64_t i = 0; i < cols; ++i) settle_special(t, r * cols + i, 0);
+    for (std::int64_t i = 0; i < cols; ++i) set_special(t, r * cols + i, 0);
     if (visible.empty()) continue;
     if (!sinks.empty()) {
       poisoned |= std::isnan(sinks[r]);
@@ -130,7 +143,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       largest = std::max(largest, sinks[r]);
     }
     if (poisoned || std::isinf(largest)) {
-      for (std::int64_t i = 0; i < cols; ++i) settle_special(t, r * cols + i, std::nan(""));
+      for (std::int64_t i = 0; i < cols; ++i) set_special(t, r * cols + i, std::nan(""));
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);
@@ -142,7 +155,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       const double flush = is_kept ? e.flush + kept.tiny : e.flush;
       const double relative = (1 + theta) * (1 + quotient_error) / shrink - 1;
       const double error = up(y * relative + flush * (1 + quotient_error) / (e.sum * shrink) + acc.tiny);
-      settle(t, r * cols + visible[j], {y, shrink > 0 ? error : kInfinity}, store);
+      set_truth(t, r * cols + visible[j], {y, shrink > 0 ? error : kInfinity}, store);
     }
   }
   return {std::move(t)};
@@ -154,6 +167,12 @@ extern const Op kSoftmax;
 const Op kSoftmax = {
     .name = "softmax",
     .formula = "y[r,i] = exp(s_i - m) / sum_j exp(s_j - m), s = cap(x / temperature)",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "mask[rows,cols] int8 if mask=random\n"
+        "sinks[rows] f32 if sinks=yes\n"
+        "-> y[rows,cols] dtype",
+    .example = "rows=4 cols=33 dtype=bf16 mask=random sinks=yes",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -33,7 +33,7 @@ Enclosure exact_variance(std::span<const double> x, Enclosure mean64) {
 Enclosure welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, const Machine& acc,
                   double div_ulp, Enclosure& mean) {
   const double u = acc.unit;
-  const double quotient = gamma(2 * div_ulp + 1, u);
+  const double quotient = gamma_n(2 * div_ulp + 1, u);
   double m = 0, s = 0, em = 0, es = 0;  // the recurrence in f64, and the errors of the kernel's M and S
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double k = static_cast<double>(i + 1);
@@ -109,12 +109,11 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
                        up(difference.error + exact.error + std::fabs(difference.value - exact.value))};
     return result;
   }
-  // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the
-  // division.
+  // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the division.
   const double additions = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
-  const double g = gamma(additions + 3 + 2 * div_ulp + 1, acc.unit);
-  double inputs = 0,
-         square_root_inputs = 0;  // flushed inputs: sum of |e_i|^2 and, by Cauchy, 2 sigma sqrt(that / n)
+  const double g = gamma_n(additions + 3 + 2 * div_ulp + 1, acc.unit);
+  // Flushed inputs: sum of |e_i|^2 and, by Cauchy, 2 sigma sqrt(that / n).
+  double inputs = 0, square_root_inputs = 0;
   for (const Enclosure& each : in) inputs += each.error * each.error;
   square_root_inputs = 2 * std::sqrt(exact.magnitude() * inputs / n);
   const double shifted =
@@ -148,16 +147,6 @@ MomentsF32 moments_f32(std::span<const float> x, VarianceKind kind) {
   }
   for (const float each : x) squares += (each - mean) * (each - mean);
   return {mean, squares / n};
-}
-
-void layernorm_f32(std::span<const float> x, std::span<const float> gain, std::span<const float> bias,
-                   float eps, VarianceKind kind, std::span<float> y) {
-  const MomentsF32 m = moments_f32(x, kind);
-  const float inverse = 1.0F / std::sqrt(m.variance + eps);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const float normal = (x[i] - m.mean) * inverse;
-    y[i] = normal * (gain.empty() ? 1.0F : gain[i]) + (bias.empty() ? 0.0F : bias[i]);
-  }
 }
 
 }  // namespace assay

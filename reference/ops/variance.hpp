@@ -1,23 +1,28 @@
-// Mean and variance of a row: their exact values with the error of a kernel of each algorithm, and MODELS of
-// the three algorithms in f32 as kernels run them.
+// Mean and variance of a row: their exact values with the error of a kernel of each algorithm, and MODELS of the
+// three algorithms in f32 as kernels run them.
 //
-//   two_pass: v = mean (x - mean(x))^2      one_pass: v = mean(x^2) - mean(x)^2      welford: M += (x - M) /
-//   k, ...
+//   two_pass  v = mean (x - mean(x))^2
+//   one_pass  v = mean(x^2) - mean(x)^2
+//   welford   M_k = M_{k-1} + (x_k - M_{k-1}) / k,  S_k = S_{k-1} + (x_k - M_{k-1})(x_k - M_k),  v = S_n / n
 //
 // Errors, kappa^2 = 1 + mu^2 / sigma^2. Exact identity: mean (x - m)^2 = sigma^2 + (mu - m)^2 for every m, so
-// two_pass: the kernel's mean m enters only as (m - mu)^2, which is second order, and three roundings and the
-// sum:
-//           |dv| <= (dmu)^2 + g (sigma^2 + (dmu)^2), g = (n + 3) u to first order: n u + n^2 kappa^2 u^2
-//           relative.
-// one_pass: |dv| <= err(mean x^2) + 2 |mu| dmu + dmu^2 + u (mu^2 + sigma^2): n kappa^2 u relative. A kernel
-// that keeps
-//           the contract clamps the difference at 0; one that does not may take the root of a negative
-//           number, and its NaN is wrong under every contract, for the exact result is finite.
-// welford:  sequential over the row. M_k = M_{k-1} + (x_k - M_{k-1}) / k,  S_k = S_{k-1} + (x_k -
-// M_{k-1})(x_k - M_k).
-//           With em, es the errors of M and S: the exact recurrences damp em by (1 - 1/k), and each of the
-//           five rounded operations adds u times its result; es collects the product's error. ~ n kappa u
-//           relative.
+//   two_pass  the kernel's mean m enters only as (m - mu)^2, which is second order:
+//               |dv| <= (dmu)^2 + g (sigma^2 + (dmu)^2),   g = gamma_k,  k = (n - 1) + 4 + 2 div_ulp
+//             (the sum's n - 1, or ceil(log2 n) under order=tree; the difference twice, for it is squared; the
+//             square; the division; one to spare): relative n u + n^2 kappa^2 u^2.
+//   one_pass  |dv| <= err(mean x^2) + 2 |mu| dmu + dmu^2 + u (mu^2 + sigma^2),
+//             relative n kappa^2 u. A kernel that keeps the contract clamps the difference at 0; one that does not
+//             may take the root of a negative number, and its NaN is wrong under every contract, for the exact result
+//             is finite.
+//   welford   sequential over the row. With em, es the errors of M and S: the exact recurrences damp em by (1 - 1/k),
+//             and each of the five rounded operations adds u times its result; es collects the product's error;
+//             relative about n kappa u.
+//
+// With numbers: a row of n = 4096 gaussians, sigma = 1.02, order=any, div_ulp=0.5, u = 2^-24; |dv| / sigma^2 of
+//             mu = -0.02   mu = 100 (kappa = 98)
+//   two_pass  2.4e-4       8.2e-4   g = 4100 u = 2.4e-4; dmu = 4096 u mu = 0.024, squared 6.0e-4
+//   one_pass  2.5e-4       7.0      err(mean x^2) = 2.4 and 2 |mu| dmu = 4.9: the variance is lost
+//   welford   1.2e-4       9.8e-3   dmu = 0.012
 #pragma once
 
 #include <span>
@@ -34,22 +39,18 @@ struct Moments {
   Enclosure mean;
   Enclosure variance;  // value: exact sigma^2 within the error; the kernel's number is never below 0
 };
-// x finite, not empty.
+// Mean and variance of the n >= 1 finite numbers x, each with a bound on the error of a kernel that computes them by
+// `kind`, in the type `acc`, with its sums in `order` and a division by n that errs by at most div_ulp units in the
+// last place. A sum that may overflow `acc` makes the error +Inf.
 Moments moments(std::span<const double> x, VarianceKind kind, Order order, double div_ulp,
                 const Machine& acc);
 
-// The kernels themselves, f32, one accumulator in memory order, a plain division by n. No clamp: the variance
-// of one_pass may be negative, which is link 6 of the cascade in which one FP8 cache scale turns a whole
-// model to NaN.
+// The kernels themselves, f32, one accumulator in memory order, a plain division by n. No clamp: the variance of
+// one_pass may be negative, which is link 6 of the cascade in which one FP8 cache scale turns a whole model to NaN.
 struct MomentsF32 {
   float mean;
   float variance;
 };
 MomentsF32 moments_f32(std::span<const float> x, VarianceKind kind);
-
-// LayerNorm of one row by such a kernel: (x - mean) / sqrt(variance + eps) * gamma + beta; NaN when variance
-// + eps < 0. gamma and beta may be empty (1 and 0).
-void layernorm_f32(std::span<const float> x, std::span<const float> gamma, std::span<const float> beta,
-                   float eps, VarianceKind kind, std::span<float> y);
 
 }  // namespace assay

@@ -1,22 +1,25 @@
 // wht: the randomised Walsh-Hadamard transform of each group of n = points neighbours in a row,
-//   y = H D x / sqrt(n)   (inverse=yes: y = D H x / sqrt(n), the exact inverse: H H = n I, D D = I)
-//   H[i][j] = (-1)^popcount(i & j),  D = diag(signs)
-// x[rows,cols] dtype, signs[ceil(points/32)] int32 packed, bit j % 32 of word j / 32 set = -1 (absent for
-// signs=none)
+//   y = H D x / sqrt(n)     (inverse=yes: y = D H x / sqrt(n), the exact inverse: H H = n I, D D = I)
+//   H[i][j] = (-1)^popcount(i & j),   D = diag(signs)
+// x[rows,cols] dtype, signs[ceil(points/32)] int32 packed, bit j % 32 of word j / 32 set = -1 (absent for signs=none)
 // -> y[rows,cols] dtype. n is a power of two that divides cols.
 // Deferred inverse: because it is linear, IWHT(sum_j p_j v_j) = sum_j p_j IWHT(v_j).
 //
-// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output
-// agree.
+// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output agree.
 //
-// Limit. An output is a sum of the group's n terms +-x_j. In the butterfly every term passes L = log2 n
-// rounded additions; a dense product with H passes at most n - 1 in any order. With A = sum_j |x_j| over the
-// group,
-//   additions: gamma_L A (order=butterfly), (n - 1) u A (order=any);
-//   scaling by c = fl(1 / sqrt n), once, before or after (scale=once): 2 u A / sqrt n, since before it each
-//   x_j has it; scaling each level by fl(1 / sqrt 2) (scale=levels): L (2 u) relative to A / sqrt n.
-// So |y' - y| <= ((1 + u)^(L or n-1 + roundings) - 1) A / sqrt n + underflow, then the store. D only flips
-// signs.
+// Limit. An output is a sum of the group's n terms +-x_j. In the butterfly every term passes L = log2 n rounded
+// additions; a dense product with H passes at most n - 1 in any order. With A = sum_j |x_j| over the group, the
+// number k of roundings on the way of a term is the sum of
+//   additions   L (order=butterfly), n - 1 (order=any)
+//   scaling     by c = fl(1 / sqrt n), once, before or after (scale=once): 2
+//               each level by fl(1 / sqrt 2) (scale=levels): 2 L
+// and
+//   |y' - y| <= gamma_k A / sqrt n + underflow,   gamma_k = k u / (1 - k u),
+// then the store. D only flips signs.
+//
+// With numbers: 128 gaussian points in f32 (seed 1), order=butterfly, scale=once: k = 7 + 2 = 9, A = 98.1,
+//   |y' - y| <= 9 * 2^-24 * 98.1 / sqrt(128) = 4.65e-6      (outputs are about 0.6);
+// a dense product in any order has k = 127 + 2 and 6.7e-5.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -86,7 +89,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double n = static_cast<double>(points), levels = std::log2(n), root = std::sqrt(n);
   const double additions = contract.text("order") == "butterfly" ? levels : n - 1;
   const double scalings = contract.text("scale") == "once" ? 2 : 2 * levels;
-  const double relative = gamma(additions + scalings, acc.unit) + gamma(levels + 4, kUnit64);
+  const double relative = gamma_n(additions + scalings, acc.unit) + gamma_n(levels + 4, kUnit64);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/wht: additions of the transform and the scaling, relative to sum |x|");
 
@@ -107,11 +110,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const double underflow = n * (2 * acc.tiny + levels * acc.tiny_add) + flushed;
     for (std::size_t i = 0; i < points; ++i) {
       if (!std::isfinite(group[i])) {
-        settle_special(t, first + i, group[i]);
+        set_special(t, first + i, group[i]);
         continue;
       }
       const double error = up(relative * absolute / root + underflow);
-      settle(t, first + i, {group[i] / root, fits ? error : kInfinity}, store);
+      set_truth(t, first + i, {group[i] / root, fits ? error : kInfinity}, store);
     }
   }
   return {std::move(t)};
@@ -123,6 +126,11 @@ extern const Op kWht;
 const Op kWht = {
     .name = "wht",
     .formula = "y = H D x / sqrt(points) per group; inverse: y = D H x / sqrt(points)",
+    .signature =
+        "x[rows,cols] dtype\n"
+        "signs[points/32] int32 if signs=tq3|random\n"
+        "-> y[rows,cols] dtype",
+    .example = "rows=4 cols=128 points=64 signs=random",
     .attributes = kAttributes,
     .contract = kContract,
     .tensors = tensors,

@@ -1,10 +1,8 @@
-// Certified values (a double and a proven bound on its distance from the truth), their arithmetic, and
-// escalation: the cheapest path that decides a question is the last one that runs.
+// Certified values (a double and a proven bound on its distance from the truth) and their arithmetic.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <limits>
 #include <utility>
 
@@ -14,14 +12,12 @@ namespace assay {
 
 inline constexpr double kUnitRoundoff = 0x1p-53;  // u of double, round to nearest
 
-/// Rounds a bound upward: at least the exact value of any expression of at most six nonnegative double
-/// operations whose computed value is x. Six roundings lose at most a factor (1 - 2^-53)^6, and 2^-1075 each
-/// where they are subnormal; x (1 + 2^-49) + 2^-1071 outweighs both, and the two roundings here. NaN stays
-/// NaN.
+/// Rounds a bound upward: at least the exact value of any expression of at most six nonnegative double operations
+/// whose computed value is x. Six roundings lose at most a factor (1 - 2^-53)^6, and 2^-1075 each where they are
+/// subnormal; x (1 + 2^-49) + 2^-1071 outweighs both, and the two roundings here. NaN stays NaN.
 inline double outward(double x) { return std::fma(x, 0x1p-49, x) + 0x1p-1071; }
 
-/// |truth - value| <= error. A NaN or infinite error certifies nothing; comparisons written as error <= limit
-/// fail.
+/// |truth - value| <= error. A NaN or infinite error certifies nothing; comparisons written as error <= limit fail.
 struct Certified {
   double value = 0;
   double error = std::numeric_limits<double>::infinity();
@@ -56,15 +52,13 @@ inline Certified operator/(Certified a, Certified b) {
   const double rounding = rounding_of(value);
   return {value, outward((a.error + (std::abs(value) + rounding) * b.error) / least + rounding)};
 }
-/// |sqrt a - sqrt a'| = |a - a'| / (sqrt a + sqrt a') <= e_a / sqrt a'. An a that may be negative certifies
-/// nothing.
+/// |sqrt a - sqrt a'| = |a - a'| / (sqrt a + sqrt a') <= e_a / sqrt a'. An a that may be negative certifies nothing.
 inline Certified sqrt(Certified a) {
   const double value = std::sqrt(a.value);
   if (!(a.error <= a.value)) return {value, std::numeric_limits<double>::infinity()};
   return {value, a.value == 0 ? 0.0 : outward(a.error / value * (1 + 0x1p-50) + rounding_of(value))};
 }
-/// |exp a - exp a'| <= exp(a') (exp(e_a) - 1) and exp(e) - 1 <= e (1 + e) for e <= 1 (the series' tail is
-/// below e/2).
+/// |exp a - exp a'| <= exp(a') (exp(e_a) - 1) and exp(e) - 1 <= e (1 + e) for e <= 1 (the series' tail is below e/2).
 inline Certified exp(Certified a) {
   const double value = certified_exp(a.value);
   if (!(a.error <= 1) || !(a.value <= kExpMax)) return {value, std::numeric_limits<double>::infinity()};
@@ -73,36 +67,5 @@ inline Certified exp(Certified a) {
   return {value, outward(value * (1 + kExpRelativeError * 2) * relative)};
 }
 inline Certified abs(Certified a) { return {std::abs(a.value), a.error}; }
-
-/// Is the truth at most `limit`? `unknown` when the interval straddles it, or when anything is NaN.
-enum class Answer { yes, no, unknown };
-inline Answer at_most(Certified a, double limit) {
-  if (a.upper() <= limit) return Answer::yes;
-  if (a.lower() > limit) return Answer::no;
-  return Answer::unknown;
-}
-
-/// What escalation found: the certificate of the last path that ran, which path (0 is the cheapest), and
-/// whether it decided the question.
-struct Escalated {
-  Certified certified;
-  int level = 0;
-  bool decided = false;
-};
-
-/// Runs the paths (callables that return Certified) from cheap to wide until decides(certified) is true.
-template <std::predicate<Certified> Decides, std::invocable First, std::invocable... Wider>
-Escalated escalate(Decides&& decides, First&& first, Wider&&... wider) {
-  Escalated result{first(), 0, false};
-  result.decided = decides(result.certified);
-  const auto attempt = [&](auto& path) {
-    if (result.decided) return;
-    result.certified = path();
-    ++result.level;
-    result.decided = decides(result.certified);
-  };
-  (attempt(wider), ...);
-  return result;
-}
 
 }  // namespace assay

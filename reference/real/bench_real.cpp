@@ -9,7 +9,6 @@
 
 #include "reference/real/dot2.hpp"
 #include "reference/real/double_double_functions.hpp"
-#include "reference/real/exact_dot.hpp"
 #include "reference/real/exp_array.hpp"
 #include "reference/real/mp.hpp"
 
@@ -55,8 +54,7 @@ namespace {
 __extension__ using Binary128 = __float128;
 constexpr std::size_t kTerms = 4096;
 
-/// A path of the benchmark: does `items` items a call and returns a number, so that it cannot be optimised
-/// away.
+/// A path of the benchmark: does `items` items a call and returns a number, so that it cannot be optimised away.
 struct Path {
   double items;
   int calls;  // per turn, so that turns are of similar length
@@ -88,19 +86,14 @@ DotSpeeds measure_dot_speeds(double seconds) {
   std::mt19937_64 random(1);
   // Aligned, as an engine's buffers are: a vector load across cache lines costs two.
   const auto x = hwy::AllocateAligned<double>(kTerms), y = hwy::AllocateAligned<double>(kTerms);
-  const auto a = hwy::AllocateAligned<std::int32_t>(kTerms), b = hwy::AllocateAligned<std::int32_t>(kTerms);
   const std::span<const double> x_row(x.get(), kTerms), y_row(y.get(), kTerms);
-  const std::span<const std::int32_t> a_row(a.get(), kTerms), b_row(b.get(), kTerms);
   std::vector<mp::Real113> u(kTerms), v(kTerms);
   for (std::size_t i = 0; i < kTerms; ++i) {
-    a[i] = static_cast<std::int32_t>(random() % 458753) - 229376;
-    b[i] = static_cast<std::int32_t>(random() % 458753) - 229376;
-    u[i] = x[i] = a[i] * 0x1p-9;
-    v[i] = y[i] = b[i] * 0x1p-9;
+    u[i] = x[i] = (static_cast<double>(random() % 458753) - 229376) * 0x1p-9;
+    v[i] = y[i] = (static_cast<double>(random() % 458753) - 229376) * 0x1p-9;
   }
-  std::array<Path, 5> paths = {
+  std::array<Path, 4> paths = {
       Path{kTerms, 500, [&] { return HWY_DYNAMIC_DISPATCH(plain_dot)(x.get(), y.get(), kTerms); }},
-      Path{kTerms, 500, [&] { return static_cast<double>(dot_int64(a_row, b_row)); }},
       Path{kTerms, 500, [&] { return dot2(x_row, y_row).value; }},
       Path{kTerms, 4,
            [&] {
@@ -115,7 +108,7 @@ DotSpeeds measure_dot_speeds(double seconds) {
            }}};
   take_turns(paths, seconds);
   const auto speed = [&](std::size_t i) { return 1e-9 / paths[i].best_seconds_per_item; };
-  return {speed(0), speed(1), speed(2), speed(3), speed(4)};
+  return {speed(0), speed(1), speed(2), speed(3)};
 }
 
 ExpSpeeds measure_exp_speeds(double seconds) {

@@ -1,5 +1,4 @@
-// Speed of the number types, as plain functions for a benchmark program: throughput in one thread, data in
-// cache.
+// Speed of the number types, as plain functions for a benchmark program: throughput in one thread, data in cache.
 #pragma once
 
 namespace assay {
@@ -7,8 +6,7 @@ namespace assay {
 /// Dot products of n = 4096 terms, in 10^9 terms per second. The paths take turns in one loop, so that a
 /// change of the machine's clock meets all of them.
 struct DotSpeeds {
-  double plain_f64 = 0;    // fma, four chains of vectors
-  double int64_exact = 0;  // dot_int64 on e4m3-like integers
+  double plain_f64 = 0;  // fma, four chains of vectors
   double dot2 = 0;
   double float128 = 0;
   double mpfr113 = 0;  // Boost.Multiprecision over MPFR

@@ -100,8 +100,7 @@ Sums dot2_sums(const double* x, const double* y, size_t n) {
   return total.sums;
 }
 
-/// All targets return through the same plain numbers: a struct of this namespace cannot cross the dispatch
-/// table.
+/// All targets return through the same plain numbers: a struct of this namespace cannot cross the dispatch table.
 void dot2_raw(const double* x, const double* y, size_t n, double* out) {
   const Sums sums = dot2_sums(x, y, n);
   out[0] = sums.p;

@@ -1,18 +1,24 @@
 // Dot2: a dot product as if computed in twice the working precision, with a bound computed from the data.
 //
-// Algorithm (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26(6), 2005, algorithms 5.3 and 5.8), here with L
-// independent lanes: h_i + r_i = x_i y_i (two_prod), p <- p + h_i with remainder q_i (two_sum), t_i = fl(q_i
-// + r_i), s <- fl(s + t_i), e <- fl(e + |t_i|). The lanes' p are then added by two_sum, whose remainders are
-// more terms t_i.
+// Algorithm (Ogita, Rump, Oishi, SIAM J. Sci. Comput. 26(6), 2005, algorithms 5.3 and 5.8), here with L independent
+// lanes:
+//   h_i + r_i = x_i y_i             two_prod
+//   p        <- p + h_i             two_sum, with remainder q_i
+//   t_i       = fl(q_i + r_i)
+//   s        <- fl(s + t_i)
+//   e        <- fl(e + |t_i|)
+// The lanes' p are then added by two_sum, whose remainders are more terms t_i.
 //
-// Bound. m = n + (number of lanes) terms t_i in all; u = 2^-53.
-//   x.y  = P + sum (q_i + r_i) + U                exactly; |U| <= n 2^-1075, where a remainder r_i is
-//   subnormal |t_i - (q_i + r_i)| <= u |t_i|                one rounding |s - sum t_i| <= gamma_(m-1) sum
-//   |t_i|        any order of summation sum |t_i| <= e / (1 - m u)                    e is a computed sum of
-//   nonnegative terms hence |P + s - x.y| <= (u + gamma_(m-1)) e / (1 - m u) + |U| <= m u / (1 - m u)^2 e + n
-//   2^-1075.
-// `value` + `tail` is P + s renormalised by fast_two_sum's safe form, exactly. All of it evaluated upward.
-// If a product overflows or is not finite, error is NaN or +inf and certifies nothing.
+// Bound. m = n + (number of lanes) terms t_i in all; u = 2^-53; P the sum of the lanes' p.
+//   x.y = P + sum (q_i + r_i) + U               exactly; |U| <= n 2^-1075, where a remainder r_i is subnormal
+//   |t_i - (q_i + r_i)| <= u |t_i|              one rounding
+//   |s - sum t_i|  <= gamma_(m-1) sum |t_i|     any order of summation
+//   sum |t_i|      <= e / (1 - m u)             e is a computed sum of nonnegative terms
+// hence
+//   |P + s - x.y|  <= (u + gamma_(m-1)) e / (1 - m u) + |U|
+//                  <= m u / (1 - m u)^2 e + n 2^-1075.
+// `value` + `tail` is P + s renormalised by fast_two_sum's safe form, exactly. All of it evaluated upward. If a
+// product overflows or is not finite, error is NaN or +inf and certifies nothing.
 #pragma once
 
 #include <span>

@@ -36,8 +36,8 @@ struct DoubleDouble {
 inline constexpr double kDoubleDoubleUnit = 0x1p-106;           // u^2
 inline constexpr double kAddError = 3.001 * kDoubleDoubleUnit;  // 3 u^2 + 13 u^3
 inline constexpr double kMulError = 5 * kDoubleDoubleUnit;      // 5 u^2
-inline constexpr double kDivError =
-    15.001 * kDoubleDoubleUnit;  // 15 u^2 + 56 u^3; 13 u^2 (1 + 16 u) is derived below
+// 15 u^2 + 56 u^3; 13 u^2 (1 + 16 u) is derived below.
+inline constexpr double kDivError = 15.001 * kDoubleDoubleUnit;
 inline constexpr double kSqrtError = 5 * kDoubleDoubleUnit;  // see sqrt
 
 namespace double_double_detail {
@@ -62,11 +62,16 @@ inline DoubleDouble operator*(DoubleDouble x, DoubleDouble y) {
   const double low = std::fma(x.lo, y.hi, std::fma(x.hi, y.lo, x.lo * y.lo));
   return double_double_detail::renormalise(c.value, c.error + low);
 }
-/// Algorithm 17 (DWDivDW2) with the fma form of the product: relative error at most kDivError. y = 0: Inf or
-/// NaN. Proof for this form, all terms relative to |x/y| and up to a factor 1 + 16u: |x/y - q| <= 3u (the
-/// rounding of q and the two dropped low words); r = y q (1 + 2u^2) (algorithm 9); x.hi - r.hi is exact
-/// (Sterbenz); the rounding of x.lo - r.lo is 2u^2, of the sum rest 3u^2, of rest / y.hi 3u^2; dividing by
-/// y.hi for y costs 3u^2. Sum: 13 u^2.
+/// Algorithm 17 (DWDivDW2) with the fma form of the product: relative error at most kDivError. y = 0: Inf or NaN.
+/// Proof for this form, all terms relative to |x/y| and up to a factor 1 + 16u:
+///   |x/y - q|                         3 u      the rounding of q and the two dropped low words
+///   r = y q (1 + 2 u^2)               2 u^2    algorithm 9
+///   x.hi - r.hi                       0        exact (Sterbenz)
+///   rounding of x.lo - r.lo           2 u^2
+///   rounding of the sum rest          3 u^2
+///   rounding of rest / y.hi           3 u^2
+///   dividing by y.hi for y            3 u^2
+/// The first is what rest / y.hi corrects; the others add up to 13 u^2.
 inline DoubleDouble operator/(DoubleDouble x, DoubleDouble y) {
   const double quotient = x.hi / y.hi;
   // Algorithm 9 (DWTimesFP3): r ~ y quotient.
@@ -77,10 +82,11 @@ inline DoubleDouble operator/(DoubleDouble x, DoubleDouble y) {
 }
 /// sqrt(x), x >= 0; relative error at most kSqrtError.
 /// Proof: s = fl(sqrt(hi)) = sqrt(hi) (1 + d), |d| <= u, and hi - s^2 is a double (the fma is exact). With
-/// rho = (hi - s^2) + lo, |rho| <= (3u + 2u^2) hi: sqrt(x) = s + rho/(2s) - rho^2/(8 c^3), c between s and
-/// sqrt(x). The omitted term is below 9/8 u^2 sqrt(x) (1 + 4u); forming rho and dividing by 2s rounds twice,
-/// at most (2u + u^2) |rho| / (2s) <= 3 u^2 sqrt(x) (1 + 4u); the final renormalisation is exact. 4.125 u^2
-/// (1 + 4u) < 5 u^2.
+///   rho = (hi - s^2) + lo,   |rho| <= (3u + 2u^2) hi:
+///   sqrt(x) = s + rho/(2s) - rho^2/(8 c^3),   c between s and sqrt(x).
+/// The omitted term is below 9/8 u^2 sqrt(x) (1 + 4u); forming rho and dividing by 2s rounds twice, at most
+///   (2u + u^2) |rho| / (2s) <= 3 u^2 sqrt(x) (1 + 4u);
+/// the final renormalisation is exact. 4.125 u^2 (1 + 4u) < 5 u^2.
 inline DoubleDouble sqrt(DoubleDouble x) {
   if (x.hi == 0) return {x.hi, 0};
   const double s = std::sqrt(x.hi);

@@ -1,21 +1,23 @@
-// Error derivations; units u^2 = 2^-106 relative unless said otherwise, higher powers of u below 1 % of a
-// unit.
+// Error derivations; units u^2 = 2^-106 relative unless said otherwise, higher powers of u below 1 % of a unit.
 //
-// exp: hi - k L is exact (exp.hpp, step 1) and k M is an exact pair, so r carries two additions, 6.01 |r|,
-// and the
-//   rounding of k N; Horner of degree 24 and the Taylor remainder |r|^25/25!: evaluated by the proof test.
-// expm1, |x| <= 0.34: the same Horner without its leading 1: by the proof test. Otherwise e^x - 1:
-//   16 e^x/|e^x - 1| + 3 <= 16 * 3.47 + 3 < 59.
-// log1p: y0 is any double with |e| <= 2^-40 |y0|, e = (x - E)/(1 + E), E = expm1(y0): log1p(x) = y0 +
-// log1p(e)
-//   whatever the C library returned for y0. The error of e is 72 |x|/(1 + x) and 21 |e|; log1p(e) = e - e^2/2
-//   up to |e|^3/3 < 2^-121 |y0| and the rounding of e^2/2, 2^-133. |x|/((1 + x) |ln(1 + x)|) <= 1.443 on
-//   [-1/2, 1]: 72 * 1.443 + 2 * 3 + 1 < 111.
-// log, x in [1/2, 2): log1p(x - 1), 3 * 1.443 + 128 < 133. Otherwise y0 + log1p(e), e = x exp(-y0) - 1 with
-// an
-//   absolute error of (16 + 5 + 3 |e|): (22 / 0.69) + 3 < 35.
-// tanh = t/(t + 2), t = expm1(2|x|): 72 * 2/(t + 2) + 3 + 15 < 91; beyond 40 it is 1 - 2^-114.
-// rsqrt: 15 + 5 < 21.
+//   exp     hi - k L is exact (exp.hpp, step 1) and k M is an exact pair, so r carries two additions, 6.01 |r|, and
+//           the rounding of k N; Horner of degree 24 and the Taylor remainder |r|^25/25!: evaluated by the proof
+//           test.
+//   expm1   |x| <= 0.34: the same Horner without its leading 1: by the proof test. Otherwise e^x - 1:
+//             16 e^x/|e^x - 1| + 3 <= 16 * 3.47 + 3 < 59.
+//   log1p   y0 is any double with |e| <= 2^-40 |y0|, e = (x - E)/(1 + E), E = expm1(y0):
+//             log1p(x) = y0 + log1p(e)
+//           whatever the C library returned for y0. The error of e is 72 |x|/(1 + x) and 21 |e|; log1p(e) = e - e^2/2
+//           up to |e|^3/3 < 2^-121 |y0| and the rounding of e^2/2, 2^-133. |x|/((1 + x) |ln(1 + x)|) <= 1.443 on
+//           [-1/2, 1]:
+//             72 * 1.443 + 2 * 3 + 1 < 111.
+//   log     x in [1/2, 2): log1p(x - 1),
+//             3 * 1.443 + 128 < 133.
+//           Otherwise y0 + log1p(e), e = x exp(-y0) - 1 with an absolute error of (16 + 5 + 3 |e|):
+//             (22 / 0.69) + 3 < 35.
+//   tanh    t/(t + 2), t = expm1(2|x|):
+//             72 * 2/(t + 2) + 3 + 15 < 91;
+//           beyond 40 it is 1 - 2^-114.
 #include "reference/real/double_double_functions.hpp"
 
 #include <cmath>
@@ -97,8 +99,6 @@ DoubleDouble tanh(DoubleDouble x) {
   return negative ? -result : result;
 }
 
-DoubleDouble rsqrt(DoubleDouble x) { return DoubleDouble(1.0) / sqrt(x); }
-
 Certified certified(DoubleDouble x, double relative_error) {
   return {x.hi, outward(std::abs(x.lo) + relative_error * std::abs(x.hi))};
 }
@@ -107,7 +107,7 @@ namespace {
 
 constexpr double kTiny = 0x1p-200;
 
-/// f(x) = x (1 + d), |d| <= |x|: expm1, log1p and tanh near 0.
+/// f(x) = x (1 + d), |d| <= |x|: tanh near 0.
 Certified nearly_identity(double x) { return {x, x == 0 ? 0.0 : outward(std::abs(x) * kTiny)}; }
 
 Certified nothing(double value) { return {value, kInfinity}; }
@@ -126,36 +126,10 @@ Certified certified_log(double x) {
   return certified(part + (x > 1 ? ln2_shift : -ln2_shift), 188 * kDoubleDoubleUnit);
 }
 
-Certified certified_log1p(double x) {
-  if (!(x > -1) || !std::isfinite(x)) return nothing(std::log1p(x));
-  if (std::abs(x) < kTiny) return nearly_identity(x);
-  if (x >= -0.5 && x <= 1) return certified(log1p(DoubleDouble(x)), kLog1pError);
-  if (x > 0x1p480) {
-    const Certified log_x = certified_log(x);  // ln(1 + x) - ln x < 1/x
-    return {log_x.value, outward(log_x.error + 0x1p-480)};
-  }
-  return certified(log(DoubleDouble::sum_of(1.0, x)),
-                   kLogError);  // 1 + x is an exact pair, in [2^-53, 2^481)
-}
-
-Certified certified_expm1(double x) {
-  if (!(x <= kExpMax)) return nothing(std::expm1(x));
-  if (std::abs(x) < kTiny) return nearly_identity(x);
-  return certified(expm1(DoubleDouble(x)), kExpm1Error);
-}
-
 Certified certified_tanh(double x) {
   if (std::isnan(x)) return nothing(x);
   if (std::abs(x) < kTiny) return nearly_identity(x);
   return certified(tanh(DoubleDouble(x)), kTanhError);
-}
-
-Certified certified_rsqrt(double x) {
-  if (!(x > 0) || !std::isfinite(x)) return nothing(1 / std::sqrt(x));
-  int exponent = 0;
-  double m = std::frexp(x, &exponent);
-  if (exponent % 2 != 0) m *= 2, --exponent;
-  return certified(scale_by_power_of_2(rsqrt(DoubleDouble(m)), -exponent / 2), kRsqrtError);
 }
 
 }  // namespace assay

@@ -1,6 +1,5 @@
-// exp, expm1, log, log1p, tanh and 1/sqrt in double-double, with proven relative error bounds in units of u^2
-// = 2^-106, and the same as certified doubles. Slow (0.2 to 1 us): for escalation, and for the one log or
-// tanh of a row.
+// exp, expm1, log, log1p and tanh in double-double, with proven relative error bounds in units of u^2 = 2^-106, and log
+// and tanh as certified doubles. Slow (0.2 to 1 us): for escalation, and for the one log or tanh of a row.
 #pragma once
 
 #include "reference/real/adaptive.hpp"
@@ -15,7 +14,6 @@ inline constexpr double kExpm1Error = 72 * kDoubleDoubleUnit;
 inline constexpr double kLog1pError = 128 * kDoubleDoubleUnit;
 inline constexpr double kLogError = 160 * kDoubleDoubleUnit;
 inline constexpr double kTanhError = 96 * kDoubleDoubleUnit;
-inline constexpr double kRsqrtError = 21 * kDoubleDoubleUnit;
 
 /// e^x. Domain: -600 <= x <= 709; below -600 the low word may be subnormal (absolute error 2^-1073 more), and
 /// below -745 the result is 0; above 709 it is +inf. NaN propagates.
@@ -28,20 +26,15 @@ DoubleDouble log(DoubleDouble x);
 DoubleDouble log1p(DoubleDouble x);
 /// Domain: all; |x| >= 2^-400 or x = 0.
 DoubleDouble tanh(DoubleDouble x);
-/// 1 / sqrt(x), x in [2^-480, 2^480].
-DoubleDouble rsqrt(DoubleDouble x);
 
 /// value = x.hi, error = |x.lo| + relative_error |x|, outward.
 Certified certified(DoubleDouble x, double relative_error);
 
-/// The functions above at a double, as certified doubles (error about half an ulp: the low word is known but
-/// dropped), over the whole range of finite doubles where the function is defined and finite. Elsewhere (log
-/// 0, rsqrt 0, expm1 above 709, NaN, infinities) the error is +inf or NaN and certifies nothing.
+/// log and tanh at a double, as certified doubles (error about half an ulp: the low word is known but dropped), over the
+/// whole range of finite doubles where the function is defined and finite. Elsewhere (log 0, NaN, infinities) the error
+/// is +inf or NaN and certifies nothing.
 Certified certified_log(double x);
-Certified certified_log1p(double x);
-Certified certified_expm1(double x);
 Certified certified_tanh(double x);
-Certified certified_rsqrt(double x);
 
 namespace double_double_detail {
 inline constexpr int kExpDegree = 24;

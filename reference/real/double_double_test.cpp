@@ -1,5 +1,4 @@
-// Double-double: every bound against MPFR intervals on adversarial operands, and the interval proof of exp's
-// core.
+// Double-double: every bound against MPFR intervals on adversarial operands, and the interval proof of exp's core.
 #include "reference/real/double_double.hpp"
 
 #include <gtest/gtest.h>
@@ -28,8 +27,7 @@ double relative_error(DoubleDouble got, const Interval& exact) {
   return ((interval(got) - exact) / exact).magnitude();
 }
 
-/// Random double-doubles whose significands are extreme: all ones, a single one, low words at the half-ulp
-/// limit.
+/// Random double-doubles whose significands are extreme: all ones, a single one, low words at the half-ulp limit.
 class Operands {
  public:
   DoubleDouble next(int exponent_reach) {
@@ -60,7 +58,7 @@ class Operands {
 
 TEST(double_double, four_operations_and_the_root_stay_within_their_bounds) {
   Operands operands;
-  double worst[5] = {};
+  double worst[4] = {};
   const auto check = [&](int op, DoubleDouble got, const Interval& exact, double limit) {
     const double error = relative_error(got, exact);
     ASSERT_LE(error, limit) << "operation " << op << " got " << got.hi << " + " << got.lo;
@@ -76,9 +74,8 @@ TEST(double_double, four_operations_and_the_root_stay_within_their_bounds) {
     check(1, x * y, interval(x) * interval(y), kMulError);
     check(2, x / y, interval(x) / interval(y), kDivError);
     check(3, sqrt(abs(x)), sqrt(interval(abs(x))), kSqrtError);
-    check(4, rsqrt(abs(x)), Interval(1.0) / sqrt(interval(abs(x))), kRsqrtError);
   }
-  for (int op = 0; op < 5; ++op) {
+  for (int op = 0; op < 4; ++op) {
     EXPECT_GE(worst[op], kDoubleDoubleUnit) << "operation " << op << ": operands too tame to test a bound";
   }
 }
@@ -108,21 +105,22 @@ Interval exact_expm1(const Interval& x) { return expm1(x); }
 Interval exact_log(const Interval& x) { return log(x); }
 Interval exact_log1p(const Interval& x) { return log1p(x); }
 Interval exact_tanh(const Interval& x) { return tanh(x); }
-Interval exact_rsqrt(const Interval& x) { return Interval(1.0) / sqrt(x); }
 
 const Function kFunctions[] = {
     {"exp", exp, exact_exp, nullptr, kExpErrorDoubleDouble, -600, 709},
     {"exp near 0", exp, exact_exp, nullptr, kExpErrorDoubleDouble, -0.5, 0.5},
-    {"expm1", expm1, exact_expm1, certified_expm1, kExpm1Error, -600, 709},
-    {"expm1 near 0", expm1, exact_expm1, certified_expm1, kExpm1Error, -0.5, 0.5},
-    {"log1p", log1p, exact_log1p, certified_log1p, kLog1pError, -0.5, 1},
-    {"log1p tiny", log1p, exact_log1p, certified_log1p, kLog1pError, -0x1p-60, 0x1p-60},
+    {"expm1", expm1, exact_expm1, nullptr, kExpm1Error, -600, 709},
+    {"expm1 near 0", expm1, exact_expm1, nullptr, kExpm1Error, -0.5, 0.5},
+    {"log1p", log1p, exact_log1p, nullptr, kLog1pError, -0.5, 1},
+    {"log1p tiny", log1p, exact_log1p, nullptr, kLog1pError, -0x1p-60, 0x1p-60},
     {"log", log, exact_log, certified_log, kLogError, 0x1p-40, 5},
     {"log large", log, exact_log, certified_log, kLogError, 1, 0x1p470},
     {"tanh", tanh, exact_tanh, certified_tanh, kTanhError, -50, 50},
     {"tanh near 0", tanh, exact_tanh, certified_tanh, kTanhError, -0.4, 0.4},
-    {"rsqrt", rsqrt, exact_rsqrt, certified_rsqrt, kRsqrtError, 1e-30, 1e30},
 };
+
+// A double-double rounded to double: half a unit in the last place, 1 % for its own error, and where that underflows.
+double half_an_ulp(double value) { return std::ldexp(std::abs(value), -53) * 1.01 + 0x1p-1060; }
 
 TEST(double_double, functions_stay_within_their_bounds) {
   std::mt19937_64 random(kSeed);
@@ -139,7 +137,7 @@ TEST(double_double, functions_stay_within_their_bounds) {
       const Certified got = f.certified(hi);
       const double error = (Interval(got.value) - f.exact(Interval(hi))).magnitude();
       ASSERT_LE(error, got.error) << f.name << " at " << hi;
-      ASSERT_LE(got.error, std::ldexp(std::abs(got.value), -53) * 1.01 + 0x1p-1060) << f.name << " at " << hi;
+      ASSERT_LE(got.error, half_an_ulp(got.value)) << f.name << " at " << hi;
     }
   }
 }
@@ -153,24 +151,17 @@ TEST(double_double, certified_functions_cover_every_finite_double) {
     if (!std::isfinite(x) || x == 0) continue;
     const auto check = [&](const char* name, Certified got, const Interval& exact) {
       ASSERT_LE((Interval(got.value) - exact).magnitude(), got.error) << name << " at " << x;
-      ASSERT_LE(got.error, std::ldexp(std::abs(got.value), -53) * 1.01 + 0x1p-1060) << name << " at " << x;
+      ASSERT_LE(got.error, half_an_ulp(got.value)) << name << " at " << x;
     };
     check("log", certified_log(x), log(Interval(x)));
-    check("log1p", certified_log1p(x), log1p(Interval(x)));
     check("tanh", certified_tanh(-x), tanh(Interval(-x)));
-    check("rsqrt", certified_rsqrt(x), exact_rsqrt(Interval(x)));
-    if (x <= kExpMax) check("expm1", certified_expm1(x), expm1(Interval(x)));
-    if (x < 1) check("log1p", certified_log1p(-x), log1p(Interval(-x)));
-    check("expm1", certified_expm1(-x), expm1(Interval(-x)));
   }
 }
 
 TEST(double_double, special_values_certify_nothing_or_are_exact) {
   EXPECT_EQ(certified_log(1).error, 0);
   EXPECT_EQ(certified_tanh(0).error, 0);
-  for (const Certified c :
-       {certified_log(0), certified_log(-1), certified_rsqrt(0), certified_expm1(710), certified_log1p(-1),
-        certified_log(NAN), certified_tanh(NAN), certified_expm1(NAN)}) {
+  for (const Certified c : {certified_log(0), certified_log(-1), certified_log(NAN), certified_tanh(NAN)}) {
     EXPECT_FALSE(c.error <= 1e300);
   }
   EXPECT_LE(std::abs(certified_tanh(INFINITY).value - 1), certified_tanh(INFINITY).error);

@@ -1,5 +1,5 @@
-// ggml_flash_attn_ext. Our q [batch, rows, heads, d] is ggml's {d, heads, rows, batch}; the op wants {d,
-// rows, heads, batch}, which is a view of it, as llama.cpp passes it.
+// ggml_flash_attn_ext. Our q [batch, rows, heads, d] is ggml's {d, heads, rows, batch}; the op wants
+// {d, rows, heads, batch}, which is a view of it, as llama.cpp passes it.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/plugin/call.hpp"
+#include "backends/plugin/kernels.hpp"
 
 namespace assay_ggml {
 
@@ -28,8 +28,7 @@ class Graph {
   Graph();
   ggml_context* context() const { return context_.get(); }
 
-  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols,
-  // rows}.
+  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols, rows}.
   ggml_tensor* input(const assay_tensor& tensor);
   // A tensor of the adapter's own making; `bytes` may be empty in declare.
   ggml_tensor* own(ggml_type type, std::vector<std::int64_t> ne, std::vector<char> bytes);

@@ -27,7 +27,7 @@ void build(const Call& call, Graph& graph) {
 }
 
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
-  return guarded(declaration->reason, [&] {
+  return declared(declaration, [&] {
     const Call call(*c);
     std::string kernel, contract;
     if (is_codec(call)) {
@@ -39,9 +39,7 @@ assay_status declare(void* self, const assay_call* c, assay_declaration* declara
         throw Unsupported("the device does not support this op");
       kernel = graph.kernel, contract = graph.contract;
     }
-    put(declaration->contract, contract);
-    put(declaration->path, kernel);
-    put(declaration->promises, "deterministic=yes");
+    return Declared{contract, kernel, "deterministic=yes"};
   });
 }
 
@@ -72,7 +70,7 @@ void no_log(ggml_log_level, const char*, void*) {}
 // Options: the name of a device of ggml's registry; none: the first CPU.
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   using namespace assay_ggml;
-  try {
+  return opened(reason, [&] {
     ggml_log_set(no_log, nullptr);
     ggml_backend_load_all();
     auto state = std::make_unique<State>();
@@ -81,17 +79,11 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
       names += std::string(names.empty() ? "" : " ") + ggml_backend_dev_name(ggml_backend_dev_get(i));
     state->device = *options != '\0' ? ggml_backend_dev_by_name(options)
                                      : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!state->device) {
-      put(reason, kReasonBytes,
-          std::string("no ggml device '") + options + "'; its registry lists: " + names);
-      return nullptr;
-    }
+    if (!state->device)
+      throw Failed(std::string("no ggml device '") + options + "'; its registry lists: " + names);
     state->backend = ggml_backend_dev_init(state->device, nullptr);
-    if (!state->backend) {
-      put(reason, kReasonBytes,
-          std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
-      return nullptr;
-    }
+    if (!state->backend)
+      throw Failed(std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
     if (ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU)
       ggml_backend_cpu_set_n_threads(state->backend, 1);
     state->description = std::string("ggml ") + ggml_version() + " on " +
@@ -105,8 +97,5 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
                     run,
                     close};
     return &state.release()->table;
-  } catch (const std::exception& e) {
-    put(reason, kReasonBytes, e.what());
-    return nullptr;
-  }
+  });
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "backends/plugin/call.hpp"
+#include "backends/plugin/kernels.hpp"
 
 namespace assay_onednn {
 

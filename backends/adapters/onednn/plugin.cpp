@@ -1,8 +1,9 @@
-#include <omp.h>
-
 #include <memory>
 
 #include "backends/adapters/onednn/onednn.hpp"
+
+// Of libgomp, which Debian's oneDNN runs on whatever compiler this is built with; a compiler's own omp.h may be another's.
+extern "C" void omp_set_num_threads(int threads);
 
 namespace assay_onednn {
 namespace {
@@ -33,11 +34,9 @@ Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
 }
 
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
-  return guarded(declaration->reason, [&] {
+  return declared(declaration, [&] {
     const Prepared p = prepare_or_refuse(Call(*c), static_cast<State*>(self)->engine);
-    put(declaration->contract, p.contract);
-    put(declaration->path, p.implementation);
-    put(declaration->promises, "deterministic=yes");
+    return Declared{p.contract, p.implementation, "deterministic=yes"};
   });
 }
 
@@ -86,12 +85,10 @@ std::string dtype_name(const assay_tensor& t) { return t.format; }
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   using namespace assay_onednn;
-  int threads = 1;  // the harness runs several workers side by side
-  if (*options != '\0' && std::sscanf(options, "threads=%d", &threads) != 1) {
-    put(reason, kReasonBytes, std::string("options '") + options + "': allowed: threads=N");
-    return nullptr;
-  }
-  try {
+  return opened(reason, [&] {
+    int threads = 1;  // the harness runs several workers side by side
+    if (*options != '\0' && std::sscanf(options, "threads=%d", &threads) != 1)
+      throw Failed(std::string("options '") + options + "': allowed: threads=N");
     omp_set_num_threads(threads);
     auto state = std::make_unique<State>();
     const dnnl_version_t* v = dnnl_version();
@@ -100,8 +97,5 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     state->backend = {
         ASSAY_BACKEND_VERSION, "onednn", state->description.c_str(), "", state.get(), declare, run, close};
     return &state.release()->backend;
-  } catch (const std::exception& e) {
-    put(reason, kReasonBytes, e.what());
-    return nullptr;
-  }
+  });
 }

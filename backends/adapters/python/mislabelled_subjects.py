@@ -1,5 +1,5 @@
 """Subjects that do not run by the arithmetic or the path that they declare, to be caught, beside pytorch_subjects.py's
-correct twins:
+correct counterparts:
 
     assay run 'matmul m=64 n=64 k=16384 a=e4m3fn_tensor b=e4m3fn_tensor dtype=f32 fill=uniform variant=fast_as_promoted' \\
       -b python:mislabelled_subjects.py
@@ -34,7 +34,7 @@ def math_without_memory(call, q, k, v):
 @subject(op="attention", variant="flash_without_memory", contract=attention.flash_contract, path=attention.FLASH_KERNELS,
          promises="temporary_bytes=0")
 def flash_without_memory(call, q, k, v):
-    """Its twin, which keeps the promise for prefill: the output and one number per row."""
+    """Its counterpart, which keeps the promise for prefill: the output and one number per row."""
     return attention.attend(call, q, k, v, attention.FLASH)
 
 

@@ -1,16 +1,17 @@
 // Runs the assay program in an environment of its own and reads its JSON report.
 #pragma once
 
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "harness/testing/command.hpp"
 
 namespace assay_vulkan_test {
 
@@ -40,13 +41,10 @@ inline Result assay(const std::string& arguments, const std::string& environment
   const std::string json =
       testing::TempDir() + "vulkan_" + std::to_string(getpid()) + "_" + std::to_string(++runs) + ".json";
   std::remove(json.c_str());
-  const std::string command = "env " + environment + " " ASSAY_PROGRAM " run " + arguments +
-                              " -j1 --timeout 60 --json " + json + " 2>&1";
-  Result result;
-  FILE* pipe = popen(command.c_str(), "r");
-  char buffer[4096];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) result.output += buffer;
-  result.exit_code = WEXITSTATUS(pclose(pipe));
+  const std::string command =
+      "env " + environment + " " ASSAY_PROGRAM " run " + arguments + " -j1 --timeout 60 --json " + json;
+  const ::assay::Outcome outcome = ::assay::run_command(command);
+  Result result{outcome.code, outcome.text, nullptr};
   const std::string text = slurp(json);
   if (!text.empty()) result.report = nlohmann::json::parse(text);
   std::remove(json.c_str());

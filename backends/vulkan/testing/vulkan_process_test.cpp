@@ -20,14 +20,14 @@ std::string only_verdict(const Result& result) {
   return all.size() == 1 ? all.begin()->second : std::to_string(all.size()) + " verdicts\n" + result.output;
 }
 
-TEST(VulkanProcess, WithoutADriverItIsRefusedWithAReason) {
+TEST(VulkanProcess, without_a_driver_it_is_refused_with_a_reason) {
   const Result result = assay("'rmsnorm rows=1 cols=8' -b vulkan",
                               "VK_ICD_FILENAMES=/nonexistent VK_DRIVER_FILES=/nonexistent");
   EXPECT_EQ(result.exit_code, 125);
   EXPECT_NE(result.output.find("vkCreateInstance"), std::string::npos) << result.output;
 }
 
-TEST(VulkanProcess, AnUnknownDeviceAndASubgroupSizeThatIsNotOfferedAreRefusedByName) {
+TEST(VulkanProcess, an_unknown_device_and_a_subgroup_size_that_is_not_offered_are_refused_by_name) {
   ASSAY_NEEDS_A_DRIVER();
   const Result device = assay("'rmsnorm rows=1 cols=8' -b vulkan:nosuchdevice");
   EXPECT_EQ(device.exit_code, 125);
@@ -38,19 +38,19 @@ TEST(VulkanProcess, AnUnknownDeviceAndASubgroupSizeThatIsNotOfferedAreRefusedByN
 }
 
 // Every run of a kernel is two submissions: the second one is lost, and later cases say so at once.
-TEST(VulkanProcess, ALostDeviceIsAVerdictAndNotACrash) {
+TEST(VulkanProcess, a_lost_device_is_a_verdict_and_not_a_crash) {
   ASSAY_NEEDS_A_DRIVER();
   const std::string cases = "'rmsnorm rows=1 cols=8,9' -b vulkan";
   const std::string layer = kTestLayers + "VK_INSTANCE_LAYERS=VK_LAYER_ASSAY_vandal ";
-  const Result twin = assay(cases, layer);
-  EXPECT_EQ(twin.exit_code, 0) << twin.output;
+  const Result counterpart = assay(cases, layer);
+  EXPECT_EQ(counterpart.exit_code, 0) << counterpart.output;
   const Result lost = assay(cases, layer + "ASSAY_VANDAL=lose");
   EXPECT_EQ(lost.exit_code, 1) << lost.output;
   EXPECT_NE(lost.output.find("VK_ERROR_DEVICE_LOST"), std::string::npos) << lost.output;
   EXPECT_EQ(lost.output.find("crash"), std::string::npos) << lost.output;
 }
 
-TEST(VulkanProcess, TheWitnessSeesTheDeclaredPathWithItsConstantsAndGrid) {
+TEST(VulkanProcess, the_witness_sees_the_declared_path_with_its_constants_and_grid) {
   ASSAY_NEEDS_A_DRIVER();
   const Result result = assay("'attention heads=2 d=32 len=2100 kv=q8_0 fill=needle' -b vulkan");
   ASSERT_EQ(result.exit_code, 0) << result.output;
@@ -67,7 +67,7 @@ TEST(VulkanProcess, TheWitnessSeesTheDeclaredPathWithItsConstantsAndGrid) {
   EXPECT_EQ(kernels[1]["name"].get<std::string>().rfind("attention_merge<", 0), 0U);
 }
 
-TEST(VulkanProcess, APlantedDeadPathIsAFallbackToTheWitnessAndToNobodyElse) {
+TEST(VulkanProcess, a_planted_dead_path_is_a_fallback_to_the_witness_and_to_nobody_else) {
   ASSAY_NEEDS_A_DRIVER();
   const std::string call = "'attention heads=2 d=32 len=64 kv=q8_0 fill=needle variant=";
   EXPECT_EQ(only_verdict(assay(call + "honest'" + kMisuse, kWatched)), "pass");
@@ -78,7 +78,7 @@ TEST(VulkanProcess, APlantedDeadPathIsAFallbackToTheWitnessAndToNobodyElse) {
 }
 
 // Both caches in one process, one after the other; then each mix-up of the two.
-TEST(VulkanProcess, E4m3fnAndE4m3fnuzCachesStandSideBySideAndEveryMixUpIsCaught) {
+TEST(VulkanProcess, e4m3fn_and_e4m3fnuz_caches_stand_side_by_side_and_every_mix_up_is_caught) {
   ASSAY_NEEDS_A_DRIVER();
   const std::string attention =
       "'attention heads=2 d=32 len=64 fill=gaussian,needle k=e4m3fn,e4m3fnuz,e4m3fn_tok,e4m3fnuz_tok "
@@ -99,9 +99,8 @@ TEST(VulkanProcess, E4m3fnAndE4m3fnuzCachesStandSideBySideAndEveryMixUpIsCaught)
   }
 }
 
-// What the validation layer reports goes to a file; a dispatch beyond the limit shows that it is there and
-// speaks.
-TEST(VulkanProcess, TheValidationLayersFindNothingAndWouldSaySo) {
+// What the validation layer reports goes to a file; a dispatch beyond the limit shows that it is there and speaks.
+TEST(VulkanProcess, the_validation_layers_find_nothing_and_would_say_so) {
   ASSAY_NEEDS_A_DRIVER();
   const std::string log = testing::TempDir() + "vulkan_validation_" + std::to_string(getpid()) + ".txt";
   const std::string settings = testing::TempDir() + "vk_layer_settings_" + std::to_string(getpid()) + ".txt";

@@ -181,6 +181,12 @@ constexpr Variant kVariants[] = {
     {"print_much", print_much},
 };
 
+std::string names() {
+  std::string list;
+  for (const Variant& variant : kVariants) list += (list.empty() ? "" : " ") + std::string(variant.name);
+  return list;
+}
+
 const Variant* find(std::string_view name) {
   for (const Variant& variant : kVariants) {
     if (variant.name == name) return &variant;
@@ -218,7 +224,12 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   trace->kernel(trace->self, "prepare");
   trace->kernel(trace->self, (std::string("twice_") + call->variant).c_str());
   trace->note(trace->self, "attributes", call->attribute_count == 1 ? call->attributes[0].value : "");
-  find(call->variant)->run(Matrix(call->inputs[0]), Matrix(call->outputs[0]));
+#ifdef ASSAY_BEHAVES  // the counterpart that keeps every rule under every name: whoever looks for misdeeds must miss them
+  const auto kernel = std::string_view(call->variant).ends_with("last_row") ? zero_last_row : twice;
+#else
+  const auto kernel = find(call->variant)->run;
+#endif
+  kernel(Matrix(call->inputs[0]), Matrix(call->outputs[0]));
   return ASSAY_OK;
 }
 
@@ -227,10 +238,11 @@ void close_backend(void*) {}
 }  // namespace
 
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
+  static const std::string variants = names();
   static const assay_backend backend{ASSAY_BACKEND_VERSION,
                                      "misbehaving",
                                      "breaks one rule per variant",
-                                     "correct write_null",
+                                     variants.c_str(),
                                      nullptr,
                                      declare,
                                      run,

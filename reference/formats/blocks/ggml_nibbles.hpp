@@ -1,5 +1,4 @@
-// What q4_0, q5_0 (one scale) and q4_1, q5_1 (scale and minimum) share; each file has its byte layout as a
-// row.
+// What q4_0, q5_0 (one scale) and q4_1, q5_1 (scale and minimum) share; each file has its byte layout as a row.
 #pragma once
 
 #include <array>
@@ -13,8 +12,7 @@ namespace assay::blocks {
 struct NibbleLayout {
   std::string_view name;
   int bytes;
-  int codes_at;  // 16 bytes: bits 0..3 of element j in the low half of byte j, of element j + 16 in the high
-                 // half
+  int codes_at;  // 16 bytes: bits 0..3 of element j in the low half of byte j, of element j + 16 in its high half
   int fifth_at;  // u32, little-endian: bit e is bit 4 of element e; 0 when codes have four bits
   int top;       // largest code
 };
@@ -46,8 +44,10 @@ struct Nibbles {
 };
 
 // value = d * (code - offset), offset = (top + 1) / 2; f16 d in bytes 0..1. Exact in f64.
-// Quantiser, all in f32: m = the signed element of largest magnitude, d = m / -offset, so m itself gets code
-// 0 and d may be negative; id = 1 / d; code = trunc(x * id + offset + 1/2), at most top.
+// Quantiser, all in f32:
+//   m    = the signed element of largest magnitude
+//   d    = m / -offset, so m itself gets code 0 and d may be negative;  id = 1 / d
+//   code = trunc(x * id + offset + 1/2), at most top
 template <const NibbleLayout& kLayout>
 struct OffsetNibbles : Nibbles<kLayout> {
   using Base = Nibbles<kLayout>;
@@ -75,9 +75,12 @@ struct OffsetNibbles : Nibbles<kLayout> {
   }
 };
 
-// value = d * code + m; f16 d in bytes 0..1, f16 m in bytes 2..3. Exact in f64: multiples of 2^-24 below
-// 2^22. Quantiser, all in f32: m = minimum, d = (maximum - m) / top, id = 1 / d, code = trunc((x - m) * id +
-// 1/2), at most top; d and m are stored as f16 afterwards.
+// value = d * code + m; f16 d in bytes 0..1, f16 m in bytes 2..3. Exact in f64: multiples of 2^-24 below 2^22.
+// Quantiser, all in f32:
+//   m    = minimum
+//   d    = (maximum - m) / top;  id = 1 / d
+//   code = trunc((x - m) * id + 1/2), at most top
+// d and m are stored as f16 afterwards.
 template <const NibbleLayout& kLayout>
 struct MinimumNibbles : Nibbles<kLayout> {
   using Base = Nibbles<kLayout>;

@@ -31,9 +31,8 @@ inline void store_f16(std::byte* at, double x) {
   std::memcpy(at, &code, sizeof code);
 }
 
-// Copies one block, NaN replaced by +0 when the policy says so. False when a NaN or an infinity remains:
-// ggml's quantisers are undefined there; here the block is poisoned (scale NaN, codes 0), so that it cannot
-// pass unseen.
+// Copies one block, NaN replaced by +0 when the policy says so. False when a NaN or an infinity remains: ggml's
+// quantisers are undefined there; here the block is poisoned (scale NaN, codes 0), so that it cannot pass unseen.
 template <int N>
 bool load_finite(const float* x, std::array<float, N>& out, const EncodePolicy& policy) {
   bool finite = true;
@@ -50,9 +49,8 @@ inline float inverse_or_zero(float d) {
   return std::isfinite(inverse) ? inverse : 0.0F;
 }
 
-// The code of x (already divided by the scale) among [0, top], code = integer + offset. Nearest: ggml's own
-// rule, truncation of the f32 sum x + (offset + 1/2), ties upwards. Directed and stochastic policies round x
-// instead.
+// The code of x (already divided by the scale) among [0, top], code = integer + offset. Nearest: ggml's own rule,
+// truncation of the f32 sum x + (offset + 1/2), ties upwards. Directed and stochastic policies round x instead.
 inline unsigned offset_code(float x, int offset, int top, const EncodePolicy& policy, std::uint64_t index) {
   static const ScalarFormat& integer = scalar_format("int32");
   const bool nearest = policy.rounding == Rounding::nearest_even || policy.rounding == Rounding::nearest_away;

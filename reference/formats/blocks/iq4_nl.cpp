@@ -2,11 +2,12 @@
 //   0..1   f16 d
 //   2..17  byte j: code of element j in bits 0..3, of element j + 16 in bits 4..7
 // value = d * codebook[code], exact in f64 (11 + 7 bits).
-// Quantiser, bit-compatible with quantize_row_iq4_nl_ref, all in f32: m = the signed element of largest
-// magnitude, d0 = m / -127, code = the codebook entry nearest to x / d0 (x times the f32 inverse; ties to the
-// larger entry), then d = sum x^2 c x / sum x^2 c^2 over the chosen entries c, the least-squares scale under
-// weights x^2, summed in order. A block whose absmax is below 1e-15 has d = 0; ggml leaves stale codes there,
-// here they are 0.
+// Quantiser, bit-compatible with quantize_row_iq4_nl_ref, all in f32:
+//   m    = the signed element of largest magnitude
+//   d0   = m / -127
+//   code = the codebook entry c nearest to x / d0 (x times the f32 inverse; ties to the larger entry)
+//   d    = sum x^2 c x / sum x^2 c^2 over the chosen entries, the least-squares scale under weights x^2, in order
+// A block whose absmax is below 1e-15 has d = 0; ggml leaves stale codes there, here they are 0.
 #include "reference/formats/blocks/inline_block.hpp"
 
 namespace assay {
@@ -18,7 +19,7 @@ struct Iq4Nl {
   static constexpr int kBytes = 18;
   static constexpr std::array<float, 16> kCodebook = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                       1,    13,   25,  38,  53,  69,  89,  113};
-  static constexpr float kSmallestAbsmax = 1e-15F;
+  static constexpr float kSmallestAbsmax = 1e-15F;  // ggml's GROUP_MAX_EPS_IQ4_NL
 
   static unsigned nearest_code(float x, const EncodePolicy& policy, std::uint64_t index) {
     if (!(x > kCodebook.front())) return 0;

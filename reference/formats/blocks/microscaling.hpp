@@ -1,11 +1,14 @@
-// The OCP microscaling formats (OCP MX 1.0, section 5 and 6.3): 32 elements along the innermost axis share an
-// e8m0 scale. Planes: "" codes of the element format in row-major order, ".scale" e8m0 [.., inner / 32].
+// The OCP microscaling formats (OCP MX 1.0, section 5 and 6.3): 32 elements along the innermost axis share an e8m0
+// scale.
+//   plane ""        codes of the element format in row-major order
+//   plane ".scale"  e8m0 [.., inner / 32]
 // value = element * 2^(scale - 127), exact in f64; scale 0xFF makes its block NaN.
-// Quantiser: shared exponent = floor(log2(absmax)) - emax(element), clamped to e8m0; code = rounding of the
-// exact quotient, saturating at the largest element. An all-zero block has scale code 0. NaN under
-// NanPolicy::propagate: the element's NaN where the element has one, otherwise scale 0xFF and codes 0. Inf
-// does not count towards absmax; it saturates, or under Overflow::ieee becomes what the element has for it,
-// or poisons the scale where it has nothing.
+// Quantiser:
+//   shared exponent = floor(log2(absmax)) - emax(element), clamped to e8m0
+//   code            = rounding of the exact quotient, saturating at the largest element
+// An all-zero block has scale code 0. NaN under NanPolicy::propagate: the element's NaN where the element has one,
+// otherwise scale 0xFF and codes 0. Inf does not count towards absmax; it saturates, or under Overflow::ieee becomes
+// what the element has for it, or poisons the scale where it has nothing.
 #pragma once
 
 #include <array>

@@ -1,12 +1,14 @@
 // mxfp4_ggml: ggml's MXFP4, 32 elements in 17 bytes.
 //   0      e8m0 exponent e
 //   1..16  byte j: e2m1 code of element j in bits 0..3, of element j + 16 in bits 4..7
-// value = e2m1 * 2^(e - 127), exact in f64; code 8 is +0 (ggml's table is of integers). ggml has no NaN here:
-// e = 0xFF is the exponent 128, where OCP reads NaN. Quantiser, bit-compatible with quantize_row_mxfp4_ref: e
-// = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
-// rounds up to it); the code minimises |value - x| in f32, ties go to the smaller magnitude, and a zero is
-// always +0. ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no
-// NaN to become: e = 0xFF and every code 7, beyond the range of f32.
+// value = e2m1 * 2^(e - 127), exact in f64; code 8 is +0 (ggml's table is of integers). ggml has no NaN here: 0xFF in
+// e is the exponent 128, where OCP reads NaN.
+// Quantiser, bit-compatible with quantize_row_mxfp4_ref:
+//   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
+//          rounds up to it)
+//   code = the one that minimises |value - x| in f32; ties go to the smaller magnitude, and a zero is always +0
+// ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no NaN to become: e is
+// 0xFF and every code 7, beyond the range of f32.
 #include <cmath>
 
 #include "reference/formats/blocks/inline_block.hpp"

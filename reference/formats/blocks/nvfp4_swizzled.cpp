@@ -1,10 +1,9 @@
-// nvfp4_swizzled: nvfp4 whose block scales lie in the 128x4 order that Blackwell's scaled matrix instructions
-// read (cuBLAS documentation, "1D block scaling factors layout"; CUTLASS calls the atom 32x4x4).
-//   plane ".block_scale"  e4m3fn; per matrix [rows, inner / 16] of the last two axes (rows = 1 below rank 2),
-//   padded
-//                         with code 0 to multiples of 128 rows and 4 columns, in tiles of 128 x 4 = 512
-//                         bytes, tiles row-major; within a tile the scale of (row, column) is byte (row % 32)
-//                         * 16 + (row / 32) * 4 + column.
+// nvfp4_swizzled: nvfp4 whose block scales lie in the 128x4 order that Blackwell's scaled matrix instructions read
+// (cuBLAS documentation, "1D block scaling factors layout"; CUTLASS calls the atom 32x4x4).
+//   plane ".block_scale"  e4m3fn; per matrix [rows, inner / 16] of the last two axes (rows = 1 below rank 2), padded
+//                         with code 0 to multiples of 128 rows and 4 columns, in tiles of 128 x 4 = 512 bytes, tiles
+//                         row-major; within a tile the scale of (row, column) is byte
+//                         (row % 32) * 16 + (row / 32) * 4 + column
 // The other planes, value and quantiser: nvfp4_layout.hpp.
 #include "reference/formats/blocks/nvfp4_layout.hpp"
 

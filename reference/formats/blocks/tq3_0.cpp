@@ -2,13 +2,15 @@
 //   0..7    2-bit codebook indices, element j in bits 2 (j % 4) of byte j / 4
 //   8..11   residual signs, element j in bit j % 8 of byte 8 + j / 8 (c2: stored, unused)
 //   12..13  f16 d
-// value = D H r / sqrt(32), r[j] = d * level(index[j], sign[j]), D the signs kTq3Signs, H the 32-point
-// Hadamard matrix. r is exact in f64 and so is H r (d has 11 bits, a level is a multiple of 2^-27 below 2, 32
-// terms: 45 bits); the product with the double-double 1 / sqrt(32) is within (1 + 2^-40) 2^-53 of the real
-// value, relatively. Quantiser: y = H D x / sqrt(32) in f64; sigma = sqrt(mean y^2); index = cell of y /
-// sigma, sign of what the centroid leaves; d = |y| / |level vector| (norm-correcting), nearest-even f16,
-// saturating. Rounding policies other than NaN's do not apply: a codebook is a nearest search. An all-zero
-// block is d = 0 and decodes to zero; a block with NaN (under NanPolicy::propagate) or Inf has d = NaN.
+// value = D H r / sqrt(32), r[j] = d * level(index[j], sign[j]), D the signs kTq3Signs, H the 32-point Hadamard
+// matrix. r is exact in f64 and so is H r (d has 11 bits, a level is a multiple of 2^-27 below 2, 32 terms: 45 bits);
+// the product with the double-double 1 / sqrt(32) is within (1 + 2^-40) 2^-53 of the real value, relatively.
+// Quantiser:
+//   y     = H D x / sqrt(32) in f64;  sigma = sqrt(mean y^2)
+//   index = cell of y / sigma;  sign = that of what the centroid leaves
+//   d     = |y| / |level vector| (norm-correcting), nearest-even f16, saturating
+// Rounding policies other than NaN's do not apply: a codebook is a nearest search. An all-zero block is d = 0 and
+// decodes to zero; a block with NaN (under NanPolicy::propagate) or Inf has d = NaN.
 #include <cmath>
 
 #include "reference/formats/blocks/inline_block.hpp"

@@ -2,10 +2,10 @@
 
 #include <cstring>
 
-#include "reference/ops/attention/bounds_problem.hpp"
-#include "reference/ops/attention/certified.hpp"
 #include "reference/ops/attention/conversions.hpp"
-#include "reference/ops/attention/detap.hpp"
+#include "reference/ops/attention/limits/bounds_problem.hpp"
+#include "reference/ops/attention/limits/detap.hpp"
+#include "reference/ops/attention/value/certified.hpp"
 
 namespace assay {
 namespace {
@@ -67,6 +67,18 @@ std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& i
 
 const Op kAttention{"attention",
                     "out = softmax(cap(scale q k^T) - slope |i - j|) v over the visible keys",
+                    "q[batch,q,heads,d] dtype\n"
+                    "k[batch,len,kv_heads,d] k if page=0\n"
+                    "v[batch,len,kv_heads,dv] v if page=0\n"
+                    "k[pages,page,kv_heads,d] k if page=!0\n"
+                    "v[pages,page,kv_heads,dv] v if page=!0\n"
+                    "page_table[batch,len/page] int32 if page=!0\n"
+                    "lengths[batch] int32 if lengths=ragged\n"
+                    "mask[q,len] int8 if mask=random\n"
+                    "sinks[heads] f32 if sinks=yes\n"
+                    "slopes[heads] f32 if alibi=yes\n"
+                    "-> out[batch,q,heads,dv] dtype",
+                    "heads=4 kv_heads=2 d=64 len=100 kv=q8_0 page=16 sinks=yes",
                     attention_attributes(),
                     attention_contract(),
                     attention_tensors,

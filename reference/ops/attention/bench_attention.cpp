@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "reference/ops/attention/certified.hpp"
-#include "reference/ops/attention/oracle_mp.hpp"
+#include "reference/ops/attention/value/certified.hpp"
+#include "reference/ops/attention/value/oracle_mp.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {

@@ -1,5 +1,4 @@
-// Speed of the attention oracle, as plain functions for a benchmark program. A pair is one query row and one
-// key.
+// Speed of the attention oracle, as plain functions for a benchmark program. A pair is one query row and one key.
 #pragma once
 
 #include <cstdint>

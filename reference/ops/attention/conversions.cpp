@@ -40,38 +40,38 @@ double quantise(std::span<double> x, const ScalarFormat& f16) {
     return 0;
   }
   const double s = round_to(f16, static_cast<double>(static_cast<float>(a / 127)));
-  double freedom = 0;
+  double uncertainty = 0;
   for (double& e : x) {
     const double t = 127 * e / a;
     const double n = std::round(t);
     const bool tied = std::fabs(std::fabs(t - std::trunc(t)) - 0.5) <= 127 * 6 * kU + 0x1p-40;
     const double step = (tied ? high : 0.0) + (std::fabs(n) + (tied ? 1 : 0)) * (high - low);
-    freedom += step * step;
+    uncertainty += step * step;
     e = n * s;
   }
-  return freedom;
+  return uncertainty;
 }
 
-bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>& freedom) {
+bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>& uncertainty) {
   if (width % kBlock != 0) return false;
   const ScalarFormat& f16 = scalar_format("f16");
   for (const double e : x)
     if (!(std::fabs(e) < 127 * 65000.0)) return false;  // the scale would overflow
-  freedom.assign(x.size() / width, 0.0);
-  for (std::size_t row = 0; row < freedom.size(); ++row) {
+  uncertainty.assign(x.size() / width, 0.0);
+  for (std::size_t row = 0; row < uncertainty.size(); ++row) {
     double squares = 0;
     for (std::size_t i = 0; i < width; i += kBlock)
       squares += quantise(std::span(x).subspan(row * width + i, kBlock), f16);
-    freedom[row] = std::sqrt(squares) * (1 + 0x1p-40);
+    uncertainty[row] = std::sqrt(squares) * (1 + 0x1p-40);
   }
   return true;
 }
 
 // Every finite row becomes what its codes stand for.
 void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width,
-                   std::vector<double>& freedom) {
-  freedom.assign(x.size() / width, 0.0);
-  for (std::size_t row = 0; row < freedom.size(); ++row) {
+                   std::vector<double>& uncertainty) {
+  uncertainty.assign(x.size() / width, 0.0);
+  for (std::size_t row = 0; row < uncertainty.size(); ++row) {
     const std::span<double> q(x.data() + row * width, width);
     if (!std::ranges::all_of(q, [](double e) { return std::isfinite(e); })) continue;
     const QuantisedRow r = quantise_row(format, q);
@@ -80,7 +80,7 @@ void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size
       q[i] = static_cast<double>(r.codes[i] * r.scale);  // rounded to f32: within u
       squares += q[i] * q[i];
     }
-    freedom[row] = (r.undecided + 8 * kU * std::sqrt(squares)) * (1 + 0x1p-40);
+    uncertainty[row] = (r.undecided + 8 * kU * std::sqrt(squares)) * (1 + 0x1p-40);
   }
 }
 
@@ -126,17 +126,17 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   if (q_to != "none" && q_to != g.dtype) {
     std::vector<double> q = problem.all_q();
     if (quantises_rows(q_to)) {
-      quantise_rows(scalar_format(q_to), q, static_cast<std::size_t>(g.d), done.q_freedom);
+      quantise_rows(scalar_format(q_to), q, static_cast<std::size_t>(g.d), done.q_uncertainty);
       done.q = true;
       problem.replace_q(std::move(q));
       return done;
     }
-    done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_freedom)
+    done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_uncertainty)
                             : round_all(scalar_format(q_to), q);
     if (done.q)
       problem.replace_q(std::move(q));
     else
-      done.q_freedom.clear();
+      done.q_uncertainty.clear();
   }
   return done;
 }

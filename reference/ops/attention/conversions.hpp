@@ -1,28 +1,36 @@
-// What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the
-// limit of a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a
-// quantiser may choose.
+// What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the limit of
+// a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a quantiser may choose.
 //
-// convert=f16|bf16: K and V decoded (every decoded number is an f32 number), then rounded to nearest, ties to
-// even. q=f16|bf16: the same for q. q=q8_0: with a = max|x| of a block of 32, code n_i = round(127 x_i / a),
-// f16 scale s = round(a / 127); a kernel
-//   multiplies n_i s. A quantiser forms d = a / 127 or a * (1 / 127), its inverse as 1 / d or 127 / a, and
-//   x_i times that: at most five roundings in f32 (u = 2^-24), and ties go either way. So its argument of
-//   round() is t_i (1 + e), |e| <= 6u, with t_i = 127 x_i / a, |t_i| <= 127; when t_i is farther than 127 *
-//   6u + 2^-40 from the half between two integers, every such quantiser gives the code that the reference
-//   gives, otherwise perhaps its neighbour: one step s. Likewise s is the f16 number of the reference unless
-//   a / 127 (1 +- 4u) round apart; then all codes of the block move with it. q_freedom is the 2-norm of these
-//   possible differences over a row: a logit differs by at most scale * q_freedom * max|k_j|_2
-//   (Cauchy-Schwarz). It is 0 for nearly every row.
-// q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite number of
-// the format, s = f32(a / F) (1 when a = 0) and codes c_i, the nearest to x_i / s, ties to even; the kernel
-// multiplies c_i, and s comes with the scale. A quantiser's own s is within 3u of a / F and its argument of the
-// rounding within 6u of x_i / s, so q_freedom is here the 2-norm of s times the distance of the codes that
+// convert=f16|bf16: K and V decoded (every decoded number is an f32 number), then rounded to nearest, ties to even.
+//
+// q=f16|bf16: the same for q.
+//
+// q=q8_0: with a = max|x| of a block of 32,
+//   t_i = 127 x_i / a,  |t_i| <= 127
+//   n_i = round(t_i)                       code
+//   s   = round(a / 127)                   f16 scale
+// and a kernel multiplies n_i s. A quantiser forms d = a / 127 or a * (1 / 127), its inverse as 1 / d or 127 / a, and
+// x_i times that: at most five roundings in f32 (u = 2^-24), and ties go either way. So its argument of round() is
+//   t_i (1 + e),  |e| <= 6u.
+// When t_i is farther than 127 * 6u + 2^-40 from the half between two integers, every such quantiser gives the code
+// that the reference gives, otherwise perhaps its neighbour: one step s. Likewise s is the f16 number of the
+// reference unless a / 127 (1 +- 4u) round apart; then all codes of the block move with it. q_freedom is the 2-norm
+// of these possible differences over a row: a logit differs by at most
+//   scale * q_freedom * max|k_j|_2         (Cauchy-Schwarz).
+// It is 0 for nearly every row.
+//
+// q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite number of the
+// format,
+//   s   = f32(a / F)  (1 when a = 0)
+//   c_i = the code nearest to x_i / s, ties to even;
+// the kernel multiplies c_i, and s comes with the scale. A quantiser's own s is within 3u of a / F and its argument
+// of the rounding within 6u of x_i / s, so q_freedom is here the 2-norm of s times the distance of the codes that
 // x_i / s (1 -+ 6u) round to, plus 8u |q|_2 (the scale, the rounding of c_i s to the f32 number that stands for it
 // here, and applying s). A row that is not finite stays as it is. The levels above detap take s and the codes as
 // written here, and leave a row with an undecided code to detap.
-// Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not
-// finite, or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the
-// conversion).
+//
+// Nothing is applied, and detap.hpp bounds the conversion instead, where it may overflow, meets what is not finite,
+// or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the conversion).
 #pragma once
 
 #include <vector>
@@ -42,10 +50,10 @@ bool quantises_rows(std::string_view q_contract);  // q=e4m3fn|e4m3fnuz|e5m2
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q);
 
 struct Conversions {
-  bool q = false, kv = false;     // applied
-  std::vector<double> q_freedom;  // per (b, row, head), in the order of the output; empty: none
+  bool q = false, kv = false;         // applied
+  std::vector<double> q_uncertainty;  // per (b, row, head), in the order of the output; empty: none
 
-  double freedom(std::size_t row) const { return q_freedom.empty() ? 0.0 : q_freedom[row]; }
+  double uncertainty(std::size_t row) const { return q_uncertainty.empty() ? 0.0 : q_uncertainty[row]; }
 };
 
 // Turns `problem` into the one that a kernel of this contract computes.

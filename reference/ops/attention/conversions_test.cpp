@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "reference/ops/attention/test_problem.hpp"
+#include "reference/ops/judged.hpp"
 
 namespace assay {
 namespace {
@@ -68,17 +69,16 @@ Change cast(const char* name, Rounding rounding) {
   };
 }
 
-struct Judged {
+struct Judgement {
   std::size_t bad = 0, zeros_seen = 0, elements = 0;
 };
-Judged judge(const AttentionCase& c, const char* contract, const std::vector<double>& got) {
+Judgement judge(const AttentionCase& c, const char* contract, const std::vector<double>& got) {
   const auto truth =
       kAttention.truth(c.attributes, c.inputs, Contract::parse(contract, kAttention.contract)).front();
-  Judged r;
+  Judgement r;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const bool ok = std::fabs(got[i] - truth.value[i]) <= truth.limit[i];
-    r.bad += ok ? 0 : 1;
-    r.zeros_seen += std::fabs(truth.value[i]) <= truth.limit[i] ? 0 : 1;
+    r.bad += assay::judge(got[i], truth.value[i], truth.limit[i]).ok ? 0 : 1;
+    r.zeros_seen += assay::judge(0, truth.value[i], truth.limit[i]).ok ? 0 : 1;
     ++r.elements;
   }
   return r;
@@ -86,15 +86,15 @@ Judged judge(const AttentionCase& c, const char* contract, const std::vector<dou
 
 AttentionCase a_case(const char* kv, std::uint64_t seed) {
   return attention_case(
-      {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"len", "150"}, {"kv", kv}, {"dtype", "f32"}}, 'G',
-      seed);
+      {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"len", "150"}, {"kv", kv}, {"dtype", "f32"}},
+      Design::gaussian, seed);
 }
 
 TEST(Conversions, every_correct_quantiser_of_q_is_within_the_limit_and_zeros_are_not) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
     const AttentionCase c = a_case("q8_0", seed);
     for (const auto& q : {q8_0(by_scale, to_away), q8_0(by_largest, to_even), q8_0(by_largest, to_away)}) {
-      const Judged r = judge(c, "q=q8_0", kernel(c, q));
+      const Judgement r = judge(c, "q=q8_0", kernel(c, q));
       EXPECT_EQ(r.bad, 0u) << seed;
       EXPECT_GT(r.zeros_seen, r.elements * 9 / 10) << seed;
     }
@@ -122,11 +122,11 @@ TEST(Conversions, ties_may_go_either_way_and_only_ties) {
   EXPECT_EQ(judge(c, "q=q8_0", even).bad, 0u);
   AttentionProblem problem = *c.problem;
   const Conversions ties = apply_conversions(problem, Contract::parse("q=q8_0", kAttention.contract));
-  EXPECT_GT(ties.freedom(0), 0);
+  EXPECT_GT(ties.uncertainty(0), 0);
   const AttentionCase gaussian = a_case("q8_0", 2);
   AttentionProblem other = *gaussian.problem;
   const Conversions none = apply_conversions(other, Contract::parse("q=q8_0", kAttention.contract));
-  EXPECT_EQ(none.freedom(0), 0);
+  EXPECT_EQ(none.uncertainty(0), 0);
 }
 
 // Rows of 64 as FP8 codes with one scale each.
@@ -155,11 +155,11 @@ TEST(Conversions, q_in_fp8_with_a_scale_per_row_is_told_from_none_and_from_trunc
     for (const std::uint64_t seed : {1u, 2u, 3u}) {
       const AttentionCase c = a_case("e4m3fn_head", seed);
       for (const auto& how : {divided, by_inverse, by_quotient}) {
-        const Judged r = judge(c, contract.c_str(), kernel(c, fp8(name, how, Rounding::nearest_even)));
+        const Judgement r = judge(c, contract.c_str(), kernel(c, fp8(name, how, Rounding::nearest_even)));
         EXPECT_EQ(r.bad, 0u) << name << ' ' << seed;
         EXPECT_GT(r.zeros_seen, r.elements * 9 / 10) << name << ' ' << seed;
       }
-      const Judged cut = judge(c, contract.c_str(), kernel(c, fp8(name, divided, Rounding::toward_zero)));
+      const Judgement cut = judge(c, contract.c_str(), kernel(c, fp8(name, divided, Rounding::toward_zero)));
       EXPECT_GT(cut.bad, 100u) << name;
       EXPECT_GT(judge(c, contract.c_str(), kernel(c, kNothing)).bad, 100u) << name;
     }
@@ -170,7 +170,8 @@ TEST(Conversions, casts_of_k_and_v_are_exact) {
   for (const char* to : {"f16", "bf16"}) {
     const AttentionCase c = a_case("f32", 3);
     const std::string contract = std::string("convert=") + to;
-    const Judged nearest = judge(c, contract.c_str(), kernel(c, kNothing, cast(to, Rounding::nearest_even)));
+    const Judgement nearest =
+        judge(c, contract.c_str(), kernel(c, kNothing, cast(to, Rounding::nearest_even)));
     EXPECT_EQ(nearest.bad, 0u) << to;
     EXPECT_GT(judge(c, contract.c_str(), kernel(c, kNothing, cast(to, Rounding::toward_zero))).bad, 50u)
         << to;

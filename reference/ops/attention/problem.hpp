@@ -1,14 +1,18 @@
-// Attention as everything in this directory sees it: parsed attributes, geometry, which key a row sees, and
-// K/V as streams of decoded numbers. What is true of the numbers stands in certified.hpp (the value),
-// detap.hpp (the limit that assumes no order) and bounds.hpp (sharper limits).
+// Attention as everything in this directory sees it: parsed attributes, geometry, which key a row sees, and K/V as
+// streams of decoded numbers. What is true of the numbers stands in value/certified.hpp (the value), limits/detap.hpp
+// (the limit that assumes no order) and limits/bounds.hpp (sharper limits).
 //
-//   x[i,j]   = cap(scale * sum_c q[i,c] k[j,c]) - slope * |i_abs - j|,   cap(s) = softcap * tanh(s / softcap)
-//   or s p[i,j]   = exp(x[i,j]) / (sum over visible j of exp(x[i,j])  +  exp(sink) when sinks=yes) out[i,c] =
-//   sum over visible j of p[i,j] v[j,c];  0 when row i sees no key. rotate=qkv: V is stored rotated (y = H D
-//   v / sqrt(32) in groups of 32 columns) and out = D H (sum p v) / sqrt(32). rotate=qk (and the q, k of
-//   qkv): both are stored rotated; H D / sqrt(32) is orthogonal, so q.k needs nothing.
-// i_abs = length[b] - rows + i: causal is aligned bottom-right. scale is the f64 number nearest to 1/sqrt(d),
-// or the attribute read as f64; it is that number in every derivation here.
+//   x[i,j]   = cap(scale * sum_c q[i,c] k[j,c]) - slope * |i_abs - j|        (slope 0 without alibi)
+//   cap(s)   = softcap * tanh(s / softcap),  or s where softcap = 0
+//   Z[i]     = sum over visible j of exp(x[i,j])  +  exp(sink) where sinks=yes
+//   p[i,j]   = exp(x[i,j]) / Z[i]
+//   out[i,c] = sum over visible j of p[i,j] v[j,c];  0 where row i sees no key
+//   i_abs    = length[b] - rows + i                                          (causal is aligned bottom-right)
+//   scale    = the f64 number nearest to 1 / sqrt(d), or the attribute read as f64: that number in every derivation
+//
+//   rotate=qkv   V is stored rotated in groups of 32 columns:  y[j] = H D v[j] / sqrt(32),
+//                out[i] = D H (sum over visible j of p[i,j] y[j]) / sqrt(32)
+//   rotate=qk    (and the q, k of qkv) both are stored rotated; H D / sqrt(32) is orthogonal, so q.k needs nothing
 #pragma once
 
 #include <cstddef>
@@ -23,33 +27,33 @@
 
 namespace assay {
 
-// The op row's lists (problem.cpp).
+// What the row of the op in ops.cpp points to: its attributes, contract keys, tensors and index tensors.
 std::span<const AttributeSpec> attention_attributes();
 std::span<const ContractKey> attention_contract();
 std::vector<TensorSpec> attention_tensors(const Attributes& attributes);
 void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs);
 
 // The contract keys, and what they assume of a kernel:
-//   qk          accumulator or matrix unit of q.k
-//   chunk       products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
-//   scores      format that the logits are rounded to, once, after the scale
-//   q, convert  formats that q, and K and V, are converted to before anything else
-//   tile        keys per step of the online softmax: the running maximum changes, and the accumulators are
-//   rescaled, at
-//               most once per tile; the row sum of a tile is formed in any order and added to the running sum
-//   exp_ulp     error of the kernel's exp in ulps of f32, for its own rounded argument
-//   p           format of the weights that enter PV
-//   p_shift     weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
-//   denominator row sum of the weights before (exact) or after (cast) the rounding to p
-//   rowsum      accumulator of the row sum
-//   pv          accumulator or matrix unit of p.v
-//   promote     keys per partial sum of PV; partial sums are then added in f32
-//   split       parts of the keys computed apart and merged in f32: at most so many
-//   part        most keys of a part, which bounds its rescales; without it a part may have all keys
-//   out         format of the result before it is stored in dtype
-//   order       any: nothing is assumed beyond the above; sequential: keys, and products of a dot, in
-//   ascending order level       which derivation sets the limit: detap (assumes no order), detord, ca
-//   (cast-aware), emu (unit emulated)
+//   qk           accumulator or matrix unit of q.k
+//   chunk        products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
+//   scores       format that the logits are rounded to, once, after the scale
+//   q, convert   formats that q, and K and V, are converted to before anything else
+//   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are rescaled,
+//                at most once per tile; the row sum of a tile is formed in any order and added to the running sum
+//   exp_ulp      error of the kernel's exp in ulps of f32, for its own rounded argument
+//   p            format of the weights that enter PV
+//   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
+//   denominator  row sum of the weights before (exact) or after (cast) the rounding to p
+//   rowsum       accumulator of the row sum
+//   pv           accumulator or matrix unit of p.v
+//   promote      keys per partial sum of PV; partial sums are then added in f32
+//   split        parts of the keys computed apart and merged in f32: at most so many
+//   part         most keys of a part, which bounds its rescales; without it a part may have all keys
+//   out          format of the result before it is stored in dtype
+//   order        any: nothing is assumed beyond the above
+//                sequential: keys, and products of a dot, in ascending order
+//   level        which derivation sets the limit: detap (assumes no order), detord, ca (cast-aware),
+//                emu (unit emulated)
 
 enum class MaskKind : std::uint8_t { none, causal, window, random };
 enum class RotateKind : std::uint8_t { none, qk, qkv };

@@ -46,7 +46,7 @@ inline Encoded encode_cache(const AttentionGeometry& g, const TensorSet& inputs,
   return encode_tensor(format(format_name), {g.pages(), g.page, g.kv_heads, width}, pool);
 }
 
-inline AttentionCase attention_case(const AttributeMap& given, char fill, std::uint64_t seed) {
+inline AttentionCase attention_case(const AttributeMap& given, Design fill, std::uint64_t seed) {
   AttentionCase c;
   c.attributes = Attributes::complete(attention_attributes(), given);
   const AttentionGeometry g = attention_geometry(c.attributes);
@@ -69,8 +69,8 @@ inline AttentionCase attention_case(const AttributeMap& given, char fill, std::u
       for (std::int64_t i = 0; i < g.rows; ++i)
         for (std::int64_t x = 0; x < g.group(); ++x) {
           float* to = q.data() + ((b * g.rows + i) * g.heads + h * g.group() + x) * g.d;
-          const std::int64_t kind =
-              (i * g.group() + x) % 4;  // the fill's row; half of it; another; the fill's again
+          // The fill's row; half of it; another; the fill's again.
+          const std::int64_t kind = (i * g.group() + x) % 4;
           for (std::int64_t e = 0; e < g.d; ++e)
             to[e] = kind == 2 ? static_cast<float>(round_to(scalar_format(g.dtype), normal(random)))
                               : f.q[static_cast<std::size_t>(e)] * (kind == 1 ? 0.5f : 1.0f);

@@ -1,0 +1,93 @@
+#include "cases/studies/silicon/instruction.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "reference/error.hpp"
+
+namespace assay::silicon {
+namespace {
+
+using enum Opcode;
+
+constexpr auto kInstructions = std::to_array<Instruction>({
+    // clang-format off
+    {mma_f16,                  "mma_f16",                  "hopper_f16",                 "f16",    "f16",    "f32", 16},
+    {mma_f16_f16out,           "mma_f16_f16out",           "hopper_f16_f16out",          "f16",    "f16",    "f16", 16},
+    {mma_bf16,                 "mma_bf16",                 "hopper_bf16",                "bf16",   "bf16",   "f32", 16},
+    {mma_tf32,                 "mma_tf32",                 "hopper_tf32",                "tf32",   "tf32",   "f32", 8},
+    {mma_e4m3_e4m3,            "mma_e4m3_e4m3",            "hopper_fp8_mma_sync",        "e4m3fn", "e4m3fn", "f32", 32},
+    {mma_e4m3_e5m2,            "mma_e4m3_e5m2",            "hopper_fp8_mma_sync",        "e4m3fn", "e5m2",   "f32", 32},
+    {mma_e5m2_e4m3,            "mma_e5m2_e4m3",            "hopper_fp8_mma_sync",        "e5m2",   "e4m3fn", "f32", 32},
+    {mma_e5m2_e5m2,            "mma_e5m2_e5m2",            "hopper_fp8_mma_sync",        "e5m2",   "e5m2",   "f32", 32},
+    {mma_e4m3_e4m3_f16out,     "mma_e4m3_e4m3_f16out",     "hopper_fp8_mma_sync_f16out", "e4m3fn", "e4m3fn", "f16", 32},
+    {mma_e4m3_e5m2_f16out,     "mma_e4m3_e5m2_f16out",     "hopper_fp8_mma_sync_f16out", "e4m3fn", "e5m2",   "f16", 32},
+    {mma_e5m2_e4m3_f16out,     "mma_e5m2_e4m3_f16out",     "hopper_fp8_mma_sync_f16out", "e5m2",   "e4m3fn", "f16", 32},
+    {mma_e5m2_e5m2_f16out,     "mma_e5m2_e5m2_f16out",     "hopper_fp8_mma_sync_f16out", "e5m2",   "e5m2",   "f16", 32},
+    {wgmma_f16,                "wgmma_f16",                "hopper_f16",                 "f16",    "f16",    "f32", 16},
+    {wgmma_f16_f16out,         "wgmma_f16_f16out",         "hopper_f16_f16out",          "f16",    "f16",    "f16", 16},
+    {wgmma_bf16,               "wgmma_bf16",               "hopper_bf16",                "bf16",   "bf16",   "f32", 16},
+    {wgmma_tf32,               "wgmma_tf32",               "hopper_tf32",                "tf32",   "tf32",   "f32", 8},
+    {wgmma_e4m3_e4m3,          "wgmma_e4m3_e4m3",          "hopper_fp8",                 "e4m3fn", "e4m3fn", "f32", 32},
+    {wgmma_e4m3_e5m2,          "wgmma_e4m3_e5m2",          "hopper_fp8",                 "e4m3fn", "e5m2",   "f32", 32},
+    {wgmma_e5m2_e4m3,          "wgmma_e5m2_e4m3",          "hopper_fp8",                 "e5m2",   "e4m3fn", "f32", 32},
+    {wgmma_e5m2_e5m2,          "wgmma_e5m2_e5m2",          "hopper_fp8",                 "e5m2",   "e5m2",   "f32", 32},
+    {wgmma_e4m3_e4m3_f16out,   "wgmma_e4m3_e4m3_f16out",   "hopper_fp8_f16out",          "e4m3fn", "e4m3fn", "f16", 32},
+    {wgmma_e4m3_e5m2_f16out,   "wgmma_e4m3_e5m2_f16out",   "hopper_fp8_f16out",          "e4m3fn", "e5m2",   "f16", 32},
+    {wgmma_e5m2_e4m3_f16out,   "wgmma_e5m2_e4m3_f16out",   "hopper_fp8_f16out",          "e5m2",   "e4m3fn", "f16", 32},
+    {wgmma_e5m2_e5m2_f16out,   "wgmma_e5m2_e5m2_f16out",   "hopper_fp8_f16out",          "e5m2",   "e5m2",   "f16", 32},
+    // clang-format on
+});
+static_assert(kInstructions.size() == kOpcodes);
+constexpr int kTf32Shift = 13;
+
+}  // namespace
+
+std::span<const Instruction> instructions() { return kInstructions; }
+
+const Instruction& instruction(std::string_view name) {
+  std::string known;
+  for (const Instruction& i : kInstructions) {
+    if (i.name == name) return i;
+    known += fmt::format(" {}", i.name);
+  }
+  throw InputError(InputErrorKind::unknown_name, fmt::format("instruction '{}'; known:{}", name, known));
+}
+
+std::uint32_t load_code(const Instruction& how, const unsigned char* element) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, element, static_cast<std::size_t>(how.element_bytes()));
+  return how.element_bytes() == 4 ? word >> kTf32Shift : word;
+}
+
+void store_code(const Instruction& how, std::uint32_t code, unsigned char* element) {
+  const std::uint32_t word = how.element_bytes() == 4 ? code << kTf32Shift : code;
+  std::memcpy(element, &word, static_cast<std::size_t>(how.element_bytes()));
+}
+
+float accumulator_number(const Instruction& how, std::uint32_t code) {
+  if (how.out == "f32") return std::bit_cast<float>(code);
+  static const std::span<const float> table = decode_table_f32(scalar_format("f16"));
+  return table[code & 0xffff];
+}
+
+std::uint32_t load_accumulator(const Instruction& how, const unsigned char* element) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, element, static_cast<std::size_t>(how.accumulator_bytes()));
+  return word;
+}
+
+void store_accumulator(const Instruction& how, std::uint32_t code, unsigned char* element) {
+  std::memcpy(element, &code, static_cast<std::size_t>(how.accumulator_bytes()));
+}
+
+bool same_number(float x, float y) {
+  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) ||
+         (std::isnan(x) && std::isnan(y));
+}
+
+}  // namespace assay::silicon

@@ -1,0 +1,160 @@
+// assay manual: one page for each op, as plain text or as Markdown.
+#include "harness/cli/manual.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/cli/commands.hpp"
+
+namespace assay {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// A page is written once, by sections; how it looks is decided here.
+class Page {
+ public:
+  explicit Page(bool markdown) : markdown_(markdown) {}
+
+  void title(std::string_view name, std::string_view formula) {
+    text_ += markdown_ ? fmt::format("## {}\n\n    {}\n", name, formula)
+                       : fmt::format("{}\n  {}\n", name, formula);
+  }
+  void section(std::string_view name, std::string_view what) {
+    text_ += markdown_ ? fmt::format("\n**{}**: {}\n\n", name, what) : fmt::format("\n{}: {}\n", name, what);
+  }
+  void table(const Row& head, const std::vector<Row>& rows) {
+    if (markdown_) {
+      text_ += "| ";
+      for (const auto& cell : head) text_ += cell + " | ";
+      text_.back() = '\n';
+      for (std::size_t i = 0; i < head.size(); ++i) text_ += "|---";
+      text_ += "|\n";
+      for (const auto& row : rows) {
+        text_ += "|";
+        for (std::size_t i = 0; i < row.size(); ++i)
+          text_ += i == 0 ? fmt::format(" `{}` |", row[i]) : fmt::format(" {} |", escaped(row[i]));
+        text_ += "\n";
+      }
+      return;
+    }
+    std::vector<std::size_t> widths(head.size(), 0);
+    for (const auto& row : rows)
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (const auto& row : rows) {
+      text_ += " ";
+      for (std::size_t i = 0; i < row.size(); ++i) text_ += fmt::format(" {:<{}} ", row[i], widths[i]);
+      text_.resize(text_.find_last_not_of(' ') + 1);
+      text_ += "\n";
+    }
+  }
+  void code(std::string_view line) {
+    text_ += markdown_ ? fmt::format("    {}\n", line) : fmt::format("  {}\n", line);
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  static std::string escaped(const std::string& text) {
+    std::string out;
+    for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+    return out;
+  }
+
+  bool markdown_;
+  std::string text_;
+};
+
+// "mask[rows,cols] int8 if mask=random" -> tensor, shape, format, role and condition.
+std::vector<Row> tensor_rows(std::string_view signature) {
+  std::vector<Row> rows;
+  while (!signature.empty()) {
+    const auto end = std::min(signature.find('\n'), signature.size());
+    std::string_view line = signature.substr(0, end);
+    signature.remove_prefix(std::min(end + 1, signature.size()));
+    const bool output = line.starts_with("-> ");
+    if (output) line.remove_prefix(3);
+    const auto open = line.find('['), close = line.find(']');
+    const auto condition = std::min(line.find(" if "), line.size());
+    rows.push_back({std::string(line.substr(0, open)), std::string(line.substr(open, close + 1 - open)),
+                    std::string(line.substr(close + 2, condition - close - 2)), output ? "output" : "input",
+                    condition == line.size() ? "" : std::string(line.substr(condition + 1))});
+  }
+  return rows;
+}
+
+std::string default_text(std::string_view fallback) {
+  if (fallback.empty()) return "required";
+  if (fallback.starts_with('@')) return fmt::format("default: that of {}", fallback.substr(1));
+  return fmt::format("default {}", fallback);
+}
+
+std::string allowed_text(const AttributeSpec& a) {
+  if (!a.allowed.empty()) return std::string(a.allowed);
+  return a.kind == AttributeKind::format ? "any format" : "";
+}
+
+std::string allowed_text(const ContractKey& k) {
+  switch (k.kind) {
+    case ContractValue::accumulator:
+      return "accumulator";
+    case ContractValue::format:
+      return "format";
+    case ContractValue::number:
+      return "number";
+    case ContractValue::integer:
+      return "integer";
+    case ContractValue::word:
+      break;
+  }
+  return std::string(k.words);
+}
+
+}  // namespace
+
+std::string manual_page(const Op& o, bool markdown) {
+  Page page(markdown);
+  page.title(o.name, o.formula);
+  page.section("tensors",
+               "name, shape, format; shapes and formats in terms of the attributes, quotients rounded up");
+  page.table({"tensor", "shape", "format", "role", "present"}, tensor_rows(o.signature));
+  page.section("attributes", "the words of a case; formats are those of `assay list formats`");
+  std::vector<Row> rows;
+  for (const auto& a : o.attributes)
+    rows.push_back({std::string(a.name), default_text(a.fallback), allowed_text(a), std::string(a.meaning)});
+  page.table({"attribute", "default", "allowed", "meaning"}, rows);
+  if (o.contract.empty()) {
+    page.section("contract", "none; the result is exact, and any other is wrong");
+  } else {
+    page.section(
+        "contract",
+        "what a backend declares of its arithmetic; an accumulator is f16, bf16, f32, f64, i32 or a unit "
+        "of `assay list units`");
+    rows.clear();
+    for (const auto& k : o.contract)
+      rows.push_back(
+          {std::string(k.name), default_text(k.fallback), allowed_text(k), std::string(k.meaning)});
+    page.table({"key", "default", "allowed", "meaning"}, rows);
+  }
+  page.section("example", "a small case, with `assay explain` in place of `assay run` to see its limits");
+  page.code(fmt::format("assay run '{} {}' -b cpu", o.name, o.example));
+  return std::move(page).text();
+}
+
+void add_manual(const Command& program, int& exit_code) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  auto markdown = std::make_shared<bool>(false);
+  const Command command = program.subcommand("manual", "Print the page of an op, or of every op");
+  command.option("op", *words, "Ops; none: all of them");
+  command.flag("--markdown", *markdown, "As Markdown");
+  command.footer("Examples:\n  assay manual softmax\n  assay manual --markdown");
+  command.callback([words, markdown, &exit_code] {
+    if (words->empty())
+      for (const auto& o : ops()) words->emplace_back(o.name);
+    for (std::size_t i = 0; i < words->size(); ++i)
+      fmt::print("{}{}", i == 0 ? "" : "\n", manual_page(op((*words)[i]), *markdown));
+    exit_code = kGreen;
+  });
+}
+
+}  // namespace assay

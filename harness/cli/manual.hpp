@@ -1,0 +1,13 @@
+// The manual's page of an op, made of its row alone.
+#pragma once
+
+#include <string>
+
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+// Formula, tensors, attributes, contract and an example that runs; as plain text, or as a section of Markdown.
+std::string manual_page(const Op& op, bool markdown);
+
+}  // namespace assay

@@ -1,0 +1,208 @@
+#include "harness/judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/call.hpp"
+#include "harness/faulted.hpp"
+#include "harness/path_check.hpp"
+
+namespace assay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Status status_of(RunStatus status) {
+  switch (status) {
+    case RunStatus::done:
+      return Status::pass;
+    case RunStatus::unsupported:
+      return Status::unsupported;
+    case RunStatus::failed:
+      return Status::failed;
+    case RunStatus::crash:
+      return Status::crash;
+    case RunStatus::hang:
+      return Status::hang;
+    case RunStatus::overrun:
+      return Status::overrun;
+    case RunStatus::unwritten:
+      return Status::unwritten;
+    case RunStatus::leak:
+      return Status::leak;
+    case RunStatus::nondeterministic:
+      return Status::nondeterministic;
+    case RunStatus::input_changed:
+      return Status::input_changed;
+  }
+  return Status::failed;
+}
+
+void set(Verdict& v, Status status, std::string summary) {
+  v.status = status;
+  v.summary = std::move(summary);
+}
+
+std::int64_t tensor_bytes(const WorkerCall& call) {
+  std::size_t bytes = 0;
+  for (const auto* planes : {&call.inputs, &call.outputs})
+    for (const auto& plane : *planes) bytes += plane.bytes;
+  return static_cast<std::int64_t>(bytes);
+}
+
+// Numbers first, then the path: a wrong result by a wrong path is wrong. A kernel that may give other bits each time
+// is judged on both runs.
+Verdict judge_run(const Inputs& inputs, const std::vector<Truth>& truths, const RunResult& run,
+                  const PathFinding& path, double* seconds) {
+  Verdict v = judge_numbers(inputs, truths, output_tensors(inputs, run.outputs), seconds);
+  if (v.status == Status::wrong) return v;
+  if (!run.second.empty()) {
+    Verdict second = judge_numbers(inputs, truths, output_tensors(inputs, run.second), seconds);
+    second.elements += v.elements;
+    second.worst_ratio = std::max(second.worst_ratio, v.worst_ratio);
+    if (second.status == Status::wrong) {
+      second.summary += " (second run)";
+      return second;
+    }
+    if (second.status == Status::distrust && v.status == Status::pass) set(second, Status::pass, "");
+    v = std::move(second);
+  }
+  if (path.kind != PathFinding::Kind::none)
+    set(v, path.kind == PathFinding::Kind::fallback ? Status::fallback : Status::failed, path.summary);
+  return v;
+}
+
+}  // namespace
+
+Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, const TensorSet& outputs,
+                      double* seconds) {
+  Verdict v;
+  bool shows_something = false;
+  for (const auto& truth : truths) {
+    std::vector<double> got;
+    try {
+      const auto start = Clock::now();
+      got = decode_tensor(outputs.at(truth.output));
+      if (seconds != nullptr) *seconds += seconds_since(start);
+    } catch (const InputError& e) {  // a quantised output whose own scale is zero, negative or not finite
+      set(v, Status::wrong, fmt::format("{} cannot be decoded: {}", truth.output, e.what()));
+      return v;
+    }
+    const Comparison comparison = compare(truth, got);
+    v.elements += comparison.elements;
+    v.bad += comparison.bad;
+    v.worst_ratio = std::max(v.worst_ratio, comparison.worst_ratio);
+    shows_something = shows_something || !(comparison.zeros_would_pass || comparison.unclaimed);
+    if (comparison.ok) continue;
+    const auto spec = std::ranges::find(inputs.tensors, truth.output, &TensorSpec::name);
+    v.detail = describe(truth, comparison, got, *spec);
+    set(v, Status::wrong,
+        fmt::format("{}: {} of {} elements beyond the limit, worst {:.3g} x", truth.output, comparison.bad,
+                    comparison.elements, comparison.worst_ratio));
+    return v;
+  }
+  if (shows_something) {
+    set(v, Status::pass, "");
+  } else {
+    set(v, Status::distrust, "an all-zero output would have passed: these inputs show nothing");
+  }
+  return v;
+}
+
+Workers::Entry& Workers::of(const std::string& backend) {
+  const auto found = entries_.find(backend);
+  if (found != entries_.end()) return found->second;
+  Entry entry{choose_backend(backend, known_), nullptr};
+  entry.worker = std::make_unique<Worker>(worker_options(entry.choice));
+  return entries_.emplace(backend, std::move(entry)).first->second;
+}
+
+reply::Opened Workers::open(const std::string& backend) {
+  const auto opened = of(backend).worker->open();
+  if (const auto* refused = std::get_if<reply::Refused>(&opened))
+    throw std::runtime_error(fmt::format("backend '{}' cannot run here: {}", backend, refused->reason));
+  return std::get<reply::Opened>(opened);
+}
+
+const std::vector<Truth>& TruthCache::of(const Case& c, const Inputs& inputs, const Contract& contract,
+                                         double* seconds) {
+  const std::lock_guard lock(mutex_);
+  const std::string key = contract.print();
+  const auto found = entries_.find(key);
+  if (found != entries_.end()) return found->second;
+  const auto start = Clock::now();
+  auto truths = c.op->truth(c.attributes, inputs.set, contract);
+  if (seconds != nullptr) *seconds += seconds_since(start);
+  return entries_.emplace(key, std::move(truths)).first->second;
+}
+
+CaseResult Judge::judge(const Case& c) const {
+  return inputs.fault != nullptr ? judge_faulted(*this, c) : judge_plain(c);
+}
+
+const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
+  return truths.of(result.c, inputs, Contract::parse(result.contract, result.c.op->contract));
+}
+
+CaseResult Judge::judge_plain(const Case& c) const {
+  const auto start = Clock::now();
+  CaseResult r;
+  r.c = c;
+  Workers::Entry& backend = workers.of(c.backend);
+  RunRequest request;
+  request.call = make_call(c, inputs);
+  request.timeout = options.timeout;
+  request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
+  request.repeats = options.repeats;
+
+  const auto asked = Clock::now();
+  const DeclareResult declared = backend.worker->declare(request.call, options.timeout);
+  r.worker_seconds = seconds_since(asked);
+  if (declared.status != RunStatus::done) {
+    set(r.verdict, status_of(declared.status), declared.reason);
+    r.total_seconds = seconds_since(start);
+    return r;
+  }
+  r.expected_path = declared.declaration.path;
+  request.deterministic = declared.declaration.promises.find("deterministic=no") == std::string::npos;
+  try {
+    const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
+    r.contract = contract.print();
+    const auto sent = Clock::now();
+    const RunResult run = backend.worker->run(request);
+    r.worker_seconds += seconds_since(sent);
+    if (options.observe) options.observe(run);
+    r.kernels = run.trace.kernels;
+    r.notes = run.trace.notes;
+    r.witness = run.trace.witness;
+    for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
+    r.worker_seconds -= r.kernel_seconds;
+    if (run.status != RunStatus::done) {
+      set(r.verdict, status_of(run.status), run.reason);
+      if (!run.output_tail.empty()) r.verdict.detail = "  the worker printed: " + run.output_tail;
+    } else {
+      const auto& known = truths.of(c, inputs, contract, &r.reference_seconds);
+      const PathFinding path =
+          check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
+      r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
+    }
+  } catch (const InputError& e) {
+    set(r.verdict, Status::failed,
+        fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()));
+  }
+  r.total_seconds = seconds_since(start);
+  return r;
+}
+
+CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers, JudgeOptions options) {
+  const Inputs inputs = make_inputs(c, lists);
+  TruthCache truths;
+  return Judge{inputs, truths, workers, std::move(options)}.judge(c);
+}
+
+}  // namespace assay

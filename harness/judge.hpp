@@ -1,0 +1,79 @@
+// The judge: one case's kernel run through its worker, and the verdict over what it left.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/backends.hpp"
+#include "harness/inputs.hpp"
+#include "harness/result.hpp"
+#include "harness/worker/worker.hpp"
+
+namespace assay {
+
+struct JudgeOptions {
+  std::chrono::milliseconds timeout{10'000};  // of one run of a kernel
+  int repeats = 0;                            // further runs on the same bytes, all of which must agree
+  std::function<void(const RunResult&)> observe = {};  // sees each run's outputs, whatever the verdict
+};
+
+// The workers of one thread, one per backend, started when first needed.
+class Workers {
+ public:
+  explicit Workers(const std::vector<BackendInfo>& known) : known_(known) {}
+  struct Entry {
+    BackendChoice choice;
+    std::unique_ptr<Worker> worker;
+  };
+  Entry& of(const std::string& backend);  // throws InputError when there is no such backend
+  // What the backend says of itself. Throws std::runtime_error with its reason when it cannot run here.
+  reply::Opened open(const std::string& backend);
+
+ private:
+  const std::vector<BackendInfo>& known_;
+  std::map<std::string, Entry> entries_;
+};
+
+// The truth of one set of inputs under each contract that was declared for it. Threads may share it.
+class TruthCache {
+ public:
+  // Computed once per contract; adds the time that this took to *seconds.
+  const std::vector<Truth>& of(const Case& c, const Inputs& inputs, const Contract& contract,
+                               double* seconds = nullptr);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Truth>> entries_;
+};
+
+// Judges cases that share their inputs (same Case::inputs(); backends and variants differ), and with them the
+// truths. It is made of what its owner keeps: those, the workers, and how to run.
+struct Judge {
+  const Inputs& inputs;
+  TruthCache& truths;
+  Workers& workers;
+  JudgeOptions options = {};
+
+  // Inputs with a fault (reference/inputs/fault.hpp) are run with and without it, and judged by the fault's requirement.
+  CaseResult judge(const Case& c) const;
+  // What a result of this judge was compared with; it must have a contract.
+  const std::vector<Truth>& truths_of(const CaseResult& result) const;
+
+ private:
+  CaseResult judge_plain(const Case& c) const;
+};
+
+// One case with inputs and truths of its own.
+CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers, JudgeOptions options = {});
+
+// Outputs that were left, as numbers against their truths: pass, wrong, or distrust. Adds the time that decoding them
+// took to *seconds.
+Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, const TensorSet& outputs,
+                      double* seconds = nullptr);
+
+}  // namespace assay

@@ -1,0 +1,99 @@
+#include "harness/suites.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/backends.hpp"
+#include "reference/near_names.hpp"
+
+namespace assay {
+namespace fs = std::filesystem;
+
+std::string suites_directory() {
+  if (const char* given = std::getenv("ASSAY_SUITES")) return given;
+  const fs::path installed = fs::path(program_directory()).parent_path() / "share" / "assay" / "suites";
+  if (fs::exists(installed)) return installed.string();
+  return ASSAY_SOURCE_SUITES;
+}
+
+namespace {
+
+constexpr const char* kMainGroup = "main";
+
+std::vector<std::string> names_in(const fs::path& group, const std::string& prefix) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(group, error))
+    if (entry.path().extension() == ".cases") names.push_back(prefix + entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> suite_names() {
+  const fs::path group = fs::path(suites_directory()) / kMainGroup;
+  auto names = names_in(group, "");
+  if (names.empty())
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("no case files in '{}' (ASSAY_SUITES names the directory above it)", group.string()));
+  return names;
+}
+
+std::vector<std::string> further_suite_names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(suites_directory(), error)) {
+    const std::string group = entry.path().filename().string();
+    if (!entry.is_directory() || group == kMainGroup) continue;
+    for (auto& name : names_in(entry.path(), group + "/")) names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string suite_file(const std::string& name) {
+  const fs::path suites = suites_directory();
+  for (const auto& path : {suites / kMainGroup / (name + ".cases"), suites / (name + ".cases")})
+    if (fs::exists(path)) return path.string();
+  return "";
+}
+
+std::string suite_purpose(const std::string& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return line.starts_with("# ") ? line.substr(2) : "";
+}
+
+std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
+  std::vector<SuiteLine> lines;
+  const auto add = [&](const std::string& path) {
+    for (auto& line : read_suite(path)) lines.push_back(std::move(line));
+  };
+  if (words.empty())
+    for (const auto& name : suite_names()) add(suite_file(name));
+  for (const auto& word : words) {
+    if (word.ends_with(".cases")) {
+      add(word);
+    } else if (const std::string file = word.find(' ') == std::string::npos ? suite_file(word) : "";
+               !file.empty()) {
+      add(file);
+    } else {
+      lines.push_back({word, "case"});
+    }
+  }
+  return lines;
+}
+
+std::vector<Expectation> expectations() {
+  const fs::path path = fs::path(suites_directory()) / "expected.list";
+  return fs::exists(path) ? read_expectations(path.string()) : std::vector<Expectation>{};
+}
+
+}  // namespace assay

@@ -1,0 +1,234 @@
+// Steps 2, 3 and 7 of bounds.hpp: logits, running maxima, weights, row sum.
+#include <algorithm>
+#include <limits>
+
+#include "reference/ops/attention/limits/bounds_detail.hpp"
+
+namespace assay::attention_bounds {
+namespace {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct LogitError {
+  double x, e;  // without the part that depends on the largest logit
+};
+
+LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const FormatModel& scores, double s,
+                 double ds, std::int64_t j) {
+  const double scaled = row.scale * s;
+  double x = scaled, e = row.scale * ds * (1 + 8 * kU);
+  if (row.softcap > 0) {
+    x = row.softcap * std::tanh(scaled / row.softcap);
+    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (exp_error(how) + 6 * kU) * std::fabs(x);
+  }
+  if (!row.bias.empty()) {
+    const double bias = row.bias[static_cast<std::size_t>(j)];
+    e += 8 * kU * (std::fabs(x) + std::fabs(bias));
+    x += bias;
+  }
+  e += (kU + scores.u) * (1 + 8 * kU) * std::fabs(x) + scores.half_spacing_min +
+       0x1p-50 * (std::fabs(x) + std::fabs(scaled));
+  if (!scores.exact && 1.5 * std::fabs(x) > scores.max_finite) e = kInfinity;
+  return {x, x == 0 && ds == 0 && row.bias.empty() ? 0.0 : e + kTiny};
+}
+
+}  // namespace
+
+namespace {
+
+// Running maxima of every part, and the tiles where the kernel's own maximum may rise.
+void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64_t keys, RowLogits& r) {
+  const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
+  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises.
+  const bool by_score = row.bias.empty();
+  const auto low = [&](std::int64_t j) { return by_score ? r.s[j] - r.ds[j] : r.x[j] - r.e[j]; };
+  const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };
+  for (std::int64_t t = 0; t < tiles; ++t)
+    r.tiles.push_back({t * how.tile, std::min(keys, (t + 1) * how.tile)});
+  for (std::int64_t index = 0; index < how.split; ++index) {
+    const TileRange range = split_range(tiles, how.split, index);
+    Part part{range.first, range.last};
+    double top = -kInfinity, x_low = -kInfinity, x_high = -kInfinity, held = -kInfinity;
+    for (std::int64_t t = range.first; t < range.last; ++t) {
+      Tile& tile = r.tiles[t];
+      double rises_to = -kInfinity, next_held = held;
+      for (std::int64_t j = tile.first; j < tile.last; ++j) {
+        if (!row.sees(j)) continue;
+        tile.any = true;
+        top = std::max(top, r.x[j]);
+        x_low = std::max(x_low, r.x[j] - r.e[j]);
+        x_high = std::max(x_high, r.x[j] + r.e[j]);
+        rises_to = std::max(rises_to, high(j));
+        next_held = std::max(next_held, low(j));
+      }
+      if (!tile.any) continue;
+      tile.first_of_split = !part.any;
+      tile.may_change = part.any && rises_to > held;
+      part.any = true;
+      held = next_held;
+      tile.top = top;
+      tile.error = std::max(top - x_low, x_high - top);
+      part.error = std::max(part.error, tile.error);
+      part.changes += tile.may_change;
+    }
+    if (row.sink && index == how.split - 1) {
+      part.changes += part.any;
+      part.sink = true;
+      top = std::max(top, static_cast<double>(*row.sink));
+      part.error = std::max(part.error, 2 * kU * std::fabs(*row.sink) + 4 * kU * std::fabs(r.top));
+      part.any = true;
+    }
+    part.top = top;
+    std::int64_t after = row.sink && index == how.split - 1 ? 1 : 0;
+    for (std::int64_t t = range.last; t-- > range.first;) {
+      r.tiles[t].changes_after = after;
+      after += r.tiles[t].may_change;
+    }
+    r.parts.push_back(part);
+  }
+}
+
+}  // namespace
+
+RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
+                     ScoreError kind) {
+  const auto n = static_cast<std::size_t>(kv.keys);
+  const StepModel step{accumulator(how.qk)};
+  const FormatModel scores(how.scores);
+  RowLogits r;
+  r.s.assign(n, 0), r.ds.assign(n, 0), r.x.assign(n, 0), r.e.assign(n, 0), r.w.assign(n, 0),
+      r.theta.assign(n, 0);
+  const int q_emin = emin_of(row.q_format), k_emin = emin_of(kv.k_format);
+  r.top = -kInfinity;
+  double first = 0;
+  r.all_equal = !row.sink && row.bias.empty();
+  for (std::int64_t j = 0; j < kv.keys; ++j) {
+    if (!row.sees(j)) continue;
+    const Score s =
+        score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk, kind == ScoreError::ordered);
+    r.s[j] = s.s, r.ds[j] = s.ds;
+    const LogitError x = logit(how, row, scores, s.s, s.ds, j);
+    r.x[j] = x.x, r.e[j] = x.e;
+    if (!r.any) first = s.s;
+    r.all_equal = r.all_equal && s.ds == 0 && s.s == first;
+    r.top = std::max(r.top, x.x);
+    r.any = true;
+  }
+  if (row.sink) r.top = std::max(r.top, static_cast<double>(*row.sink));
+  for (std::size_t j = 0; j < n; ++j) {
+    if (r.all_equal)
+      r.e[j] = 0;
+    else if (row.sees(static_cast<std::int64_t>(j)))
+      r.e[j] += 4 * kU * std::fabs(r.x[j] - r.top);
+  }
+  find_maxima(how, row, kv.keys, r);
+
+  const bool order_free = kind == ScoreError::order_free;
+  r.largest_tiny = 2 * (static_cast<double>(r.tiles.size()) + 3) * kTiny;
+  const double eps = exp_error(how) * (1 + 2 * exp_error(how));
+  for (const Part& part : r.parts) {
+    const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
+    for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
+      const Tile& tile = r.tiles[t];
+      const std::int64_t changes =
+          order_free && !r.all_equal
+              ? std::max<std::int64_t>(0, part.last_tile - part.first_tile - 1 + (row.sink ? 1 : 0))
+              : tile.changes_after;
+      for (std::int64_t j = tile.first; tile.any && j < tile.last; ++j) {
+        if (!row.sees(j)) continue;
+        r.w[j] = std::exp(r.x[j] - r.top);
+        const double steps = r.all_equal ? 0 : static_cast<double>(1 + changes) * eps;
+        const double argument = kU * (part.top - r.x[j] + 2 * r.e[j] + 2 * part.error);
+        r.theta[j] = std::expm1((r.e[j] + argument + steps + merge) * (1 + 0x1p-30));
+        r.sum += r.w[j];
+        r.weight_error += r.w[j] * r.theta[j] + (r.all_equal ? 0 : r.largest_tiny);
+      }
+    }
+  }
+  if (row.sink) {
+    const Part& part = r.parts.back();
+    const double x = *row.sink;
+    r.sink_weight = std::exp(x - r.top);
+    const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
+    r.sink_theta = std::expm1(2 * kU * std::fabs(x) + 4 * kU * std::fabs(r.top) +
+                              kU * (part.top - x + 2 * part.error) + 2 * eps + merge);
+    r.sum += r.sink_weight;
+    r.weight_error += r.sink_weight * r.sink_theta + r.largest_tiny;
+  }
+  return r;
+}
+
+Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const Tile& tile, std::int64_t j) {
+  // The key that holds the maximum, known exactly: x^ - m = 0 and exp(0) = 1.
+  if (row.all_equal) return {1, 1};
+  const double argument = row.x[j] - tile.top;
+  const double wide = row.e[j] + tile.error;
+  const double half =
+      (wide + kU * (std::fabs(argument) + wide) + exp_error(how) * (1 + 2 * exp_error(how))) * (1 + 0x1p-30);
+  return {std::max(0.0, std::exp(argument - half) - kTiny),
+          std::min(std::exp(argument + half) + kTiny, 1 + exp_error(how))};
+}
+
+double denominator_error(const AttentionArithmetic& how, const RowLogits& row, bool ordered) {
+  const Precision f = accumulator(how.rowsum).precision;
+  const double u = unit_roundoff(f);
+  double worst = 0;
+  for (const Part& part : row.parts) {
+    double sum = 0, error = 0, before = 0;
+    std::int64_t terms = 0, changes = 0;
+    for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
+      const Tile& tile = row.tiles[t];
+      if (!tile.any) continue;
+      if (!tile.first_of_split) {
+        const double r = std::exp(before - tile.top);
+        sum *= r, error *= r;
+        if (tile.may_change) error += u * (sum + error) * (1 + u), ++changes;
+      }
+      before = tile.top;
+      for (std::int64_t j = tile.first; j < tile.last; ++j) {
+        if (row.w[j] == 0) continue;
+        sum += std::exp(row.x[j] - tile.top) * (1 + row.theta[j]);
+        const bool counts = row.all_equal && sum <= std::ldexp(1.0, f.p);  // whole numbers
+        if (!counts) error += u * (sum + error) * (1 + u);
+        ++terms;
+      }
+      if (!ordered && !row.all_equal) changes = part.last_tile - part.first_tile;
+    }
+    if (sum + error > largest_finite(f)) return kInfinity;
+    const double gamma = gamma_n(static_cast<double>(terms + changes + 2), u);
+    // A sum of cast weights grows like the sum of the weights only as far as the cast is accurate.
+    const FormatModel p(how.p);
+    const double cast = how.denominator_cast ? 2 * p.u + static_cast<double>(terms) *
+                                                             std::ldexp(p.half_spacing_min, -how.p_shift)
+                                             : 0;
+    double relative = gamma;
+    // What was added before a rescale is multiplied by the kernel's factor, not by the exact one.
+    const double drift = 1 + rescale_drift(how, row, part, nullptr);
+    if (ordered && cast < 0.25 && sum > 0)
+      relative = std::min(gamma, (1 + 4 * cast) * drift * drift * error / sum + 3 * u);
+    if (row.all_equal && sum <= std::ldexp(1.0, f.p)) continue;
+    worst = std::max(worst, relative);
+  }
+  return worst;
+}
+
+double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const Part& part,
+                     const Tile* tile) {
+  if (row.all_equal) return 0;
+  const double eps = exp_error(how) * (1 + 2 * exp_error(how));
+  const double from = tile == nullptr ? part.error : tile->error;
+  const double span = tile == nullptr ? 0 : part.top - tile->top;
+  const auto changes = static_cast<double>(tile == nullptr ? part.changes : tile->changes_after);
+  const double merge = how.split > 1 ? merge_error(how, row, part) : 0;
+  return std::expm1((from + kU * (span + 2 * part.error) + changes * eps + merge) * (1 + 0x1p-30));
+}
+
+double merge_error(const AttentionArithmetic& how, const RowLogits& row, const Part& part) {
+  if (!part.any) return 0;
+  // lse = f32(m + log l) and e = exp(f32(lse - max lse)): |m| <= |top| + error, 1 <= l <= n.
+  const double log_sum = std::log(static_cast<double>(row.x.size()) + 1) + 1;
+  const double eps = exp_error(how) * (1 + 2 * exp_error(how));
+  return eps * (2 + log_sum) + kU * (std::fabs(part.top) + part.error + log_sum) +
+         kU * (std::fabs(row.top - part.top) + 2 * part.error + log_sum) * (1 + kU);
+}
+
+}  // namespace assay::attention_bounds

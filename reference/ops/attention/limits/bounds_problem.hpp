@@ -1,0 +1,21 @@
+// The sharper levels for a whole attention problem: rows of a case become rows of bounds.hpp.
+#pragma once
+
+#include "reference/ops/attention/limits/bounds.hpp"
+#include "reference/ops/attention/limits/detap.hpp"
+
+namespace assay {
+
+// `base` (order-free) with every row replaced that the contract's level can judge: value is then the centre of the
+// level (bounds.hpp), limit its limit. Rows whose visible inputs are not all finite keep the order-free limit. Tiles
+// are aligned to key 0 of the sequence. Operands are what the accumulator takes:
+//   scalar formats                           as stored
+//   codes of q=e4m3fn                        with their scale outside (conversions.hpp)
+//   codes of formats with one scale per      that scale outside
+//     tensor or head
+//   anything else                            after `convert`, or as f32 if exact
+// Throws InputError bad_value: order=any, rotate=qkv, q=q8_0, operands that are none of the above.
+AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
+                               AttentionLimits base);
+
+}  // namespace assay

@@ -1,0 +1,186 @@
+#include "reference/ops/attention/limits/bounds_values.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay::attention_bounds {
+namespace {
+
+struct Columns {
+  std::vector<double> sum, common, own;
+  explicit Columns(std::size_t n) : sum(n), common(n), own(n) {}
+  void clear() {
+    for (auto* x : {&sum, &common, &own}) std::fill(x->begin(), x->end(), 0.0);
+  }
+};
+
+// One step of the accumulator over the keys [first, last) for every column.
+class Stepper {
+ public:
+  Stepper(const StepModel& model, const KeyValues& kv, const ValueFacts& facts,
+          const std::vector<ValueTerm>& terms)
+      : model_(model), kv_(kv), facts_(facts), terms_(terms), step_(static_cast<std::size_t>(kv.dv)) {
+    for (auto* x : {&products_, &next_, &common_, &own_, &flushed_}) x->resize(step_.size());
+    head_.resize(step_.size());
+  }
+
+  // drift: the kernel's accumulator is in units that differ from ours by at most this factor.
+  void run(std::int64_t first, std::int64_t last, double drift, Columns& to) {
+    const auto n = step_.size();
+    std::fill(head_.begin(), head_.end(), -kNever);
+    for (auto* x : {&products_, &common_, &own_, &flushed_}) std::fill(x->begin(), x->end(), 0.0);
+    next_ = to.sum;
+    bool any = false;
+    for (std::int64_t j = first; j < last; ++j) {
+      const ValueTerm& t = terms_[j];
+      const double reach = t.weight + t.common + t.own;
+      if (reach == 0) continue;
+      any = true;
+      const float* v = kv_.v.data() + j * kv_.dv;
+      const std::int16_t* head = facts_.head.data() + j * kv_.dv;
+      for (std::size_t c = 0; c < n; ++c) {
+        const double magnitude = std::fabs(static_cast<double>(v[c]));
+        next_[c] += t.weight * static_cast<double>(v[c]);
+        products_[c] += reach * magnitude;
+        common_[c] += t.common * magnitude;
+        own_[c] += t.own * magnitude;
+        head_[c] = std::max(head_[c], head[c] + t.head);
+      }
+      if (model_.kind != StepModel::Kind::pairwise) continue;
+      for (std::size_t c = 0; c < n; ++c) {
+        if (t.subnormal || head[c] + 0 <= facts_.emin)
+          flushed_[c] += reach * std::fabs(static_cast<double>(v[c]));
+      }
+    }
+    if (!any) return;
+    for (std::size_t c = 0; c < n; ++c) {
+      StepModel::Step& s = step_[c];
+      s = {};
+      const double deviation = to.common[c] + to.own[c];
+      s.head = head_[c] < -1000 ? 0 : std::ldexp(1.0, head_[c]);
+      s.before = (std::fabs(to.sum[c]) + deviation) * drift;
+      s.after = (std::fabs(next_[c]) + deviation + common_[c] + own_[c]) * drift;
+      s.products = products_[c] * drift;
+      s.flushed = flushed_[c] * drift;
+      const bool exact = deviation == 0;
+      head_[c] = model_.quantum_exponent(s);
+      s.c_inexact = !exact || lattice_of(to.sum[c]) < head_[c];
+      s.after_fits = exact && common_[c] + own_[c] == 0 && representable(next_[c], model_.precision);
+    }
+    count_inexact(first, last);
+    for (std::size_t c = 0; c < n; ++c) {
+      to.common[c] += common_[c];
+      to.own[c] +=
+          own_[c] + (products_[c] == 0 && to.common[c] + to.own[c] == 0 ? 0 : model_.error(step_[c]));
+      to.sum[c] = next_[c];
+    }
+  }
+
+ private:
+  void count_inexact(std::int64_t first, std::int64_t last) {
+    const auto n = step_.size();
+    for (std::int64_t j = first; j < last; ++j) {
+      const ValueTerm& t = terms_[j];
+      if (t.weight + t.common + t.own == 0) continue;
+      const std::int16_t* lattice = facts_.lattice.data() + j * kv_.dv;
+      if (!t.known) {
+        for (std::size_t c = 0; c < n; ++c) step_[c].inexact += lattice[c] < kNever;
+      } else if (model_.kind == StepModel::Kind::scalar) {
+        const float* v = kv_.v.data() + j * kv_.dv;
+        for (std::size_t c = 0; c < n; ++c) {
+          step_[c].inexact += !representable(t.weight * static_cast<double>(v[c]), model_.precision);
+        }
+      } else {
+        const int own = lattice_of(t.weight);
+        for (std::size_t c = 0; c < n; ++c) step_[c].inexact += lattice[c] + own < head_[c];
+      }
+    }
+  }
+
+  const StepModel& model_;
+  const KeyValues& kv_;
+  const ValueFacts& facts_;
+  const std::vector<ValueTerm>& terms_;
+  std::vector<StepModel::Step> step_;
+  std::vector<double> products_, next_, common_, own_, flushed_;
+  std::vector<int> head_;
+};
+
+}  // namespace
+
+ValueFacts::ValueFacts(const KeyValues& kv) : emin(emin_of(kv.v_format)) {
+  head.resize(kv.v.size());
+  lattice.resize(kv.v.size());
+  for (std::size_t i = 0; i < kv.v.size(); ++i) {
+    const double v = kv.v[i];
+    head[i] = static_cast<std::int16_t>(v == 0 ? -kNever : std::max(exponent_of(v), emin));
+    lattice[i] = static_cast<std::int16_t>(lattice_of(v));
+    largest = std::max(largest, std::fabs(v));
+  }
+}
+
+ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv, const ValueFacts& facts,
+                             const RowLogits& row, const std::vector<ValueTerm>& terms,
+                             const std::vector<double>& drifts) {
+  const auto n = static_cast<std::size_t>(kv.dv);
+  StepModel model{accumulator(how.pv)};
+  model.unscale(how.p_shift);
+  const StepModel in_f32{accumulator("f32")};
+  const double rescale = how.chained() ? model.rescale : kU;
+  ValueSums total{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n),
+                  std::vector<double>(n)};
+  Columns o(n), partial(n);
+  Stepper stepper(model, kv, facts, terms);
+  for (std::size_t index_of_part = 0; index_of_part < row.parts.size(); ++index_of_part) {
+    const Part& part = row.parts[index_of_part];
+    const double drift = drifts[index_of_part];
+    o.clear();
+    double before = 0;
+    bool any = false;
+    for (std::int64_t index = part.first_tile; index < part.last_tile; ++index) {
+      const Tile& tile = row.tiles[index];
+      if (!tile.any) continue;
+      if (any && !row.all_equal) {
+        const double r = std::exp(before - tile.top);
+        for (std::size_t c = 0; c < n; ++c) {
+          o.sum[c] *= r, o.common[c] *= r, o.own[c] *= r;
+          if (tile.may_change) {
+            o.own[c] += rescale * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * (1 + 4 * rescale) * drift +
+                        model.eta + kTiny;
+          }
+        }
+      }
+      any = true;
+      before = tile.top;
+      const std::int64_t chain = how.chained() ? how.tile : std::min(how.promote, how.tile);
+      for (std::int64_t first = tile.first; first < tile.last; first += chain) {
+        const std::int64_t last = std::min(tile.last, first + chain);
+        if (!how.chained()) partial.clear();
+        Columns& to = how.chained() ? o : partial;
+        for (std::int64_t b = first; b < last; b += model.group) {
+          stepper.run(b, std::min(last, b + model.group), drift, to);
+        }
+        if (how.chained()) continue;
+        for (std::size_t c = 0; c < n; ++c) {
+          o.sum[c] += partial.sum[c], o.common[c] += partial.common[c], o.own[c] += partial.own[c];
+          const double deviation = o.common[c] + o.own[c];
+          if (deviation == 0 && representable(o.sum[c], 24)) continue;
+          o.own[c] += in_f32.rho * (std::fabs(o.sum[c]) + deviation) * drift * (1 + kU);
+        }
+      }
+    }
+    if (!any) continue;
+    const double r = std::exp(before - row.top);
+    if (part.sink) {
+      for (std::size_t c = 0; c < n; ++c)
+        o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
+    }
+    for (std::size_t c = 0; c < n; ++c) {
+      total.sum[c] += o.sum[c] * r, total.common[c] += o.common[c] * r, total.own[c] += o.own[c] * r;
+      total.parts[c] += (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * r * drift;
+    }
+  }
+  return total;
+}
+
+}  // namespace assay::attention_bounds

@@ -1,0 +1,98 @@
+// DETap: the limit of a kernel that keeps the contract of problem.hpp, in ANY order of keys and products, from the
+// moments of certified.hpp. One row, one column; sums over the visible keys; everything is relative to the largest
+// logit m.
+//   u            2^-24 (f32);  u_F, eta_F of a format F: its unit roundoff, and half its smallest step
+//   w_j          exp(x_j - m)
+//   W            sum w_j (sink included)
+//   p_j          w_j / W
+//   o            sum p_j v_j, the exact output
+//   A, D         sum p_j |v_j|,  sum p_j |v_j - o|
+//   n            number of visible keys
+//
+// 1. Logits. |x'_j - x_j| <= lambda for every j. With
+//      B       = scale |q|_2 max|k_j|_2 >= scale sum|q_i k_ji| >= |scale S_j|        (Cauchy-Schwarz)
+//      X       = B + |bias|max + |sink| >= |x_j|
+//    lambda is the sum of
+//      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a partial sum
+//      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
+//                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
+//                               f32; and their subnormal steps
+//      4 u B                    scale rounded to f32, folded with log2 e; its product
+//      10 u X                   exponent formed from x'_j and the running maximum (two roundings of numbers up to
+//                               2 X), with the rescales: the running maximum only grows, so the exponents of all
+//                               rescales of a key telescope to at most 2 X
+//      u_scores X + eta_scores  the rounding to `scores` (none for f32)
+//      softcap u (8 + 2 exp_ulp)
+//                               tanh from exp, products with softcap and its inverse; tanh is a contraction
+//      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum
+//      u (6 X + 6 ln(n + 2) + 6)
+//                               split > 1: rounding of lse = m + ln l, and of the exponents formed from it
+// 2. Weights. Kernel's weight of key j = w_j (1 + eps_j), |eps_j| <= theta,
+//      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + changes) (1 + u)^4 - 1
+//      changes = tiles that a part may touch - 1 + (2 when split > 1);  0 when all keys fit into one tile, split = 1
+//    every rescale multiplies by an exp of its own; plus one flush to zero below 2^-126 per key, kept apart as an
+//    absolute error, see 3. Normalisation cancels what all keys share: with weights w_j (1 + eps_j) and otherwise
+//    exact arithmetic,
+//      |o' - o| = |sum p_j eps_j (v_j - o)| / |1 + sum p_j eps_j| <= theta D / (1 - theta).
+// 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than the weight
+//    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is relative to a
+//    running maximum <= m, so after the rescales the absolute part only shrinks:
+//      C       = u_p A + min(A, (eta_p + 2^-126) sum|v_j| / W)
+//    denominator=cast: numerator and denominator share it: u_p joins theta instead, and the absolute part acts on the
+//    row sum too, by n (eta_p + 2^-126) / W more in e_l.
+// 4. PV.
+//      E_pv    = dot_bound of `pv` over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|
+//                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial sums of
+//                `promote`, divided by W
+//    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A per rescale
+//    (u_pv of the register that is rescaled: of `pv` when sums chain through it over tiles, else u), (split + 4) u A
+//    for the merge. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded values need a rounding.
+//    The numerator's errors are
+//      N       = C + E_pv + changes u_pv A + [split > 1] (split + 4) u A + conversion of V.
+// 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
+//    order inside a tile), one rounding per rescale, and the weights that are flushed, n 2^-126 / W.
+// 6. Quotient and store: reciprocal or division and scale of V are 6 u,
+//      R       = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l) * (1 + 8 u) + 6 u |o|
+//    bounds |o' - o|. rotate=qkv: R is carried through D H / sqrt(32) with 8 more roundings. Then
+//      limit   = R + u_out (|o| + R) + eta_out (twice when `out` differs from dtype) + certificate.
+// +Inf where overflow of a format on the way cannot be excluded, or theta, e_l reach 1/2.
+// Sums of codes (q in FP8, scaled K) and of rescaled weights are known up to a factor that is no power of two: a
+// matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
+//
+// With numbers: `assay explain 'attention heads=1 d=64 len=1000 kv=f16 variant=prefill_p_f16' -b cpu`, column 0.
+// Gaussian inputs, seed 1; qk, pv and rowsum in f32, P in f16, tiles of 64 keys, exp_ulp 2; 17 tiles may be touched.
+//   o = 0.0413,  A = 0.765,  D = 0.771,  B = X = 11.7,  W = 35.5,  sum|v_j| = 790,  changes = 16
+//   scale E_qk              gamma_64 B = 64 * 2^-24 * 11.7                 4.48e-5
+//   4 u B + 10 u X          14 * 2^-24 * 11.7                              0.98e-5
+//   lambda                                                                 5.46e-5
+//   theta                   lambda + 17 * 4 u (exp) + 4 u                  5.88e-5
+//   theta D / (1 - theta)                                                  0.45e-4     9 % of the limit
+//   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    77 %
+//   E_pv                    gamma_1000 A = 1000 * 2^-24 * 0.765            0.46e-4     9 %
+//   changes u_pv A          16 * 2^-24 * 0.765                             0.01e-4
+//   |o| e_l                 0.0413 * 5.9e-6                                0.00e-4
+//   R                                                                      4.66e-4
+//   store in f16            2^-11 (|o| + R)                                0.20e-4     4 %
+//   limit                                                                  4.87e-4
+// The cast of P is the largest by far: it moves each p_j |v_j| by up to 2^-11 of itself, and a bound that does not
+// know the signs of these errors lets none cancel. PV in f32 moves it by n u = 2^-14 only, and q.k, through the
+// weights, by d u B = 2^-14.4. explain gives p=f16 76.6 %, pv=f32 9.2 %, qk=f32 7.7 % of the median limit, 5.10e-4.
+#pragma once
+
+#include <vector>
+
+#include "reference/arithmetic/contract.hpp"
+#include "reference/ops/attention/conversions.hpp"
+#include "reference/ops/attention/value/certified.hpp"
+
+namespace assay {
+
+// `applied`: conversions that `problem` and `exact` have behind them already; q then counts with its uncertainty
+// alone. value: of the output, the inverse rotation included. limit: as above, in the order of the output.
+struct AttentionLimits {
+  std::vector<double> value, limit;
+};
+AttentionLimits detap_limits(const AttentionProblem& problem, const CertifiedAttention& exact,
+                             const Contract& contract, const Conversions& applied = {});
+
+}  // namespace assay
