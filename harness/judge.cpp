@@ -39,6 +39,8 @@ Status status_of(RunStatus status) {
       return Status::nondeterministic;
     case RunStatus::input_changed:
       return Status::input_changed;
+    case RunStatus::too_big:
+      return Status::too_big;
   }
   return Status::failed;
 }

@@ -27,6 +27,8 @@ enum class Status : std::uint8_t {
   failed,
   distrust,
   missed,
+  too_big,
+  impossible,
   unsupported,
 };
 // What a person reads of each: `assay list verdicts`, and the README's table, which a test compares with it.
@@ -59,6 +61,11 @@ inline constexpr StatusRow kStatuses[] = {
      "choose another fill or shape (`assay explain` says what a case shows)"},
     {Status::missed, "missed", "a corruption that must move the outputs went unnoticed",
      "the kernel does not read what was corrupted: look for a stale copy"},
+    {Status::too_big, "too_big",
+     "the case needs more than this machine, or the limit given, has: it was not run",
+     "see what it needs under `what`; choose fewer --jobs or a larger machine"},
+    {Status::impossible, "impossible", "no kernel can be asked this: its attributes contradict each other",
+     "correct the case line"},
     {Status::unsupported, "unsupported", "the backend says that it cannot run this case",
      "write the gap into cases/suites/expected.list, or implement it"},
 };

@@ -37,8 +37,8 @@ CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layo
 
 std::string_view to_string(RunStatus status) {
   constexpr std::string_view kNames[] = {
-      "done",      "unsupported", "failed",           "crash",        "hang", "overrun",
-      "unwritten", "leak",        "nondeterministic", "input_changed"};
+      "done",      "unsupported", "failed",           "crash",         "hang",   "overrun",
+      "unwritten", "leak",        "nondeterministic", "input_changed", "too_big"};
   return kNames[static_cast<std::size_t>(status)];
 }
 

@@ -62,6 +62,7 @@ enum class RunStatus : std::uint8_t {
   leak,              // read outside its elements: a guard was hit, or the outputs change with the poison
   nondeterministic,  // the same bytes in, different bits out
   input_changed,     // wrote to an input
+  too_big,           // this machine cannot hold or map the tensors: nothing was asked of the backend
 };
 std::string_view to_string(RunStatus status);
 
