@@ -8,14 +8,14 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
+#include <span>
 
 #include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
 
-constexpr std::string_view kReserved[] = {"fill", "fault", "seed", "layout", "backend", "variant"};
+constexpr std::string_view kReserved[] = {"fill", "fault", "seed", "layout", "backend", "variant", "after"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -25,6 +25,26 @@ std::vector<std::string> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
+}
+
+// Words between blanks; what stands in double quotes is one word, without them.
+std::vector<std::string> split_words(std::string_view text, std::string_view where) {
+  std::vector<std::string> words;
+  bool inside = false, quoted = false;
+  for (const char c : text) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && std::isspace(static_cast<unsigned char>(c)) != 0) {
+      inside = false;
+      continue;
+    }
+    if (!inside) words.emplace_back();
+    inside = true;
+    if (c != '"') words.back() += c;
+  }
+  if (quoted)
+    throw InputError(InputErrorKind::bad_value, fmt::format("{}: a double quote is not closed", where));
+  return words;
 }
 
 std::vector<std::string> keys_of(const Op& o) {
@@ -48,6 +68,22 @@ std::string parse_layout(const std::string& text, std::string_view where) {
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("{}: layout={}: allowed: dense gaps far", where, text));
   return text;
+}
+
+// The calls of an `after`, each as its case prints itself.
+std::vector<std::string> parse_after(const std::string& text, std::string_view where) {
+  std::vector<std::string> calls;
+  for (const std::string& line : split(text, ';')) {
+    const std::string here = fmt::format("{}: after", where);
+    const std::vector<Case> cases = expand(parse_case(line, here), here);
+    if (cases.size() != 1 || !cases[0].backend.empty() || !cases[0].after.empty())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: '{}': allowed: lines of one case each, without backend and after, "
+                                   "separated by ;",
+                                   here, line));
+    calls.push_back(cases[0].line());
+  }
+  return calls;
 }
 
 std::optional<std::string> value_of(const Case& c, std::string_view key) {
@@ -80,6 +116,8 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
       c.backend = value;
     else if (key == "variant")
       c.variant = value;
+    else if (key == "after")
+      c.after = parse_after(value, where);
     else
       attributes.emplace(key, value);
   }
@@ -120,6 +158,7 @@ std::string Case::line() const {
   std::string text = inputs();
   if (!backend.empty()) text += " backend=" + backend;
   if (!variant.empty()) text += " variant=" + variant;
+  if (!after.empty()) text += fmt::format(" after=\"{}\"", fmt::join(after, "; "));
   return text;
 }
 
@@ -145,16 +184,19 @@ std::vector<std::string> split_backends(std::string_view text, std::string_view 
 
 std::string CaseSet::print() const {
   std::string text = op;
-  for (const auto& [key, values] : sets) text += fmt::format(" {}={}", key, fmt::join(values, ","));
+  for (const auto& [key, values] : sets)
+    text += key == "after" ? fmt::format(" after=\"{}\"", values.front())
+                           : fmt::format(" {}={}", key, fmt::join(values, ","));
   return text;
 }
 
 CaseSet parse_case(std::string_view text, std::string_view where) {
-  std::istringstream words{std::string(text)};
+  const std::vector<std::string> words = split_words(text, where);
   CaseSet set;
-  if (!(words >> set.op))
+  if (words.empty())
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("{}: empty case line; allowed: op key=value ...", where));
+  set.op = words.front();
   std::vector<std::string> keys;
   if (set.op == "*") {  // lists of expected gaps only; expand() refuses it
     for (const auto& o : ops())
@@ -167,8 +209,7 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
     throw InputError(InputErrorKind::unknown_name,
                      fmt::format("{}: no op '{}'; {}", where, set.op, suggest(set.op, names)));
   }
-  std::string word;
-  while (words >> word) {
+  for (const std::string& word : std::span(words).subspan(1)) {
     const auto equals = word.find('=');
     if (equals == std::string::npos || equals == 0)
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' is not key=value", where, word));
@@ -181,7 +222,9 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
         throw InputError(InputErrorKind::bad_value,
                          fmt::format("{}: key '{}' is given twice; write a set: {}=a,b", where, key, key));
     const std::string_view text_of_values = std::string_view(word).substr(equals + 1);
-    auto values = key == "backend" ? split_backends(text_of_values, where) : split(text_of_values, ',');
+    auto values = key == "backend" ? split_backends(text_of_values, where)
+                  : key == "after" ? std::vector{std::string(text_of_values)}
+                                   : split(text_of_values, ',');
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i].empty())
         throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' has an empty value", where, word));

@@ -1,7 +1,8 @@
 // The case grammar: one line of text, the same in a case file, on the command line and in a repro.
 //
 //   line   = op { " " key "=" value { "," value } }          a comma means a set, and sets multiply
-//   key    = an attribute of the op | fill | fault | seed | layout | backend | variant
+//   key    = an attribute of the op | fill | fault | seed | layout | backend | variant | after
+//   after  = "line; line ..."     in double quotes: calls that the same process of the backend gets before this one
 // In a value of `backend`, a comma in front of key=value belongs to the backend's options (split_backends).
 //
 // Parse and print are a fixed point: parse(print(c)) == c, and print(parse(print(c))) == print(c). No
@@ -30,6 +31,8 @@ struct Case {
   std::string layout = "dense";
   std::string backend;  // "" until the plan multiplies by the chosen backends
   std::string variant;  // "" is the backend's own choice
+  // What a new process of the backend is given first, oldest first: lines without backend and after.
+  std::vector<std::string> after;
 
   std::string inputs()
       const;  // the part of the line that decides the inputs: everything but backend and variant

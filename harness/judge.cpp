@@ -7,7 +7,9 @@
 
 #include "harness/call.hpp"
 #include "harness/faulted.hpp"
+#include "harness/history.hpp"
 #include "harness/path_check.hpp"
+#include "harness/worker/printable.hpp"
 
 namespace assay {
 namespace {
@@ -119,9 +121,19 @@ Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, co
 Workers::Entry& Workers::of(const std::string& backend) {
   const auto found = entries_.find(backend);
   if (found != entries_.end()) return found->second;
-  Entry entry{choose_backend(backend, known_), nullptr};
-  entry.worker = std::make_unique<Worker>(worker_options(entry.choice));
+  Entry entry{choose_backend(backend, known_), nullptr, {}, 0};
+  WorkerOptions options = worker_options(entry.choice);
+  options.open_timeout = settings_.open_timeout;
+  options.stop_descriptor = settings_.stop_descriptor;
+  entry.worker = std::make_unique<Worker>(std::move(options));
   return entries_.emplace(backend, std::move(entry)).first->second;
+}
+
+Workers::Entry& Workers::current(const std::string& backend) {
+  Entry& entry = of(backend);
+  if (entry.worker->starts() != entry.process) entry.calls.clear();
+  entry.process = entry.worker->starts();
+  return entry;
 }
 
 reply::Opened Workers::open(const std::string& backend) {
@@ -161,6 +173,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
   request.timeout = options.timeout;
   request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
   request.repeats = options.repeats;
+  request.isolate = options.isolate;
 
   const auto asked = Clock::now();
   const DeclareResult declared = backend.worker->declare(request.call, options.timeout);
@@ -172,9 +185,17 @@ CaseResult Judge::judge_plain(const Case& c) const {
   }
   r.expected_path = declared.declaration.path;
   request.deterministic = declared.declaration.promises.find("deterministic=no") == std::string::npos;
+  std::optional<Contract> contract;
   try {
-    const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
-    r.contract = contract.print();
+    contract = Contract::parse(declared.declaration.contract, c.op->contract);
+    r.contract = contract->print();
+  } catch (const InputError& e) {
+    set(r.verdict, Status::failed,
+        fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()));
+    r.total_seconds = seconds_since(start);
+    return r;
+  }
+  try {
     const auto sent = Clock::now();
     const RunResult run = backend.worker->run(request);
     r.worker_seconds += seconds_since(sent);
@@ -186,22 +207,25 @@ CaseResult Judge::judge_plain(const Case& c) const {
     r.worker_seconds -= r.kernel_seconds;
     if (run.status != RunStatus::done) {
       set(r.verdict, status_of(run.status), run.reason);
-      if (!run.output_tail.empty()) r.verdict.detail = "  the worker printed: " + run.output_tail;
+      if (!run.output_tail.empty())
+        r.verdict.detail = "  the worker printed:\n" + quoted_block(run.output_tail);
     } else {
-      const auto& known = truths.of(c, inputs, contract, &r.reference_seconds);
+      const auto& known = truths.of(c, inputs, *contract, &r.reference_seconds);
       const PathFinding path =
           check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
     }
-  } catch (const InputError& e) {
-    set(r.verdict, Status::failed,
-        fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()));
+  } catch (const InputError& e) {  // the reference has no truth of such a case under such a contract
+    set(r.verdict, Status::impossible, e.what());
+  } catch (const std::invalid_argument& e) {  // planes that no memory can hold
+    set(r.verdict, Status::impossible, e.what());
   }
   r.total_seconds = seconds_since(start);
   return r;
 }
 
 CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers, JudgeOptions options) {
+  replay_calls(c, lists, workers, options);
   const Inputs inputs = make_inputs(c, lists);
   TruthCache truths;
   return Judge{inputs, truths, workers, std::move(options)}.judge(c);

@@ -19,23 +19,36 @@ namespace assay {
 struct JudgeOptions {
   std::chrono::milliseconds timeout{10'000};  // of one run of a kernel
   int repeats = 0;                            // further runs on the same bytes, all of which must agree
+  bool isolate = false;                       // every run but the first is made in a new process
   std::function<void(const RunResult&)> observe = {};  // sees each run's outputs, whatever the verdict
+};
+
+// What all workers of a run have in common.
+struct WorkerSettings {
+  std::chrono::milliseconds open_timeout{60'000};
+  int stop_descriptor = -1;  // as WorkerOptions'
 };
 
 // The workers of one thread, one per backend, started when first needed.
 class Workers {
  public:
-  explicit Workers(const std::vector<BackendInfo>& known) : known_(known) {}
+  explicit Workers(const std::vector<BackendInfo>& known, WorkerSettings settings = {})
+      : known_(known), settings_(settings) {}
   struct Entry {
     BackendChoice choice;
     std::unique_ptr<Worker> worker;
+    std::vector<std::string> calls;  // the cases that the worker's process has been given, oldest first
+    int process = 0;                 // which of its processes: Worker::starts()
   };
   Entry& of(const std::string& backend);  // throws InputError when there is no such backend
+  // The same, with `calls` emptied if the process that got them is gone.
+  Entry& current(const std::string& backend);
   // What the backend says of itself. Throws std::runtime_error with its reason when it cannot run here.
   reply::Opened open(const std::string& backend);
 
  private:
   const std::vector<BackendInfo>& known_;
+  WorkerSettings settings_;
   std::map<std::string, Entry> entries_;
 };
 
@@ -68,7 +81,7 @@ struct Judge {
   CaseResult judge_plain(const Case& c) const;
 };
 
-// One case with inputs and truths of its own.
+// One case with inputs and truths of its own, behind the calls of its `after`.
 CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers, JudgeOptions options = {});
 
 // Outputs that were left, as numbers against their truths: pass, wrong, or distrust. Adds the time that decoding them

@@ -38,7 +38,9 @@ bool names_seed(const CaseSet& set) {
 
 Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
                const std::vector<BackendInfo>& known, const InputLists& lists, const VariantsOf& variants) {
-  const std::vector<std::string> backends = chosen_backends(options, known);
+  // Those of --backend are checked even if no case is left to them; the default ones when a case names none.
+  std::vector<std::string> backends;
+  if (!options.backends.empty()) backends = chosen_backends(options, known);
   const std::regex filter = compile_filter(options.filter);
   std::map<std::string, std::vector<std::string>> variants_of;  // asked once per backend
   std::map<std::string, std::size_t> group_of;                  // inputs -> index
@@ -52,6 +54,7 @@ Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
     for (const auto& base : expand(set, line.where)) {
       (void)find_fill(lists, base.fill, base.op->name);
       (void)find_fault(lists, base.fault, base.op->name);
+      if (base.backend.empty() && backends.empty()) backends = chosen_backends(options, known);
       for (const auto& backend : base.backend.empty() ? backends : std::vector{base.backend}) {
         if (!base.backend.empty()) (void)choose_backend(backend, known);
         std::vector<std::string> names{base.variant};

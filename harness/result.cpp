@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/shell.hpp"
+
 namespace assay {
 
 std::string format_label(const Case& c) {
@@ -15,6 +17,14 @@ std::string format_label(const Case& c) {
   for (const auto& s : seen) label += (label.empty() ? "" : " ") + s;
   return label;
 }
+
+std::string repro_line(const CaseResult& r) {
+  Case c = r.c;
+  if (!r.after.empty()) c.after = r.after;
+  return c.line();
+}
+
+std::string repro_command(const CaseResult& r) { return "assay run " + shell_quoted(repro_line(r)); }
 
 void Summary::add(const CaseResult& r) {
   ++cases;
@@ -30,6 +40,6 @@ void Summary::add(const CaseResult& r) {
   busy_seconds += r.total_seconds;
 }
 
-bool Summary::green() const { return cases > 0 && red == 0 && stale.empty(); }
+bool Summary::green() const { return cases > 0 && red == 0 && stale.empty() && ended_by.empty(); }
 
 }  // namespace assay

@@ -14,14 +14,28 @@
 
 namespace assay {
 
+// Whether a finding is there again in a new process.
+enum class Repeat : std::uint8_t {
+  untried,      // a pass, or one of many findings of its kind
+  alone,        // by the case's line
+  after_calls,  // behind the calls in CaseResult::after
+  never,        // neither alone nor behind all that its process had been given
+};
+constexpr std::string_view to_string(Repeat r) {
+  constexpr std::string_view kNames[] = {"untried", "alone", "after_calls", "never"};
+  return kNames[static_cast<std::size_t>(r)];
+}
+
 struct CaseResult {
   Case c;
   Verdict verdict;
   std::string contract;              // as declared, canonical
   std::string expected_path;         // "" when the backend claims none
-  std::vector<std::string> kernels;  // seen in the trace, in order
+  std::vector<std::string> kernels;  // announced by the backend, in order
   std::optional<Witness> witness;    // what was really launched, where somebody watched
   std::vector<std::pair<std::string, std::string>> notes;
+  Repeat repeat = Repeat::untried;
+  std::vector<std::string> after;  // the fewest calls of its process behind which a finding is there again
   // Where the time went; what several cases share (inputs, truth) is counted once, with the first of them.
   // What is left of total_seconds is the comparison, and the bookkeeping.
   double kernel_seconds = 0;     // inside the backend's run(), all repeats
@@ -30,6 +44,11 @@ struct CaseResult {
   double worker_seconds = 0;     // declare and run, less the kernel: messages, memory, poison, its inspection
   double total_seconds = 0;
 };
+
+// The line that repeats the result: the case's, with what has to be called before it.
+std::string repro_line(const CaseResult& r);
+// The same in a shell.
+std::string repro_command(const CaseResult& r);
 
 // "e4m3fn", or "q8_0 q4_0 f16" when a case has several formats: the values of the op's format attributes in
 // their order, each once. The row of a case in the matrix.
@@ -44,6 +63,7 @@ struct Summary {
   std::size_t executed = 0;                 // kernels ran: everything but unsupported
   std::vector<std::string> stale;           // expectations that this run did not confirm
   std::size_t outputs = 0;                  // elements judged
+  std::string ended_by;                     // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

@@ -1,62 +1,231 @@
 #include "harness/runner.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <mutex>
+#include <optional>
+#include <stdexcept>
 #include <thread>
+#include <tuple>
+
+#include "harness/budget.hpp"
+#include "harness/history.hpp"
 
 namespace assay {
+namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void run_plan(const Plan& plan, const std::vector<BackendInfo>& known, int jobs, const JudgeOptions& options,
-              const std::function<void(CaseResult&)>& on_result) {
-  std::atomic<std::size_t> next{0};
-  std::mutex delivery;
-  std::map<std::size_t, std::vector<CaseResult>> done;  // groups that wait for an earlier one
-  std::size_t delivered = 0;
+// How long the history of one finding is looked for.
+constexpr std::chrono::seconds kHistoryLimit{30};
+// The share of what is available that a run takes: the rest is for the workers' own code and the reference's temporaries.
+constexpr double kMemoryShare = 0.8;
 
-  const auto work = [&] {
-    Workers workers(known);
-    for (std::size_t g = next++; g < plan.groups.size(); g = next++) {
-      const Group& group = plan.groups[g];
+CaseResult not_run(const Case& c, Status status, std::string summary) {
+  CaseResult r;
+  r.c = c;
+  r.verdict.status = status;
+  r.verdict.summary = std::move(summary);
+  return r;
+}
+
+// A verdict that a kernel's earlier calls can bring about.
+bool may_depend_on_history(Status s) {
+  return s != Status::pass && s != Status::unsupported && s != Status::distrust && s != Status::too_big &&
+         s != Status::impossible;
+}
+
+// Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its device.
+class Repeats {
+ public:
+  bool wanted(const CaseResult& r) {
+    const std::lock_guard lock(mutex_);
+    return ++tried_[{r.verdict.status, r.c.op, r.c.backend}] <= kRepeatedPerKind;
+  }
+
+ private:
+  static constexpr std::size_t kRepeatedPerKind = 5;
+  std::mutex mutex_;
+  std::map<std::tuple<Status, const Op*, std::string>, std::size_t> tried_;
+};
+
+// What all threads share.
+struct Shared {
+  const Plan& plan;
+  const RunSettings& settings;
+  MemoryBudget memory;
+  Repeats repeats = {};
+};
+
+// What goes on in one thread.
+class Job {
+ public:
+  Job(Shared& shared, const std::vector<BackendInfo>& known)
+      : plan_(shared.plan),
+        settings_(shared.settings),
+        memory_(shared.memory),
+        repeats_(shared.repeats),
+        workers_(known, shared.settings.workers) {}
+
+  // Calls deliver(i, result) for the group's cases, unless `has(i)`; throws Stopped.
+  template <typename Has, typename Deliver>
+  void run(const Group& group, const Has& has, const Deliver& deliver) {
+    std::size_t next = 0;
+    const auto rest = [&](Status status, const std::string& summary) {
+      for (; next < group.cases.size(); ++next)
+        if (!has(next)) deliver(next, not_run(group.cases[next], status, summary));
+    };
+    const double bytes = bytes_needed(group.cases.front());
+    const auto needs = [&] {
+      return fmt::format("it needs {} of memory, and there are {}", byte_text(bytes),
+                         byte_text(memory_.bytes()));
+    };
+    if (!memory_.holds(bytes)) return rest(Status::too_big, needs());
+    const MemoryShare share = memory_.take(bytes);
+    try {
       const auto start = Clock::now();
-      const Inputs inputs = make_inputs(group.cases.front(), plan.lists);
-      const std::chrono::duration<double> made = Clock::now() - start;
+      const Inputs inputs = make_inputs(group.cases.front(), plan_.lists);
+      const double made = seconds_since(start);
       TruthCache truths;
-      std::vector<CaseResult> results;
-      const Judge judge{inputs, truths, workers, options};
-      for (const auto& c : group.cases) results.push_back(judge.judge(c));
-      results.front().input_seconds = inputs.fill_seconds;
-      results.front().reference_seconds += inputs.encode_seconds;
-      results.front().total_seconds += made.count();
-      const std::lock_guard lock(delivery);
-      done.emplace(g, std::move(results));
-      for (auto at = done.find(delivered); at != done.end(); at = done.find(++delivered)) {
-        for (auto& r : at->second) on_result(r);
-        done.erase(at);
+      bool first = true;
+      for (; next < group.cases.size(); ++next) {
+        if (has(next)) continue;
+        if (settings_.stopped()) throw Stopped{};
+        CaseResult r = judge(group.cases[next], {inputs, truths, workers_, settings_.judge});
+        if (first) {
+          r.input_seconds = inputs.fill_seconds;
+          r.reference_seconds += inputs.encode_seconds;
+          r.total_seconds += made;
+        }
+        first = false;
+        deliver(next, std::move(r));
       }
+    } catch (const std::bad_alloc&) {
+      rest(Status::too_big, needs() + "; an allocation failed");
+    } catch (const std::length_error&) {
+      rest(Status::too_big, needs() + "; no container can be so long");
+    } catch (const InputError& e) {
+      rest(Status::impossible, e.what());
+    } catch (const std::exception& e) {
+      rest(Status::failed, fmt::format("assay itself failed: {}", e.what()));
+    }
+  }
+
+ private:
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  CaseResult judge(const Case& c, const Judge& judge) {
+    replay_calls(c, plan_.lists, workers_, settings_.judge);
+    Workers::Entry& worker = workers_.current(c.backend);
+    const auto before = static_cast<std::ptrdiff_t>(worker.calls.size());
+    CaseResult r = judge.judge(c);
+    if (before > 0 && c.after.empty() && may_depend_on_history(r.verdict.status) &&
+        !settings_.explained(c, r.verdict) && repeats_.wanted(r))
+      find_history({worker.calls.begin(), worker.calls.begin() + before}, judge, r);
+    Case alone = c;
+    alone.backend.clear();
+    alone.after.clear();
+    workers_.current(c.backend).calls.push_back(alone.line());
+    return r;
+  }
+
+  // Makes the finding again in new processes, with ever more of what the one had been given in which it was made.
+  void find_history(const std::vector<std::string>& calls, const Judge& judge, CaseResult& r) {
+    const Status found = r.verdict.status;
+    Judge again = judge;
+    again.options.observe = nullptr;
+    const auto shows = [&](const std::vector<std::string>& after) {
+      if (settings_.stopped()) throw Stopped{};
+      Case c = r.c;
+      c.after = after;
+      workers_.of(c.backend).worker->restart();
+      replay_calls(c, plan_.lists, workers_, again.options);
+      return again.judge(c).verdict.status == found;
+    };
+    // A hang takes its whole time limit each time: it is made once more, alone.
+    const bool slow = found == Status::hang;
+    const auto after = shortest_history(slow ? std::vector<std::string>{} : calls, shows, kHistoryLimit);
+    r.repeat = !after ? Repeat::never : after->empty() ? Repeat::alone : Repeat::after_calls;
+    if (after) r.after = *after;
+    if (!r.after.empty())
+      r.verdict.summary += fmt::format(" (only after {} earlier call{} of its process: see the repro)",
+                                       r.after.size(), r.after.size() == 1 ? "" : "s");
+    if (!after)
+      r.verdict.summary += fmt::format(" (not in a new process{}: it does not repeat)",
+                                       slow ? "" : ", nor after its earlier calls");
+  }
+
+  const Plan& plan_;
+  const RunSettings& settings_;
+  MemoryBudget& memory_;
+  Repeats& repeats_;
+  Workers workers_;
+};
+
+}  // namespace
+
+bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const RunSettings& settings,
+              const RunEvents& events) {
+  Shared shared{
+      plan, settings,
+      MemoryBudget(settings.memory_bytes > 0 ? settings.memory_bytes : kMemoryShare * bytes_available())};
+  std::vector<std::size_t> first_place;  // of each group
+  std::size_t places = 0;
+  for (const Group& group : plan.groups) {
+    first_place.push_back(places);
+    places += group.cases.size();
+  }
+  std::mutex mutex;
+  std::map<std::size_t, CaseResult> waiting = settings.known;  // finished, and behind one that is not
+  std::size_t delivered = 0;
+  const auto deliver_ready = [&] {
+    for (auto at = waiting.find(delivered); at != waiting.end(); at = waiting.find(++delivered)) {
+      events.in_order(at->second);
+      waiting.erase(at);
     }
   };
+  deliver_ready();
 
-  // An exception of a job (inputs that cannot be made) ends the run, not the process.
+  std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
-  const auto guarded = [&] {
+  const auto work = [&] {
     try {
-      work();
-    } catch (...) {
-      const std::lock_guard lock(delivery);
+      Job job(shared, known);
+      for (std::size_t g = next++; g < plan.groups.size(); g = next++) {
+        if (settings.stopped()) throw Stopped{};
+        const std::size_t first = first_place[g];
+        const auto has = [&](std::size_t i) { return settings.known.contains(first + i); };
+        std::size_t left = 0;
+        for (std::size_t i = 0; i < plan.groups[g].cases.size(); ++i) left += has(i) ? 0 : 1;
+        if (left == 0) continue;
+        job.run(plan.groups[g], has, [&](std::size_t i, CaseResult r) {
+          const std::lock_guard lock(mutex);
+          events.finished(first + i, r);
+          waiting.emplace(first + i, std::move(r));
+          deliver_ready();
+        });
+      }
+    } catch (const Stopped&) {
+      next = plan.groups.size();
+    } catch (...) {  // of the events: a report that cannot go on
+      const std::lock_guard lock(mutex);
       failure = std::current_exception();
       next = plan.groups.size();
     }
   };
   {
     std::vector<std::jthread> threads;
-    for (int i = 1; i < jobs; ++i) threads.emplace_back(guarded);
-    guarded();
+    for (int i = 1; i < settings.jobs; ++i) threads.emplace_back(work);
+    work();
   }
   if (failure) std::rethrow_exception(failure);
+  const bool complete = delivered == places;
+  for (auto& [place, r] : waiting) events.in_order(r);
+  return complete;
 }
 
 }  // namespace assay

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 
+#include "harness/worker/printable.hpp"
 #include "reports/matrix.hpp"
 #include "reports/reporter.hpp"
 
@@ -41,16 +42,17 @@ class Console : public Reporter {
     if (quiet_) return;
     fmt::print("{} cases, {} job{}{}\n", header.cases, header.jobs, header.jobs == 1 ? "" : "s",
                header.shards > 1 ? fmt::format(", shard {}/{}", header.shard, header.shards) : "");
-    for (const auto& b : header.backends) fmt::print("  {}\n", b);
+    for (const auto& [name, description] : header.backends) fmt::print("  {}: {}\n", name, description);
   }
 
-  void result(const CaseResult& r) override {
+  void found(const CaseResult& r) override {
     ++done_;
-    matrix_.add(r);
     if (!r.verdict.green()) finding(r);
     if (r.verdict.expected) known(r);
     progress();
   }
+
+  void result(const CaseResult& r) override { matrix_.add(r); }
 
   void end(const Summary& s) override {
     clear_bar();
@@ -65,6 +67,9 @@ class Console : public Reporter {
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",
                  verbose_ ? "; reports/findings.md" : "; case by case: -v");
+    if (!s.ended_by.empty())
+      fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
+                 with_commas(header_.cases));
     fmt::print("{}\n", s.cases == 0 ? "nothing was executed" : s.green() ? "all green" : "not green");
   }
 
@@ -114,10 +119,11 @@ class Console : public Reporter {
     clear_bar();
     fmt::print("{} {}\n", r.verdict.status == Status::wrong ? "FAIL" : to_string(r.verdict.status),
                r.c.line());
-    if (!r.verdict.summary.empty()) fmt::print("  what   {}\n", r.verdict.summary);
+    if (!r.verdict.summary.empty()) fmt::print("  what   {}\n", printable(r.verdict.summary));
     if (!r.verdict.detail.empty()) fmt::print("{}\n", r.verdict.detail);
     if (!r.contract.empty()) fmt::print("  under  {}\n", r.contract);
-    fmt::print("  repro  assay run '{}'\n", r.c.line());
+    fmt::print("  repro  {}\n", repro_command(r));
+    std::fflush(stdout);  // whoever reads a pipe sees a finding when it is made
   }
 
   void progress() {

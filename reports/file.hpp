@@ -1,44 +1,56 @@
-// A report file appears whole or not at all.
+// Files that a run writes. A report appears whole or not at all; nothing that stands at its path is followed or replaced
+// unless it is an ordinary file.
 #pragma once
 
-#include <fmt/format.h>
+#include <sys/types.h>
 
-#include <cstdio>
-#include <fstream>
+#include <sstream>
 #include <string>
-
-#include "reference/error.hpp"
+#include <string_view>
 
 namespace assay {
 
+// An open file descriptor, closed with its owner.
+class OutputFile {
+ public:
+  explicit OutputFile(int descriptor = -1) : descriptor_(descriptor) {}
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  int get() const { return descriptor_; }
+  void reset(int descriptor = -1);
+  // All of it, or an exception std::system_error (a full disk, a reader that is gone).
+  void write(std::string_view bytes);
+  void sync();  // to the disk, where there is one; throws std::system_error
+
+ private:
+  int descriptor_;
+};
+
+// A file for a report, which is written as a whole at the end:
+//   a device, a pipe, /dev/stdout     written in place
+//   an ordinary file, or none yet     PATH.part, made new (O_EXCL), locked, renamed to PATH in finish()
+//   a symbolic link, a directory      refused
+// A PATH.part that another run holds is refused; one that a killed run left is replaced.
 class ReportFile {
  public:
-  // Opens a temporary file beside `path`, so that a path that cannot be written is refused before a run, not
-  // after it.
-  explicit ReportFile(std::string path)
-      : path_(std::move(path)), temporary_(path_ + ".part"), stream_(temporary_) {
-    if (!stream_)
-      throw InputError(InputErrorKind::bad_value, fmt::format("report file '{}' cannot be written", path_));
-  }
-  ~ReportFile() {
-    if (!finished_) std::remove(temporary_.c_str());
-  }
+  // Throws InputError bad_value when the path cannot be written: before a run, not after it.
+  explicit ReportFile(std::string path);
+  ~ReportFile();
   ReportFile(const ReportFile&) = delete;
   ReportFile& operator=(const ReportFile&) = delete;
 
-  std::ostream& stream() { return stream_; }
-  void finish() {
-    stream_.close();
-    if (stream_.fail() || std::rename(temporary_.c_str(), path_.c_str()) != 0)
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("report file '{}' could not be completed", path_));
-    finished_ = true;
-  }
+  std::ostream& stream() { return text_; }
+  void finish();  // throws std::runtime_error with the path and the cause
 
  private:
-  std::string path_, temporary_;
-  std::ofstream stream_;
+  std::string path_, part_;  // part_: "" when written in place
+  OutputFile file_;
+  std::ostringstream text_;
   bool finished_ = false;
 };
+
+// Opens what a run appends to while it goes on (a record): made new, or kept if `resume`, and locked. The same rules.
+int open_record(const std::string& path, bool resume);
 
 }  // namespace assay

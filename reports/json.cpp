@@ -1,18 +1,15 @@
-// The machine-readable report: schema "assay-run" version 1, described in schema.md.
-#include <cmath>
+// The machine-readable report: schema "assay-run" version 2, described in schema.md and assay-run.schema.json.
 #include <nlohmann/json.hpp>
 
 #include "reports/file.hpp"
 #include "reports/matrix.hpp"
 #include "reports/reporter.hpp"
+#include "reports/result_json.hpp"
 
 namespace assay {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// JSON has no infinity: a ratio that no limit would allow is the text "inf".
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json("inf"); }
 
 Json counts_of(const std::map<Status, std::size_t>& counts) {
   Json json = Json::object();
@@ -25,39 +22,17 @@ class JsonReport : public Reporter {
   explicit JsonReport(const std::string& path) : file_(path) {}
 
   void begin(const RunHeader& h) override {
-    document_ = {{"schema", "assay-run"},  {"version", 1},   {"command", h.command},
-                 {"backends", h.backends}, {"jobs", h.jobs}, {"shard", h.shard},
-                 {"shards", h.shards}};
+    document_ = {
+        {"schema", "assay-run"},        {"version", 2},      {"command", h.command}, {"commit", h.commit},
+        {"backends", Json(h.backends)}, {"jobs", h.jobs},    {"shard", h.shard},     {"shards", h.shards},
+        {"planned", h.cases},           {"complete", false}, {"ended_by", ""}};
     document_["results"] = Json::array();
     document_["failures"] = Json::array();
   }
 
   void result(const CaseResult& r) override {
     matrix_.add(r);
-    Json row = {{"case", r.c.line()},
-                {"op", r.c.op->name},
-                {"formats", format_label(r.c)},
-                {"backend", r.c.backend},
-                {"verdict", to_string(r.verdict.status)},
-                {"green", r.verdict.green()},
-                {"summary", r.verdict.summary},
-                {"reason", r.verdict.reason},
-                {"contract", r.contract},
-                {"expected_path", r.expected_path},
-                {"kernels", r.kernels},
-                {"elements", r.verdict.elements},
-                {"bad", r.verdict.bad},
-                {"worst_ratio", number(r.verdict.worst_ratio)},
-                {"kernel_seconds", r.kernel_seconds},
-                {"reference_seconds", r.reference_seconds},
-                {"input_seconds", r.input_seconds},
-                {"worker_seconds", r.worker_seconds}};
-    if (!r.verdict.detail.empty()) row["detail"] = r.verdict.detail;
-    Json notes = Json::object();
-    for (const auto& [key, value] : r.notes) notes[key] = value;
-    if (!notes.empty()) row["notes"] = std::move(notes);
-    if (r.witness) row["witness"] = Json::parse(witness_text(*r.witness));
-    document_["results"].push_back(std::move(row));
+    document_["results"].push_back(to_json(r));
     if (!r.verdict.green()) add_failure(r.c.line(), to_string(r.verdict.status), r.verdict.summary);
   }
 
@@ -77,6 +52,8 @@ class JsonReport : public Reporter {
     document_["matrix"] = std::move(matrix);
     for (const auto& expectation : s.stale)
       add_failure(expectation, "stale", "no case of this run confirms it: remove the line");
+    document_["complete"] = s.ended_by.empty();
+    document_["ended_by"] = s.ended_by;
     document_["summary"] = {{"cases", s.cases},
                             {"green", s.green()},
                             {"expected", s.expected},

@@ -1,7 +1,8 @@
-// A report listens to a run: begin, one result after another (in the plan's order), end.
+// A report listens to a run: begin, found() as soon as a case is judged, one result after another in the plan's order, end.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +12,9 @@
 namespace assay {
 
 struct RunHeader {
-  std::string command;                // that repeats the run
-  std::vector<std::string> backends;  // "cpu: our own kernels, AVX3"
+  std::string command;                          // that repeats the run
+  std::string commit;                           // of assay itself, "" where the build did not know it
+  std::map<std::string, std::string> backends;  // "cpu" -> "our own kernels, AVX3"
   std::size_t cases = 0;
   int jobs = 1;
   int shard = 0, shards = 1;
@@ -22,6 +24,7 @@ class Reporter {
  public:
   virtual ~Reporter() = default;
   virtual void begin(const RunHeader&) {}
+  virtual void found(const CaseResult&) {}
   virtual void result(const CaseResult& r) = 0;
   virtual void end(const Summary&) {}
 };
@@ -35,10 +38,9 @@ struct ConsoleDetail {
 // Progress (a bar on a terminal, a plain line every few seconds otherwise), each finding as it comes, the
 // matrix ops x families of formats x backends, and a summary.
 std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
-// Written whole at the end under a temporary name and renamed: never half a file. Throws InputError when the
-// path cannot be written, at construction.
-std::unique_ptr<Reporter> junit_reporter(const std::string& path);
-std::unique_ptr<Reporter> json_reporter(
-    const std::string& path);  // schema "assay-run" version 1: reports/schema.md
+// Written whole at the end, as ReportFile says. They throw InputError when the path cannot be written, at construction,
+// and std::runtime_error from end() when the file cannot be completed.
+std::unique_ptr<Reporter> junit_reporter(const std::string& path);  // reports/junit.xsd
+std::unique_ptr<Reporter> json_reporter(const std::string& path);  // reports/assay-run.schema.json, schema.md
 
 }  // namespace assay

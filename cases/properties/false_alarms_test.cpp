@@ -32,7 +32,8 @@ Count judge(const std::vector<std::string>& lines, const char* plugin, const std
   };
   const Plan plan = make_plan(suite, plan_options, known, input_lists(), variants);
   Count count;
-  run_plan(plan, known, 1, {}, [&](CaseResult& r) {
+  RunEvents events;
+  events.in_order = [&](CaseResult& r) {
     ++count.cases;
     count.outputs += r.verdict.elements;
     const Status s = r.verdict.status;
@@ -43,7 +44,8 @@ Count judge(const std::vector<std::string>& lines, const char* plugin, const std
     ++count.alarms;
     if (options.empty())
       ADD_FAILURE() << "assay run '" << r.c.line() << "'\n" << r.verdict.summary << "\n" << r.verdict.detail;
-  });
+  };
+  run_plan(plan, known, {}, events);
   std::cout << "false alarms " << count.alarms << " of " << count.outputs << " outputs; " << count.cases
             << " cases, " << count.shows_nothing << " show nothing, " << count.unsupported
             << " unsupported\n";

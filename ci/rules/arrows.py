@@ -36,7 +36,7 @@ harness/cli                              harness/* harness/worker/ reference/ re
 harness/cli/CMakeLists.txt               harness/* reports/* cases/* OWN
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
 harness/cli/main.cpp                     harness/* OWN cases/lists.hpp
-reports                                  harness/* reference/* reports/*
+reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
 cases                                    harness/* reference/ cases/* cases/fills/ cases/faults/
 cases/fills                              reference/ OWN                                                      | harness/* cases/*
 cases/faults                             reference/ OWN                                                      | harness/* cases/*

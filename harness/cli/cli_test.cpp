@@ -87,7 +87,11 @@ TEST(Verdicts, each_way_of_going_wrong_has_its_own) {
                                                         {"nan", "wrong"},
                                                         {"fallback", "fallback"},
                                                         {"refuses", "failed"},
-                                                        {"bad_contract", "failed"}};
+                                                        {"bad_contract", "failed"},
+                                                        {"keeps_buffer", "pass"},
+                                                        {"memoises", "pass"},
+                                                        {"paints", "failed"},
+                                                        {"slow", "pass"}};
   int code = 0;
   const auto json = run_json("'softmax rows=3 cols=8 variant=all' --timeout 0.5 --jobs 1 " + kFaulty, &code);
   EXPECT_EQ(code, 1);

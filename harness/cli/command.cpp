@@ -1,5 +1,9 @@
 #include "harness/cli/command.hpp"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 #include "harness/cli/program.hpp"
 
 namespace assay {
@@ -15,8 +19,15 @@ void add_number(CLI::App& app, const std::string& names, Number& value, const st
                 const OptionRules& rules) {
   CLI::Option* option = app.add_option(names, value, help);
   apply(option, rules);
-  if (rules.low != rules.high)
-    option->check(CLI::Range(static_cast<Number>(rules.low), static_cast<Number>(rules.high)));
+  if (rules.low == rules.high) return;
+  // In positive logic: a NaN lies in no range.
+  const auto in_range = [rules](const std::string& text) {
+    Number number{};
+    const bool ok = CLI::detail::lexical_cast(text, number) && static_cast<double>(number) >= rules.low &&
+                    static_cast<double>(number) <= rules.high;
+    return ok ? std::string() : fmt::format("{}: allowed: {}..{}", text, rules.low, rules.high);
+  };
+  option->check(CLI::Validator(in_range, fmt::format("in [{} - {}]", rules.low, rules.high)));
 }
 
 }  // namespace
@@ -54,7 +65,14 @@ void Command::option(const std::string& names, int& value, const std::string& he
 }
 void Command::option(const std::string& names, std::uint64_t& value, const std::string& help,
                      const OptionRules& rules) const {
-  add_number(*app_, names, value, help, rules);
+  const auto set = [&value, names](const std::string& text) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size())
+      throw CLI::ValidationError(names, fmt::format("{}: allowed: 0..18446744073709551615", text));
+    value = number;
+  };
+  apply(app_->add_option_function<std::string>(names, set, help), rules);
 }
 void Command::option(const std::string& names, double& value, const std::string& help,
                      const OptionRules& rules) const {

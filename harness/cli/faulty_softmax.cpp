@@ -3,7 +3,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string_view>
+
+#include <unistd.h>
 
 #include "backends/assay_backend.h"
 
@@ -44,6 +47,17 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
   trace->kernel(trace->self, variant == "fallback" ? "softmax_generic" : "softmax_fast");
   softmax(x, y, variant == "unwritten" ? rows - 1 : rows);
+  // Keeps its buffer by the number of rows alone: after a call with other columns it writes with the old stride.
+  static std::map<std::int64_t, std::int64_t> columns_of;
+  if (variant == "keeps_buffer")
+    row(y, 0)[0] *= columns_of.try_emplace(rows, cols).first->second == cols ? 1.0F : 2.0F;
+  // Gives the bits of its first call again.
+  static std::map<std::int64_t, float> first_of;
+  if (variant == "memoises") {
+    const float exact = row(y, 0)[0];
+    row(y, 0)[0] =
+        first_of.try_emplace(rows, std::nextafter(exact, static_cast<float>(getpid() % 2))).first->second;
+  }
   if (variant == "segfault") std::raise(SIGSEGV);
   if (variant == "hang")
     for (volatile int i = 0;;) i = i + 1;
@@ -59,6 +73,11 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     std::snprintf(reason, 256, "out of luck");
     return ASSAY_FAILED;
   }
+  if (variant == "paints") {
+    std::snprintf(reason, 256, "\x1b[2J\x1b[32mall green\x1b[0m\nall green\xff");
+    return ASSAY_FAILED;
+  }
+  if (variant == "slow") usleep(20'000);
   return ASSAY_OK;
 }
 
@@ -69,14 +88,16 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     std::snprintf(reason, 256, "no such device here");
     return nullptr;
   }
-  static const assay_backend backend{ASSAY_BACKEND_VERSION,
-                                     "faulty",
-                                     "one softmax, many ways of going wrong",
-                                     "correct segfault hang overrun unwritten read_past other_bits varies "
-                                     "varies_beyond wrong nan fallback refuses bad_contract",
-                                     nullptr,
-                                     declare,
-                                     run,
-                                     [](void*) {}};
+  static const assay_backend backend{
+      ASSAY_BACKEND_VERSION,
+      "faulty",
+      "one softmax, many ways of going wrong",
+      "correct segfault hang overrun unwritten read_past other_bits varies "
+      "varies_beyond wrong nan fallback refuses bad_contract keeps_buffer memoises "
+      "paints slow",
+      nullptr,
+      declare,
+      run,
+      [](void*) {}};
   return &backend;
 }

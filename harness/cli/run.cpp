@@ -1,72 +1,140 @@
 // assay run: cases against backends.
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <memory>
-#include <thread>
+#include <optional>
 
 #include "harness/cli/commands.hpp"
+#include "harness/cli/commit.hpp"
+#include "harness/cli/run_arguments.hpp"
+#include "harness/expectations.hpp"
+#include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
 #include "harness/suites.hpp"
 #include "reference/parallel.hpp"
-#include "reports/reporter.hpp"
 
 namespace assay {
 namespace {
 
-struct RunArguments {
-  std::vector<std::string> words;
-  PlanOptions plan;
-  int jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  double timeout_seconds = 10;
-  int repeats = 0;
-  std::string shard, junit, json;
-  ConsoleDetail detail;
-};
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-void parse_shard(const std::string& text, PlanOptions& options) {
-  if (text.empty()) return;
-  int consumed = 0;
-  if (std::sscanf(text.c_str(), "%d/%d%n", &options.shard, &options.shards, &consumed) != 2 ||
-      consumed != static_cast<int>(text.size()) || options.shards < 1 || options.shard < 0 ||
-      options.shard >= options.shards)
-    throw InputError(InputErrorKind::bad_value,
-                     fmt::format("--shard {}: allowed: i/n with 0 <= i < n", text));
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
 }
 
 // Opens each backend of the plan once: its description heads the report, and a device that is missing ends
 // the run before it begins.
-std::vector<std::string> describe_backends(const Plan& plan, Workers& workers) {
+std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& workers) {
   std::map<std::string, std::string> described;
   for (const auto& g : plan.groups)
-    for (const auto& c : g.cases) {
-      if (described.contains(c.backend)) continue;
-      described[c.backend] = fmt::format("{}: {}", c.backend, workers.open(c.backend).description);
+    for (const auto& c : g.cases)
+      if (!described.contains(c.backend)) described[c.backend] = workers.open(c.backend).description;
+  return described;
+}
+
+// Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
+// earlier run left at that place, because it was killed, is kept under another name.
+std::string record_beside(const RunArguments& a) {
+  for (const std::string* report : {&a.json, &a.junit}) {
+    struct stat found{};
+    if (report->empty()) continue;
+    if (stat(report->c_str(), &found) == 0 && !S_ISREG(found.st_mode)) continue;
+    const std::string path = *report + ".jsonl";
+    if (lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode))
+      std::rename(path.c_str(), (path + ".old").c_str());
+    return path;
+  }
+  return "";
+}
+
+// All that listens to a run. What one of them cannot write is told at the end, and hides no finding.
+class Outputs {
+ public:
+  explicit Outputs(const RunArguments& a) : arguments_(a) {
+    reporters_.push_back(console_reporter(a.detail));
+    if (!a.junit.empty()) reporters_.push_back(junit_reporter(a.junit));
+    if (!a.json.empty()) reporters_.push_back(json_reporter(a.json));
+  }
+
+  void begin(const RunHeader& header, const RecordHeader& run, const Record* resumed) {
+    record_path_ = resumed != nullptr ? arguments_.resume : arguments_.record;
+    if (record_path_.empty()) {
+      record_path_ = record_beside(arguments_);
+      passing_ = true;
     }
-  std::vector<std::string> rows;
-  for (auto& [name, text] : described) rows.push_back(std::move(text));
-  return rows;
-}
+    if (!record_path_.empty()) record_.emplace(record_path_, run, resumed);
+    for (auto& r : reporters_) r->begin(header);
+  }
+  void found(const CaseResult& r) {
+    for (auto& reporter : reporters_) reporter->found(r);
+  }
+  void finished(std::size_t place, const CaseResult& r) {
+    if (record_) record_->result(place, r);
+    found(r);
+  }
+  void in_order(const CaseResult& r) {
+    for (auto& reporter : reporters_) reporter->result(r);
+  }
+  // False when something could not be written.
+  bool end(const Summary& s) {
+    bool written = true;
+    const auto failed = [&](const std::string& what) {
+      fmt::print(stderr, "assay: {}\n", what);
+      written = false;
+    };
+    if (record_) record_->end(s);
+    if (record_ && !record_->failure().empty())
+      failed(fmt::format("record '{}' could not be continued: {}", record_path_, record_->failure()));
+    for (auto& reporter : reporters_) {
+      try {
+        reporter->end(s);
+      } catch (const std::exception& e) {
+        failed(e.what());
+      }
+    }
+    if (!record_path_.empty() && passing_ && written && s.ended_by.empty())
+      unlink(record_path_.c_str());
+    else if (!record_path_.empty() && !s.ended_by.empty())
+      fmt::print("go on with: assay run --resume {}\n", record_path_);
+    return written;
+  }
 
-std::string command_of(const RunArguments& a) {
-  std::string text = "assay run";
-  for (const auto& w : a.words) text += fmt::format(" '{}'", w);
-  for (const auto& b : a.plan.backends) text += " --backend " + b;
-  if (!a.plan.filter.empty()) text += fmt::format(" --filter '{}'", a.plan.filter);
-  if (a.plan.seed_given) text += fmt::format(" --seed {}", a.plan.seed);
-  if (!a.shard.empty()) text += " --shard " + a.shard;
-  return text;
-}
+ private:
+  const RunArguments& arguments_;
+  std::vector<std::unique_ptr<Reporter>> reporters_;
+  std::string record_path_;
+  bool passing_ = false;  // the record is removed once the reports are there
+  std::optional<RecordWriter> record_;
+};
 
-int run(RunArguments a, const InputLists& lists) {
+int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   const auto start = std::chrono::steady_clock::now();
   // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new ones.
   mallopt(M_MMAP_THRESHOLD, 1 << 25);  // the most that is taken
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  parse_shard(a.shard, a.plan);
+  std::optional<Record> resumed;
+  if (!a.resume.empty()) {
+    resumed = read_record(a.resume);
+    take_from(resumed->header, a);
+  }
+  RunSettings settings;
+  settings.jobs = a.jobs;
+  settings.memory_bytes = a.memory_gib * kGiB;
+  settings.judge.timeout = milliseconds(a.timeout_seconds);
+  settings.judge.repeats = a.repeats;
+  settings.judge.isolate = a.isolate;
+  settings.workers.open_timeout = std::max(settings.workers.open_timeout, settings.judge.timeout);
+  settings.workers.stop_descriptor = signals.descriptor();
+  settings.stopped = [&] { return signals.stopped(); };
+
   const auto known = known_backends();
-  Workers workers(known);
+  Workers workers(known, settings.workers);
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
   const Plan plan = make_plan(gather_lines(a.words), a.plan, known, lists, variants);
   if (plan.cases == 0) {
@@ -74,35 +142,50 @@ int run(RunArguments a, const InputLists& lists) {
                a.plan.filter);
     return kNothingExecuted;
   }
+  if (resumed) settings.known = results_of(*resumed, plan);
 
-  std::vector<std::unique_ptr<Reporter>> reporters;
-  reporters.push_back(console_reporter(a.detail));
-  if (!a.junit.empty()) reporters.push_back(junit_reporter(a.junit));
-  if (!a.json.empty()) reporters.push_back(json_reporter(a.json));
-  const RunHeader header{command_of(a), describe_backends(plan, workers), plan.cases, a.jobs, a.plan.shard,
-                         a.plan.shards};
-  for (auto& r : reporters) r->begin(header);
+  Outputs outputs(a);
+  outputs.begin({a.command(), ASSAY_COMMIT, describe_backends(plan, workers), plan.cases, a.jobs,
+                 a.plan.shard, a.plan.shards},
+                a.header(plan), resumed ? &*resumed : nullptr);
 
-  JudgeOptions options;
-  options.timeout = std::chrono::milliseconds(static_cast<long>(1000 * a.timeout_seconds));
-  options.repeats = a.repeats;
   // What cases side by side leave of the machine, a large case uses within itself.
   const auto groups = static_cast<int>(std::min<std::size_t>(plan.groups.size(), 1024));
   set_reference_threads(a.jobs / std::max(1, std::min(a.jobs, groups)));
   auto expected = expectations();
+  settings.explained = [&](const Case& c, const Verdict& v) {
+    return v.green() || std::ranges::any_of(expected, [&](const Expectation& e) {
+             return e.status == v.status && matches(e.set, c);
+           });
+  };
   Summary summary;
-  run_plan(plan, known, a.jobs, options, [&](CaseResult& r) {
+  const auto count = [&](CaseResult& r) {
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
-    for (auto& reporter : reporters) reporter->result(r);
-  });
-  for (const Expectation* e : stale(expected))
-    summary.stale.push_back(fmt::format("{}: {} {}", e->where, to_string(e->status), e->set.print()));
+  };
+  for (auto& [place, r] : settings.known) {
+    count(r);
+    outputs.found(r);
+  }
+  RunEvents events;
+  events.finished = [&](std::size_t place, CaseResult& r) {
+    count(r);
+    outputs.finished(place, r);
+  };
+  events.in_order = [&](CaseResult& r) { outputs.in_order(r); };
+  if (!run_plan(plan, known, settings, events)) {
+    summary.ended_by = fmt::format("SIG{}", sigabbrev_np(signals.signal()));
+  } else {
+    for (const Expectation* e : stale(expected))  // of a part of the run they say nothing
+      summary.stale.push_back(fmt::format("{}: {} {}", e->where, to_string(e->status), e->set.print()));
+  }
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (auto& r : reporters) r->end(summary);
+  const bool written = outputs.end(summary);
+  if (!summary.ended_by.empty()) return 128 + signals.signal();
+  if (!summary.green()) return kFinding;
+  if (!written) return kCannotRun;
   // A run of expected gaps only executed no kernel: that must not look like success.
-  if (summary.green() && summary.executed == 0) return kNothingExecuted;
-  return summary.green() ? kGreen : kFinding;
+  return summary.executed == 0 ? kNothingExecuted : kGreen;
 }
 
 }  // namespace
@@ -110,38 +193,21 @@ int run(RunArguments a, const InputLists& lists) {
 void add_run(const Command& program, int& exit_code, const InputLists& lists) {
   auto arguments = std::make_shared<RunArguments>();
   const Command command = program.subcommand("run", "Run cases against backends");
-  command.option(
-      "cases", arguments->words,
-      "Case lines ('softmax rows=4 cols=64 dtype=f16'), suite names (assay list suites) or *.cases "
-      "files; none: the main job, which is every suite without a / in its name");
-  command.option(
-      "--backend,-b", arguments->plan.backends,
-      "For cases that name none: NAME[:options] or a plug-in's path, separated by commas (default: cpu and "
-      "onednn, as far as they were built)",
-      {.split = backend_names});
-  command.option("--filter,-f", arguments->plan.filter,
-                 "Keep the cases whose line matches this regular expression");
-  command.option("--seed", arguments->plan.seed, "For cases that name none", {.shown = "1"});
-  command.option("--shard", arguments->shard, "i/n: run part i of n");
-  command.option("--jobs,-j", arguments->jobs, "Cases run side by side", {.low = 1, .high = 1024});
-  command.option("--timeout", arguments->timeout_seconds, "Seconds that one run of a kernel may take",
-                 {.low = 0.001, .high = 86400});
-  command.option("--repeats", arguments->repeats,
-                 "Further runs of each case, all of which must give the same bits",
-                 {.low = 0, .high = 1'000'000});
-  command.option("--junit", arguments->junit, "Write JUnit XML to this file");
-  command.option("--json", arguments->json, "Write the results as JSON to this file");
-  command.flag("--quiet,-q", arguments->detail.quiet, "Findings and the summary only");
-  command.flag("--verbose,-v", arguments->detail.verbose,
-               "Every format in the table, known findings one by one, and where the time went");
+  add_run_options(command, *arguments);
   command.footer(
       "Examples:\n"
       "  assay run 'softmax rows=4 cols=33,1000 dtype=f32,bf16 fill=gaussian,peaked'\n"
       "  assay run norms transforms --backend cpu --json norms.json\n"
-      "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v");
+      "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v\n"
+      "  assay run norms -b cpu --record norms.jsonl && assay run --resume norms.jsonl");
   command.callback([command, arguments, &exit_code, lists] {
-    arguments->plan.seed_given = command.count("--seed") > 0;
-    exit_code = run(*arguments, lists);
+    complete(*arguments, command);
+    const StopSignals signals;
+    try {
+      exit_code = run(*arguments, lists, signals);
+    } catch (const Stopped&) {  // before the first case
+      exit_code = 128 + signals.signal();
+    }
   });
 }
 

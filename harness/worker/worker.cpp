@@ -61,6 +61,11 @@ Worker::~Worker() {
   if (process_ && opened_ && process_->send(to_line(Request{request::Bye{}}))) process_->finish(kExitGrace);
 }
 
+void Worker::restart() {
+  process_.reset();
+  opened_.reset();
+}
+
 Worker::Exchange Worker::exchange(const Request& request, milliseconds timeout) {
   Exchange out;
   const auto deadline = WorkerProcess::Clock::now() + timeout;

@@ -26,7 +26,11 @@ struct WorkerOptions {
   std::chrono::milliseconds open_timeout{60'000};
   // Inputs may be written in the worker's mapping; changes are found by comparison.
   bool writable_inputs = false;
+  int stop_descriptor = -1;  // readable: whoever waits for the worker kills it and throws Stopped
 };
+
+// The run is to end. No std::exception, so that nobody takes it for a finding.
+struct Stopped {};
 
 struct WorkerCall {
   std::string op;
@@ -46,6 +50,7 @@ struct RunRequest {
   bool second_run = true;
   bool vary_placement = true;  // false: right in both runs
   bool deterministic = true;   // false: outputs of the two runs may differ (the backend's promise says so)
+  bool isolate = false;        // each run but the first is made in a new process: finds kernels that remember
   int repeats = 0;             // more runs under the first run's conditions; all must give the same bits
 };
 
@@ -107,6 +112,8 @@ class Worker {
                         std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000));
   // Throws std::invalid_argument for planes that no memory can hold (see geometry()).
   RunResult run(const RunRequest& request);
+  // Ends the process; the next call starts a new one.
+  void restart();
   // Processes started so far: 1 + replacements after crashes and hangs.
   int starts() const { return starts_; }
 

@@ -1,0 +1,142 @@
+#include "reports/record.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "reference/error.hpp"
+#include "reports/result_json.hpp"
+
+namespace assay {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::string_view kSchema = "assay-record";
+constexpr int kVersion = 1;
+
+InputError bad_record(const std::string& path, const std::string& why) {
+  return InputError(InputErrorKind::bad_value, fmt::format("record '{}': {}", path, why));
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json json_of(const RecordHeader& h) {
+  return {{"schema", kSchema},    {"version", kVersion},    {"command", h.command},
+          {"words", h.words},     {"backends", h.backends}, {"filter", h.filter},
+          {"seed", h.seed},       {"shard", h.shard},       {"timeout_seconds", h.timeout_seconds},
+          {"repeats", h.repeats}, {"isolate", h.isolate},   {"cases", h.cases},
+          {"plan", h.plan}};
+}
+
+RecordHeader header_of(const Json& json, const std::string& path) {
+  if (json.value("schema", "") != kSchema) throw bad_record(path, "its first line is no header of a record");
+  if (json.value("version", 0) != kVersion)
+    throw bad_record(
+        path, fmt::format("version {}; this program reads version {}", json.value("version", 0), kVersion));
+  return {json.at("command"),         json.at("words"),   json.at("backends"),
+          json.at("filter"),          json.at("seed"),    json.at("shard"),
+          json.at("timeout_seconds"), json.at("repeats"), json.at("isolate"),
+          json.at("cases"),           json.at("plan")};
+}
+
+}  // namespace
+
+std::string plan_digest(const Plan& plan) {
+  std::uint64_t digest = 0xcbf29ce484222325;
+  const auto add = [&](unsigned char byte) { digest = (digest ^ byte) * 0x100000001b3; };
+  for (const Group& group : plan.groups)
+    for (const Case& c : group.cases) {
+      for (const char byte : c.line()) add(static_cast<unsigned char>(byte));
+      add('\n');
+    }
+  return fmt::format("{:016x}", digest);
+}
+
+Record read_record(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!file.is_open() || file.bad()) throw bad_record(path, "it cannot be read");
+  Record record;
+  std::size_t number = 0;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    ++number;
+    try {
+      const Json json = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    text.begin() + static_cast<std::ptrdiff_t>(end));
+      if (number == 1)
+        record.header = header_of(json, path);
+      else if (json.contains("place"))
+        record.rows[json.at("place").get<std::size_t>()] = text.substr(begin, end - begin);
+    } catch (const Json::exception& e) {
+      throw bad_record(path, fmt::format("line {}: {}", number, e.what()));
+    }
+    record.whole_bytes = end + 1;
+  }
+  if (number == 0) throw bad_record(path, "it has no header");
+  return record;
+}
+
+std::map<std::size_t, CaseResult> results_of(const Record& record, const Plan& plan) {
+  if (record.header.plan != plan_digest(plan))
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("the record is of another plan ({}, {} cases; now {}, {} cases): its suites or the "
+                    "program have changed since; run anew",
+                    record.header.plan, record.header.cases, plan_digest(plan), plan.cases));
+  std::map<std::size_t, CaseResult> results;
+  std::size_t place = 0;
+  for (const Group& group : plan.groups)
+    for (const Case& c : group.cases) {
+      if (const auto row = record.rows.find(place); row != record.rows.end()) {
+        try {
+          results.emplace(place, result_of(Json::parse(row->second), c));
+        } catch (const Json::exception& e) {
+          throw InputError(InputErrorKind::bad_value, fmt::format("record, case {}: {}", place, e.what()));
+        }
+      }
+      ++place;
+    }
+  return results;
+}
+
+RecordWriter::RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed)
+    : path_(path), file_(open_record(path, resumed != nullptr)) {
+  if (resumed == nullptr) {
+    line(text_of(json_of(header)));
+  } else if (ftruncate(file_.get(), static_cast<off_t>(resumed->whole_bytes)) != 0) {
+    throw bad_record(path, std::generic_category().message(errno));
+  }
+  if (!failure_.empty()) throw bad_record(path, failure_);
+}
+
+void RecordWriter::result(std::size_t place, const CaseResult& r) {
+  Json row = to_json(r);
+  row["place"] = place;
+  line(text_of(row));
+}
+
+void RecordWriter::end(const Summary& s) {
+  line(text_of({{"end", s.ended_by.empty() ? "complete" : s.ended_by}, {"cases", s.cases}}));
+  try {
+    file_.sync();
+  } catch (const std::system_error& e) {
+    if (failure_.empty()) failure_ = e.code().message();
+  }
+}
+
+void RecordWriter::line(const std::string& text) {
+  if (!failure_.empty()) return;
+  try {
+    file_.write(text);
+  } catch (const std::system_error& e) {
+    failure_ = e.code().message();
+  }
+}
+
+}  // namespace assay

@@ -1,0 +1,63 @@
+// The record of a run: JSON Lines, schema "assay-record" version 1. A header, a line for each case as soon as it is judged,
+// in whatever order, and an end. Each line is one write(): whatever ends the run, the finished cases are on the disk, and
+// every report can be made again from them. A line that was cut in the middle is dropped.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/plan.hpp"
+#include "harness/result.hpp"
+#include "reports/file.hpp"
+
+namespace assay {
+
+// What decides the results of a run: the arguments of `assay run` that --resume takes up again.
+struct RecordHeader {
+  std::string command;  // for a reader
+  std::vector<std::string> words, backends;
+  std::string filter, seed, shard;  // "" where not given
+  double timeout_seconds = 10;
+  int repeats = 0;
+  bool isolate = false;
+  std::size_t cases = 0;
+  std::string plan;  // plan_digest()
+
+  bool operator==(const RecordHeader&) const = default;
+};
+
+// 64 bits over the case lines in their order, as 16 hexadecimal digits (FNV-1a).
+std::string plan_digest(const Plan& plan);
+
+struct Record {
+  RecordHeader header;
+  std::map<std::size_t, std::string> rows;  // of a case, by its place in the plan; the last of a place counts
+  std::size_t whole_bytes = 0;              // up to the end of the last whole line
+};
+
+// Throws InputError: no such file, no record, a line in front of the last one that is none (with its number).
+Record read_record(const std::string& path);
+
+// The results of a record under the plan that it belongs to. Throws InputError for another plan.
+std::map<std::size_t, CaseResult> results_of(const Record& record, const Plan& plan);
+
+class RecordWriter {
+ public:
+  // A new record, or (resumed) what follows on the whole lines of one. Throws InputError when it cannot be written.
+  RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed);
+  // A record that cannot be written any further (a full disk) does not end the run: the first failure is kept.
+  void result(std::size_t place, const CaseResult& r);
+  void end(const Summary& s);
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void line(const std::string& text);
+
+  std::string path_, failure_;
+  OutputFile file_;
+};
+
+}  // namespace assay
