@@ -3,12 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <system_error>
 
@@ -60,30 +66,46 @@ void check_path(const std::string& path) {
 }
 
 // Locked for as long as it is open: two runs into one file would destroy each other's.
-void lock(int descriptor, const std::string& path, const std::string& held) {
+void lock(int descriptor, const std::string& path) {
   if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return;
   const int error = errno;
   close(descriptor);
-  refuse(path, error == EWOULDBLOCK ? fmt::format("another run is writing {}", held) : std::strerror(error));
+  refuse(path, error == EWOULDBLOCK ? "another run is writing it" : std::strerror(error));
 }
 
-int open_new(const std::string& path, const std::string& name) {
-  const int opened = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode);
-  if (opened < 0) refuse(path, fmt::format("{}: {}", name, std::strerror(errno)));
-  lock(opened, path, name);
-  return opened;
-}
-
-// What a killed run left behind is removed; what another run holds, or is no ordinary file, is left alone.
+// What stands at the name of a temporary file: one that a killed run left is removed, anything else is not touched.
 void remove_stale(const std::string& path, const std::string& name) {
   struct stat found{};
   if (lstat(name.c_str(), &found) != 0) return;
   if (!S_ISREG(found.st_mode))
     refuse(path, fmt::format("{} stands in the way, and is no ordinary file", name));
-  const OutputFile left(open(name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (left.get() < 0) refuse(path, fmt::format("{}: {}", name, std::strerror(errno)));
-  if (flock(left.get(), LOCK_EX | LOCK_NB) != 0) refuse(path, fmt::format("another run is writing {}", name));
-  unlink(name.c_str());
+  if (unlink(name.c_str()) != 0) refuse(path, fmt::format("{}: {}", name, std::strerror(errno)));
+}
+
+// Holds the path against other runs: a socket in the abstract namespace, named by the folder's identity and the file's name.
+int claim(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  struct stat found{};
+  if (stat(folder.c_str(), &found) != 0) refuse(path, fmt::format("{}: {}", folder, std::strerror(errno)));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = fmt::format("assay-report {:x} {:x} {:x}", found.st_dev, found.st_ino,
+                                       std::hash<std::string>{}(file.filename().string()));
+  std::copy_n(name.begin(), std::min(name.size(), sizeof address.sun_path - 1), address.sun_path + 1);
+  const int held = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (held < 0 || bind(held, reinterpret_cast<const sockaddr*>(&address), bytes) != 0) {
+    const int error = errno;
+    close(held);
+    refuse(path, error == EADDRINUSE ? "another run is writing it" : std::strerror(error));
+  }
+  return held;
+}
+
+int open_unnamed(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
 }
 
 }  // namespace
@@ -115,21 +137,32 @@ ReportFile::ReportFile(std::string path) : path_(std::move(path)) {
     return;
   }
   check_path(path_);
+  claim_.reset(claim(path_));
   part_ = path_ + ".part";
   remove_stale(path_, part_);
-  file_.reset(open_new(path_, part_));
+  file_.reset(open_unnamed(path_));
+  if (file_.get() >= 0) return;
+  file_.reset(open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
+  if (file_.get() < 0) refuse(path_, std::strerror(errno));
+  named_ = true;
 }
 
 ReportFile::~ReportFile() {
-  if (!finished_ && !part_.empty()) unlink(part_.c_str());
+  if (!finished_ && named_) unlink(part_.c_str());
 }
 
 void ReportFile::finish() {
   try {
     file_.write(text_.view());
     file_.sync();
-    if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0)
-      throw std::system_error(errno, std::generic_category());
+    if (!part_.empty()) {
+      const std::string unnamed = fmt::format("/proc/self/fd/{}", file_.get());
+      if (!named_ && linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, part_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+        throw std::system_error(errno, std::generic_category());
+      named_ = true;
+      if (std::rename(part_.c_str(), path_.c_str()) != 0)
+        throw std::system_error(errno, std::generic_category());
+    }
     finished_ = true;
   } catch (const std::system_error& e) {
     throw std::runtime_error(
@@ -146,7 +179,7 @@ int open_record(const std::string& path, bool resume) {
   const int opened =
       open(path.c_str(), (resume ? O_RDWR : O_WRONLY | O_CREAT) | O_APPEND | O_NOFOLLOW | O_CLOEXEC, kMode);
   if (opened < 0) refuse(path, std::strerror(errno));
-  lock(opened, path, "it");
+  lock(opened, path);
   if (!resume && ftruncate(opened, 0) != 0) refuse(path, std::strerror(errno));
   return opened;
 }

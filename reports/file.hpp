@@ -29,9 +29,11 @@ class OutputFile {
 
 // A file for a report, which is written as a whole at the end:
 //   a device, a pipe, /dev/stdout     written in place
-//   an ordinary file, or none yet     PATH.part, made new (O_EXCL), locked, renamed to PATH in finish()
+//   an ordinary file, or none yet     a file without a name (O_TMPFILE), which finish() names PATH.part and renames to PATH:
+//                                     a killed run leaves nothing behind. Where the file system has no such files,
+//                                     PATH.part is made new (O_EXCL) at once
 //   a symbolic link, a directory      refused
-// A PATH.part that another run holds is refused; one that a killed run left is replaced.
+//   what another run is writing       refused: each holds the path by the name of an abstract socket, which ends with it
 class ReportFile {
  public:
   // Throws InputError bad_value when the path cannot be written: before a run, not after it.
@@ -45,7 +47,8 @@ class ReportFile {
 
  private:
   std::string path_, part_;  // part_: "" when written in place
-  OutputFile file_;
+  OutputFile file_, claim_;
+  bool named_ = false;  // part_ is there
   std::ostringstream text_;
   bool finished_ = false;
 };

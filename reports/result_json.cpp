@@ -54,13 +54,14 @@ Json to_json(const CaseResult& r) {
               {"bad", v.bad},
               {"worst_ratio", json_number(v.worst_ratio)},
               {"repro", repro_command(r)},
-              {"repeat", to_string(r.repeat)},
               {"kernel_seconds", r.kernel_seconds},
               {"reference_seconds", r.reference_seconds},
               {"input_seconds", r.input_seconds},
               {"worker_seconds", r.worker_seconds},
               {"total_seconds", r.total_seconds}};
   if (!v.detail.empty()) row["detail"] = v.detail;
+  // Only what sets the finding apart: which of many alike were made again depends on the jobs.
+  if (r.repeat == Repeat::after_calls || r.repeat == Repeat::never) row["repeat"] = to_string(r.repeat);
   if (!r.after.empty()) row["after"] = r.after;
   if (!r.notes.empty()) row["notes"] = r.notes;
   if (r.witness) row["witness"] = Json::parse(witness_text(*r.witness));
@@ -85,7 +86,7 @@ CaseResult result_of(const Json& row, const Case& c) {
   r.contract = row.at("contract");
   r.expected_path = row.at("expected_path");
   r.kernels = row.at("announced").get<std::vector<std::string>>();
-  r.repeat = static_cast<Repeat>(index_in(kRepeats, row.at("repeat"), "repeat"));
+  r.repeat = static_cast<Repeat>(index_in(kRepeats, row.value("repeat", "untried"), "repeat"));
   r.after = row.value("after", std::vector<std::string>{});
   r.notes = row.value("notes", std::vector<std::pair<std::string, std::string>>{});
   if (row.contains("witness")) r.witness = parse_witness(row.at("witness").dump());
