@@ -197,9 +197,9 @@ void add_run(const Command& program, int& exit_code, const InputLists& lists) {
   command.footer(
       "Examples:\n"
       "  assay run 'softmax rows=4 cols=33,1000 dtype=f32,bf16 fill=gaussian,peaked'\n"
-      "  assay run norms transforms --backend cpu --json norms.json\n"
-      "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v\n"
-      "  assay run norms -b cpu --record norms.jsonl && assay run --resume norms.jsonl");
+      "  assay run norms transforms --backend cpu --json norms.json --record norms.jsonl\n"
+      "  assay run --resume norms.jsonl\n"
+      "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v");
   command.callback([command, arguments, &exit_code, lists] {
     complete(*arguments, command);
     const StopSignals signals;
