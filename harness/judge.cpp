@@ -125,6 +125,7 @@ Workers::Entry& Workers::of(const std::string& backend) {
   WorkerOptions options = worker_options(entry.choice);
   options.open_timeout = settings_.open_timeout;
   options.stop_descriptor = settings_.stop_descriptor;
+  options.sandbox = settings_.sandbox;
   entry.worker = std::make_unique<Worker>(std::move(options));
   return entries_.emplace(backend, std::move(entry)).first->second;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,15 @@ struct JudgeOptions {
 // What all workers of a run have in common.
 struct WorkerSettings {
   std::chrono::milliseconds open_timeout{60'000};
-  int stop_descriptor = -1;  // as WorkerOptions'
+  int stop_descriptor = -1;        // as WorkerOptions'
+  std::optional<Sandbox> sandbox;  // as WorkerOptions'
 };
 
 // The workers of one thread, one per backend, started when first needed.
 class Workers {
  public:
   explicit Workers(const std::vector<BackendInfo>& known, WorkerSettings settings = {})
-      : known_(known), settings_(settings) {}
+      : known_(known), settings_(std::move(settings)) {}
   struct Entry {
     BackendChoice choice;
     std::unique_ptr<Worker> worker;

@@ -23,6 +23,7 @@ struct RecordHeader {
   double timeout_seconds = 10;
   int repeats = 0;
   bool isolate = false;
+  std::string sandbox;  // "" for none
   std::size_t cases = 0;
   std::string plan;  // plan_digest()
 

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/cli/run_arguments.hpp"
@@ -131,6 +133,12 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   settings.judge.isolate = a.isolate;
   settings.workers.open_timeout = std::max(settings.workers.open_timeout, settings.judge.timeout);
   settings.workers.stop_descriptor = signals.descriptor();
+  if (!a.sandbox.empty()) {
+    // Address space is reserved far beyond what is used: four times what there is stops a worker that runs away, no other.
+    const double bytes = settings.memory_bytes > 0 ? settings.memory_bytes : 4 * bytes_available();
+    settings.workers.sandbox = {std::filesystem::absolute(a.sandbox).string(),
+                                static_cast<std::int64_t>(bytes)};
+  }
   settings.stopped = [&] { return signals.stopped(); };
 
   const auto known = known_backends();

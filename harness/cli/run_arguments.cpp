@@ -40,6 +40,7 @@ std::string RunArguments::command() const {
   if (!shard.empty()) text += " --shard " + shard;
   if (repeats > 0) text += fmt::format(" --repeats {}", repeats);
   if (isolate) text += " --isolate";
+  if (!sandbox.empty()) text += " --sandbox " + shell_quoted(sandbox);
   return text;
 }
 
@@ -53,6 +54,7 @@ RecordHeader RunArguments::header(const Plan& made) const {
           timeout_seconds,
           repeats,
           isolate,
+          sandbox,
           made.cases,
           plan_digest(made)};
 }
@@ -73,12 +75,14 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
   arguments.timeout_seconds = header.timeout_seconds;
   arguments.repeats = header.repeats;
   arguments.isolate = header.isolate;
+  arguments.sandbox = header.sandbox;
 }
 
 void complete(RunArguments& a, const Command& command) {
   const std::pair<const char*, const std::string*> texts[] = {
-      {"--shard", &a.shard},   {"--junit", &a.junit},   {"--json", &a.json},
-      {"--record", &a.record}, {"--resume", &a.resume}, {"--filter", &a.plan.filter}};
+      {"--shard", &a.shard},       {"--junit", &a.junit},   {"--json", &a.json},
+      {"--record", &a.record},     {"--resume", &a.resume}, {"--sandbox", &a.sandbox},
+      {"--filter", &a.plan.filter}};
   for (const auto& [name, text] : texts)
     if (command.count(name) > 0 && text->empty()) refuse(fmt::format("{} '': it needs a value", name));
   if (command.count("--shard") > 0) parse_shard(a.shard, a.plan);
@@ -91,7 +95,7 @@ void complete(RunArguments& a, const Command& command) {
         refuse(fmt::format("{} and {} name one file: {}", files[j].first, files[i].first, *files[i].second));
   if (a.resume.empty()) return;
   for (const char* name : {"cases", "--backend", "--filter", "--seed", "--shard", "--timeout", "--repeats",
-                           "--isolate", "--record"})
+                           "--isolate", "--sandbox", "--record"})
     if (command.count(name) > 0)
       refuse(fmt::format("--resume takes cases and options from the record, and no {}", name));
 }
@@ -125,6 +129,10 @@ void add_run_options(const Command& command, RunArguments& a) {
   command.flag(
       "--isolate", a.isolate,
       "Make each further run of a case in a new process: finds kernels that remember what they computed");
+  command.option("--sandbox", a.sandbox,
+                 "Let workers write into this folder alone, without network, other processes and more "
+                 "address space than "
+                 "--memory; refused where the machine cannot do that");
   command.option("--junit", a.junit, "Write JUnit XML to this file");
   command.option("--json", a.json, "Write the results as JSON to this file");
   command.option(

@@ -19,6 +19,7 @@ struct RunArguments {
   double memory_gib = 0;  // 0: what is there
   int repeats = 0;
   bool isolate = false;
+  std::string sandbox;  // the scratch folder; "" for none
   std::string shard, junit, json, record, resume;
   ConsoleDetail detail;
 
