@@ -43,11 +43,11 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
 // earlier run left at that place, because it was killed, is kept under another name.
 std::string record_beside(const RunArguments& a) {
-  for (const std::string* report : {&a.json, &a.junit}) {
+  for (const std::string& report : a.reports) {
     struct stat found{};
-    if (report->empty()) continue;
-    if (stat(report->c_str(), &found) == 0 && !S_ISREG(found.st_mode)) continue;
-    const std::string path = *report + ".jsonl";
+    if (report.empty()) continue;
+    if (stat(report.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) continue;
+    const std::string path = report + ".jsonl";
     if (lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode))
       std::rename(path.c_str(), (path + ".old").c_str());
     return path;
@@ -60,8 +60,8 @@ class Outputs {
  public:
   explicit Outputs(const RunArguments& a) : arguments_(a) {
     reporters_.push_back(console_reporter(a.detail));
-    if (!a.junit.empty()) reporters_.push_back(junit_reporter(a.junit));
-    if (!a.json.empty()) reporters_.push_back(json_reporter(a.json));
+    for (std::size_t i = 0; i < std::size(kReports); ++i)
+      if (!a.reports[i].empty()) reporters_.push_back(kReports[i].make(a.reports[i]));
   }
 
   void begin(const RunHeader& header, const RecordHeader& run, const Record* resumed) {

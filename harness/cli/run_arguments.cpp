@@ -38,6 +38,8 @@ std::string RunArguments::command() const {
   if (!plan.filter.empty()) text += " --filter " + shell_quoted(plan.filter);
   if (plan.seed_given) text += fmt::format(" --seed {}", plan.seed);
   if (!shard.empty()) text += " --shard " + shard;
+  if (timeout_seconds != RunArguments{}.timeout_seconds)
+    text += fmt::format(" --timeout {}", timeout_seconds);
   if (repeats > 0) text += fmt::format(" --repeats {}", repeats);
   if (isolate) text += " --isolate";
   if (!sandbox.empty()) text += " --sandbox " + shell_quoted(sandbox);
@@ -79,16 +81,16 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
 }
 
 void complete(RunArguments& a, const Command& command) {
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"--shard", &a.shard},       {"--junit", &a.junit},   {"--json", &a.json},
-      {"--record", &a.record},     {"--resume", &a.resume}, {"--sandbox", &a.sandbox},
-      {"--filter", &a.plan.filter}};
+  using Text = std::pair<std::string_view, const std::string*>;
+  std::vector<Text> files = {{"--record", &a.record}, {"--resume", &a.resume}};
+  for (std::size_t i = 0; i < std::size(kReports); ++i) files.emplace_back(kReports[i].option, &a.reports[i]);
+  std::vector<Text> texts = {{"--shard", &a.shard}, {"--sandbox", &a.sandbox}, {"--filter", &a.plan.filter}};
+  texts.insert(texts.end(), files.begin(), files.end());
   for (const auto& [name, text] : texts)
-    if (command.count(name) > 0 && text->empty()) refuse(fmt::format("{} '': it needs a value", name));
+    if (command.count(std::string(name)) > 0 && text->empty())
+      refuse(fmt::format("{} '': it needs a value", name));
   if (command.count("--shard") > 0) parse_shard(a.shard, a.plan);
   a.plan.seed_given = command.count("--seed") > 0;
-  const std::vector<std::pair<const char*, const std::string*>> files = {
-      {"--junit", &a.junit}, {"--json", &a.json}, {"--record", &a.record}, {"--resume", &a.resume}};
   for (std::size_t i = 0; i < files.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (!files[i].second->empty() && *files[i].second == *files[j].second)
@@ -133,8 +135,8 @@ void add_run_options(const Command& command, RunArguments& a) {
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "
                  "--memory; refused where the machine cannot do that");
-  command.option("--junit", a.junit, "Write JUnit XML to this file");
-  command.option("--json", a.json, "Write the results as JSON to this file");
+  for (std::size_t i = 0; i < std::size(kReports); ++i)
+    command.option(std::string(kReports[i].option), a.reports[i], std::string(kReports[i].help));
   command.option(
       "--record", a.record,
       "Append each result to this file as soon as it is there, as JSON Lines (with --json or --junit: to "

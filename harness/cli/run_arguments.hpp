@@ -1,6 +1,8 @@
 // What `assay run` is asked, from its command line or from the record that it takes up again.
 #pragma once
 
+#include <array>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,8 @@ struct RunArguments {
   int repeats = 0;
   bool isolate = false;
   std::string sandbox;  // the scratch folder; "" for none
-  std::string shard, junit, json, record, resume;
+  std::string shard, record, resume;
+  std::array<std::string, std::size(kReports)> reports;  // their files, "" for none
   ConsoleDetail detail;
 
   // The command that repeats the run, for a POSIX shell.
