@@ -14,7 +14,7 @@ set(assay_flag_list
   # The reference is only true if the compiler keeps every rounding that is written: a*b+c stays two roundings
   # unless std::fma is spelt out. Never add -ffast-math: NaN compares would vanish.
   -ffp-contract=off -fno-fast-math)
-if(ASSAY_SANITIZER)
+if(ASSAY_SANITIZER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND assay_flag_list -Wno-maybe-uninitialized)  # g++ 12 with -fsanitize=address sees it in <regex> (PR105562)
 endif()
 target_compile_options(assay_flags INTERFACE "$<BUILD_INTERFACE:${assay_flag_list}>")

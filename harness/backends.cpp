@@ -4,9 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "harness/backend_names.hpp"
+#include "harness/json_list.hpp"
+#include "harness/suite_text.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
 
@@ -22,28 +23,30 @@ std::string beside(const fs::path& directory, const std::string& path) {
   return path.empty() ? path : (directory / path).lexically_normal().string();
 }
 
-std::vector<BackendInfo> read_list(const fs::path& directory, std::istream& file) {
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// What the rows say, held against the files that are there.
+std::vector<BackendInfo> located(std::vector<BackendRow> rows, const fs::path& directory) {
   std::vector<BackendInfo> known;
-  for (const auto& row : nlohmann::json::parse(file)) {
-    BackendInfo b;
-    b.name = row.at("name");
-    b.not_built = row.at("not_built");
-    b.install = row.at("install");
-    b.alignment = row.at("alignment");
-    b.is_default = row.at("default");
+  for (BackendRow& row : rows) {
+    BackendInfo b = std::move(row.info);
     if (b.not_built.empty()) {
-      b.file = beside(directory, row.at("file"));
-      const std::string worker = row.value("worker", "");
-      if (!worker.empty()) b.worker = {row.at("interpreter").get<std::string>(), beside(directory, worker)};
-      const std::string witness = beside(directory, row.value("witness", ""));
-      if (!witness.empty() && fs::exists(witness)) b.witness = witness;  // it may not have been built
-      if (!fs::exists(b.file)) {
+      b.file = beside(directory, b.file);
+      if (!row.worker.empty()) b.worker = {row.interpreter, beside(directory, row.worker)};
+      const std::string witness = beside(directory, b.witness);
+      b.witness = is_there(witness) ? witness : "";  // it may not have been built
+      if (!is_there(b.file)) {
         b.awaited = true;
         b.not_built = fmt::format("there is no {}", b.file);
         b.install = fmt::format("cmake --build {} --target assay_backend_{}", program_directory(), b.name);
         b.file = b.witness = "";
         b.worker = {};
       }
+    } else {
+      b.file = b.witness = "";
     }
     known.push_back(std::move(b));
   }
@@ -59,6 +62,34 @@ std::vector<std::string> worker_for(const fs::path& plugin, const std::vector<Ba
 
 }  // namespace
 
+std::vector<BackendRow> parse_backend_list(std::string_view text, const std::string& where) {
+  constexpr std::int64_t kMostAlignment = 1 << 20;  // beyond every page
+  std::vector<BackendRow> list;
+  for (const JsonRow& json : parse_json_list(text, where)) {
+    BackendRow row;
+    BackendInfo& b = row.info;
+    b.name = json.text("name");
+    // It must be possible to name it in a case, and a path has a '/'.
+    if (b.name.empty() || escaped_path(b.name) != b.name || b.name.find('/') != std::string::npos)
+      json.refuse(fmt::format("'name' is '{}'; allowed: letters, digits, _ and -", shown(b.name)));
+    for (const BackendRow& earlier : list)
+      if (earlier.info.name == b.name) json.refuse(fmt::format("'name' is '{}' again", b.name));
+    b.not_built = json.text("not_built");
+    b.install = json.text("install");
+    b.alignment = static_cast<std::size_t>(json.integer("alignment", 0, kMostAlignment));
+    b.is_default = json.flag("default");
+    if (b.not_built.empty()) {
+      b.file = json.text("file");
+      if (b.file.empty()) json.refuse("'file' is empty though the backend was built");
+      b.witness = json.optional_text("witness");
+      row.worker = json.optional_text("worker");
+      if (!row.worker.empty()) row.interpreter = json.text("interpreter");
+    }
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
 std::vector<BackendInfo> known_backends() {
   std::vector<fs::path> candidates;
   if (const char* given = std::getenv("ASSAY_BACKENDS")) candidates.emplace_back(given);
@@ -66,8 +97,9 @@ std::vector<BackendInfo> known_backends() {
   candidates.push_back(here / "backends");
   candidates.push_back(here.parent_path() / "lib" / "assay" / "backends");
   for (const auto& directory : candidates) {
-    std::ifstream file(directory / "backends.json");
-    if (file) return read_list(directory, file);
+    const std::string file = (directory / "backends.json").string();
+    if (is_there(file))
+      return located(parse_backend_list(read_text(file, "list of backends"), file), directory);
   }
   throw InputError(
       InputErrorKind::bad_value,
@@ -76,22 +108,21 @@ std::vector<BackendInfo> known_backends() {
 
 BackendChoice choose_backend(std::string_view name, const std::vector<BackendInfo>& known) {
   BackendChoice choice;
-  // A plug-in by path; options after a colon that follows the file name. In NAME:OPTIONS a slash is the options' own.
-  if (name.substr(0, name.find(':')).find('/') != std::string_view::npos) {
-    const auto colon = name.find(':', name.rfind('/'));
-    choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));
-    choice.info.name = std::string(name.substr(0, colon));
-    choice.info.file = fs::absolute(choice.info.name).string();
-    if (!fs::exists(choice.info.file))
-      throw InputError(InputErrorKind::unknown_name, fmt::format("no plug-in file '{}'", choice.info.file));
+  const auto [base, options] = parse_backend(name, "backend");
+  choice.options = options;
+  if (base.find('/') != std::string::npos) {  // a plug-in by its path
+    std::error_code error;
+    choice.info.name = base;
+    choice.info.file = fs::absolute(base, error).string();
+    if (error || !is_there(choice.info.file))
+      throw InputError(
+          InputErrorKind::unknown_name,
+          fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", shown(base)));
     choice.info.worker = worker_for(choice.info.file, known);
     if (const char* witness = std::getenv(std::string(kWitnessVariable).c_str()))
       choice.info.witness = witness;
     return choice;
   }
-  const auto colon = name.find(':');
-  choice.options = colon == std::string_view::npos ? "" : std::string(name.substr(colon + 1));
-  const std::string_view base = name.substr(0, colon);
   std::vector<std::string> names;
   for (const auto& b : known) {
     names.push_back(b.name);
@@ -103,8 +134,8 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
     return choice;
   }
   throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("no backend '{}' (a plug-in file is named by a path with a '/'); {}", base,
-                               suggest(base, names)));
+                   fmt::format("no backend '{}' (a plug-in file is named by a path with a '/'); {}",
+                               shown(base), suggest(base, names)));
 }
 
 WorkerOptions worker_options(const BackendChoice& choice) {

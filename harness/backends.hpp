@@ -21,11 +21,19 @@ struct BackendInfo {
   std::string witness = {};              // library that watches its device, absolute; "" for none
 };
 
+// A row of backends.json: its paths are still relative to the list.
+struct BackendRow {
+  BackendInfo info;
+  std::string interpreter, worker;  // of Python files, for example; "" for those of assay-worker
+};
+// Throws InputError that names the row for one that lacks something, has another type, or a name that no case could give.
+std::vector<BackendRow> parse_backend_list(std::string_view text, const std::string& where);
+
 // Reads backends.json from $ASSAY_BACKENDS, or from backends/ beside the program, or ../lib/assay/backends of
 // an installation. Throws InputError when there is none.
 std::vector<BackendInfo> known_backends();
 
-// "cpu", "onednn:threads=2" (options after a colon), "./my_kernel.so", or "./my_kernels.py": a file that the
+// A name as a case has it (harness/backend_names.hpp): "cpu", "onednn:threads=2", "./my_kernel.so", or "./my_kernels.py": a file that the
 // worker of the backend `python` loads. The environment variable ASSAY_WITNESS names the witness of plug-ins
 // by path. Throws InputError unknown_name (listing those known), or bad_value with the reason and what to
 // install when it was not built.

@@ -5,16 +5,26 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
+#include <unordered_set>
 
+#include "harness/backend_names.hpp"
 #include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
 
+constexpr std::uint64_t kMostCases = 65536;  // of one line
+constexpr std::size_t kLongestValue = 4096;  // of one key: the longest path there is
+constexpr std::size_t kMostBytes = std::size_t{1}
+                                   << 47;  // that a process can address: all tensors of a case together
+
+constexpr std::string_view kNameBytes = "!-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+
+constexpr std::string_view kAfter = "after=\"";
 constexpr std::string_view kReserved[] = {"fill", "fault", "seed", "layout", "backend", "variant", "after"};
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -25,26 +35,6 @@ std::vector<std::string> split(std::string_view text, char separator) {
     if (end == std::string_view::npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-// Words between blanks; what stands in double quotes is one word, without them.
-std::vector<std::string> split_words(std::string_view text, std::string_view where) {
-  std::vector<std::string> words;
-  bool inside = false, quoted = false;
-  for (const char c : text) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (!quoted && std::isspace(static_cast<unsigned char>(c)) != 0) {
-      inside = false;
-      continue;
-    }
-    if (!inside) words.emplace_back();
-    inside = true;
-    if (c != '"') words.back() += c;
-  }
-  if (quoted)
-    throw InputError(InputErrorKind::bad_value, fmt::format("{}: a double quote is not closed", where));
-  return words;
 }
 
 std::vector<std::string> keys_of(const Op& o) {
@@ -59,15 +49,30 @@ std::uint64_t parse_seed(const std::string& text, std::string_view where) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc{} || end != text.data() + text.size())
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: seed={}: allowed: 0..18446744073709551615", where, text));
+                     fmt::format("{}: seed={}: allowed: 0..18446744073709551615", where, shown(text)));
   return seed;
 }
 
 std::string parse_layout(const std::string& text, std::string_view where) {
   if (text != "dense" && text != "gaps" && text != "far")
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: layout={}: allowed: dense gaps far", where, text));
+                     fmt::format("{}: layout={}: allowed: dense gaps far", where, shown(text)));
   return text;
+}
+
+// A shape beyond any machine is refused here, before anything runs: what is multiplied later cannot overflow.
+void check_tensors(const std::vector<TensorSpec>& tensors) {
+  std::size_t bytes = 0;
+  for (const TensorSpec& t : tensors)
+    for (const PlaneSpec& plane : planes(format(t.format), t.shape)) {
+      // Each is below 2^63 bytes (element_count), so that a sum of two cannot overflow.
+      bytes += plane.bytes;
+      if (bytes > kMostBytes)
+        throw InputError(
+            InputErrorKind::shape_mismatch,
+            fmt::format("the tensors up to {}{} have more than 2^47 bytes, which no process can address",
+                        t.name, to_string(t.shape)));
+    }
 }
 
 // The calls of an `after`, each as its case prints itself.
@@ -86,24 +91,16 @@ std::vector<std::string> parse_after(const std::string& text, std::string_view w
   return calls;
 }
 
-std::optional<std::string> value_of(const Case& c, std::string_view key) {
-  if (key == "fill") return c.fill;
-  if (key == "fault") return c.fault;
-  if (key == "seed") return fmt::format("{}", c.seed);
-  if (key == "layout") return c.layout;
-  if (key == "backend") return c.backend;
-  if (key == "variant") return c.variant;
-  const auto found = c.attributes.all().find(std::string(key));
-  if (found == c.attributes.all().end()) return std::nullopt;
-  return found->second;
-}
-
 Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string>>& given,
                std::string_view where) {
   Case c;
   c.op = &o;
   std::map<std::string, std::string> attributes;
   for (const auto& [key, value] : given) {
+    if (value.starts_with('!'))
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: {}={}: only a list of expectations excludes a value by '!'", where,
+                                   key, shown(value)));
     if (key == "fill")
       c.fill = value;
     else if (key == "fault")
@@ -115,7 +112,7 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
     else if (key == "backend")
       c.backend = value;
     else if (key == "variant")
-      c.variant = value;
+      c.variant = unescaped(value, where);
     else if (key == "after")
       c.after = parse_after(value, where);
     else
@@ -123,7 +120,7 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
   }
   try {
     c.attributes = Attributes::complete(o.attributes, attributes);
-    (void)o.tensors(c.attributes);  // an impossible shape is refused here, before anything runs
+    check_tensors(o.tensors(c.attributes));
   } catch (const InputError& e) {
     const std::string_view text = e.what();
     throw InputError(e.kind(),
@@ -134,6 +131,14 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
 }
 
 }  // namespace
+
+std::string spelt_value(std::string_view key, const std::string& value, std::string_view where) {
+  if (key == "seed") return fmt::format("{}", parse_seed(value, where));
+  if (key == "layout") return parse_layout(value, where);
+  return value;
+}
+
+bool is_reserved(std::string_view key) { return std::ranges::find(kReserved, key) != std::end(kReserved); }
 
 std::string Case::inputs() const {
   std::string text(op->name);
@@ -157,29 +162,9 @@ std::string Case::inputs() const {
 std::string Case::line() const {
   std::string text = inputs();
   if (!backend.empty()) text += " backend=" + backend;
-  if (!variant.empty()) text += " variant=" + variant;
+  if (!variant.empty()) text += " variant=" + escaped_text(variant);
   if (!after.empty()) text += fmt::format(" after=\"{}\"", fmt::join(after, "; "));
   return text;
-}
-
-std::vector<std::string> split_backends(std::string_view text, std::string_view where) {
-  std::vector<std::string> names;
-  for (const std::string& part : split(text, ',')) {
-    const auto key_end = part.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (key_end == std::string::npos || key_end == 0 || part[key_end] != '=') {
-      if (part.empty())
-        throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' has an empty name", where, text));
-      names.push_back(part);
-    } else if (names.empty() || names.back().find(':') == std::string::npos) {
-      throw InputError(
-          InputErrorKind::bad_value,
-          fmt::format("{}: '{}': {} is an option of no backend; allowed: NAME:key=value,key=value", where,
-                      text, part));
-    } else {
-      names.back() += "," + part;
-    }
-  }
-  return names;
 }
 
 std::string CaseSet::print() const {
@@ -190,13 +175,61 @@ std::string CaseSet::print() const {
   return text;
 }
 
+namespace {
+
+// The words of a line, between blanks and tabs; after="..." is one word.
+std::vector<std::string_view> words_of(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  std::vector<std::string_view> words;
+  for (auto at = text.find_first_not_of(kBlank); at != std::string_view::npos;) {
+    const bool quoted = text.substr(at).starts_with(kAfter);
+    const auto end =
+        std::min(text.find_first_of(kBlank, quoted ? text.find('"', at + kAfter.size()) : at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kBlank, end);
+  }
+  return words;
+}
+
+// The values of one word, each of them once.
+std::vector<std::string> values_of(const std::string& key, std::string_view text, std::string_view word,
+                                   std::string_view where) {
+  if (key == "after") {
+    if (text.size() < 2 || !text.starts_with('"') || text.find('"', 1) != text.size() - 1)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: {}: allowed: after=\"line; line\"", where, shown(word)));
+    return {std::string(text.substr(1, text.size() - 2))};
+  }
+  auto values = key == "backend" ? split_backends(text, where) : split(text, ',');
+  std::unordered_set<std::string> seen;
+  for (auto& value : values) {
+    if (key == "variant") value = spelt_variant(value, where);
+    if (value.empty())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: '{}' has an empty value", where, shown(word)));
+    if (value.size() > kLongestValue)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: '{}': a value of {} bytes; allowed: at most {}", where, shown(word),
+                                   value.size(), kLongestValue));
+    if ((key == "fill" || key == "fault") && value.find_first_not_of(kNameBytes) != std::string::npos)
+      throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}={}: allowed: a name; assay list {}s",
+                                                              where, key, shown(value), key));
+    if (!seen.insert(value).second)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: '{}' repeats the value '{}'", where, shown(word), shown(value)));
+  }
+  return values;
+}
+
+}  // namespace
+
 CaseSet parse_case(std::string_view text, std::string_view where) {
-  const std::vector<std::string> words = split_words(text, where);
-  CaseSet set;
+  const std::vector<std::string_view> words = words_of(text);
   if (words.empty())
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("{}: empty case line; allowed: op key=value ...", where));
-  set.op = words.front();
+  CaseSet set;
+  set.op = words[0];
   std::vector<std::string> keys;
   if (set.op == "*") {  // lists of expected gaps only; expand() refuses it
     for (const auto& o : ops())
@@ -204,42 +237,46 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
   } else if (const Op* o = find_op(set.op)) {
     keys = keys_of(*o);
   } else {
-    std::vector<std::string> names;
-    for (const auto& known : ops()) names.emplace_back(known.name);
-    throw InputError(InputErrorKind::unknown_name,
-                     fmt::format("{}: no op '{}'; {}", where, set.op, suggest(set.op, names)));
+    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, shown(set.op),
+                                                               suggest(set.op, names_of(ops()))));
   }
-  for (const std::string& word : std::span(words).subspan(1)) {
+  for (const std::string_view word : std::span(words).subspan(1)) {
     const auto equals = word.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' is not key=value", where, word));
-    const std::string key = word.substr(0, equals);
+    if (equals == std::string_view::npos || equals == 0)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("{}: '{}' is not key=value", where, shown(word)));
+    const std::string key(word.substr(0, equals));
     if (std::ranges::find(keys, key) == keys.end())
-      throw InputError(InputErrorKind::unknown_name,
-                       fmt::format("{}: {} has no key '{}'; {}", where, set.op, key, suggest(key, keys)));
+      throw InputError(InputErrorKind::unknown_name, fmt::format("{}: {} has no key '{}'; {}", where, set.op,
+                                                                 shown(key), suggest(key, keys)));
     for (const auto& [earlier, values] : set.sets)
       if (earlier == key)
         throw InputError(InputErrorKind::bad_value,
                          fmt::format("{}: key '{}' is given twice; write a set: {}=a,b", where, key, key));
-    const std::string_view text_of_values = std::string_view(word).substr(equals + 1);
-    auto values = key == "backend" ? split_backends(text_of_values, where)
-                  : key == "after" ? std::vector{std::string(text_of_values)}
-                                   : split(text_of_values, ',');
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (values[i].empty())
-        throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' has an empty value", where, word));
-      if (std::find(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(i), values[i]) !=
-          values.begin() + static_cast<std::ptrdiff_t>(i))
-        throw InputError(InputErrorKind::bad_value,
-                         fmt::format("{}: '{}' repeats the value '{}'", where, word, values[i]));
-    }
-    set.sets.emplace_back(key, std::move(values));
+    set.sets.emplace_back(key, values_of(key, word.substr(equals + 1), word, where));
   }
   return set;
 }
 
+std::uint64_t case_count(const CaseSet& set) {
+  std::uint64_t count = 1;
+  for (const auto& [key, values] : set.sets)
+    if (__builtin_mul_overflow(count, values.size(), &count))
+      return std::numeric_limits<std::uint64_t>::max();
+  return count;
+}
+
 std::vector<Case> expand(const CaseSet& set, std::string_view where) {
-  const Op& o = op(set.op);
+  const Op* found = find_op(set.op);
+  if (found == nullptr)
+    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, shown(set.op),
+                                                               suggest(set.op, names_of(ops()))));
+  const Op& o = *found;
+  if (const std::uint64_t count = case_count(set); count > kMostCases)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{}: {}{} cases in one line; allowed: at most {}", where,
+                                 count == std::numeric_limits<std::uint64_t>::max() ? "more than " : "",
+                                 count, kMostCases));
   std::vector<Case> cases;
   std::vector<std::size_t> at(set.sets.size(), 0);
   while (true) {
@@ -251,46 +288,6 @@ std::vector<Case> expand(const CaseSet& set, std::string_view where) {
     while (i > 0 && ++at[i - 1] == set.sets[i - 1].second.size()) at[--i] = 0;
     if (i == 0) return cases;
   }
-}
-
-std::vector<SuiteLine> read_suite(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw InputError(InputErrorKind::bad_value, fmt::format("case file '{}' cannot be read", path));
-  std::vector<SuiteLine> lines;
-  std::string line, pending;
-  int number = 0, first = 0;
-  while (std::getline(file, line)) {
-    ++number;
-    if (const auto comment = line.find('#'); comment != std::string::npos) line.resize(comment);
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    if (pending.empty()) first = number;
-    if (!line.empty() && line.back() == '\\') {
-      line.back() = ' ';
-      pending += line;
-      continue;
-    }
-    pending += line;
-    if (pending.find_first_not_of(" \t") != std::string::npos)
-      lines.push_back({pending, fmt::format("{}:{}", path, first)});
-    pending.clear();
-  }
-  if (!pending.empty())
-    throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}:{}: the file ends in a continued line", path, first));
-  return lines;
-}
-
-bool matches(const CaseSet& set, const Case& c) {
-  if (set.op != "*" && set.op != c.op->name) return false;
-  return std::ranges::all_of(set.sets, [&](const auto& entry) {
-    const auto value = value_of(c, entry.first);
-    if (!value) return false;
-    const bool excludes = entry.second.front().starts_with('!');
-    const bool named = std::ranges::any_of(entry.second, [&](const std::string& v) {
-      return std::string_view(v).substr(v.starts_with('!') ? 1 : 0) == *value;
-    });
-    return named != excludes;
-  });
 }
 
 }  // namespace assay

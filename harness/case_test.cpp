@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "harness/backend_names.hpp"
 #include "reference/inputs/fill.hpp"
 
 namespace assay {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/case.hpp"
@@ -24,7 +25,8 @@ struct Expectation {
   std::size_t confirmed = 0;  // of those, with this verdict
 };
 
-// Throws InputError for a line that does not parse, names no verdict or gives no reason.
+// Throws InputError for a line that does not parse, names no verdict, gives no reason, or has a value that no case has.
+std::vector<Expectation> parse_expectations(std::string_view text, const std::string& where);
 std::vector<Expectation> read_expectations(const std::string& path);
 // Marks the verdict as expected when one of the list says so, and counts.
 void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict);

@@ -9,6 +9,7 @@
 
 #include "harness/backends.hpp"
 #include "harness/case.hpp"
+#include "harness/suite_text.hpp"
 #include "reference/inputs/lists.hpp"
 
 namespace assay {

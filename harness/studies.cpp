@@ -6,30 +6,43 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "harness/backends.hpp"
+#include "harness/json_list.hpp"
+#include "harness/suite_text.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace fs = std::filesystem;
 
-std::vector<Study> known_studies() {
+std::vector<Study> parse_study_list(std::string_view text, const std::string& where,
+                                    const std::string& directory) {
   std::vector<Study> studies;
-  const fs::path here = program_directory();
-  for (const auto& directory : {here / "backends", here.parent_path() / "lib" / "assay" / "backends"}) {
-    std::ifstream file(directory / "studies.json");
-    if (!file) continue;
-    for (const auto& row : nlohmann::json::parse(file)) {
-      const auto name = row.at("name").get<std::string>();
-      auto why = row.at("not_built").get<std::string>();
-      if (!why.empty()) why += "; to get it: " + row.at("install").get<std::string>();
-      studies.push_back({name, row.at("what").get<std::string>(), (here / ("assay-" + name)).string(), why});
-    }
-    break;
+  for (const JsonRow& row : parse_json_list(text, where)) {
+    const std::string name = row.text("name");
+    // A subcommand, and part of the name of a program.
+    if (name.empty() || name.front() == '-' ||
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string::npos)
+      row.refuse(fmt::format("'name' is '{}'; allowed: small letters, digits, _ and -", shown(name)));
+    for (const Study& earlier : studies)
+      if (earlier.name == name) row.refuse(fmt::format("'name' is '{}' again", name));
+    std::string why = row.text("not_built");
+    if (!why.empty()) why += "; to get it: " + row.text("install");
+    studies.push_back({name, row.text("what"), directory + "/assay-" + name, why});
   }
   return studies;
+}
+
+std::vector<Study> known_studies() {
+  const fs::path here = program_directory();
+  for (const auto& directory : {here / "backends", here.parent_path() / "lib" / "assay" / "backends"}) {
+    const std::string file = (directory / "studies.json").string();
+    std::error_code error;
+    if (fs::exists(file, error))
+      return parse_study_list(read_text(file, "list of studies"), file, here.string());
+  }
+  return {};
 }
 
 void become_study(const Study& study, char** arguments) {

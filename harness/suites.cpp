@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 std::string suites_directory() {
   if (const char* given = std::getenv("ASSAY_SUITES")) return given;
   const fs::path installed = fs::path(program_directory()).parent_path() / "share" / "assay" / "suites";
-  if (fs::exists(installed)) return installed.string();
+  std::error_code error;
+  if (fs::exists(installed, error)) return installed.string();
   return ASSAY_SOURCE_SUITES;
 }
 
@@ -50,7 +51,7 @@ std::vector<std::string> further_suite_names() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(suites_directory(), error)) {
     const std::string group = entry.path().filename().string();
-    if (!entry.is_directory() || group == kMainGroup) continue;
+    if (!entry.is_directory(error) || group == kMainGroup) continue;
     for (auto& name : names_in(entry.path(), group + "/")) names.push_back(std::move(name));
   }
   std::ranges::sort(names);
@@ -59,8 +60,9 @@ std::vector<std::string> further_suite_names() {
 
 std::string suite_file(const std::string& name) {
   const fs::path suites = suites_directory();
+  std::error_code error;  // a name that is too long is none
   for (const auto& path : {suites / kMainGroup / (name + ".cases"), suites / (name + ".cases")})
-    if (fs::exists(path)) return path.string();
+    if (fs::exists(path, error)) return path.string();
   return "";
 }
 
@@ -71,6 +73,27 @@ std::string suite_purpose(const std::string& file) {
   return line.starts_with("# ") ? line.substr(2) : "";
 }
 
+namespace {
+
+bool begins_with_op(const std::string& word) {
+  const auto first = word.find_first_not_of(" \t");
+  return first != std::string::npos &&
+         find_op(std::string_view(word).substr(first, word.find_first_of(" \t", first) - first)) != nullptr;
+}
+
+[[noreturn]] void refuse_word(const std::string& word) {
+  std::vector<std::string> names = names_in(fs::path(suites_directory()) / kMainGroup, "");
+  for (auto& name : further_suite_names()) names.push_back(std::move(name));
+  for (const Op& o : ops())
+    if (std::ranges::find(names, o.name) == names.end()) names.emplace_back(o.name);
+  throw InputError(
+      InputErrorKind::unknown_name,
+      fmt::format("no suite '{0}', nor an op that is called so; {1}; a case file is named PATH.cases",
+                  shown(word), suggest(word, names)));
+}
+
+}  // namespace
+
 std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
   std::vector<SuiteLine> lines;
   const auto add = [&](const std::string& path) {
@@ -78,14 +101,18 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
   };
   if (words.empty())
     for (const auto& name : suite_names()) add(suite_file(name));
+  std::error_code error;
   for (const auto& word : words) {
-    if (word.ends_with(".cases")) {
+    const bool blank = word.find_first_of(" \t\n") != std::string::npos;
+    // A path may have blanks, and a line may end in a plug-in of this name: then the file decides.
+    if (word.ends_with(".cases") && (!begins_with_op(word) || fs::exists(word, error))) {
       add(word);
-    } else if (const std::string file = word.find(' ') == std::string::npos ? suite_file(word) : "";
-               !file.empty()) {
+    } else if (const std::string file = blank ? "" : suite_file(word); !file.empty()) {
       add(file);
-    } else {
+    } else if (blank || begins_with_op(word)) {
       lines.push_back({word, "case"});
+    } else {
+      refuse_word(word);
     }
   }
   return lines;
@@ -93,7 +120,8 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
 
 std::vector<Expectation> expectations() {
   const fs::path path = fs::path(suites_directory()) / "expected.list";
-  return fs::exists(path) ? read_expectations(path.string()) : std::vector<Expectation>{};
+  std::error_code error;
+  return fs::exists(path, error) ? read_expectations(path.string()) : std::vector<Expectation>{};
 }
 
 }  // namespace assay

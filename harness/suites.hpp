@@ -6,11 +6,13 @@
 
 #include "harness/case.hpp"
 #include "harness/expectations.hpp"
+#include "harness/suite_text.hpp"
 
 namespace assay {
 
-// Each word: a case line (it names an op, or has a blank), or a case file (*.cases), or the name of a suite:
-// "softmax" of the main job, "gpu/ops" of another group under cases/suites. None: all suites of the main job.
+// Each word: a case file (*.cases), or the name of a suite ("softmax" of the main job, "gpu/ops" of another group under
+// cases/suites), or a case line (it names an op, or has a blank). None: all suites of the main job. Throws InputError for
+// a word that is none of these, with the names that are near, and for a file without a case line.
 std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words);
 // The directory of the suites: $ASSAY_SUITES, or that of the source tree, or of the installation.
 std::string suites_directory();

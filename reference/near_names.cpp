@@ -27,10 +27,21 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  if (text.size() > kMost) out += fmt::format("... ({} bytes)", text.size());
+  return out;
+}
+
 std::string suggest(std::string_view given, const std::vector<std::string>& allowed) {
   std::string nearest;
   std::size_t best = std::max<std::size_t>(2, given.size() / 3) + 1;
+  constexpr std::size_t kLongestName = 256;  // nothing that is longer is near to a name
   for (const auto& name : allowed) {
+    if (given.size() > kLongestName) break;
     const std::size_t d = distance(given, name);
     if (d < best) best = d, nearest = name;
   }
@@ -40,7 +51,8 @@ std::string suggest(std::string_view given, const std::vector<std::string>& allo
 
 InputError unknown_name(std::string_view what, std::string_view given,
                         const std::vector<std::string>& allowed) {
-  return {InputErrorKind::unknown_name, fmt::format("no {} '{}'; {}", what, given, suggest(given, allowed))};
+  return {InputErrorKind::unknown_name,
+          fmt::format("no {} '{}'; {}", what, shown(given), suggest(given, allowed))};
 }
 
 }  // namespace assay

@@ -9,6 +9,7 @@
 #include "harness/inputs.hpp"
 #include "harness/judge.hpp"
 #include "harness/plan.hpp"
+#include "harness/suite_text.hpp"
 
 namespace assay {
 namespace {

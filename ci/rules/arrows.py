@@ -31,6 +31,7 @@ harness                                  harness/* harness/worker/ reference/* r
 harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
 harness/worker                           backends/assay_backend.h reference/stable_order.hpp OWN | harness/testing/
+harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/witness                          harness/worker/ reference/stable_order.hpp OWN
 harness/cli                              harness/* harness/worker/ reference/ reports/* OWN | harness/testing/
 harness/cli/CMakeLists.txt               harness/* reports/* cases/* OWN
@@ -48,6 +49,7 @@ cases/studies/lanes                      reference/ backends/hip/ OWN
 cases/studies/museum                     harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/studies/mutants/* OWN
 cases/studies/mutants/CMakeLists.txt     harness/ reference/ reports/file.hpp cases/ backends/cpu/ backends/plugin/ OWN
 cases/studies/mutants/self/CMakeLists.txt harness/ reference/ cases/ OWN
+cases/studies/mutants/mutant_list_fuzz.cpp harness/fuzz/fuzz.hpp OWN
 cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp reference/ cases/studies/museum/museum.hpp OWN
 cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN

@@ -1,6 +1,7 @@
 // The subcommands of `assay`. Each adds itself to the parser; its callback sets the exit code.
 #pragma once
 
+#include "harness/backend_names.hpp"
 #include "harness/case.hpp"
 #include "harness/cli/command.hpp"
 #include "harness/exit_code.hpp"
@@ -8,8 +9,8 @@
 
 namespace assay {
 
-// The names of --backend: behind commas, though their options may have commas of their own.
-inline std::vector<std::string> backend_names(const std::string& text) { return split_backends(text); }
+// The names of --backend: behind commas, though options and files that are there may have commas of their own.
+inline std::vector<std::string> backend_names(const std::string& text) { return typed_backends(text); }
 
 void add_run(const Command& program, int& exit_code, const InputLists& lists);
 void add_list(const Command& program, int& exit_code, const InputLists& lists);

@@ -1,4 +1,6 @@
 // assay: finds out whether LLM inference kernels compute what they claim, and by the path that they claim.
+#include <cstdio>
+
 #include "cases/lists.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/studies.hpp"
@@ -38,7 +40,13 @@ int main(int argc, char** argv) {
     add_manual(program, exit_code);
     add_doctor(program, exit_code);
     add_selftest(program, exit_code);
-    for (const auto& study : known_studies())
+    std::vector<Study> studies;
+    try {
+      studies = known_studies();
+    } catch (const InputError& e) {  // a list that is damaged does not end the commands that need none of it
+      std::fprintf(stderr, "assay: %s\n", e.what());
+    }
+    for (const auto& study : studies)
       program.passed_on(study.name, study.what, "Studies").callback([study, argv] {
         become_study(study, argv + 2);
       });

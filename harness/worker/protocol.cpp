@@ -1,7 +1,9 @@
 #include "harness/worker/protocol.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <type_traits>
+#include <utility>
 
 #include "harness/worker/printable.hpp"
 
@@ -72,20 +74,68 @@ Json json_of(const Trace& trace) {
   return json;
 }
 
+// An integer as it stands: the library would cut a fraction off, take true for 1, and wrap what does not fit.
+template <typename Integer>
+Integer integer(const Json& json) {
+  const bool fits = json.is_number_unsigned()
+                        ? std::in_range<Integer>(json.get<std::uint64_t>())
+                        : json.is_number_integer() && std::in_range<Integer>(json.get<std::int64_t>());
+  if (!fits)
+    throw ProtocolError("not an integer of the range of its member: " +
+                        json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80));
+  return json.get<Integer>();
+}
+
+template <typename Integer>
+Integer integer_or(const Json& json, const char* key, Integer fallback) {
+  const auto found = json.find(key);
+  return found == json.end() ? fallback : integer<Integer>(*found);
+}
+
+// The members of a list; the library would go through an object, and through one text as a list of itself.
+const Json& list(const Json& json) {
+  if (!json.is_array()) throw ProtocolError(std::string("not a list but ") + json.type_name());
+  return json;
+}
+
+std::vector<std::int64_t> integers(const Json& json) {
+  std::vector<std::int64_t> values;
+  for (const Json& one : list(json)) values.push_back(integer<std::int64_t>(one));
+  return values;
+}
+
+std::array<std::int64_t, 3> extent_of(const Json& json, const char* key) {
+  std::array<std::int64_t, 3> extent{};
+  const auto found = json.find(key);
+  if (found == json.end()) return extent;
+  const auto values = integers(*found);
+  if (values.size() != extent.size()) throw ProtocolError(std::string(key) + " has not three extents");
+  std::copy(values.begin(), values.end(), extent.begin());
+  return extent;
+}
+
+TextPairs pairs_of(const Json& json) {
+  TextPairs pairs;
+  for (const Json& one : list(json)) {
+    if (list(one).size() != 2) throw ProtocolError("a pair of " + std::to_string(one.size()) + " members");
+    pairs.emplace_back(one.at(0).get<std::string>(), one.at(1).get<std::string>());
+  }
+  return pairs;
+}
+
 Witness witness_of(const Json& json) {
-  using Extent = std::array<std::int64_t, 3>;
   Witness witness;
   json.at("by").get_to(witness.by);
-  for (const Json& one : json.at("kernels")) {
+  for (const Json& one : list(json.at("kernels"))) {
     SeenKernel& seen = witness.kernels.emplace_back();
     one.at("name").get_to(seen.name);
-    seen.grid = one.value("grid", Extent{});
-    seen.block = one.value("block", Extent{});
-    seen.ns = one.value("ns", std::int64_t{0});
-    seen.stream = one.value("stream", std::int64_t{0});
+    seen.grid = extent_of(one, "grid");
+    seen.block = extent_of(one, "block");
+    seen.ns = integer_or(one, "ns", std::int64_t{0});
+    seen.stream = integer_or(one, "stream", std::int64_t{0});
   }
-  witness.allocated_bytes = json.value("allocated_bytes", std::int64_t{0});
-  witness.peak_bytes = json.value("peak_bytes", std::int64_t{0});
+  witness.allocated_bytes = integer_or(json, "allocated_bytes", std::int64_t{0});
+  witness.peak_bytes = integer_or(json, "peak_bytes", std::int64_t{0});
   witness.error = json.value("error", "");
   return witness;
 }
@@ -93,22 +143,22 @@ Witness witness_of(const Json& json) {
 Trace trace_of(const Json& json) {
   Trace trace;
   json.at("kernels").get_to(trace.kernels);
-  json.at("notes").get_to(trace.notes);
-  json.at("wall_ns").get_to(trace.wall_ns);
+  trace.notes = pairs_of(json.at("notes"));
+  trace.wall_ns = integer<std::int64_t>(json.at("wall_ns"));
   if (json.contains("witness")) trace.witness = witness_of(json.at("witness"));
   return trace;
 }
 
 std::vector<TensorMessage> tensors_of(const Json& json) {
   std::vector<TensorMessage> tensors;
-  for (const Json& one : json) {
+  for (const Json& one : list(json)) {
     TensorMessage& tensor = tensors.emplace_back();
     one.at("name").get_to(tensor.name);
     one.at("format").get_to(tensor.format);
-    one.at("shape").get_to(tensor.shape);
-    one.at("stride").get_to(tensor.stride);
+    tensor.shape = integers(one.at("shape"));
+    tensor.stride = integers(one.at("stride"));
     if (tensor.shape.size() != tensor.stride.size()) throw ProtocolError("shape and stride differ in length");
-    tensor.offset = one.value("offset", std::int64_t{-1});
+    tensor.offset = integer_or(one, "offset", std::int64_t{-1});
   }
   return tensors;
 }
@@ -117,7 +167,7 @@ CallMessage call_of(const Json& json) {
   CallMessage call;
   json.at("op").get_to(call.op);
   json.at("variant").get_to(call.variant);
-  json.at("attributes").get_to(call.attributes);
+  call.attributes = pairs_of(json.at("attributes"));
   call.inputs = tensors_of(json.at("inputs"));
   call.outputs = tensors_of(json.at("outputs"));
   return call;
@@ -125,9 +175,10 @@ CallMessage call_of(const Json& json) {
 
 std::vector<SlotMessage> slots_of(const Json& json) {
   std::vector<SlotMessage> slots;
-  for (const Json& one : json) {
-    slots.push_back(
-        {one.at(0).get<std::int64_t>(), one.at(1).get<std::int64_t>(), one.at(2).get<std::string>() == "w"});
+  for (const Json& one : list(json)) {
+    const auto access = list(one).at(2).get<std::string>();
+    if (access != "w" && access != "r") throw ProtocolError("a slot is \"r\" or \"w\"");
+    slots.push_back({integer<std::int64_t>(one.at(0)), integer<std::int64_t>(one.at(1)), access == "w"});
   }
   return slots;
 }
@@ -151,9 +202,10 @@ Numbered parsed(std::string_view line, Read read) {
     Json json = Json::parse(line);
     if constexpr (std::is_same_v<Numbered, NumberedReply>) make_printable(json);
     const std::string type = json.at("type");
-    return {json.at("id").get<std::int64_t>(), read(json, type)};
+    return {integer<std::int64_t>(json.at("id")), read(json, type)};
   } catch (const Json::exception& error) {
-    throw ProtocolError(printable(std::string(error.what()) + " in: " + std::string(line.substr(0, 200))));
+    throw ProtocolError(
+        printable(std::string(error.what()).substr(0, 200) + " in: " + std::string(line.substr(0, 200))));
   }
 }
 
@@ -226,23 +278,24 @@ std::string to_line(std::int64_t id, const Reply& message) {
 
 NumberedRequest parse_request(std::string_view line) {
   return parsed<NumberedRequest>(line, [](const Json& json, const std::string& type) -> Request {
-    if (type == "hello") return request::Hello{json.at("protocol"), json.at("version")};
+    if (type == "hello") return request::Hello{json.at("protocol"), integer<int>(json.at("version"))};
     if (type == "open") return request::Open{json.at("plugin"), json.at("options")};
     if (type == "declare") return request::Declare{call_of(json.at("call"))};
     if (type == "run") {
-      return request::Run{call_of(json.at("call")), json.at("memory_bytes"), slots_of(json.at("slots")),
-                          json.value("stack", kStackAsItIs)};
+      return request::Run{call_of(json.at("call")), integer<std::int64_t>(json.at("memory_bytes")),
+                          slots_of(json.at("slots")), integer_or(json, "stack", kStackAsItIs)};
     }
     if (type == "ping") return request::Ping{};
     if (type == "bye") return request::Bye{};
-    throw ProtocolError("unknown request type '" + type + "': hello, open, declare, run, ping or bye");
+    throw ProtocolError("unknown request type '" + type.substr(0, 40) +
+                        "': hello, open, declare, run, ping or bye");
   });
 }
 
 NumberedReply parse_reply(std::string_view line) {
   return parsed<NumberedReply>(line, [](const Json& json, const std::string& type) -> Reply {
     if (type == "hello") {
-      return reply::Hello{json.at("protocol"), json.at("version"), json.value("guards", false)};
+      return reply::Hello{json.at("protocol"), integer<int>(json.at("version")), json.value("guards", false)};
     }
     if (type == "opened") return reply::Opened{json.at("name"), json.at("description"), json.at("variants")};
     if (type == "refused") return reply::Refused{json.at("reason")};
@@ -253,9 +306,10 @@ NumberedReply parse_reply(std::string_view line) {
     if (type == "host_limit") return reply::HostLimit{json.at("reason")};
     if (type == "pong") return reply::Pong{};
     if (type == "crash") {
-      return reply::Crash{json.at("signal"), json.at("address"), json.at("offset"), json.at("access")};
+      return reply::Crash{integer<int>(json.at("signal")), integer<std::uint64_t>(json.at("address")),
+                          integer<std::int64_t>(json.at("offset")), json.at("access")};
     }
-    throw ProtocolError("unknown reply type '" + type + "'");
+    throw ProtocolError("unknown reply type '" + type.substr(0, 40) + "'");
   });
 }
 

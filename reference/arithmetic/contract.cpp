@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void bad_value(const ContractKey& key, std::string_view value, std::string_view allowed) {
   throw InputError(InputErrorKind::bad_value,
-                   fmt::format("contract {}={}; {}: {}", key.name, value, allowed, key.meaning));
+                   fmt::format("contract {}={}; {}: {}", key.name, shown(value), allowed, key.meaning));
 }
 
 bool listed(std::string_view words, std::string_view value) {
@@ -42,17 +42,18 @@ std::string canonical(const ContractKey& key, std::string_view value) {
     case ContractValue::integer: {
       std::int64_t n = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
-      if (error != std::errc{} || end != value.data() + value.size() || n < 1)
-        bad_value(key, value, "an integer of at least 1");
+      if (error != std::errc{} || end != value.data() + value.size() || n < 1 || n > kMostDeclared)
+        bad_value(key, value, fmt::format("an integer of 1..{}", kMostDeclared));
       return fmt::format("{}", n);
     }
     case ContractValue::number: {
       double x = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
-      if (error != std::errc{} || end != value.data() + value.size() || !std::isfinite(x) || !(x >= 0)) {
-        bad_value(key, value, "a decimal of at least 0");
+      if (error != std::errc{} || end != value.data() + value.size() || value.starts_with('-') ||
+          !(x <= static_cast<double>(kMostDeclared))) {
+        bad_value(key, value, fmt::format("a decimal of 0..{}", kMostDeclared));
       }
-      return fmt::format("{}", x == 0 ? 0.0 : x);  // shortest decimal that reads back as the same double
+      return fmt::format("{}", x);  // shortest decimal that reads back as the same double
     }
     case ContractValue::word:
       if (!listed(key.words, value)) bad_value(key, value, fmt::format("one of {}", key.words));

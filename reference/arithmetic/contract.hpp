@@ -15,10 +15,13 @@ namespace assay {
 enum class ContractValue : std::uint8_t {
   accumulator,  // f64 f32 f16 bf16 i32, or a row of matrix_units(): how a sum of products is formed
   format,       // a scalar format: a rounding
-  integer,      // a count, at least 1
-  number,       // a non-negative decimal (exp_ulp=2)
+  integer,      // a count, 1..kMostDeclared
+  number,       // a decimal, 0..kMostDeclared (exp_ulp=2)
   word,         // one of the key's listed words
 };
+
+// No count of steps and no error in ulps is larger; what is computed from one stays an exact integer in f64.
+inline constexpr std::int64_t kMostDeclared = INT32_MAX;
 
 struct ContractKey {
   std::string_view name;

@@ -56,10 +56,10 @@ TEST(Contract, names_what_it_refuses_and_what_is_allowed) {
   EXPECT_NE(refusal("out=f16 qk=hopper_fp9", InputErrorKind::bad_value).find("qk=hopper_fp9"),
             std::string::npos);
   EXPECT_NE(refusal("out=f16 p=e4m3", InputErrorKind::bad_value).find("p=e4m3"), std::string::npos);
-  for (const char* bad : {"0", "-1", "1.5", "", "12x", "99999999999999999999"}) {
+  for (const char* bad : {"0", "-1", "1.5", "", "12x", "2147483648", "+1", "99999999999999999999"}) {
     refusal(std::string("out=f16 chunk=") + bad, InputErrorKind::bad_value);
   }
-  for (const char* bad : {"-1", "nan", "inf", "", "1e", "2ulp"}) {
+  for (const char* bad : {"-1", "nan", "inf", "", "1e", "2ulp", "-0", "+1", "2147483648", "1e300"}) {
     refusal(std::string("out=f16 exp_ulp=") + bad, InputErrorKind::bad_value);
   }
   for (const char* bad : {"any|tree", "", "Tree"})
@@ -82,7 +82,7 @@ RC_GTEST_PROP(Contract, parse_and_print_are_a_fixed_point, ()) {
   if (*rc::gen::arbitrary<bool>()) words.push_back("chunk=" + std::to_string(*rc::gen::inRange(1, 1 << 30)));
   if (*rc::gen::arbitrary<bool>()) {
     const double x =
-        std::ldexp(static_cast<double>(*rc::gen::inRange(0, 1 << 30)), *rc::gen::inRange(-60, 60));
+        std::ldexp(static_cast<double>(*rc::gen::inRange(0, 1 << 30)), *rc::gen::inRange(-60, 1));
     words.push_back("exp_ulp=" + std::to_string(x));
   }
   if (*rc::gen::arbitrary<bool>())

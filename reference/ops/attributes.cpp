@@ -31,10 +31,12 @@ std::string canonical_number(const AttributeSpec& spec, const std::string& text,
   const auto high =
       dots == std::string_view::npos ? std::nullopt : parse_number<Number>(spec.allowed.substr(dots + 2));
   const auto value = parse_number<Number>(text);
-  const bool inside = value && (!low || *low <= *value) && (!high || *value <= *high);
+  // A number that cannot be negative has no sign, not even in front of 0.
+  const bool is_signed = text.starts_with('-') && low && *low >= 0;
+  const bool inside = value && !is_signed && (!low || *low <= *value) && (!high || *value <= *high);
   if (!inside)
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("attribute {}={}: allowed is {} {} ({})", spec.name, text, kind,
+                     fmt::format("attribute {}={}: allowed is {} {} ({})", spec.name, shown(text), kind,
                                  spec.allowed, spec.meaning));
   return fmt::format("{}", *value);
 }
@@ -48,7 +50,9 @@ bool listed(std::string_view text, std::string_view words) {
   return false;
 }
 
-std::string canonical(const AttributeSpec& spec, const std::string& text) {
+}  // namespace
+
+std::string canonical_attribute(const AttributeSpec& spec, const std::string& text) {
   switch (spec.kind) {
     case AttributeKind::integer:
       return canonical_number<std::int64_t>(spec, text, "an integer");
@@ -65,9 +69,11 @@ std::string canonical(const AttributeSpec& spec, const std::string& text) {
   }
   if (!listed(text, spec.allowed))
     throw InputError(InputErrorKind::bad_value, fmt::format("attribute {}={}: allowed is {} ({})", spec.name,
-                                                            text, spec.allowed, spec.meaning));
+                                                            shown(text), spec.allowed, spec.meaning));
   return text;
 }
+
+namespace {
 
 const AttributeSpec& spec_of(std::span<const AttributeSpec> specs, std::string_view name) {
   for (const AttributeSpec& spec : specs)
@@ -80,15 +86,15 @@ std::string resolve(std::span<const AttributeSpec> specs, const std::map<std::st
                     std::string_view name, std::size_t depth) {
   const AttributeSpec& spec = spec_of(specs, name);
   if (const auto found = given.find(std::string(name)); found != given.end())
-    return canonical(spec, found->second);
+    return canonical_attribute(spec, found->second);
   if (spec.fallback.empty())
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("attribute {} must be given: {} {}", spec.name, spec.allowed, spec.meaning));
-  if (spec.fallback.front() != '@') return canonical(spec, std::string(spec.fallback));
+  if (spec.fallback.front() != '@') return canonical_attribute(spec, std::string(spec.fallback));
   if (depth > specs.size())
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("the default of attribute {} refers to itself", spec.name));
-  return canonical(spec, resolve(specs, given, spec.fallback.substr(1), depth + 1));
+  return canonical_attribute(spec, resolve(specs, given, spec.fallback.substr(1), depth + 1));
 }
 
 const std::string& value_of(const std::map<std::string, std::string>& values, std::string_view name) {

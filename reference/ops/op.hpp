@@ -24,6 +24,10 @@ struct AttributeSpec {
   std::string_view meaning;
 };
 
+// The one spelling of a value: integers without leading zeros, reals as short as they can be. Throws InputError bad_value
+// for one that is not allowed.
+std::string canonical_attribute(const AttributeSpec& spec, const std::string& text);
+
 // name -> text, every attribute of the op present after Attributes::complete.
 class Attributes {
  public:

@@ -10,6 +10,7 @@
 
 #include "cases/lists.hpp"
 #include "cases/studies/mutants/rules.hpp"
+#include "harness/backend_names.hpp"
 #include "harness/call.hpp"
 #include "harness/judge.hpp"
 #include "reference/parallel.hpp"
@@ -114,7 +115,7 @@ class Engine {
         nothing_new = nothing_new && (decided(row.rules[r]) || !p->usable[r]);
       if (nothing_new) continue;
       Case c = p->c;
-      c.backend = fmt::format("{}:{}", options_.plugin, m.id);
+      c.backend = fmt::format("{}:{}", escaped_path(options_.plugin), m.id);
       std::vector<Decoded> runs;
       RunStatus status = RunStatus::failed;
       Judge assay{p->inputs, p->cache, workers, {.timeout = timeout_}};
@@ -207,7 +208,7 @@ class Engine {
       if (t.role == TensorRole::data && (scalar == nullptr || scalar->bits <= 8)) p.fp8 = true;
     }
     Case c = p.c;
-    c.backend = options_.plugin + ":record";
+    c.backend = escaped_path(options_.plugin) + ":record";
     Workers workers(known_);
     std::vector<Decoded> runs;
     const CaseResult result = run_correct(c, p, workers, runs);

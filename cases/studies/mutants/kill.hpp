@@ -10,6 +10,7 @@
 #include "cases/studies/mutants/report.hpp"
 #include "harness/backends.hpp"
 #include "harness/case.hpp"
+#include "harness/suite_text.hpp"
 
 namespace assay::mutants {
 

@@ -3,27 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
-#include "harness/case.hpp"
+#include "harness/json_list.hpp"
+#include "harness/suite_text.hpp"
 #include "reference/error.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay::mutants {
 namespace {
-
-// Whether a text is the pattern, in which * stands for any run of characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == text;
-  if (!text.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  if (rest.empty()) return true;
-  for (std::size_t at = star; at <= text.size(); ++at)
-    if (matches(rest, text.substr(at))) return true;
-  return false;
-}
 
 bool excuses(const Excuse& e, const Manifest& m) {
   return e.file == m.file && e.text == m.text && matches(e.change, m.before + " -> " + m.after);
@@ -50,19 +39,49 @@ std::string named(const Manifest& m) {
 
 }  // namespace
 
-std::vector<Manifest> read_manifest(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw InputError(InputErrorKind::bad_value, "no list of mutants at " + path);
+bool matches(std::string_view pattern, std::string_view text) {
+  // The last star alone is ever stretched: what it takes, an earlier one need not.
+  std::size_t p = 0, t = 0, star = std::string_view::npos, behind = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      behind = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p, ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++behind;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+std::vector<Manifest> parse_manifest(std::string_view text, const std::string& where) {
+  constexpr std::int64_t kMost = INT32_MAX;
   std::vector<Manifest> list;
-  for (const auto& m : nlohmann::json::parse(file))
-    list.push_back(
-        {m.at("id"), m.at("file"), m.at("line"), m.at("class"), m.at("before"), m.at("after"), m.at("text")});
+  std::set<int> ids;
+  for (const JsonRow& row : parse_json_list(text, where)) {
+    const auto id = static_cast<int>(row.integer("id", 1, kMost));
+    if (!ids.insert(id).second) row.refuse(fmt::format("'id' is {} again", id));
+    list.push_back({id, row.text("file"), static_cast<int>(row.integer("line", 1, kMost)), row.text("class"),
+                    row.text("before"), row.text("after"), row.text("text")});
+  }
   return list;
 }
 
+std::vector<Manifest> read_manifest(const std::string& path) {
+  return parse_manifest(read_text(path, "list of mutants"), path);
+}
+
 std::vector<Excuse> read_excuses(const std::string& path) {
+  return parse_excuses(read_text(path, "list of excuses"), path);
+}
+
+std::vector<Excuse> parse_excuses(std::string_view text, const std::string& where) {
   std::vector<Excuse> list;
-  for (const auto& line : read_suite(path)) {
+  for (const auto& line : text_lines(text, where)) {
     const auto refuse = [&](const std::string& why) {
       return InputError(InputErrorKind::bad_value, line.where + ": " + why);
     };
@@ -74,7 +93,7 @@ std::vector<Excuse> read_excuses(const std::string& path) {
     if (parts.size() != 4) throw refuse("want FILE @ SOURCE LINE @ BEFORE -> AFTER @ COUNT @ REASON");
     Excuse e{parts[0], parts[1], parts[2], 0, 0, rest, line.where};
     if (!read_count(parts[3], e))
-      throw refuse("COUNT is '" + parts[3] +
+      throw refuse("COUNT is '" + shown(parts[3]) +
                    "': want how many mutants the row excuses, or 2/4: the second of four");
     if (e.change.find_first_not_of("* ") == std::string::npos)
       throw refuse("a change that is nothing but * excuses whatever the generator thinks of");

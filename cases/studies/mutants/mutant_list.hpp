@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace assay::mutants {
@@ -17,6 +18,8 @@ struct Manifest {
   int line;
   std::string kind, before, after, text;
 };
+// Throws InputError that names the row for one that lacks something, has another type, or repeats an id.
+std::vector<Manifest> parse_manifest(std::string_view text, const std::string& where);
 std::vector<Manifest> read_manifest(const std::string& path);
 
 // "FILE @ SOURCE LINE @ BEFORE -> AFTER @ COUNT @ REASON": independent of line numbers, so that an edit elsewhere keeps
@@ -29,6 +32,7 @@ struct Excuse {
   std::string where;  // "kill_table_equivalent.list:12"
 };
 // Throws InputError for a line that is none of these, and for one whose change is nothing but *.
+std::vector<Excuse> parse_excuses(std::string_view text, const std::string& where);
 std::vector<Excuse> read_excuses(const std::string& path);
 
 // What a list excuses among these mutants, and what is wrong with it, in words: rows that match more mutants than they
@@ -41,6 +45,8 @@ struct Excused {
     return found == by_id.end() ? nullptr : found->second;
   }
 };
+// Whether a text is the pattern, in which * stands for any run of characters: in time of the product of both lengths.
+bool matches(std::string_view pattern, std::string_view text);
 Excused excused(std::span<const Excuse> list, std::span<const Manifest> mutants);
 // What is wrong with a row that excuses a mutant which something kills.
 std::string killed_after_all(const Excuse& e, const Manifest& m, const std::string& by);
