@@ -88,7 +88,7 @@ Worker::Exchange Worker::settle(milliseconds timeout, bool send) {
   if (!std::holds_alternative<reply::Pong>(*out.reply)) {
     break_off(out, "its answer to ping is no pong");
   } else if (!process_->quiet()) {
-    break_off(out, "more came behind its reply");
+    break_off(out, "more came behind its reply, or it ended there");
   }
   return out;
 }
@@ -196,7 +196,10 @@ std::optional<std::string> Worker::start() {
   ++starts_;
   const auto failed = [&](const std::string& what, const Exchange& answer) {
     const bool timed_out = answer.status == RunStatus::hang;
-    if (answer.not_started) return refuse(answer.reason, false);
+    if (answer.not_started) {
+      --starts_;
+      return refuse(answer.reason, false);
+    }
     return refuse(what + ": " + answer.reason +
                       (timed_out ? fmt::format(" (open timeout {} ms)", options_.open_timeout.count()) : ""),
                   timed_out);
