@@ -42,7 +42,7 @@ int digit(char c) {
 template <typename Each>
 void unescape(std::string_view text, std::string_view where, const Each& each) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\0') refuse(where, fmt::format("'{}': a NUL is no part of a name", shown(text)));
+    if (text[i] == '\0') refuse(where, fmt::format("'{}': a NUL is no part of a name", excerpt(text)));
     if (text[i] != '%') {
       each(text[i], false);
       continue;
@@ -52,7 +52,7 @@ void unescape(std::string_view text, std::string_view where, const Each& each) {
     if (high < 0 || low < 0 || high + low == 0)
       refuse(where, fmt::format("'{}': a % is followed by two hexadecimal digits, as in %20 for a blank and "
                                 "%25 for % itself; and %00 is none",
-                                shown(text)));
+                                excerpt(text)));
     each(static_cast<char>(16 * high + low), true);
     i += 2;
   }
@@ -109,7 +109,7 @@ std::string unescaped(std::string_view text, std::string_view where) {
 std::string spelt_backend(std::string_view name, std::string_view where) {
   const auto colon = name.find(':');
   std::string text = spelt(name.substr(0, colon), kInPath, "", where);
-  if (text.empty()) refuse(where, fmt::format("'{}' has an empty name", shown(name)));
+  if (text.empty()) refuse(where, fmt::format("'{}' has an empty name", excerpt(name)));
   if (colon != std::string_view::npos) text += ":" + spelt(name.substr(colon + 1), kInText, ",", where);
   return text;
 }
@@ -128,11 +128,11 @@ std::vector<std::string> split_backends(std::string_view text, std::string_view 
   std::vector<std::string> names;
   for (const std::string_view part : split(text)) {
     if (!is_option(part)) {
-      if (part.empty()) refuse(where, fmt::format("'{}' has an empty name", shown(text)));
+      if (part.empty()) refuse(where, fmt::format("'{}' has an empty name", excerpt(text)));
       names.push_back(spelt_backend(part, where));
     } else if (names.empty() || names.back().find(':') == std::string::npos) {
       refuse(where, fmt::format("'{}': {} is an option of no backend; allowed: NAME:key=value,key=value",
-                                shown(text), shown(part)));
+                                excerpt(text), excerpt(part)));
     } else {
       names.back() += "," + spelt(part, kInText, "", where);
     }

@@ -71,7 +71,7 @@ std::vector<BackendRow> parse_backend_list(std::string_view text, const std::str
     b.name = json.text("name");
     // It must be possible to name it in a case, and a path has a '/'.
     if (b.name.empty() || escaped_path(b.name) != b.name || b.name.find('/') != std::string::npos)
-      json.refuse(fmt::format("'name' is '{}'; allowed: letters, digits, _ and -", shown(b.name)));
+      json.refuse(fmt::format("'name' is '{}'; allowed: letters, digits, _ and -", excerpt(b.name)));
     for (const BackendRow& earlier : list)
       if (earlier.info.name == b.name) json.refuse(fmt::format("'name' is '{}' again", b.name));
     b.not_built = json.text("not_built");
@@ -117,7 +117,7 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
     if (error || !is_there(choice.info.file))
       throw InputError(
           InputErrorKind::unknown_name,
-          fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", shown(base)));
+          fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", excerpt(base)));
     choice.info.worker = worker_for(choice.info.file, known);
     if (const char* witness = std::getenv(std::string(kWitnessVariable).c_str()))
       choice.info.witness = witness;
@@ -135,7 +135,7 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
   }
   throw InputError(InputErrorKind::unknown_name,
                    fmt::format("no backend '{}' (a plug-in file is named by a path with a '/'); {}",
-                               shown(base), suggest(base, names)));
+                               excerpt(base), suggest(base, names)));
 }
 
 WorkerOptions worker_options(const BackendChoice& choice) {

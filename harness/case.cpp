@@ -49,14 +49,14 @@ std::uint64_t parse_seed(const std::string& text, std::string_view where) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
   if (error != std::errc{} || end != text.data() + text.size())
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: seed={}: allowed: 0..18446744073709551615", where, shown(text)));
+                     fmt::format("{}: seed={}: allowed: 0..18446744073709551615", where, excerpt(text)));
   return seed;
 }
 
 std::string parse_layout(const std::string& text, std::string_view where) {
   if (text != "dense" && text != "gaps" && text != "far")
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("{}: layout={}: allowed: dense gaps far", where, shown(text)));
+                     fmt::format("{}: layout={}: allowed: dense gaps far", where, excerpt(text)));
   return text;
 }
 
@@ -100,7 +100,7 @@ Case make_case(const Op& o, const std::vector<std::pair<std::string, std::string
     if (value.starts_with('!'))
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("{}: {}={}: only a list of expectations excludes a value by '!'", where,
-                                   key, shown(value)));
+                                   key, excerpt(value)));
     if (key == "fill")
       c.fill = value;
     else if (key == "fault")
@@ -206,17 +206,17 @@ std::vector<std::string> values_of(const std::string& key, std::string_view text
     if (key == "variant") value = spelt_variant(value, where);
     if (value.empty())
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: '{}' has an empty value", where, shown(word)));
+                       fmt::format("{}: '{}' has an empty value", where, excerpt(word)));
     if (value.size() > kLongestValue)
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: '{}': a value of {} bytes; allowed: at most {}", where, shown(word),
+                       fmt::format("{}: '{}': a value of {} bytes; allowed: at most {}", where, excerpt(word),
                                    value.size(), kLongestValue));
     if ((key == "fill" || key == "fault") && value.find_first_not_of(kNameBytes) != std::string::npos)
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}={}: allowed: a name; assay list {}s",
-                                                              where, key, shown(value), key));
+                                                              where, key, excerpt(value), key));
     if (!seen.insert(value).second)
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: '{}' repeats the value '{}'", where, shown(word), shown(value)));
+                       fmt::format("{}: '{}' repeats the value '{}'", where, excerpt(word), excerpt(value)));
   }
   return values;
 }
@@ -237,18 +237,18 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
   } else if (const Op* o = find_op(set.op)) {
     keys = keys_of(*o);
   } else {
-    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, shown(set.op),
+    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, excerpt(set.op),
                                                                suggest(set.op, names_of(ops()))));
   }
   for (const std::string_view word : std::span(words).subspan(1)) {
     const auto equals = word.find('=');
     if (equals == std::string_view::npos || equals == 0)
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: '{}' is not key=value", where, shown(word)));
+                       fmt::format("{}: '{}' is not key=value", where, excerpt(word)));
     const std::string key(word.substr(0, equals));
     if (std::ranges::find(keys, key) == keys.end())
       throw InputError(InputErrorKind::unknown_name, fmt::format("{}: {} has no key '{}'; {}", where, set.op,
-                                                                 shown(key), suggest(key, keys)));
+                                                                 excerpt(key), suggest(key, keys)));
     for (const auto& [earlier, values] : set.sets)
       if (earlier == key)
         throw InputError(InputErrorKind::bad_value,
@@ -269,7 +269,7 @@ std::uint64_t case_count(const CaseSet& set) {
 std::vector<Case> expand(const CaseSet& set, std::string_view where) {
   const Op* found = find_op(set.op);
   if (found == nullptr)
-    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, shown(set.op),
+    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, excerpt(set.op),
                                                                suggest(set.op, names_of(ops()))));
   const Op& o = *found;
   if (const std::uint64_t count = case_count(set); count > kMostCases)

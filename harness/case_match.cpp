@@ -48,7 +48,7 @@ void make_matchable(CaseSet& set, std::string_view where) {
       if (value.starts_with('!') != excludes)
         throw InputError(InputErrorKind::bad_value,
                          fmt::format("{}: {}={} mixes values with and without '!'", where, key,
-                                     shown(fmt::format("{}", fmt::join(values, ",")))));
+                                     excerpt(fmt::format("{}", fmt::join(values, ",")))));
       const std::string plain = value.substr(excludes ? 1 : 0);
       std::string spelling = spelt_value(key, plain, where);
       if (!is_reserved(key)) {
@@ -73,7 +73,7 @@ void make_matchable(CaseSet& set, std::string_view where) {
       value = (excludes ? "!" : "") + spelling;
       if (!seen.insert(value).second)
         throw InputError(InputErrorKind::bad_value,
-                         fmt::format("{}: {} repeats the value '{}'", where, key, shown(value)));
+                         fmt::format("{}: {} repeats the value '{}'", where, key, excerpt(value)));
     }
   }
 }

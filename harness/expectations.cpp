@@ -15,7 +15,7 @@ Status parse_status(const std::string& word, const std::string& where) {
   if (at != kStatusNames.end() && word != "pass") return static_cast<Status>(at - kStatusNames.begin());
   const std::vector<std::string> allowed(kStatusNames.begin() + 1, kStatusNames.end());
   throw InputError(InputErrorKind::unknown_name,
-                   fmt::format("{}: no verdict '{}'; {}", where, shown(word), suggest(word, allowed)));
+                   fmt::format("{}: no verdict '{}'; {}", where, excerpt(word), suggest(word, allowed)));
 }
 
 }  // namespace

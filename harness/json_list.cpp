@@ -23,7 +23,7 @@ void JsonRow::refuse(const std::string& why) const {
 
 void JsonRow::refuse(const char* key, const Json& value, const std::string& allowed) const {
   refuse(fmt::format("'{}' is {}; allowed: {}", key,
-                     shown(value.dump(-1, ' ', true, Json::error_handler_t::replace)), allowed));
+                     excerpt(value.dump(-1, ' ', true, Json::error_handler_t::replace)), allowed));
 }
 
 const Json& JsonRow::member(const char* key) const {
@@ -67,7 +67,7 @@ std::vector<JsonRow> parse_json_list(std::string_view text, const std::string& w
   try {
     list = Json::parse(text);
   } catch (const Json::exception& e) {
-    refuse_list(where, shown(e.what()));
+    refuse_list(where, excerpt(e.what()));
   }
   if (!list.is_array()) refuse_list(where, fmt::format("it is {}, no list", list.type_name()));
   std::vector<JsonRow> rows;

@@ -25,7 +25,7 @@ std::regex compile_filter(const std::string& filter) {
   try {
     return std::regex(filter, how);
   } catch (const std::regex_error& e) {
-    throw InputError(InputErrorKind::bad_value, fmt::format("--filter '{}': {}", shown(filter), e.what()));
+    throw InputError(InputErrorKind::bad_value, fmt::format("--filter '{}': {}", excerpt(filter), e.what()));
   }
 }
 

@@ -24,7 +24,7 @@ std::vector<Study> parse_study_list(std::string_view text, const std::string& wh
     // A subcommand, and part of the name of a program.
     if (name.empty() || name.front() == '-' ||
         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string::npos)
-      row.refuse(fmt::format("'name' is '{}'; allowed: small letters, digits, _ and -", shown(name)));
+      row.refuse(fmt::format("'name' is '{}'; allowed: small letters, digits, _ and -", excerpt(name)));
     for (const Study& earlier : studies)
       if (earlier.name == name) row.refuse(fmt::format("'name' is '{}' again", name));
     std::string why = row.text("not_built");

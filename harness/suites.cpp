@@ -89,7 +89,7 @@ bool begins_with_op(const std::string& word) {
   throw InputError(
       InputErrorKind::unknown_name,
       fmt::format("no suite '{0}', nor an op that is called so; {1}; a case file is named PATH.cases",
-                  shown(word), suggest(word, names)));
+                  excerpt(word), suggest(word, names)));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string shown(std::string_view text) {
+std::string excerpt(std::string_view text) {
   constexpr std::size_t kMost = 80;
   std::string out(text.substr(0, kMost));
   for (char& c : out)
@@ -52,7 +52,7 @@ std::string suggest(std::string_view given, const std::vector<std::string>& allo
 InputError unknown_name(std::string_view what, std::string_view given,
                         const std::vector<std::string>& allowed) {
   return {InputErrorKind::unknown_name,
-          fmt::format("no {} '{}'; {}", what, shown(given), suggest(given, allowed))};
+          fmt::format("no {} '{}'; {}", what, excerpt(given), suggest(given, allowed))};
 }
 
 }  // namespace assay

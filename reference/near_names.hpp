@@ -10,7 +10,7 @@
 namespace assay {
 
 // A text as a message shows it: its first 80 bytes when it is longer, without control characters.
-std::string shown(std::string_view text);
+std::string excerpt(std::string_view text);
 
 // "did you mean 'softmax'? allowed: ..."; "allowed: ..." when nothing is near.
 std::string suggest(std::string_view given, const std::vector<std::string>& allowed);

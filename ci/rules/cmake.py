@@ -132,7 +132,7 @@ class Build:
         elif name == "cmake_parse_arguments":
             self._parse_arguments(words, scope)
         elif name in ("add_library", "add_executable") and words and "ALIAS" not in words and "IMPORTED" not in words:
-            test = any(self.conditions) or any(function == "assay_test" for function, _ in self.running)
+            test = any(self.conditions) or any(function in ("assay_test", "assay_fuzz") for function, _ in self.running)
             self.targets.setdefault(words[0], (file, line, test))
         elif name == "add_subdirectory" and words:
             self._file(os.path.normpath(os.path.join(os.path.dirname(file), words[0], "CMakeLists.txt")), Scope(scope))

@@ -93,6 +93,25 @@ TEST(Protocol, what_is_no_message_is_refused) {
   }
   EXPECT_THROW(parse_reply(R"({"id":1,"type":"done","kernels":"softmax","notes":[],"wall_ns":1})"),
                ProtocolError);
+  // What the library would have made an integer, a list or a pair of.
+  for (const char* number :
+       {"1.5", "1e300", "-1e300", "true", "null", "\"1\"", "[1]", "18446744073709551615"}) {
+    const std::string text = number;
+    EXPECT_THROW(parse_reply(R"({"id":)" + text + R"(,"type":"pong"})"), ProtocolError) << text;
+    EXPECT_THROW(parse_reply(R"({"id":1,"type":"done","kernels":[],"notes":[],"wall_ns":)" + text + "}"),
+                 ProtocolError)
+        << text;
+  }
+  for (const char* signal : {"2147483648", "4294967307", "11.5"})
+    EXPECT_THROW(parse_reply(R"({"id":1,"type":"crash","address":0,"offset":-1,"access":"read","signal":)" +
+                             std::string(signal) + "}"),
+                 ProtocolError)
+        << signal;
+  for (const char* notes : {"{}", "null", R"([["a"]])", R"([["a","b","c"]])", R"({"a":"b"})"})
+    EXPECT_THROW(
+        parse_reply(R"({"id":1,"type":"done","kernels":[],"wall_ns":1,"notes":)" + std::string(notes) + "}"),
+        ProtocolError)
+        << notes;
   CallMessage crooked = some_call();
   crooked.inputs[0].stride.pop_back();
   EXPECT_THROW(parse_request(to_line(1, Request{request::Declare{crooked}})), ProtocolError);
@@ -117,6 +136,19 @@ TEST(Protocol, lines_are_taken_from_whatever_pieces_arrive) {
   buffer.append("\n");
   EXPECT_EQ(buffer.take(), "third");
   EXPECT_EQ(buffer.bytes(), 0U);
+}
+
+// To search all of it again with each piece would be to look at 10^13 bytes.
+TEST(Protocol, a_long_line_in_small_pieces_is_searched_once) {
+  LineBuffer buffer;
+  const std::string piece(64, 'x');
+  constexpr std::size_t kPieces = std::size_t{1} << 20;
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    buffer.append(piece);
+    ASSERT_EQ(buffer.take(), std::nullopt);
+  }
+  buffer.append("\n");
+  EXPECT_EQ(buffer.take().value_or("").size(), kPieces * piece.size());
 }
 
 class ExampleWorker : public ::testing::Test {

@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void bad_value(const ContractKey& key, std::string_view value, std::string_view allowed) {
   throw InputError(InputErrorKind::bad_value,
-                   fmt::format("contract {}={}; {}: {}", key.name, shown(value), allowed, key.meaning));
+                   fmt::format("contract {}={}; {}: {}", key.name, excerpt(value), allowed, key.meaning));
 }
 
 bool listed(std::string_view words, std::string_view value) {

@@ -36,7 +36,7 @@ std::string canonical_number(const AttributeSpec& spec, const std::string& text,
   const bool inside = value && !is_signed && (!low || *low <= *value) && (!high || *value <= *high);
   if (!inside)
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("attribute {}={}: allowed is {} {} ({})", spec.name, shown(text), kind,
+                     fmt::format("attribute {}={}: allowed is {} {} ({})", spec.name, excerpt(text), kind,
                                  spec.allowed, spec.meaning));
   return fmt::format("{}", *value);
 }
@@ -69,7 +69,7 @@ std::string canonical_attribute(const AttributeSpec& spec, const std::string& te
   }
   if (!listed(text, spec.allowed))
     throw InputError(InputErrorKind::bad_value, fmt::format("attribute {}={}: allowed is {} ({})", spec.name,
-                                                            shown(text), spec.allowed, spec.meaning));
+                                                            excerpt(text), spec.allowed, spec.meaning));
   return text;
 }
 

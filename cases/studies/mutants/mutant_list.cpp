@@ -93,7 +93,7 @@ std::vector<Excuse> parse_excuses(std::string_view text, const std::string& wher
     if (parts.size() != 4) throw refuse("want FILE @ SOURCE LINE @ BEFORE -> AFTER @ COUNT @ REASON");
     Excuse e{parts[0], parts[1], parts[2], 0, 0, rest, line.where};
     if (!read_count(parts[3], e))
-      throw refuse("COUNT is '" + shown(parts[3]) +
+      throw refuse("COUNT is '" + excerpt(parts[3]) +
                    "': want how many mutants the row excuses, or 2/4: the second of four");
     if (e.change.find_first_not_of("* ") == std::string::npos)
       throw refuse("a change that is nothing but * excuses whatever the generator thinks of");

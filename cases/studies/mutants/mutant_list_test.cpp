@@ -96,6 +96,32 @@ TEST(MutantList, rows_that_are_none_are_refused) {
     EXPECT_THROW(list_of(row), InputError) << row;
 }
 
+TEST(MutantList, a_pattern_of_many_stars_is_matched_in_no_time) {
+  std::string pattern, text(4000, 'a');
+  for (int i = 0; i < 500; ++i) pattern += "*a";
+  EXPECT_TRUE(matches(pattern, text));
+  EXPECT_FALSE(matches(pattern + "b", text));  // exponential when every star is tried
+  EXPECT_TRUE(matches("a*c*", "abbc"));
+  EXPECT_FALSE(matches("a*c", "abbd"));
+  EXPECT_TRUE(matches("", ""));
+  EXPECT_FALSE(matches("", "a"));
+}
+
+TEST(MutantList, a_manifest_that_is_none_is_refused_with_its_row) {
+  const std::string right = R"("file":"a","line":1,"class":"c","before":"b","after":"a","text":"t"})";
+  EXPECT_EQ(parse_manifest(R"([{"id":1,)" + right + "]", "mutants.json").at(0).kind, "c");
+  for (const char* id : {"0", "-1", "2147483648", "1.5", "true", "\"1\""}) {
+    try {
+      parse_manifest(R"([{"id":)" + std::string(id) + "," + right + "]", "mutants.json");
+      ADD_FAILURE() << id;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("mutants.json: row 1: 'id'"), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_THROW(parse_manifest(R"([{"id":1,)" + right + R"(,{"id":1,)" + right + "]", "m"), InputError);
+  EXPECT_THROW(parse_manifest("{", "m"), InputError);
+}
+
 TEST(MutantList, an_excused_mutant_that_is_killed_is_named_with_its_killer) {
   const auto list = list_of("a.cpp @ y = x; @ x -> x in 20 bits @ 1 @ eight bits\n");
   const std::string fault = killed_after_all(list[0], mutants()[3], "'softmax rows=1 cols=2'");

@@ -1,0 +1,82 @@
+// Paths with whatever a file system takes, and words that name nothing: as a user meets them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/cli/program_testing.hpp"
+
+namespace {
+
+using program_testing::assay;
+using program_testing::Outcome;
+namespace fs = std::filesystem;
+
+// A folder that a shell, a case line and a list each would misread, and how the tests' shell is told of it.
+class OddFolder {
+ public:
+  OddFolder() : path_(fs::temp_directory_path() / ("assay_odd_" + std::to_string(getpid())) / kName) {
+    fs::create_directories(path_);
+  }
+  ~OddFolder() { fs::remove_all(path_.parent_path()); }
+  fs::path path() const { return path_; }
+  static std::string quoted(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
+    return out + "'";
+  }
+
+ private:
+  static constexpr const char* kName = "it's #1: a,b=\"c\"\\ 50%\t\n$x";
+  fs::path path_;
+};
+
+TEST(OddNames, a_plug_in_of_any_path_is_found_and_its_repro_repeats_the_finding) {
+  const OddFolder folder;
+  const fs::path plugin = folder.path() / "x y.so";
+  fs::copy_file(FAULTY_SOFTMAX, plugin);
+  const Outcome first =
+      assay("run -q 'softmax rows=3 cols=8 variant=wrong' -b " + OddFolder::quoted(plugin.string()));
+  ASSERT_EQ(first.code, 1) << first.text;
+  const auto at = first.text.find("  repro  assay run '");
+  ASSERT_NE(at, std::string::npos) << first.text;
+  const auto begin = first.text.find("run '", at);
+  const std::string repro = first.text.substr(begin, first.text.find('\n', begin) - begin);
+  EXPECT_NE(repro.find("it%27s%20%231%3A%20a%2Cb%3D"), std::string::npos) << repro;
+  const Outcome again = assay(repro + " -q");
+  EXPECT_EQ(again.code, 1) << again.text;
+  EXPECT_NE(again.text.find("elements beyond the limit"), std::string::npos) << again.text;
+  // So does the repro in a case file of any path.
+  const fs::path suite = folder.path() / "my cases.cases";
+  std::ofstream(suite) << repro.substr(5, repro.rfind('\'') - 5) << "\n";
+  EXPECT_EQ(assay("run -q " + OddFolder::quoted(suite.string())).code, 1);
+}
+
+TEST(OddNames, a_word_that_names_nothing_is_refused_with_what_is_near) {
+  const auto refused = [](const std::string& arguments, const std::string& message) {
+    const Outcome o = assay(arguments);
+    EXPECT_EQ(o.code, 2) << arguments << "\n" << o.text;
+    EXPECT_NE(o.text.find(message), std::string::npos) << arguments << "\n" << o.text;
+  };
+  refused("run sofmax", "no suite 'sofmax'");
+  refused("run sofmax", "did you mean 'softmax'?");
+  refused("run nosuch", "gpu/attention");  // the list
+  refused("run argmax", "attribute rows must be given");
+  refused("run ''", "no suite ''");
+  refused("run " + std::string(5000, 'x'), "no suite 'xxx");
+  refused("run " + std::string(5000, 'x') + ".cases", "cannot be read");
+  refused("run ./nowhere/x.txt", "a case file is named PATH.cases");
+  refused("run 'softmax rows=1 cols=2' -b './no where.so'", "no plug-in file");
+  refused("run 'softmax rows=1 cols=2' -b './50%.so'", "%25 for % itself");
+  const OddFolder folder;
+  const fs::path empty = folder.path() / "empty.cases";
+  std::ofstream(empty) << "# nothing\n";
+  refused("run " + OddFolder::quoted(empty.string()), "empty.cases: no case line in it");
+  // One source that gives nothing is not hidden behind another.
+  refused("run softmax " + OddFolder::quoted(empty.string()), "no case line in it");
+  refused("run 'softmax rows=1 cols=2' " + OddFolder::quoted(folder.path().string() + "/none.cases"),
+          "there is no such file");
+}
+
+}  // namespace
