@@ -49,6 +49,10 @@ class Keeper {
       reap();
       if (watched[0].revents != 0) break;
     }
+    char order
+        [16];  // an order left unread would tell the other end of a broken connection, not of the last report
+    while (recv(kLifelineDescriptor, order, sizeof order, MSG_DONTWAIT) > 0) {
+    }
     while (!sweep()) wait_for_a_child();
   }
 
@@ -109,6 +113,7 @@ int start(char** command, int (*work)(), const sigset_t& signals, pid_t& worker)
     }
     setpgid(0, 0);
     close(kLifelineDescriptor);
+    prctl(PR_SET_DUMPABLE, 1);  // a worker may be looked at, as one that was loaded anew
     sigprocmask(SIG_SETMASK, &signals, nullptr);
     _exit(work());
   }
@@ -152,6 +157,8 @@ int keep(char** arguments, int (*work)()) {
     }
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_DUMPABLE,
+        0);  // the worker is the same user: it must not trace this process or write its memory
   pid_t worker = -1;
   if (const int error = start(arguments + 1, work, inherited, worker); error != 0) {
     report("E " + std::to_string(error));
