@@ -49,8 +49,8 @@ class SandboxTest : public ::testing::TestWithParam<bool> {
     if (GetParam() && geteuid() != 0) GTEST_SKIP() << "SKIPPED: this is an ordinary user already";
     const std::string refusal = kernel_refuses();
     if (!refusal.empty()) GTEST_SKIP() << "SKIPPED: the kernel refuses " << refusal;
-    char name[] = "/tmp/assay_sandbox_XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
+    std::string name = testing::TempDir() + "assay_sandbox_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
     root_ = name;
     for (const char* folder : {"/scratch", "/outside"}) {
       std::filesystem::create_directory(root_ + folder);
