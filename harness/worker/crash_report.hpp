@@ -14,10 +14,11 @@
 
 namespace assay {
 
-// What a signal handler may look at; written before each run.
+// What a signal handler may look at; written before each request.
 struct CrashContext {
   const volatile std::byte* memory = nullptr;
   volatile std::size_t memory_bytes = 0;
+  volatile std::int64_t id = 0;  // of the request
 };
 inline CrashContext g_crash_context;
 
@@ -66,7 +67,9 @@ inline void handle(int signal, siginfo_t* info, void* context) {
   const bool inside =
       has_address && base != 0 && address >= base && address - base < g_crash_context.memory_bytes;
   Line line;
-  line.text("{\"type\":\"crash\",\"signal\":");
+  line.text("{\"type\":\"crash\",\"id\":");
+  line.number(static_cast<std::uint64_t>(g_crash_context.id));
+  line.text(",\"signal\":");
   line.number(static_cast<std::uint64_t>(signal));
   line.text(",\"address\":");
   line.number(address);

@@ -25,14 +25,18 @@ class Unsupported(Exception):
     pass
 
 
+class HostLimit(Exception):
+    pass
+
+
 class Worker:
     def __init__(self):
         self.memory = None
 
     def hello(self, request):
-        if request["protocol"] != "assay-worker" or request["version"] != 1:
+        if request["protocol"] != "assay-worker" or request["version"] != 2:
             sys.exit(f"cannot speak {request['protocol']} version {request['version']}")
-        return {"type": "hello", "protocol": "assay-worker", "version": 1}
+        return {"type": "hello", "protocol": "assay-worker", "version": 2}
 
     def open(self, request):
         return {"type": "opened", "name": "example", "description": f"Python {sys.version.split()[0]}", "variants": []}
@@ -48,20 +52,28 @@ class Worker:
     def run(self, request):
         call = request["call"]
         self.check(call)
-        if self.memory is None or len(self.memory) != request["memory_bytes"]:
-            self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
+        if self.memory is None:  # of one length for the whole life of this process
+            try:
+                self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
+            except OSError as error:
+                raise HostLimit(f"{request['memory_bytes']} bytes of shared memory: {error}") from error
         begin = time.perf_counter_ns()
         twice(self.memory, call["inputs"][0], call["outputs"][0])
         end = time.perf_counter_ns()
         return {"type": "done", "kernels": ["struct.pack"], "notes": [], "wall_ns": end - begin}
 
+    def ping(self, request):
+        return {"type": "pong"}
+
     def answer(self, request):
         try:
-            if request["type"] not in ("hello", "open", "declare", "run"):
+            if request["type"] not in ("hello", "open", "declare", "run", "ping"):
                 raise ValueError(f"unknown request type {request['type']!r}")
             return getattr(self, request["type"])(request)
         except Unsupported as reason:
             return {"type": "unsupported", "reason": str(reason)}
+        except HostLimit as reason:
+            return {"type": "host_limit", "reason": str(reason)}
         except Exception as error:  # whatever a kernel throws is this call's failure, not the worker's end
             return {"type": "failed", "reason": f"{type(error).__name__}: {error}"}
 
@@ -75,7 +87,8 @@ def main():
         request = json.loads(line)
         if request["type"] == "bye":
             break
-        control.sendall((json.dumps(worker.answer(request)) + "\n").encode())
+        reply = {**worker.answer(request), "id": request["id"]}
+        control.sendall((json.dumps(reply) + "\n").encode())
 
 
 if __name__ == "__main__":

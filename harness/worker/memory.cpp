@@ -1,5 +1,6 @@
 #include "harness/worker/memory.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -82,35 +83,32 @@ std::optional<std::size_t> first_not_pattern(const std::byte* arena, std::size_t
 
 }  // namespace
 
-Arena::Arena() : descriptor_(memfd_create("assay-tensors", MFD_CLOEXEC)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+Arena::Arena(std::size_t bytes) : bytes_(round_up(std::max(bytes, kPageBytes), kPageBytes)) {
+  const auto refuse = [&](const char* what) {
+    const int error = errno;
+    if (descriptor_ >= 0) close(descriptor_);
+    throw std::system_error(error, std::generic_category(), what);
+  };
+  descriptor_ = memfd_create("assay-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor_ < 0) refuse("memfd_create");
+  if (ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0) refuse("ftruncate");
+  if (fcntl(descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) refuse("F_ADD_SEALS");
+  void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (mapped == MAP_FAILED) refuse("mmap");
+  data_ = static_cast<std::byte*>(mapped);
 }
 
 Arena::~Arena() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  munmap(data_, bytes_);
   close(descriptor_);
 }
 
-void Arena::map(std::size_t bytes) {
-  if (data_ != nullptr) munmap(data_, bytes_);
-  data_ = nullptr;
-  bytes_ = 0;
-  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
-    throw std::system_error(errno, std::generic_category(), "cannot size the shared memory");
+void Arena::use(std::size_t bytes) {
+  if (used_ > kKeepBytes && bytes < used_ / 4) {
+    fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+    used_ = bytes;
   }
-  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (mapped == MAP_FAILED)
-    throw std::system_error(errno, std::generic_category(), "cannot map the shared memory");
-  data_ = static_cast<std::byte*>(mapped);
-  bytes_ = bytes;
-}
-
-void Arena::reserve(std::size_t bytes) {
-  if (bytes > bytes_) {
-    map(round_up(std::max(bytes, std::min(2 * bytes_, kKeepBytes)), kPageBytes));
-  } else if (bytes_ > kKeepBytes && bytes < bytes_ / 4) {
-    map(round_up(std::max(bytes, kKeepBytes), kPageBytes));
-  }
+  used_ = std::max(used_, bytes);
 }
 
 std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot) {

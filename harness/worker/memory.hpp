@@ -85,10 +85,11 @@ Layout lay_out(std::span<const Geometry> geometries, Placement placement);
 // The pages of a slot that a call may touch, ascending, by their offsets in the arena: all but the holes of far gaps.
 std::vector<ByteRange> open_pages(const Geometry& shape, const Slot& slot);
 
-// Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing.
+// Shared memory with a file descriptor that a worker inherits. Guards are holes in it and cost nothing; so do bytes
+// that nobody touched. Its length is sealed: no worker can cut off what this process is about to look at.
 class Arena {
  public:
-  Arena();  // throws std::system_error
+  explicit Arena(std::size_t bytes);  // throws std::system_error
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -96,12 +97,13 @@ class Arena {
   int descriptor() const { return descriptor_; }
   std::size_t bytes() const { return bytes_; }
   std::byte* data() const { return data_; }
-  // At least `bytes`; gives memory back when far less is needed than before.
-  void reserve(std::size_t bytes);
+  // Calls that need the first `bytes` come now: gives memory back when they are far smaller than those before. What
+  // is in the memory is lost then.
+  void use(std::size_t bytes);
 
  private:
-  void map(std::size_t bytes);
   int descriptor_ = -1;
+  std::size_t used_ = 0;
   std::size_t bytes_ = 0;
   std::byte* data_ = nullptr;
 };

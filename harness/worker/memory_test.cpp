@@ -1,10 +1,14 @@
 // Placement, poison and checks, on memory that no worker touches.
 #include "harness/worker/memory.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
+#include <system_error>
 
 namespace assay {
 namespace {
@@ -49,10 +53,7 @@ std::vector<BufferPlane> some_planes() {
   return planes;
 }
 
-class Memory : public ::testing::TestWithParam<Placement> {
- protected:
-  Arena arena_;
-};
+class Memory : public ::testing::TestWithParam<Placement> {};
 
 TEST_P(Memory, bytes_come_back_as_they_went_in_and_every_other_byte_is_watched) {
   std::minstd_rand random(7);
@@ -63,28 +64,28 @@ TEST_P(Memory, bytes_come_back_as_they_went_in_and_every_other_byte_is_watched) 
       const Geometry shape = geometry(plane, alignment);
       const Layout layout = lay_out(std::span(&shape, 1), GetParam());
       const Slot& slot = layout.slots[0];
-      arena_.reserve(layout.bytes);
+      Arena arena(layout.bytes);
       for (const Poison poison : {Poison::nan, Poison::finite}) {
-        write_input(arena_.data(), plane, shape, slot, poison);
+        write_input(arena.data(), plane, shape, slot, poison);
         std::vector<std::byte> expected = bytes;
         for (const ByteRange& range : plane.unused)
           std::fill_n(expected.begin() + range.first, range.count, std::byte{});
-        EXPECT_EQ(read_output(arena_.data(), plane, shape, slot), expected);
-        EXPECT_FALSE(first_change(arena_.data(), plane.data, shape, slot));
-        EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
+        EXPECT_EQ(read_output(arena.data(), plane, shape, slot), expected);
+        EXPECT_FALSE(first_change(arena.data(), plane.data, shape, slot));
+        EXPECT_FALSE(damaged_poison(arena.data(), plane, shape, slot, poison));
         // Flip one bit anywhere in the slot: exactly one of the two checks says so, and where.
         for (int trial = 0; trial < 64; ++trial) {
           const auto open = open_pages(shape, slot);
           const ByteRange& pages = open[random() % open.size()];
           const std::size_t at = pages.first + random() % pages.count;
-          arena_.data()[at] ^= std::byte{4};
-          const auto changed = first_change(arena_.data(), plane.data, shape, slot);
-          const auto damaged = damaged_poison(arena_.data(), plane, shape, slot, poison);
+          arena.data()[at] ^= std::byte{4};
+          const auto changed = first_change(arena.data(), plane.data, shape, slot);
+          const auto damaged = damaged_poison(arena.data(), plane, shape, slot, poison);
           EXPECT_NE(changed.has_value(), damaged.has_value());
           if (damaged) {
             EXPECT_EQ(*damaged, static_cast<std::int64_t>(at) - static_cast<std::int64_t>(slot.start));
           }
-          arena_.data()[at] ^= std::byte{4};
+          arena.data()[at] ^= std::byte{4};
         }
       }
     }
@@ -96,15 +97,15 @@ TEST_P(Memory, poison_is_repeated_from_the_first_element_on) {
     const Geometry shape = geometry(plane, 1);
     const Layout layout = lay_out(std::span(&shape, 1), GetParam());
     const Slot& slot = layout.slots[0];
-    arena_.reserve(layout.bytes);
+    Arena arena(layout.bytes);
     std::vector<std::byte> left[2];
     for (const Poison poison : {Poison::nan, Poison::finite}) {
-      poison_output(arena_.data(), plane, shape, slot, poison);
+      poison_output(arena.data(), plane, shape, slot, poison);
       if (plane.bytes > 0) {
-        EXPECT_EQ(arena_.data()[slot.start], poison_pattern(plane, poison)[0]);
+        EXPECT_EQ(arena.data()[slot.start], poison_pattern(plane, poison)[0]);
       }
-      EXPECT_FALSE(damaged_poison(arena_.data(), plane, shape, slot, poison));
-      left[static_cast<std::size_t>(poison)] = read_output(arena_.data(), plane, shape, slot);
+      EXPECT_FALSE(damaged_poison(arena.data(), plane, shape, slot, poison));
+      left[static_cast<std::size_t>(poison)] = read_output(arena.data(), plane, shape, slot);
     }
     std::size_t unused = 0;
     for (const ByteRange& range : plane.unused) unused += range.count;
@@ -311,37 +312,37 @@ TEST(MemoryGeometry, rows_far_apart_have_poison_around_them_and_holes_between) {
   EXPECT_EQ(geometry(plane_of({3, 5}, 4, {kFarGapBytes + 24, 4}), 1).far.size(), 2U);
 }
 
-TEST(MemoryArena, keeps_what_it_has_for_calls_of_like_size) {
-  Arena arena;
-  arena.reserve(100'000);
-  EXPECT_EQ(arena.bytes(), 102'400U);
-  arena.data()[0] = std::byte{7};
-  const std::byte* first = arena.data();
-  arena.reserve(50'000);
-  arena.reserve(102'400);
-  EXPECT_EQ(arena.data(), first);
-  EXPECT_EQ(arena.bytes(), 102'400U);
-  arena.reserve(102'401);  // twice as much, so that growing calls do not map again each time
-  EXPECT_EQ(arena.bytes(), 204'800U);
-  EXPECT_EQ(arena.data()[0], std::byte{7});
-  arena.reserve(std::size_t{200} << 20);
-  EXPECT_EQ(arena.bytes(), std::size_t{200} << 20);
-  arena.reserve(std::size_t{50} << 20);  // a quarter: kept
-  EXPECT_EQ(arena.bytes(), std::size_t{200} << 20);
-  arena.reserve((std::size_t{50} << 20) - 1);
-  EXPECT_EQ(arena.bytes(), std::size_t{64} << 20);
-  arena.reserve(std::size_t{1} << 20);  // not above what is kept anyway
-  EXPECT_EQ(arena.bytes(), std::size_t{64} << 20);
+std::int64_t held_bytes(const Arena& arena) {
+  struct stat file{};
+  fstat(arena.descriptor(), &file);
+  return file.st_blocks * 512;
 }
 
-TEST(MemoryArena, gives_back_what_a_huge_call_needed) {
-  Arena arena;
-  arena.reserve(std::size_t{1} << 30);
-  EXPECT_GE(arena.bytes(), std::size_t{1} << 30);
-  arena.data()[arena.bytes() - 1] = std::byte{1};
-  arena.reserve(4096);
-  EXPECT_LE(arena.bytes(), std::size_t{64} << 20);
-  arena.data()[0] = std::byte{1};
+TEST(MemoryArena, costs_what_was_touched_and_gives_back_what_a_huge_call_needed) {
+  Arena arena(std::size_t{8} << 30);
+  EXPECT_EQ(held_bytes(arena), 0);
+  const std::size_t huge = std::size_t{65} << 20;
+  arena.use(huge);
+  std::fill_n(arena.data(), huge, std::byte{1});
+  EXPECT_GE(held_bytes(arena), std::int64_t{65} << 20);
+  arena.use(huge / 4);  // a quarter: kept
+  EXPECT_GE(held_bytes(arena), std::int64_t{65} << 20);
+  arena.use(huge / 4 - 1);
+  EXPECT_EQ(held_bytes(arena), 0);
+  EXPECT_EQ(arena.data()[0], std::byte{0});
+  arena.data()[huge] = std::byte{1};  // and may be used again
+}
+
+// A worker has the same descriptor. Cut short, the memory would end this process with SIGBUS.
+TEST(MemoryArena, cannot_be_cut_short_or_grown_or_unsealed) {
+  const Arena arena(1 << 20);
+  for (const off_t bytes : {0, 4096, 1 << 21}) EXPECT_EQ(ftruncate(arena.descriptor(), bytes), -1);
+  EXPECT_EQ(fcntl(arena.descriptor(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+  arena.data()[(1 << 20) - 1] = std::byte{1};
+}
+
+TEST(MemoryArena, that_cannot_be_had_is_an_error) {
+  EXPECT_THROW(Arena(std::size_t{1} << 55), std::system_error);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "harness/worker/process.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,58 +13,26 @@
 #include <cstring>
 #include <system_error>
 
-#include "harness/worker/channel.hpp"
-#include "harness/worker/protocol.hpp"
-
-extern char** environ;
+#include "harness/worker/process_tree.hpp"
 
 namespace assay {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr std::size_t kTailBytes = 4096;
+constexpr milliseconds kFirstLook{10};  // at the processor time; a wait of less costs no look
+constexpr int kLooksPerLimit = 20;      // so the limit is kept within a twentieth
+constexpr milliseconds kSweepLimit{
+    10'000};  // for a keeper to end all; a process may hang in the operating system
+constexpr int kSweepRounds = 20;
 
-std::system_error failure(const std::string& what, int error = errno) {
-  return std::system_error(error, std::generic_category(), what);
-}
-
-int poll_milliseconds(WorkerProcess::Clock::time_point deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - WorkerProcess::Clock::now()).count();
+int poll_milliseconds(WorkerProcess::Clock::time_point until) {
+  const auto left = std::chrono::ceil<milliseconds>(until - WorkerProcess::Clock::now()).count();
   return static_cast<int>(std::clamp<long long>(left, 0, 3'600'000));
 }
 
-// The files that the child starts with. Sources are moved above the targets first, so that no dup2 overwrites one
-// that is still needed; everything else is close-on-exec, so that workers started by other threads inherit nothing.
-class SpawnFiles {
- public:
-  SpawnFiles() {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
-    // A process group of its own: what the child starts (a compiler, a helper) is killed with it.
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-  }
-  ~SpawnFiles() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnFiles(const SpawnFiles&) = delete;
-  SpawnFiles& operator=(const SpawnFiles&) = delete;
-  void null_input() { posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0); }
-  void add(int source, int target) { posix_spawn_file_actions_adddup2(&actions_, source, target); }
-  const posix_spawn_file_actions_t* actions() const { return &actions_; }
-  const posix_spawnattr_t* attributes() const { return &attributes_; }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
-
-int above_targets(int descriptor) {
-  const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, 10);
-  if (moved < 0) throw failure("cannot duplicate a descriptor");
-  return moved;
-}
+double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -80,52 +47,52 @@ std::string signal_name(int signal) {
 }
 
 std::string describe(const ExitStatus& status) {
+  if (status.keeper_lost) return "its keeper was killed";
   return status.by_signal ? "killed by " + signal_name(status.number)
                           : "exited with status " + std::to_string(status.number);
 }
 
-WorkerProcess::WorkerProcess(const std::vector<std::string>& command, int memory,
-                             const std::vector<std::string>& environment) {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) throw failure("socketpair");
-  control_.reset(sockets[0]);
-  const Descriptor far_end(sockets[1]);
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) throw failure("pipe");
-  output_end_.reset(pipe_ends[0]);
-  const Descriptor write_end(pipe_ends[1]);
-  if (fcntl(output_end_.get(), F_SETFL, O_NONBLOCK) != 0) throw failure("fcntl");
+WorkerProcess::~WorkerProcess() { finish(milliseconds(0)); }
 
-  const Descriptor control_source(above_targets(far_end.get()));
-  const Descriptor memory_source(above_targets(memory));
-  const Descriptor output_source(above_targets(write_end.get()));
-  SpawnFiles files;
-  files.null_input();
-  files.add(output_source.get(), STDOUT_FILENO);
-  files.add(output_source.get(), STDERR_FILENO);
-  files.add(control_source.get(), kControlDescriptor);
-  files.add(memory_source.get(), kMemoryDescriptor);
-
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  std::vector<char*> variables;  // the first of two values of a name counts
-  for (const std::string& variable : environment) variables.push_back(const_cast<char*>(variable.c_str()));
-  for (char** inherited = environ; *inherited != nullptr; ++inherited) variables.push_back(*inherited);
-  variables.push_back(nullptr);
-  const int error = posix_spawnp(&child_, arguments[0], files.actions(), files.attributes(), arguments.data(),
-                                 variables.data());
-  if (error != 0) {
-    child_ = -1;
-    throw failure("cannot start the worker " + command[0], error);
-  }
-  exit_watch_.reset(static_cast<int>(syscall(SYS_pidfd_open, child_, 0)));
+void WorkerProcess::send(std::string_view lines, milliseconds limit) {
+  begin_ = Clock::now();
+  next_look_ = begin_ + kFirstLook;
+  limit_ = limit;
+  processor_at_first_look_.reset();
+  processor_spent_ = {};
+  unsent_.append(lines);
+  flush();
 }
 
-WorkerProcess::~WorkerProcess() { finish(std::chrono::milliseconds(0)); }
+void WorkerProcess::flush() {
+  std::size_t done = 0;
+  while (done < unsent_.size()) {
+    const ssize_t sent =
+        ::send(control_.get(), unsent_.data() + done, unsent_.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+      done = unsent_.size();  // it ended: receive() sees it
+    if (sent <= 0) break;
+    done += static_cast<std::size_t>(sent);
+  }
+  unsent_.erase(0, done);
+}
 
-bool WorkerProcess::send(std::string_view line) { return send_all(control_.get(), line); }
+bool WorkerProcess::over_limit() {
+  const auto now = Clock::now();
+  if (now < next_look_) return false;
+  const auto processor = processor_time(keeper_);
+  if (!processor_at_first_look_) processor_at_first_look_ = processor;
+  processor_spent_ = processor - *processor_at_first_look_;
+  next_look_ = now + std::max(kFirstLook, limit_ / kLooksPerLimit);
+  return processor_spent_ >= limit_ || now - begin_ >= kWallPerProcessor * limit_;
+}
+
+std::string WorkerProcess::spent() const {
+  const bool by_wall = processor_spent_ < limit_;
+  return fmt::format("{:.1f} s of processor time in {:.1f} s{}", seconds(processor_spent_),
+                     seconds(Clock::now() - begin_), by_wall ? " wall" : "");
+}
 
 void WorkerProcess::drain_output() {
   char chunk[16384];
@@ -143,60 +110,114 @@ void WorkerProcess::drain_output() {
   }
 }
 
-WorkerProcess::Wait WorkerProcess::receive(std::string& line, Clock::time_point deadline) {
+void WorkerProcess::read_reports() {
+  char packet[4096];
+  while (!keeper_gone_) {
+    const ssize_t count = recv(lifeline_.get(), packet, sizeof packet, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (count <= 2) {
+      keeper_gone_ = true;
+      return;
+    }
+    const std::string text(packet + 2, static_cast<std::size_t>(count) - 2);
+    if (packet[0] == 'X') ended_ = std::atoi(text.c_str());
+    if (packet[0] == 'E') {
+      start_failure_ =
+          fmt::format("cannot start the worker {}: {}", command_, std::strerror(std::atoi(text.c_str())));
+    }
+    if (packet[0] == 'R') start_failure_ = text;
+  }
+}
+
+WorkerProcess::Wait WorkerProcess::receive(std::string& line) {
   for (;;) {
-    if (auto next = take_line(received_)) {
+    if (auto next = received_.take()) {
       line = std::move(*next);
       drain_output();
       return Wait::line;
     }
-    pollfd watched[] = {
-        {control_.get(), POLLIN, 0}, {output_end_.get(), POLLIN, 0}, {exit_watch_.get(), POLLIN, 0}};
-    const int ready = poll(watched, 3, poll_milliseconds(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) {
+    if (received_.bytes() > line_bytes_) return Wait::too_long;
+    if (over_limit()) {
       drain_output();
       return Wait::timed_out;
     }
+    const short control_events = static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
+    pollfd watched[] = {{control_.get(), control_events, 0},
+                        {output_end_.get(), POLLIN, 0},
+                        {keeper_gone_ || ended_ ? -1 : lifeline_.get(), POLLIN, 0},
+                        {stop_descriptor_, POLLIN, 0}};
+    if (poll(watched, 4, poll_milliseconds(next_look_)) < 0) continue;
+    if (watched[3].revents != 0) return Wait::stopped;
     if (watched[1].revents != 0) drain_output();
-    if (watched[0].revents != 0) {
+    if (watched[2].revents != 0) read_reports();
+    if ((watched[0].revents & POLLOUT) != 0) flush();
+    if ((watched[0].revents & ~POLLOUT) != 0) {
       if (receive_some(control_.get(), received_, MSG_DONTWAIT) != Received::end) continue;
       drain_output();
       return Wait::ended;
     }
-    if (watched[2].revents != 0) {  // dead, and nothing more to read
+    if (ended_ || keeper_gone_) {  // dead, and nothing more to read
       drain_output();
       return Wait::ended;
     }
-    // A child that prints without pause must not outrun its deadline.
-    if (Clock::now() >= deadline) return Wait::timed_out;
   }
 }
 
-bool WorkerProcess::wait_for_exit(Clock::time_point deadline) {
+bool WorkerProcess::quiet() {
+  pollfd watched[] = {{control_.get(), POLLIN, 0}, {lifeline_.get(), POLLIN, 0}};
+  return received_.bytes() == 0 && !ended_ && !keeper_gone_ && poll(watched, 2, 0) == 0;
+}
+
+void WorkerProcess::wait_for_end(Clock::time_point deadline, bool of_keeper) {
   for (;;) {
     drain_output();  // a child that blocks on a full pipe could not end
-    siginfo_t info{};
-    if (waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
-      return true;
-    if (Clock::now() >= deadline) return false;
-    pollfd watched[] = {{exit_watch_.get(), POLLIN, 0}, {output_end_.get(), POLLIN, 0}};
-    poll(watched, 2, std::min(poll_milliseconds(deadline), 20));
+    read_reports();
+    if (keeper_gone_ || (ended_ && !of_keeper)) return;
+    if (Clock::now() >= deadline) return;
+    pollfd watched[] = {{lifeline_.get(), POLLIN, 0},
+                        {keeper_watch_.get(), POLLIN, 0},
+                        {output_end_.get(), POLLIN, 0},
+                        {of_keeper ? -1 : stop_descriptor_, POLLIN, 0}};
+    poll(watched, 4, std::min(poll_milliseconds(deadline), 20));
+    if (watched[3].revents != 0) return;
+    if (watched[1].revents != 0 && watched[0].revents == 0) keeper_gone_ = true;
   }
 }
 
-ExitStatus WorkerProcess::finish(std::chrono::milliseconds grace) {
+// The keeper was killed, so that its orphans are no longer children of anybody who knows them. Their environment does.
+void WorkerProcess::sweep_without_keeper() {
+  for (int round = 0; round < kSweepRounds; ++round) {
+    const std::vector<pid_t> left = started_with(mark_);
+    if (left.empty()) return;
+    for (const pid_t process : left) kill(process, SIGKILL);
+    usleep(1000);
+  }
+}
+
+ExitStatus WorkerProcess::finish(milliseconds grace) {
   ExitStatus status;
-  if (child_ < 0) return status;
-  wait_for_exit(Clock::now() + grace);
-  kill(-child_, SIGKILL);  // not reaped yet, so the group is still this child's
-  int code = 0;
-  while (waitpid(child_, &code, 0) < 0 && errno == EINTR) {
+  if (keeper_ < 0) return status;
+  wait_for_end(Clock::now() + grace, false);
+  if (!keeper_gone_) {
+    ::send(lifeline_.get(), "K", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    kill(keeper_, SIGCONT);  // a worker may have stopped it
+    wait_for_end(Clock::now() + kSweepLimit, true);
+  }
+  kill(keeper_, SIGKILL);  // ended already, but for one that cannot end its worker
+  while (waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
   }
   drain_output();
-  child_ = -1;
+  keeper_ = -1;
   control_.reset();
-  exit_watch_.reset();
+  lifeline_.reset();
+  keeper_watch_.reset();
+  if (!ended_ && start_failure_.empty()) {
+    status.keeper_lost = true;
+    sweep_without_keeper();
+    return status;
+  }
+  const int code = ended_.value_or(0);
   status.by_signal = WIFSIGNALED(code);
   status.number = status.by_signal ? WTERMSIG(code) : WEXITSTATUS(code);
   return status;

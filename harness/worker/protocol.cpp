@@ -14,7 +14,8 @@ struct Overloaded : Ts... {
 template <typename... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-std::string line_of(const Json& json) {
+std::string line_of(std::int64_t id, Json json) {
+  json["id"] = id;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -128,12 +129,14 @@ std::vector<SlotMessage> slots_of(const Json& json) {
   return slots;
 }
 
-// Runs `read` and turns every way in which JSON can be ill-formed into a ProtocolError that shows the line.
-template <typename Result, typename Read>
-Result parsed(std::string_view line, Read read) {
+// The id and what `read` makes of the rest; every way in which JSON can be ill-formed becomes a ProtocolError that
+// shows the line.
+template <typename Numbered, typename Read>
+Numbered parsed(std::string_view line, Read read) {
   try {
     const Json json = Json::parse(line);
-    return read(json, json.at("type").get<std::string>());
+    const std::string type = json.at("type");
+    return {json.at("id").get<std::int64_t>(), read(json, type)};
   } catch (const Json::exception& error) {
     throw ProtocolError(std::string(error.what()) + " in: " + std::string(line.substr(0, 200)));
   }
@@ -141,74 +144,88 @@ Result parsed(std::string_view line, Read read) {
 
 }  // namespace
 
-std::string to_line(const Request& message) {
-  return line_of(std::visit(
-      Overloaded{
-          [](const request::Hello& m) {
-            return Json{{"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}};
-          },
-          [](const request::Open& m) {
-            return Json{{"type", "open"}, {"plugin", m.plugin}, {"options", m.options}};
-          },
-          [](const request::Declare& m) { return Json{{"type", "declare"}, {"call", json_of(m.call)}}; },
-          [](const request::Run& m) {
-            return Json{{"type", "run"},
-                        {"call", json_of(m.call)},
-                        {"memory_bytes", m.memory_bytes},
-                        {"slots", json_of(m.slots)}};
-          },
-          [](const request::Bye&) { return Json{{"type", "bye"}}; },
-      },
-      message));
+std::string to_line(std::int64_t id, const Request& message) {
+  return line_of(
+      id, std::visit(Overloaded{
+                         [](const request::Hello& m) {
+                           return Json{{"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}};
+                         },
+                         [](const request::Open& m) {
+                           return Json{{"type", "open"}, {"plugin", m.plugin}, {"options", m.options}};
+                         },
+                         [](const request::Declare& m) {
+                           return Json{{"type", "declare"}, {"call", json_of(m.call)}};
+                         },
+                         [](const request::Run& m) {
+                           return Json{{"type", "run"},
+                                       {"call", json_of(m.call)},
+                                       {"memory_bytes", m.memory_bytes},
+                                       {"slots", json_of(m.slots)},
+                                       {"stack", m.stack}};
+                         },
+                         [](const request::Ping&) { return Json{{"type", "ping"}}; },
+                         [](const request::Bye&) { return Json{{"type", "bye"}}; },
+                     },
+                     message));
 }
 
-std::string to_line(const Reply& message) {
-  return line_of(std::visit(
-      Overloaded{
-          [](const reply::Hello& m) {
-            return Json{
-                {"type", "hello"}, {"protocol", m.protocol}, {"version", m.version}, {"guards", m.guards}};
+std::string to_line(std::int64_t id, const Reply& message) {
+  return line_of(
+      id,
+      std::visit(
+          Overloaded{
+              [](const reply::Hello& m) {
+                return Json{{"type", "hello"},
+                            {"protocol", m.protocol},
+                            {"version", m.version},
+                            {"guards", m.guards}};
+              },
+              [](const reply::Opened& m) {
+                return Json{{"type", "opened"},
+                            {"name", m.name},
+                            {"description", m.description},
+                            {"variants", m.variants}};
+              },
+              [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
+              [](const reply::Declared& m) {
+                return Json{{"type", "declared"},
+                            {"contract", m.contract},
+                            {"path", m.path},
+                            {"promises", m.promises}};
+              },
+              [](const reply::Unsupported& m) { return Json{{"type", "unsupported"}, {"reason", m.reason}}; },
+              [](const reply::Failed& m) { return Json{{"type", "failed"}, {"reason", m.reason}}; },
+              [](const reply::Done& m) { return json_of(m.trace); },
+              [](const reply::HostLimit& m) { return Json{{"type", "host_limit"}, {"reason", m.reason}}; },
+              [](const reply::Pong&) { return Json{{"type", "pong"}}; },
+              [](const reply::Crash& m) {
+                return Json{{"type", "crash"},
+                            {"signal", m.signal},
+                            {"address", m.address},
+                            {"offset", m.offset},
+                            {"access", m.access}};
+              },
           },
-          [](const reply::Opened& m) {
-            return Json{{"type", "opened"},
-                        {"name", m.name},
-                        {"description", m.description},
-                        {"variants", m.variants}};
-          },
-          [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
-          [](const reply::Declared& m) {
-            return Json{
-                {"type", "declared"}, {"contract", m.contract}, {"path", m.path}, {"promises", m.promises}};
-          },
-          [](const reply::Unsupported& m) { return Json{{"type", "unsupported"}, {"reason", m.reason}}; },
-          [](const reply::Failed& m) { return Json{{"type", "failed"}, {"reason", m.reason}}; },
-          [](const reply::Done& m) { return json_of(m.trace); },
-          [](const reply::Crash& m) {
-            return Json{{"type", "crash"},
-                        {"signal", m.signal},
-                        {"address", m.address},
-                        {"offset", m.offset},
-                        {"access", m.access}};
-          },
-      },
-      message));
+          message));
 }
 
-Request parse_request(std::string_view line) {
-  return parsed<Request>(line, [](const Json& json, const std::string& type) -> Request {
+NumberedRequest parse_request(std::string_view line) {
+  return parsed<NumberedRequest>(line, [](const Json& json, const std::string& type) -> Request {
     if (type == "hello") return request::Hello{json.at("protocol"), json.at("version")};
     if (type == "open") return request::Open{json.at("plugin"), json.at("options")};
     if (type == "declare") return request::Declare{call_of(json.at("call"))};
     if (type == "run") {
-      return request::Run{call_of(json.at("call")), json.at("memory_bytes"), slots_of(json.at("slots"))};
+      return request::Run{call_of(json.at("call")), json.at("memory_bytes"), slots_of(json.at("slots")),
+                          json.value("stack", kStackAsItIs)};
     }
+    if (type == "ping") return request::Ping{};
     if (type == "bye") return request::Bye{};
-    throw ProtocolError("unknown request type '" + type + "': hello, open, declare, run or bye");
+    throw ProtocolError("unknown request type '" + type + "': hello, open, declare, run, ping or bye");
   });
 }
 
-Reply parse_reply(std::string_view line) {
-  return parsed<Reply>(line, [](const Json& json, const std::string& type) -> Reply {
+NumberedReply parse_reply(std::string_view line) {
+  return parsed<NumberedReply>(line, [](const Json& json, const std::string& type) -> Reply {
     if (type == "hello") {
       return reply::Hello{json.at("protocol"), json.at("version"), json.value("guards", false)};
     }
@@ -218,6 +235,8 @@ Reply parse_reply(std::string_view line) {
     if (type == "unsupported") return reply::Unsupported{json.at("reason")};
     if (type == "failed") return reply::Failed{json.at("reason")};
     if (type == "done") return reply::Done{trace_of(json)};
+    if (type == "host_limit") return reply::HostLimit{json.at("reason")};
+    if (type == "pong") return reply::Pong{};
     if (type == "crash") {
       return reply::Crash{json.at("signal"), json.at("address"), json.at("offset"), json.at("access")};
     }

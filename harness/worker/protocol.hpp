@@ -1,4 +1,4 @@
-// What the assay program and a worker say to each other: one JSON object per line, version 1. protocol.md is
+// What the assay program and a worker say to each other: one JSON object per line, version 2. protocol.md is
 // the page for whoever writes a worker in another language.
 #pragma once
 
@@ -15,9 +15,12 @@
 namespace assay {
 
 inline constexpr std::string_view kProtocolName = "assay-worker";
-inline constexpr int kProtocolVersion = 1;
+inline constexpr int kProtocolVersion = 2;
 inline constexpr int kControlDescriptor = 3;  // a stream socket: requests in, replies out
 inline constexpr int kMemoryDescriptor = 4;   // the shared memory, to be mapped with MAP_SHARED
+inline constexpr int kStackAsItIs = -1;
+inline constexpr std::string_view kTreeVariable =
+    "ASSAY_WORKER_TREE";                                               // the same in all that a worker starts
 inline constexpr std::string_view kWitnessVariable = "ASSAY_WITNESS";  // path of the witness, "" for none
 
 struct ProtocolError : std::runtime_error {
@@ -91,10 +94,13 @@ struct Run {
   CallMessage call;
   std::int64_t memory_bytes = 0;  // length of the shared memory now
   std::vector<SlotMessage> slots;
+  int stack = kStackAsItIs;  // the byte that the stack below the backend's run() is filled with
 };
+struct Ping {};  // asked behind each reply: whatever comes before the pong is one reply too many
 struct Bye {};
 }  // namespace request
-using Request = std::variant<request::Hello, request::Open, request::Declare, request::Run, request::Bye>;
+using Request =
+    std::variant<request::Hello, request::Open, request::Declare, request::Run, request::Ping, request::Bye>;
 
 namespace reply {
 struct Hello {
@@ -124,6 +130,10 @@ struct Failed {
 struct Done {
   Trace trace;
 };
+struct HostLimit {  // this machine cannot map or hold the memory: nothing was asked of the backend
+  std::string reason;
+};
+struct Pong {};
 struct Crash {  // the last line of a worker that received a fatal signal
   int signal = 0;
   std::uint64_t address = 0;
@@ -132,14 +142,24 @@ struct Crash {  // the last line of a worker that received a fatal signal
 };
 }  // namespace reply
 using Reply = std::variant<reply::Hello, reply::Opened, reply::Refused, reply::Declared, reply::Unsupported,
-                           reply::Failed, reply::Done, reply::Crash>;
+                           reply::Failed, reply::Done, reply::HostLimit, reply::Pong, reply::Crash>;
+
+// The id of a request is echoed by its reply, so that no reply can be taken for that to another request.
+struct NumberedRequest {
+  std::int64_t id = 0;
+  Request message;
+};
+struct NumberedReply {
+  std::int64_t id = 0;
+  Reply message;
+};
 
 // One line with its newline. Bytes that are not UTF-8 become U+FFFD.
-std::string to_line(const Request& message);
-std::string to_line(const Reply& message);
-// Throws ProtocolError: not JSON, an unknown type, a missing or ill-typed member.
-Request parse_request(std::string_view line);
-Reply parse_reply(std::string_view line);
+std::string to_line(std::int64_t id, const Request& message);
+std::string to_line(std::int64_t id, const Reply& message);
+// Throws ProtocolError: not JSON, no id, an unknown type, a missing or ill-typed member.
+NumberedRequest parse_request(std::string_view line);
+NumberedReply parse_reply(std::string_view line);
 // The text of a reply's member `witness`.
 std::string witness_text(const Witness& witness);
 Witness parse_witness(std::string_view text);

@@ -19,16 +19,23 @@ CallMessage some_call() {
 
 TEST(Protocol, every_request_is_a_fixed_point_of_print_and_parse) {
   const Request requests[] = {
-      request::Hello{}, request::Open{"/a b/plugin.so", "device=1"}, request::Declare{some_call()},
-      request::Run{some_call(), 1 << 20, {{4096, 8192, true}, {65536, 4096, false}}}, request::Bye{}};
+      request::Hello{},
+      request::Open{"/a b/plugin.so", "device=1"},
+      request::Declare{some_call()},
+      request::Run{some_call(), 1 << 20, {{4096, 8192, true}, {65536, 4096, false}}, 0x5A},
+      request::Ping{},
+      request::Bye{}};
+  constexpr std::int64_t kId = (std::int64_t{1} << 53) - 1;
   for (const Request& message : requests) {
-    const std::string line = to_line(message);
+    const std::string line = to_line(kId, message);
     EXPECT_EQ(line.find('\n'), line.size() - 1) << line;
-    const Request read = parse_request(line);
-    EXPECT_EQ(read.index(), message.index());
-    EXPECT_EQ(to_line(read), line);
+    const NumberedRequest read = parse_request(line);
+    EXPECT_EQ(read.id, kId);
+    EXPECT_EQ(read.message.index(), message.index());
+    EXPECT_EQ(to_line(read.id, read.message), line);
   }
-  const auto run = std::get<request::Run>(parse_request(to_line(requests[3])));
+  const auto run = std::get<request::Run>(parse_request(to_line(1, requests[3])).message);
+  EXPECT_EQ(run.stack, 0x5A);
   EXPECT_EQ(run.slots, (std::vector<SlotMessage>{{4096, 8192, true}, {65536, 4096, false}}));
   EXPECT_EQ(run.call.attributes[1].second, "a \"quoted\"\nline");
   EXPECT_EQ(run.call.inputs[1].offset, -1);
@@ -36,29 +43,32 @@ TEST(Protocol, every_request_is_a_fixed_point_of_print_and_parse) {
 
 TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
   const Reply replies[] = {
-      reply::Hello{std::string(kProtocolName), 1, true},
+      reply::Hello{std::string(kProtocolName), kProtocolVersion, true},
       reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
       reply::Refused{"no device"},
       reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
       reply::Unsupported{"d=96"},
       reply::Failed{"no memory"},
       reply::Done{{{"a", "b", "a"}, {{"target", "AVX3"}, {"target", "SSE4"}}, 12345, {}}},
+      reply::HostLimit{"cannot map the shared memory"},
+      reply::Pong{},
       reply::Crash{11, 0xFFFFFFFFFFFFFFF8U, -1, "write"}};
   for (const Reply& message : replies) {
-    const std::string line = to_line(message);
-    const Reply read = parse_reply(line);
-    EXPECT_EQ(read.index(), message.index());
-    EXPECT_EQ(to_line(read), line);
+    const std::string line = to_line(17, message);
+    const NumberedReply read = parse_reply(line);
+    EXPECT_EQ(read.id, 17);
+    EXPECT_EQ(read.message.index(), message.index());
+    EXPECT_EQ(to_line(17, read.message), line);
   }
-  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(replies[7]))).address, 0xFFFFFFFFFFFFFFF8U);
+  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(1, replies[9])).message).address, 0xFFFFFFFFFFFFFFF8U);
 }
 
 TEST(Protocol, what_a_witness_saw_is_part_of_the_trace) {
   const Witness seen{
       "cupti", {{"void f<float>(int)", {8, 2, 1}, {128, 1, 1}, 1500, 7}}, 4096, 2048, "2 records lost"};
-  const std::string line = to_line(Reply{reply::Done{{{"f"}, {}, 1, seen}}});
-  const Reply read = parse_reply(line);
-  EXPECT_EQ(to_line(read), line);
+  const std::string line = to_line(1, Reply{reply::Done{{{"f"}, {}, 1, seen}}});
+  const Reply read = parse_reply(line).message;
+  EXPECT_EQ(to_line(1, read), line);
   const Witness& witness = *std::get<reply::Done>(read).trace.witness;
   EXPECT_EQ(witness.kernels.at(0).name, "void f<float>(int)");
   EXPECT_EQ(witness.kernels.at(0).grid, (std::array<std::int64_t, 3>{8, 2, 1}));
@@ -67,37 +77,46 @@ TEST(Protocol, what_a_witness_saw_is_part_of_the_trace) {
   EXPECT_EQ(parse_witness(R"({"by":"x","kernels":[{"name":"f"}]})").kernels.at(0).ns, 0);
   EXPECT_THROW(parse_witness(R"({"by":"x"})"), ProtocolError);
   EXPECT_THROW(parse_witness("nothing"), ProtocolError);
-  const Reply unwatched = parse_reply(R"({"type":"done","kernels":[],"notes":[],"wall_ns":1})");
+  const Reply unwatched =
+      parse_reply(R"({"type":"done","id":1,"kernels":[],"notes":[],"wall_ns":1})").message;
   EXPECT_FALSE(std::get<reply::Done>(unwatched).trace.witness.has_value());
 }
 
 TEST(Protocol, what_is_no_message_is_refused) {
   for (const char* line :
-       {"", "{", "[]", "17", R"({"kind":"hello"})", R"({"type":"dance"})", R"({"type":"open"})",
-        R"({"type":"open","plugin":1,"options":""})", R"({"type":"declare","call":{}})"}) {
+       {"", "{", "[]", "17", R"({"id":1,"kind":"hello"})", R"({"id":1,"type":"dance"})",
+        R"({"id":1,"type":"open"})", R"({"id":1,"type":"open","plugin":1,"options":""})",
+        R"({"id":1,"type":"declare","call":{}})", R"({"type":"ping"})", R"({"type":"pong"})",
+        R"({"id":"1","type":"ping"})", R"({"id":"1","type":"pong"})"}) {
     EXPECT_THROW(parse_request(line), ProtocolError) << line;
     EXPECT_THROW(parse_reply(line), ProtocolError) << line;
   }
-  EXPECT_THROW(parse_reply(R"({"type":"done","kernels":"softmax","notes":[],"wall_ns":1})"), ProtocolError);
+  EXPECT_THROW(parse_reply(R"({"id":1,"type":"done","kernels":"softmax","notes":[],"wall_ns":1})"),
+               ProtocolError);
   CallMessage crooked = some_call();
   crooked.inputs[0].stride.pop_back();
-  EXPECT_THROW(parse_request(to_line(Request{request::Declare{crooked}})), ProtocolError);
+  EXPECT_THROW(parse_request(to_line(1, Request{request::Declare{crooked}})), ProtocolError);
 }
 
 TEST(Protocol, bytes_that_are_not_text_do_not_break_a_line) {
-  const std::string line = to_line(Reply{reply::Failed{"bad \xFF\xFE name"}});
-  EXPECT_NE(std::get<reply::Failed>(parse_reply(line)).reason.find("name"), std::string::npos);
+  const std::string line = to_line(1, Reply{reply::Failed{"bad \xFF\xFE name"}});
+  EXPECT_NE(std::get<reply::Failed>(parse_reply(line).message).reason.find("name"), std::string::npos);
 }
 
 TEST(Protocol, lines_are_taken_from_whatever_pieces_arrive) {
-  std::string buffer = "first\nsec";
-  EXPECT_EQ(take_line(buffer), "first");
-  EXPECT_EQ(take_line(buffer), std::nullopt);
-  buffer += "ond\n\nthird";
-  EXPECT_EQ(take_line(buffer), "second");
-  EXPECT_EQ(take_line(buffer), "");
-  EXPECT_EQ(take_line(buffer), std::nullopt);
-  EXPECT_EQ(buffer, "third");
+  LineBuffer buffer;
+  buffer.append("first\nsec");
+  EXPECT_EQ(buffer.take(), "first");
+  EXPECT_EQ(buffer.take(), std::nullopt);
+  EXPECT_EQ(buffer.bytes(), 3U);
+  buffer.append("ond\n\nthird");
+  EXPECT_EQ(buffer.take(), "second");
+  EXPECT_EQ(buffer.take(), "");
+  EXPECT_EQ(buffer.take(), std::nullopt);
+  EXPECT_EQ(buffer.take(), std::nullopt);
+  buffer.append("\n");
+  EXPECT_EQ(buffer.take(), "third");
+  EXPECT_EQ(buffer.bytes(), 0U);
 }
 
 class ExampleWorker : public ::testing::Test {

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <random>
 #include <system_error>
 
+#include "harness/worker/exchange.hpp"
 #include "harness/worker/findings.hpp"
 
 namespace assay {
@@ -12,25 +14,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kExitGrace{
-    1000};  // for a worker whose channel is closed to end with a status of its own
+// For a worker whose channel is closed to end with a status of its own, and for a backend to close its device.
+constexpr milliseconds kExitGrace{1000};
+// Addresses, not memory: what nobody touches costs nothing. More is had with a new process.
+constexpr std::size_t kFirstMemoryBytes = std::size_t{256} << 20;
+constexpr std::uint64_t kIdBits = (std::uint64_t{1} << 53) - 1;  // what JSON holds in any language
 
 std::string default_worker() {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "assay-worker").string();
-}
-
-TensorMessage tensor_message(const BufferPlane& plane, const Geometry& shape) {
-  return {plane.name, plane.format, plane.shape, shape.stride, -1};
-}
-
-CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layout* layout) {
-  CallMessage message{call.op, call.variant, call.attributes, {}, {}};
-  for (std::size_t i = 0; i < set.planes.size(); ++i) {
-    TensorMessage tensor = tensor_message(*set.planes[i], set.shapes[i]);
-    if (layout != nullptr) tensor.offset = static_cast<std::int64_t>(layout->slots[i].start);
-    (i < set.input_count ? message.inputs : message.outputs).push_back(std::move(tensor));
-  }
-  return message;
 }
 
 }  // namespace
@@ -42,95 +33,189 @@ std::string_view to_string(RunStatus status) {
   return kNames[static_cast<std::size_t>(status)];
 }
 
-// What came back of one request: a reply, or the reason why there is none (crash, hang).
-struct Worker::Exchange {
-  std::optional<Reply> reply;
-  RunStatus status = RunStatus::done;
-  std::string reason;
-  std::optional<reply::Crash> crash;
-  ExitStatus exit;
-  std::string output_tail;
-};
-
-Worker::Worker(WorkerOptions options) : options_(std::move(options)) {
+Worker::Worker(WorkerOptions options)
+    : options_(std::move(options)), memory_bytes_(kFirstMemoryBytes), ids_(std::random_device{}()) {
   if (options_.command.empty()) options_.command = {default_worker()};
-}
-
-Worker::~Worker() {
-  // A backend that closes its device properly leaves the machine in order; one that does not is killed.
-  if (process_ && opened_ && process_->send(to_line(Request{request::Bye{}}))) process_->finish(kExitGrace);
-}
-
-Worker::Exchange Worker::exchange(const Request& request, milliseconds timeout) {
-  Exchange out;
-  const auto deadline = WorkerProcess::Clock::now() + timeout;
-  process_->clear_output();
-  std::string line;
-  process_->send(to_line(request));  // a dead worker shows as `ended` below
-  WorkerProcess::Wait wait = process_->receive(line, deadline);
-  if (wait == WorkerProcess::Wait::line) {
-    try {
-      out.reply = parse_reply(line);
-    } catch (const ProtocolError& error) {
-      out.reason = std::string("the worker broke the protocol: ") + error.what();
-      wait = WorkerProcess::Wait::timed_out;
-    }
-    if (out.reply && !std::holds_alternative<reply::Crash>(*out.reply)) {
-      out.output_tail = process_->output_tail();
-      return out;
-    }
+  if (options_.keeper.empty()) {
+    const bool own = std::filesystem::path(options_.command[0]).filename() == "assay-worker";
+    options_.keeper = own ? options_.command[0] : default_worker();
   }
-  // Nobody is left to talk to.
-  out.exit = process_->finish(wait == WorkerProcess::Wait::timed_out ? milliseconds(0) : kExitGrace);
-  out.output_tail = process_->output_tail();
+}
+
+Worker::~Worker() { restart(); }
+
+void Worker::restart() {
+  // A backend that closes its device properly leaves the machine in order; one that does not is killed.
+  if (process_ && opened_) {
+    process_->send(to_line(next_id(), Request{request::Bye{}}), kExitGrace);
+    process_->finish(kExitGrace);
+  }
+  discard();
+}
+
+void Worker::discard() {
   process_.reset();
   opened_.reset();
-  if (out.reply) {
-    out.crash = std::get<reply::Crash>(*out.reply);
-    out.reply.reset();
-    out.status = RunStatus::crash;
-    out.reason = fmt::format("{} at address 0x{:x}", signal_name(out.crash->signal), out.crash->address);
-  } else if (!out.reason.empty()) {
-    out.status = RunStatus::crash;
-  } else if (wait == WorkerProcess::Wait::timed_out) {
-    out.status = RunStatus::hang;
-    out.reason = fmt::format("no answer within {} ms", timeout.count());
-  } else {
-    out.status = RunStatus::crash;
-    out.reason = "the worker ended without an answer: " + describe(out.exit);
+  arena_.reset();  // whatever still writes there writes to nobody's memory
+  left_digest_.reset();
+}
+
+std::int64_t Worker::next_id() {
+  std::uint64_t z = ids_ += 0x9E3779B97F4A7C15U;  // SplitMix64
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return static_cast<std::int64_t>((z ^ (z >> 31)) & kIdBits);
+}
+
+// Asks, and with `ping_along` for the pong that ends the exchange too: one reply, and nothing else, has then come.
+Worker::Exchange Worker::ask(const Request& request, milliseconds timeout, bool ping_along) {
+  asked_id_ = next_id();
+  ping_id_ = next_id();
+  process_->clear_output();
+  std::string lines = to_line(asked_id_, request);
+  if (ping_along) lines += to_line(ping_id_, Request{request::Ping{}});
+  process_->send(lines, timeout);
+  Exchange answer = await(asked_id_);
+  if (!ping_along || !answer.reply) return answer;
+  Exchange end = settle(timeout, false);
+  return end.reply ? std::move(answer) : std::move(end);
+}
+
+Worker::Exchange Worker::settle(milliseconds timeout, bool send) {
+  if (send) process_->send(to_line(ping_id_, Request{request::Ping{}}), timeout);
+  Exchange out = await(ping_id_);
+  if (!out.reply) return out;
+  if (!std::holds_alternative<reply::Pong>(*out.reply)) {
+    break_off(out, "its answer to ping is no pong");
+  } else if (!process_->quiet()) {
+    break_off(out, "more came behind its reply");
   }
   return out;
 }
 
-std::optional<std::string> Worker::start() {
-  if (opened_) return std::nullopt;
-  if (refusal_) return refusal_;
-  const auto refuse = [&](std::string reason) {
-    process_.reset();
-    if (!opened_before_) refusal_ = reason;
-    return std::optional<std::string>(std::move(reason));
-  };
+void Worker::break_off(Exchange& out, std::string what) {
+  out.reply.reset();
+  out.status = RunStatus::crash;
+  out.reason = "the worker broke the protocol: " + std::move(what);
+  out.exit = process_->finish(milliseconds(0));
+  out.output_tail = process_->output_tail();
+  discard();
+}
+
+Worker::Exchange Worker::await(std::int64_t id) {
+  Exchange out;
+  std::string line;
+  const WorkerProcess::Wait wait = process_->receive(line);
+  if (wait == WorkerProcess::Wait::stopped) {
+    discard();
+    throw Stopped{};
+  }
+  if (wait == WorkerProcess::Wait::too_long) {
+    break_off(out, fmt::format("a line of more than {} bytes", options_.line_bytes));
+    return out;
+  }
+  if (wait == WorkerProcess::Wait::line) {
+    try {
+      NumberedReply reply = parse_reply(line);
+      const bool crash = std::holds_alternative<reply::Crash>(reply.message);
+      if (reply.id != id && !(crash && reply.id == asked_id_)) {
+        break_off(out, reply.id == asked_id_ ? std::string("a second reply to one request")
+                                             : fmt::format("a reply of id {} to request {}", reply.id, id));
+        return out;
+      }
+      if (!crash) {
+        out.reply = std::move(reply.message);
+        out.output_tail = process_->output_tail();
+        return out;
+      }
+      out.crash = std::get<reply::Crash>(reply.message);
+    } catch (const ProtocolError& error) {
+      break_off(out, error.what());
+      return out;
+    }
+  }
+  // Nobody is left to talk to.
+  const bool timed_out = wait == WorkerProcess::Wait::timed_out;
+  if (timed_out) out.reason = "hang: " + process_->spent();
+  out.status = timed_out ? RunStatus::hang : RunStatus::crash;
+  out.exit = process_->finish(timed_out ? milliseconds(0) : kExitGrace);
+  out.output_tail = process_->output_tail();
+  if (out.crash) {
+    out.reason = fmt::format("{} at address 0x{:x}", signal_name(out.crash->signal), out.crash->address);
+  } else if (!process_->start_failure().empty()) {
+    out.not_started = true;
+    out.reason = process_->start_failure();
+  } else if (!timed_out) {
+    out.reason = "the worker ended without an answer: " + describe(out.exit);
+  }
+  discard();
+  return out;
+}
+
+bool Worker::undisturbed() { return !left_digest_ || digest(arena_->data(), left_pages_) == *left_digest_; }
+
+// Twice as much as before, so that growing calls do not start a process each; or what is needed, if that is all there is.
+void Worker::make_room(std::size_t bytes) {
+  if (bytes <= memory_bytes_) return;
+  restart();
+  std::size_t wanted = std::max(bytes, 2 * memory_bytes_);
   try {
+    arena_ = std::make_unique<Arena>(wanted);
+  } catch (const std::system_error&) {
+    arena_ = std::make_unique<Arena>(wanted = bytes);
+  }
+  memory_bytes_ = arena_->bytes();
+}
+
+std::optional<std::string> Worker::refuse(std::string reason, bool timed_out) {
+  discard();
+  // A machine under load may have been the cause of one time-out, but not of every case's.
+  if (!opened_before_ && (!timed_out || ++open_timeouts_ > 1)) refusal_ = reason;
+  return reason;
+}
+
+std::optional<std::string> Worker::start() {
+  if (opened_) {
+    if (process_->quiet() && undisturbed()) return std::nullopt;
+    discard();  // the case that is guilty of it has its verdict, and this one is not to suffer
+  }
+  if (refusal_) return refusal_;
+  try {
+    if (!arena_) arena_ = std::make_unique<Arena>(memory_bytes_);
     process_ = std::make_unique<WorkerProcess>(
-        options_.command, arena_.descriptor(),
-        std::vector<std::string>{std::string(kWitnessVariable) + "=" + options_.witness});
+        ProcessOptions{options_.command,
+                       options_.keeper,
+                       arena_->descriptor(),
+                       {std::string(kWitnessVariable) + "=" + options_.witness},
+                       options_.sandbox,
+                       options_.stop_descriptor,
+                       options_.line_bytes});
   } catch (const std::system_error& error) {
-    return refuse(error.what());
+    return refuse(error.what(), false);
   }
   ++starts_;
-  const Exchange hello = exchange(request::Hello{}, options_.open_timeout);
-  if (!hello.reply) return refuse(options_.command[0] + ": " + hello.reason);
+  const auto failed = [&](const std::string& what, const Exchange& answer) {
+    const bool timed_out = answer.status == RunStatus::hang;
+    if (answer.not_started) return refuse(answer.reason, false);
+    return refuse(what + ": " + answer.reason +
+                      (timed_out ? fmt::format(" (open timeout {} ms)", options_.open_timeout.count()) : ""),
+                  timed_out);
+  };
+  const Exchange hello = ask(request::Hello{}, options_.open_timeout, false);
+  if (!hello.reply) return failed(options_.command[0], hello);
   const auto* greeting = std::get_if<reply::Hello>(&*hello.reply);
   if (greeting == nullptr || greeting->protocol != kProtocolName || greeting->version != kProtocolVersion) {
     return refuse(
-        fmt::format("{} does not speak {} version {}", options_.command[0], kProtocolName, kProtocolVersion));
+        fmt::format("{} does not speak {} version {}", options_.command[0], kProtocolName, kProtocolVersion),
+        false);
   }
   guards_ = greeting->guards;
-  const Exchange open = exchange(request::Open{options_.plugin, options_.options}, options_.open_timeout);
-  if (!open.reply) return refuse(options_.plugin + ", while it was opened: " + open.reason);
-  if (const auto* refused = std::get_if<reply::Refused>(&*open.reply)) return refuse(refused->reason);
+  const Exchange open = ask(request::Open{options_.plugin, options_.options}, options_.open_timeout, true);
+  if (!open.reply) return failed(options_.plugin + ", while it was opened", open);
+  if (const auto* refused = std::get_if<reply::Refused>(&*open.reply)) return refuse(refused->reason, false);
   const auto* opened = std::get_if<reply::Opened>(&*open.reply);
-  if (opened == nullptr) return refuse(options_.command[0] + " did not answer open with opened or refused");
+  if (opened == nullptr)
+    return refuse(options_.command[0] + " did not answer open with opened or refused", false);
   opened_ = *opened;
   opened_before_ = true;
   return std::nullopt;
@@ -148,7 +233,7 @@ DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
     return result;
   }
   const PlaneSet set = plane_set(call, 1);
-  const Exchange answer = exchange(request::Declare{call_message(call, set, nullptr)}, timeout);
+  const Exchange answer = ask(request::Declare{call_message(call, set, nullptr)}, timeout, true);
   if (!answer.reply) {
     result.status = answer.status;
     result.reason = "in declare: " + answer.reason;
@@ -164,132 +249,6 @@ DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
     result.reason = "the worker did not answer declare with declared, unsupported or failed";
   }
   return result;
-}
-
-// One run in the worker: memory written, call made, memory checked. Outputs that all equal `known` are not copied.
-RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison poison, Placement placement,
-                          const Outputs* known) {
-  RunResult result;
-  if (auto reason = start()) {
-    result.reason = *reason;
-    return result;
-  }
-  const Layout layout = lay_out(set.shapes, placement);
-  try {
-    arena_.reserve(layout.bytes);
-  } catch (const std::system_error& error) {
-    result.reason = fmt::format("{} bytes of tensors: {}", layout.bytes, error.what());
-    return result;
-  }
-  const bool writable_inputs = options_.writable_inputs || !guards_;
-  request::Run run{call_message(request.call, set, &layout), static_cast<std::int64_t>(arena_.bytes()), {}};
-  for (std::size_t i = 0; i < set.planes.size(); ++i) {
-    const Slot& slot = layout.slots[i];
-    const bool input = i < set.input_count;
-    if (input) {
-      write_input(arena_.data(), *set.planes[i], set.shapes[i], slot, input_poison(poison));
-    } else {
-      poison_output(arena_.data(), *set.planes[i], set.shapes[i], slot, poison);
-    }
-    for (const ByteRange& pages : open_pages(set.shapes[i], slot))
-      run.slots.push_back({static_cast<std::int64_t>(pages.first), static_cast<std::int64_t>(pages.count),
-                           !input || writable_inputs});
-  }
-  const Exchange answer = exchange(std::move(run), request.timeout);
-  result.output_tail = answer.output_tail;
-  if (!answer.reply) {
-    result.status = answer.status;
-    result.reason = answer.reason;
-    if (answer.crash) {
-      result.signal = answer.crash->signal;
-      result.address = answer.crash->address;
-      classify_fault(set, layout, *answer.crash, result);
-    } else if (answer.exit.by_signal && answer.status == RunStatus::crash) {
-      result.signal = answer.exit.number;
-    }
-  } else if (const auto* unsupported = std::get_if<reply::Unsupported>(&*answer.reply)) {
-    result.status = RunStatus::unsupported;
-    result.reason = unsupported->reason;
-  } else if (const auto* failed = std::get_if<reply::Failed>(&*answer.reply)) {
-    result.reason = failed->reason;
-  } else if (const auto* done = std::get_if<reply::Done>(&*answer.reply)) {
-    result.status = RunStatus::done;
-    result.trace = done->trace;
-    result.wall_ns.push_back(done->trace.wall_ns);
-    if (known == nullptr || !outputs_equal(arena_.data(), set, layout, *known)) {
-      result.outputs = read_outputs(arena_.data(), set, layout);
-    }
-  } else {
-    result.reason = "the worker did not answer run with done, unsupported or failed";
-  }
-  if (answer.reply) check_memory(arena_.data(), set, layout, poison, writable_inputs, result);
-  return result;
-}
-
-RunResult Worker::run(const RunRequest& request) {
-  const PlaneSet set = plane_set(request.call, request.alignment);
-  for (std::size_t i = 0; i < set.input_count; ++i) {
-    if (set.planes[i]->data.size() != set.planes[i]->bytes) {
-      throw std::invalid_argument("plane " + set.planes[i]->name + ": an input without data");
-    }
-  }
-  RunResult first = attempt(request, set, Poison::nan, Placement::right, nullptr);
-  if (first.status == RunStatus::done) compare_runs(request, set, first);
-  return first;
-}
-
-// The first run against a second one under another poison and placement, and against repeats. When the bits
-// differ, three more runs tell the causes apart: each setting must first reproduce itself.
-void Worker::compare_runs(const RunRequest& request, const PlaneSet& set, RunResult& first) {
-  // The outputs of one more run, empty when they equal `known`; nothing when that run has a finding of its
-  // own, which then is the result, with the first run's outputs.
-  const auto again = [&](Poison poison, Placement placement, const Outputs& known) -> std::optional<Outputs> {
-    RunResult other = attempt(request, set, poison, placement, &known);
-    first.wall_ns.insert(first.wall_ns.end(), other.wall_ns.begin(), other.wall_ns.end());
-    if (other.status == RunStatus::done) return std::move(other.outputs);
-    other.outputs = std::move(first.outputs);
-    other.trace = std::move(first.trace);
-    other.wall_ns = std::move(first.wall_ns);
-    first = std::move(other);
-    return std::nullopt;
-  };
-  const auto found = [&](RunStatus status, const char* what) {
-    first.status = status;
-    first.reason = fmt::format("{}: {} units of {} differ, the first is unit {}", what, first.count,
-                               first.plane, first.unit);
-  };
-  constexpr const char* kSameBytes = "two runs on the same bytes give different bits";
-
-  for (int i = 0; request.deterministic && i < request.repeats; ++i) {
-    const auto repeat = again(Poison::nan, Placement::right, first.outputs);
-    if (!repeat) return;
-    if (find_difference(set, first.outputs, *repeat, first))
-      return found(RunStatus::nondeterministic, kSameBytes);
-  }
-  if (!request.second_run) return;
-  const Placement placement = request.vary_placement ? Placement::left : Placement::right;
-  auto second = again(Poison::finite, placement, first.outputs);
-  if (!second || second->empty()) return;
-  first.second = std::move(*second);
-  check_unwritten(set, first.outputs, first.second, first);
-  if (first.status != RunStatus::done || !request.deterministic) return;
-
-  const auto crossed = again(Poison::finite, Placement::right, first.outputs);
-  if (!crossed) return;
-  const auto like_first = again(Poison::nan, Placement::right, first.outputs);
-  if (!like_first) return;
-  const auto like_second = again(Poison::finite, placement, first.second);
-  if (!like_second) return;
-  if (find_difference(set, first.outputs, *like_first, first) ||
-      find_difference(set, first.second, *like_second, first)) {
-    return found(RunStatus::nondeterministic, kSameBytes);
-  }
-  if (find_difference(set, first.outputs, *crossed, first)) {
-    return found(RunStatus::leak, "the bits depend on bytes that no kernel may read");
-  }
-  find_difference(set, first.outputs, first.second, first);
-  first.depends_on_address = true;
-  found(RunStatus::nondeterministic, "the bits depend on the address of the buffers");
 }
 
 }  // namespace assay

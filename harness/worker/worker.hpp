@@ -23,10 +23,18 @@ struct WorkerOptions {
   std::string plugin;                // path of the plug-in
   std::string options;               // the text after the colon of backend=NAME:OPTIONS
   std::string witness;               // library that watches the process (assay_witness.h); empty: none
-  std::chrono::milliseconds open_timeout{60'000};
+  std::string keeper;  // path of assay-worker; empty: command[0] if it is one, or as for `command`
+  std::optional<Sandbox> sandbox;                  // what cannot be had is refused, never left out
+  std::chrono::milliseconds open_timeout{60'000};  // as RunRequest::timeout
+  int stop_descriptor = -1;                        // when it becomes readable, any call throws Stopped
+  std::size_t line_bytes = std::size_t{64} << 20;  // of one reply
   // Inputs may be written in the worker's mapping; changes are found by comparison.
   bool writable_inputs = false;
 };
+
+// Thrown out of open(), declare() and run() when the stop descriptor is readable; the worker is ended then. No
+// std::exception: nothing that handles failures of a case may swallow it.
+struct Stopped {};
 
 struct WorkerCall {
   std::string op;
@@ -38,7 +46,9 @@ struct WorkerCall {
 
 struct RunRequest {
   WorkerCall call;
-  std::chrono::milliseconds timeout{10'000};  // of each single run in the worker
+  // Of each single run in the worker: of processor time of all its processes, and kWallPerProcessor times as much by
+  // the clock.
+  std::chrono::milliseconds timeout{10'000};
   // What the backend needs of each plane's first element, beyond its natural alignment.
   std::size_t alignment = 1;
   // Two runs: NaN poison and right placement, then finite poison and left placement. One run finds neither
@@ -46,6 +56,7 @@ struct RunRequest {
   bool second_run = true;
   bool vary_placement = true;  // false: right in both runs
   bool deterministic = true;   // false: outputs of the two runs may differ (the backend's promise says so)
+  bool isolate = false;        // each run but the first in a new process: finds kernels that remember
   int repeats = 0;             // more runs under the first run's conditions; all must give the same bits
 };
 
@@ -107,23 +118,40 @@ class Worker {
                         std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000));
   // Throws std::invalid_argument for planes that no memory can hold (see geometry()).
   RunResult run(const RunRequest& request);
-  // Processes started so far: 1 + replacements after crashes and hangs.
+  // Ends the process; the next call starts a new one, with new memory.
+  void restart();
+  // Processes started so far: 1 + replacements after crashes, hangs, restarts, and for larger memory.
   int starts() const { return starts_; }
 
  private:
   struct Exchange;
 
   std::optional<std::string> start();  // hello and open; the reason when the backend cannot be opened
-  Exchange exchange(const Request& request, std::chrono::milliseconds timeout);
+  std::optional<std::string> refuse(std::string reason, bool timed_out);
+  void make_room(std::size_t bytes);  // throws std::system_error
+  bool undisturbed();
+  void discard();
+  std::int64_t next_id();
+  Exchange ask(const Request& request, std::chrono::milliseconds timeout, bool ping_along);
+  Exchange settle(std::chrono::milliseconds timeout, bool send);
+  Exchange await(std::int64_t id);
+  void break_off(Exchange& exchange, std::string what);
   RunResult attempt(const RunRequest& request, const PlaneSet& planes, Poison poison, Placement placement,
                     const Outputs* known);
   void compare_runs(const RunRequest& request, const PlaneSet& planes, RunResult& first);
 
   WorkerOptions options_;
-  Arena arena_;
+  std::unique_ptr<Arena> arena_;  // of the process
+  std::size_t memory_bytes_;      // of the next arena
   std::unique_ptr<WorkerProcess> process_;
+  // What the last run left in the memory: somebody who changes it later is not to disturb the next case.
+  std::vector<ByteRange> left_pages_;
+  std::optional<std::uint64_t> left_digest_;
+  std::uint64_t ids_;  // drawn so that none can be guessed by what a former case left running
+  std::int64_t asked_id_ = 0, ping_id_ = 0;
+  int open_timeouts_ = 0;
   std::optional<reply::Opened> opened_;
-  std::optional<std::string> refusal_;  // of a backend that never opened: asked once
+  std::optional<std::string> refusal_;  // of a backend that never opened: asked once, after a time-out twice
   bool opened_before_ = false;
   bool guards_ = false;
   int starts_ = 0;

@@ -1,4 +1,4 @@
-// assay-worker: the process in which a plug-in runs. Started by the assay program with its control socket as
+// assay-worker: the process in which a plug-in runs. Started by its keeper (keeper.hpp) with its control socket as
 // descriptor 3 and the shared memory as descriptor 4; speaks protocol.md.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include "backends/assay_backend.h"
 #include "harness/worker/channel.hpp"
 #include "harness/worker/crash_report.hpp"
+#include "harness/worker/keeper.hpp"
 #include "harness/worker/protocol.hpp"
 #include "harness/worker/slot_mapping.hpp"
 #include "harness/worker/witness_client.hpp"
@@ -28,7 +29,11 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitChannelLost = 71;
 constexpr std::size_t kMaxKernels = 65536;
+constexpr std::size_t kMaxNotes = 4096;
+constexpr std::size_t kMaxTextBytes = 65536;  // of a kernel's name, or a note
 constexpr std::size_t kReasonBytes = 256;
+constexpr std::size_t kFilledStackBytes = 256 << 10;
+constexpr std::size_t kClockStackBytes = 2048;
 
 std::string bounded_text(const char* text, std::size_t limit) {
   return text == nullptr ? std::string() : std::string(text, strnlen(text, limit));
@@ -59,7 +64,7 @@ struct TraceRecorder {
     auto& recorder = *static_cast<TraceRecorder*>(self);
     const std::lock_guard lock(recorder.mutex);
     if (recorder.trace.kernels.size() < kMaxKernels) {
-      recorder.trace.kernels.emplace_back(name == nullptr ? "" : name);
+      recorder.trace.kernels.push_back(bounded_text(name, kMaxTextBytes));
     } else {
       ++recorder.dropped;
     }
@@ -67,7 +72,9 @@ struct TraceRecorder {
   static void note(void* self, const char* key, const char* value) {
     auto& recorder = *static_cast<TraceRecorder*>(self);
     const std::lock_guard lock(recorder.mutex);
-    recorder.trace.notes.emplace_back(key == nullptr ? "" : key, value == nullptr ? "" : value);
+    if (recorder.trace.notes.size() < kMaxNotes) {
+      recorder.trace.notes.emplace_back(bounded_text(key, kMaxTextBytes), bounded_text(value, kMaxTextBytes));
+    }
   }
 };
 
@@ -115,6 +122,15 @@ class Call {
   std::vector<assay_tensor> outputs_;
   assay_call call_{};
 };
+
+// Leaves a known byte in the stack below its caller, where the frames of the next call will lie. What a kernel reads
+// there before it has written it then differs between runs that ask for different bytes.
+template <std::size_t Bytes>
+[[gnu::noinline, gnu::no_sanitize_address]] void fill_stack(int byte) {
+  unsigned char below[Bytes];
+  std::memset(below, byte, Bytes);
+  asm volatile("" : : "r"(below) : "memory");  // or the compiler would drop a write that nobody reads
+}
 
 class Server {
  public:
@@ -175,7 +191,9 @@ class Server {
     const assay_trace trace{&recorder, TraceRecorder::kernel, TraceRecorder::note};
     char reason[kReasonBytes] = "";
     witness_.forget();
+    if (run.stack >= 0) fill_stack<kFilledStackBytes>(run.stack);
     const auto begin = std::chrono::steady_clock::now();
+    if (run.stack >= 0) fill_stack<kClockStackBytes>(run.stack);  // what reading the clock left
     const assay_status status = backend_->run(backend_->self, call.get(), &trace, reason);
     const auto end = std::chrono::steady_clock::now();
     if (status != ASSAY_OK) return refusal(status, bounded_text(reason, kReasonBytes));
@@ -186,6 +204,8 @@ class Server {
     if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
   }
+
+  Reply answer(const request::Ping&) { return reply::Pong{}; }
 
   Reply answer(const request::Bye&) {  // never sent: the loop below ends first
     return reply::Failed{"bye has no reply"};
@@ -212,17 +232,19 @@ class Server {
 
 int serve() {
   Server server;
-  std::string buffer;
+  LineBuffer buffer;
   for (;;) {
-    auto line = take_line(buffer);
+    auto line = buffer.take();
     if (!line) {
       if (receive_some(kControlDescriptor, buffer, 0) == Received::end) return kExitChannelLost;
       continue;
     }
     Reply answer = reply::Failed{};
     bool opening = false;
+    std::int64_t id = 0;
     try {
-      const Request request = parse_request(*line);
+      const auto [number, request] = parse_request(*line);
+      g_crash_context.id = id = number;
       opening = std::holds_alternative<request::Open>(request);
       if (std::holds_alternative<request::Bye>(request)) {
         server.close();
@@ -231,6 +253,8 @@ int serve() {
       answer = std::visit([&](const auto& message) { return server.answer(message); }, request);
     } catch (const ProtocolError& error) {
       answer = reply::Failed{error.what()};
+    } catch (const HostLimit& error) {
+      answer = reply::HostLimit{error.what()};
     } catch (const std::exception& error) {
       answer = reply::Failed{std::string("threw an exception: ") + error.what()};
     } catch (...) {
@@ -240,14 +264,15 @@ int serve() {
       answer = reply::Refused{failed->reason};
     }
     std::fflush(nullptr);  // what the plug-in printed belongs to this call
-    if (!send_all(kControlDescriptor, to_line(answer))) return kExitChannelLost;
+    if (!send_all(kControlDescriptor, to_line(id, answer))) return kExitChannelLost;
   }
 }
 
 }  // namespace
 }  // namespace assay
 
-int main() try {
+int main(int argc, char** argv) try {
+  if (argc > 1 && std::strcmp(argv[1], assay::kKeepOption) == 0) _exit(assay::keep(argv + 2));
   if (fcntl(assay::kControlDescriptor, F_SETFD, FD_CLOEXEC) != 0 ||
       fcntl(assay::kMemoryDescriptor, F_SETFD, FD_CLOEXEC) != 0) {
     std::fputs("assay-worker is started by the assay program: see protocol.md\n", stderr);

@@ -48,13 +48,17 @@ class Client:
         theirs.close()
         self.control = ours
         self.lines = ours.makefile("r", encoding="utf-8")
+        self.id = 100
 
     def ask(self, **request):
-        self.control.sendall((json.dumps(request) + "\n").encode())
-        return json.loads(self.lines.readline())
+        self.id += 1
+        self.control.sendall((json.dumps({**request, "id": self.id}) + "\n").encode())
+        reply = json.loads(self.lines.readline())
+        same(reply.pop("id"), self.id)
+        return reply
 
     def bye(self):
-        self.control.sendall(b'{"type":"bye"}\n')
+        self.control.sendall(b'{"type":"bye","id":1}\n')
         return self.process.wait(timeout=30)
 
 
@@ -102,7 +106,13 @@ def protocol(fake_witness):
         same(opened.ask(**run, call=call("throws")),
              {"type": "failed", "reason": "ValueError: no memory for the tile"})
         same(opened.ask(type="dance")["type"], "failed")
+        same(opened.ask(type="ping"), {"type": "pong"})
         same(opened.bye(), 0)
+
+        vast = open_worker(plugin.name, {})
+        os.truncate(vast.memory, 1 << 50)  # more than any process can map
+        same(vast.ask(**{**run, "memory_bytes": 1 << 50}, call=call("good"))["type"], "host_limit")
+        same(vast.bye(), 0)
 
         for variant, seen in (("device", ["twice_kernel<float>"]), ("good", None)):  # a CPU is not watched
             if fake_witness == "none":
@@ -114,7 +124,7 @@ def protocol(fake_witness):
 
         for options, reason in (("colour=red", "colour=red"), ("device=cuda", "device=cuda"), ("/no/such.py", "/no/such.py")):
             client = Client()
-            client.ask(type="hello", protocol="assay-worker", version=1)
+            client.ask(type="hello", protocol="assay-worker", version=2)
             refused = client.ask(type="open", plugin=plugin.name, options=options)
             if options == "device=cuda" and refused["type"] == "opened":  # this machine has one
                 continue
@@ -124,7 +134,7 @@ def protocol(fake_witness):
 
 def open_worker(plugin, environment):
     client = Client(environment)
-    same(client.ask(type="hello", protocol="assay-worker", version=1)["type"], "hello")
+    same(client.ask(type="hello", protocol="assay-worker", version=2)["type"], "hello")
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
     same(opened["variants"], ["twice:good", "twice:throws", "twice:refuses", "twice:device"])
@@ -138,7 +148,7 @@ def pytorch():
         print(f"skipped: {error}")
         sys.exit(77)
     client = Client()
-    client.ask(type="hello", protocol="assay-worker", version=1)
+    client.ask(type="hello", protocol="assay-worker", version=2)
     opened = client.ask(type="open", plugin=os.path.join(HERE, "pytorch_subjects.py"), options="device=cpu")
     same(opened["type"], "opened")
     for variant in ("attention:flash", "attention:math", "matmul:scaled_mm", "matmul:scaled_mm_fast", "matmul:triton_nvfp4"):

@@ -64,15 +64,19 @@ def synchronize(device):
         sys.modules["torch"].cuda.synchronize()
 
 
+class HostLimit(Exception):
+    """This machine cannot map the memory: nobody's fault."""
+
+
 class Worker:
     def __init__(self):
         self.memory, self.device = None, "cpu"
         self.witness = Witness(os.environ.get("ASSAY_WITNESS", ""))  # watches from before PyTorch is loaded
 
     def hello(self, request):
-        if request["protocol"] != "assay-worker" or request["version"] != 1:
+        if request["protocol"] != "assay-worker" or request["version"] != 2:
             sys.exit(f"cannot speak {request['protocol']} version {request['version']}")
-        return {"type": "hello", "protocol": "assay-worker", "version": 1}
+        return {"type": "hello", "protocol": "assay-worker", "version": 2}
 
     def open(self, request):
         file, wanted = request["plugin"], ""
@@ -111,8 +115,11 @@ class Worker:
         return {"type": "declared", **subject.declaration(call)}
 
     def run(self, request):
-        if self.memory is None or len(self.memory) != request["memory_bytes"]:
-            self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
+        if self.memory is None:  # of one length for the whole life of this process
+            try:
+                self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
+            except OSError as error:
+                raise HostLimit(f"{request['memory_bytes']} bytes of shared memory: {error}") from error
         call, subject = self.call(request, self.memory)
         path = subject.declaration(call)["path"]
         arguments = subject.arguments(call)
@@ -133,13 +140,18 @@ class Worker:
         call.store(result)
         return reply
 
+    def ping(self, request):
+        return {"type": "pong"}
+
     def answer(self, request):
         try:
-            if request["type"] not in ("hello", "open", "declare", "run"):
+            if request["type"] not in ("hello", "open", "declare", "run", "ping"):
                 raise ValueError(f"unknown request type {request['type']!r}")
             return getattr(self, request["type"])(request)
         except assay_subjects.Unsupported as reason:
             return {"type": "unsupported", "reason": str(reason)}
+        except HostLimit as reason:
+            return {"type": "host_limit", "reason": str(reason)}
         except Exception as error:  # whatever a kernel throws is this call's failure, not the worker's end
             return {"type": "failed", "reason": f"{type(error).__name__}: {error}"}
 
@@ -153,7 +165,8 @@ def main():
         request = json.loads(line)
         if request["type"] == "bye":
             break
-        control.sendall((json.dumps(worker.answer(request)) + "\n").encode())
+        reply = {**worker.answer(request), "id": request["id"]}
+        control.sendall((json.dumps(reply) + "\n").encode())
     sys.stdout.flush()
     os._exit(0)  # no destructors of libraries that may already be in disorder
 
