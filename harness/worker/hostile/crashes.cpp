@@ -132,8 +132,9 @@ constexpr Variant kVariants[] = {
     {"double_free",
      [](Call&) {
        void* p = std::malloc(opaque<std::size_t>(5000));
+       void* again = opaque(p);
        std::free(p);
-       std::free(opaque(p));
+       std::free(again);
      }},
     {"free_what_was_not_allocated", [](Call& c) { std::free(opaque(static_cast<void*>(c.y.data + 16))); }},
     {"jump_into_a_dead_frame",
