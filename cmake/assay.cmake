@@ -85,7 +85,7 @@ function(assay_no_orphan_folders)
   endforeach()
 endfunction()
 
-# assay_test(NAME SOURCES a_test.cpp LABELS truth LINK libs [TIMEOUT s] [NEEDS backends]): one GoogleTest program, one ctest
+# assay_test(NAME SOURCES a_test.cpp LABELS truth... LINK libs [TIMEOUT s] [NEEDS backends]): one GoogleTest program, one ctest
 # test per TEST. It is not there when a backend that it needs by name was not built.
 function(assay_test name)
   cmake_parse_arguments(arg "WHOLE" "TIMEOUT" "SOURCES;LABELS;LINK;NEEDS" ${ARGN})
@@ -105,7 +105,16 @@ function(assay_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   else()
+    list(GET arg_LABELS 0 first_label)
     gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
-      PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+      PROPERTIES LABELS "${first_label}" TIMEOUT ${arg_TIMEOUT})
+    if(NOT arg_LABELS STREQUAL first_label)  # gtest_discover_tests takes no list as a property: ctest sets the rest
+      set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+      file(WRITE ${labels_file} "if(${name}_TESTS)
+  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${arg_LABELS}\")
+endif()
+")
+      set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
+    endif()
   endif()
 endfunction()

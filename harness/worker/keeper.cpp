@@ -47,6 +47,10 @@ class Keeper {
       reap();
       if (watched[0].revents != 0) break;
     }
+    char order
+        [16];  // an order left unread would tell the other end of a broken connection, not of the last report
+    while (recv(kLifelineDescriptor, order, sizeof order, MSG_DONTWAIT) > 0) {
+    }
     while (!sweep()) wait_for_a_child();
   }
 
@@ -132,6 +136,8 @@ int keep(char** arguments) {
     }
   }
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_DUMPABLE,
+        0);  // the worker is the same user: it must not trace this process or write its memory
   pid_t worker = -1;
   if (const int error = start(arguments + 1, inherited, worker); error != 0) {
     report("E " + std::to_string(error));

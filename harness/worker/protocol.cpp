@@ -1,5 +1,6 @@
 #include "harness/worker/protocol.hpp"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace assay {
@@ -17,6 +18,44 @@ Overloaded(Ts...) -> Overloaded<Ts...>;
 std::string line_of(std::int64_t id, Json json) {
   json["id"] = id;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+// Exactly an integer that `T` can hold: a fraction, 1e300 or 2^63 is not made one by conversion.
+template <typename T = std::int64_t>
+T integer(const Json& json, T least = std::numeric_limits<T>::min()) {
+  const bool fits = json.is_number_unsigned()
+                        ? std::in_range<T>(json.get<std::uint64_t>())
+                        : json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());
+  if (!fits || json.get<T>() < least)
+    throw ProtocolError("no integer, or out of range: " + json.dump().substr(0, 40));
+  return json.get<T>();
+}
+
+// A text of a reply. Control characters, those of C1 (U+0080 to U+009F) too, become \xNN.
+std::string text(const Json& json) {
+  const auto& raw = json.get_ref<const std::string&>();
+  std::string shown;
+  shown.reserve(raw.size());
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    auto byte = static_cast<unsigned char>(raw[i]);
+    const auto next = i + 1 < raw.size() ? static_cast<unsigned char>(raw[i + 1]) : 0U;
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+    if (byte >= 0x20 && byte != 0x7F && !c1) {
+      shown += raw[i];
+      continue;
+    }
+    if (c1) byte = static_cast<unsigned char>(raw[++i]);
+    constexpr char kDigits[] = "0123456789abcdef";
+    shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return shown;
+}
+
+std::vector<std::string> texts(const Json& json) {
+  if (!json.is_array()) throw ProtocolError("no list of texts: " + json.dump().substr(0, 40));
+  std::vector<std::string> all;
+  for (const Json& one : json) all.push_back(text(one));
+  return all;
 }
 
 Json json_of(const TensorMessage& tensor) {
@@ -72,10 +111,10 @@ Json json_of(const Trace& trace) {
 Witness witness_of(const Json& json) {
   using Extent = std::array<std::int64_t, 3>;
   Witness witness;
-  json.at("by").get_to(witness.by);
+  witness.by = text(json.at("by"));
   for (const Json& one : json.at("kernels")) {
     SeenKernel& seen = witness.kernels.emplace_back();
-    one.at("name").get_to(seen.name);
+    seen.name = text(one.at("name"));
     seen.grid = one.value("grid", Extent{});
     seen.block = one.value("block", Extent{});
     seen.ns = one.value("ns", std::int64_t{0});
@@ -89,9 +128,13 @@ Witness witness_of(const Json& json) {
 
 Trace trace_of(const Json& json) {
   Trace trace;
-  json.at("kernels").get_to(trace.kernels);
-  json.at("notes").get_to(trace.notes);
-  json.at("wall_ns").get_to(trace.wall_ns);
+  trace.kernels = texts(json.at("kernels"));
+  for (const Json& note : json.at("notes")) {
+    const auto pair = texts(note);
+    if (pair.size() != 2) throw ProtocolError("a note is [key, value]");
+    trace.notes.emplace_back(pair[0], pair[1]);
+  }
+  trace.wall_ns = integer(json.at("wall_ns"), std::int64_t{0});
   if (json.contains("witness")) trace.witness = witness_of(json.at("witness"));
   return trace;
 }
@@ -131,14 +174,18 @@ std::vector<SlotMessage> slots_of(const Json& json) {
 
 // The id and what `read` makes of the rest; every way in which JSON can be ill-formed becomes a ProtocolError that
 // shows the line.
+std::string shown(const std::string& raw) {
+  const std::string valid = Json(raw).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text(Json::parse(valid));
+}
 template <typename Numbered, typename Read>
 Numbered parsed(std::string_view line, Read read) {
   try {
     const Json json = Json::parse(line);
     const std::string type = json.at("type");
-    return {json.at("id").get<std::int64_t>(), read(json, type)};
+    return {integer(json.at("id")), read(json, type)};
   } catch (const Json::exception& error) {
-    throw ProtocolError(std::string(error.what()) + " in: " + std::string(line.substr(0, 200)));
+    throw ProtocolError(shown(std::string(error.what()) + " in: " + std::string(line.substr(0, 200))));
   }
 }
 
@@ -227,18 +274,22 @@ NumberedRequest parse_request(std::string_view line) {
 NumberedReply parse_reply(std::string_view line) {
   return parsed<NumberedReply>(line, [](const Json& json, const std::string& type) -> Reply {
     if (type == "hello") {
-      return reply::Hello{json.at("protocol"), json.at("version"), json.value("guards", false)};
+      return reply::Hello{text(json.at("protocol")), integer<int>(json.at("version")),
+                          json.value("guards", false)};
     }
-    if (type == "opened") return reply::Opened{json.at("name"), json.at("description"), json.at("variants")};
-    if (type == "refused") return reply::Refused{json.at("reason")};
-    if (type == "declared") return reply::Declared{json.at("contract"), json.at("path"), json.at("promises")};
-    if (type == "unsupported") return reply::Unsupported{json.at("reason")};
-    if (type == "failed") return reply::Failed{json.at("reason")};
+    if (type == "opened")
+      return reply::Opened{text(json.at("name")), text(json.at("description")), texts(json.at("variants"))};
+    if (type == "refused") return reply::Refused{text(json.at("reason"))};
+    if (type == "declared")
+      return reply::Declared{text(json.at("contract")), text(json.at("path")), text(json.at("promises"))};
+    if (type == "unsupported") return reply::Unsupported{text(json.at("reason"))};
+    if (type == "failed") return reply::Failed{text(json.at("reason"))};
     if (type == "done") return reply::Done{trace_of(json)};
-    if (type == "host_limit") return reply::HostLimit{json.at("reason")};
+    if (type == "host_limit") return reply::HostLimit{text(json.at("reason"))};
     if (type == "pong") return reply::Pong{};
     if (type == "crash") {
-      return reply::Crash{json.at("signal"), json.at("address"), json.at("offset"), json.at("access")};
+      return reply::Crash{integer<int>(json.at("signal")), integer<std::uint64_t>(json.at("address")),
+                          integer(json.at("offset"), std::int64_t{-1}), text(json.at("access"))};
     }
     throw ProtocolError("unknown reply type '" + type + "'");
   });

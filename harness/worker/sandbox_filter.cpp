@@ -152,6 +152,11 @@ std::optional<std::string> install_system_call_filter() {
   filter.if_any_bit(kNewNamespaces, 1);
   filter.refuse(EPERM);
   filter.allow();
+  filter.if_equal(SYS_prlimit64, 4);  // of this process alone
+  filter.load(argument(0));
+  filter.if_not_equal(0, 1);
+  filter.refuse(EPERM);
+  filter.allow();
   filter.if_equal(SYS_ioctl, static_cast<std::uint8_t>(2 + 2 * std::size(kTyping)));
   filter.load(argument(1));
   for (const std::uint32_t command : kTyping) {

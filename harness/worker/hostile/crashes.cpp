@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "harness/worker/hostile/plugin.hpp"
 
@@ -41,9 +42,8 @@ void illegal_instruction(Call&) {
 }
 void divide_by_zero(Call&) {
 #if defined(__x86_64__)
-  volatile int zero = 0;
-  volatile int result = 1 / zero;
-  static_cast<void>(result);
+  volatile int number = 7, zero = 0;
+  number = number / zero;
 #else
   raise(SIGFPE);
 #endif
@@ -95,7 +95,8 @@ void crash_without_a_last_word() {
 
 constexpr Variant kVariants[] = {
     {"write_null", [](Call&) { write_to(8); }},
-    {"read_null", [](Call& c) { c.y.at(0, 0) = *reinterpret_cast<volatile float*>(opaque<std::uintptr_t>(8)); }},
+    {"read_null",
+     [](Call& c) { c.y.at(0, 0) = *reinterpret_cast<volatile float*>(opaque<std::uintptr_t>(8)); }},
     {"write_kernel_address", [](Call&) { write_to(0xffff800000000000U); }},
     {"write_noncanonical", [](Call&) { write_to(0x8000000000000000U); }},
     {"call_null", [](Call&) { reinterpret_cast<void (*)()>(opaque<std::uintptr_t>(0))(); }},
@@ -105,7 +106,8 @@ constexpr Variant kVariants[] = {
     {"divide_by_zero", divide_by_zero},
     {"abort", [](Call&) { std::abort(); }},
     {"stack_overflow", [](Call& c) { c.y.at(0, 0) = static_cast<float>(deeper(0)); }},
-    {"stack_overflow_in_thread", [](Call& c) { std::thread([&] { c.y.at(0, 0) = static_cast<float>(deeper(0)); }).join(); }},
+    {"stack_overflow_in_thread",
+     [](Call& c) { std::thread([&] { c.y.at(0, 0) = static_cast<float>(deeper(0)); }).join(); }},
     {"stack_overflow_without_a_handlers_stack",
      [](Call& c) {
        crash_without_a_last_word();
@@ -139,7 +141,9 @@ constexpr Variant kVariants[] = {
     {"free_what_was_not_allocated", [](Call& c) { std::free(opaque(static_cast<void*>(c.y.data + 16))); }},
     {"jump_into_a_dead_frame",
      [](Call&) {
-       if (set_deeper(4) == 0) longjmp(g_gone, 1);
+       static bool jumped = false;
+       static_cast<void>(set_deeper(4));
+       if (!std::exchange(jumped, true)) longjmp(g_gone, 1);
      }},
     {"unmap_the_c_library",
      [](Call&) {
@@ -175,10 +179,7 @@ constexpr Variant kVariants[] = {
        std::atexit([] { write_to(8); });
        std::exit(0);
      }},
-    {"end_the_thread_by_system_call",
-     [](Call&) {
-       syscall(SYS_exit_group, 6);
-     }},
+    {"end_the_thread_by_system_call", [](Call&) { syscall(SYS_exit_group, 6); }},
     {"become_true", [](Call&) { execl("/bin/true", "true", static_cast<char*>(nullptr)); }},
     {"raise_SIGHUP", raised<SIGHUP>},
     {"raise_SIGINT", raised<SIGINT>},

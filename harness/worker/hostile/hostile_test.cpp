@@ -31,7 +31,7 @@ namespace {
 using std::chrono::milliseconds;
 namespace fs = std::filesystem;
 
-constexpr milliseconds kShortLimit{80};   // of processor time; five times as much by the clock
+constexpr milliseconds kShortLimit{80};    // of processor time; five times as much by the clock
 constexpr milliseconds kLongLimit{8'000};  // never reached
 constexpr milliseconds kLongestRow{25'000};
 
@@ -47,7 +47,8 @@ class Machine {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
-    if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener_.get(), 64) != 0 ||
+    if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        listen(listener_.get(), 64) != 0 ||
         getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
       ADD_FAILURE() << "no port to listen at";
     port_ = ntohs(address.sin_port);
@@ -103,7 +104,8 @@ WorkerOptions options_of(const Row& row, const std::string& mark, const std::str
   WorkerOptions options;
   options.keeper = ASSAY_WORKER;
   options.command = {"env", mark, "ASSAY_HOSTILE_PORT=" + std::to_string(machine().port()),
-                     "ASSAY_HOSTILE_FILE=" + machine().file(), "ASSAY_HOSTILE_JUDGE=" + std::to_string(getpid())};
+                     "ASSAY_HOSTILE_FILE=" + machine().file(),
+                     "ASSAY_HOSTILE_JUDGE=" + std::to_string(getpid())};
   const auto add = [&](std::initializer_list<std::string> words) {
     options.command.insert(options.command.end(), words);
   };
@@ -151,7 +153,8 @@ class Problems {
     else if (!other && reason.find(row.reason) == std::string::npos)
       add("says '" + reason.substr(0, 300) + "', without '" + std::string(row.reason) + "'");
     for (const char byte : reason)
-      if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F) return add("has a control byte in its reason");
+      if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7F)
+        return add("has a control byte in its reason");
   }
 
  private:
@@ -172,8 +175,7 @@ void run_misdeed(const Row& row, Worker& worker, Problems& problems) {
   }
   const RunResult result = worker.run(request);
   problems.expect(row, result.status, result.reason);
-  if (result.status == RunStatus::done && (row.flags & kAnyOutput) == 0 &&
-      is_twice(result, call) == ((row.flags & kWrong) != 0))
+  if (result.status == RunStatus::done && is_twice(result, call) == ((row.flags & kWrong) != 0))
     problems.add((row.flags & kWrong) != 0 ? "has right outputs" : "has wrong outputs");
 }
 
@@ -181,7 +183,8 @@ void declare_misdeed(const Row& row, Worker& worker, Problems& problems) {
   TwiceCall call(std::string(row.misdeed()), kRows, kCols, kRowGap);
   const auto limit = (row.flags & kShort) != 0 ? kShortLimit : kLongLimit;
   const DeclareResult result = worker.declare(call.request().call, limit);
-  problems.expect(row, result.status, result.status == RunStatus::done ? result.declaration.contract : result.reason);
+  problems.expect(row, result.status,
+                  result.status == RunStatus::done ? result.declaration.contract : result.reason);
 }
 
 // Whether the backend is there afterwards.
@@ -200,10 +203,12 @@ bool open_misdeed(const Row& row, Worker& worker, Problems& problems) {
 }
 
 std::string check(const Row& row, int job) {
-  if ((row.flags & kSandbox) != 0 && !machine().sandbox_refusal().empty()) return "";  // said by a test of its own
+  if ((row.flags & kSandbox) != 0 && !machine().sandbox_refusal().empty())
+    return "";  // said by a test of its own
   Problems problems;
   const std::string name = std::string(row.name) + "." + std::to_string(static_cast<int>(row.via));
-  const std::string mark = "ASSAY_HOSTILE=" + name + "." + std::to_string(job) + "." + std::to_string(getpid()) + ";";
+  const std::string mark =
+      "ASSAY_HOSTILE=" + name + "." + std::to_string(job) + "." + std::to_string(getpid()) + ";";
   std::string folder = name + "." + std::to_string(job);
   std::replace(folder.begin(), folder.end(), '/', '_');
   const std::string scratch = machine().folder() + "/" + folder;
@@ -260,7 +265,8 @@ TEST_P(Hostile, gets_its_own_verdict_and_harms_nobody) {
 
 std::string test_name(const ::testing::TestParamInfo<const Row*>& tested) {
   constexpr const char* kVias[] = {"run", "declare", "open", "raw", "greeting", "python"};
-  std::string name = kVias[static_cast<int>(tested.param->via)] + std::string("_") + std::string(tested.param->name);
+  std::string name =
+      kVias[static_cast<int>(tested.param->via)] + std::string("_") + std::string(tested.param->name);
   std::replace(name.begin(), name.end(), '/', '_');
   return name;
 }
@@ -312,7 +318,8 @@ TEST(HostileTable, a_process_that_is_left_is_seen) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(ready[1], STDOUT_FILENO);
-    execlp("env", "env", "ASSAY_HOSTILE=left.behind", "sh", "-c", "echo; sleep 100", static_cast<char*>(nullptr));
+    execlp("env", "env", "ASSAY_HOSTILE=left.behind", "sh", "-c", "echo; sleep 100",
+           static_cast<char*>(nullptr));
     _exit(1);
   }
   char byte = 0;

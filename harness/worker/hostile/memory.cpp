@@ -47,9 +47,10 @@ bool open_pages(const void* address, std::size_t bytes) {
 // The file of the memory, mapped a second time, with all rights: where `address` is in it.
 char* alias(Call& c, const volatile void* address) {
   const int fd = memory_descriptor(address);
-  struct stat file {};
+  struct stat file{};
   if (fd < 0 || fstat(fd, &file) != 0) return nullptr;
-  void* all = mmap(nullptr, static_cast<std::size_t>(file.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* all =
+      mmap(nullptr, static_cast<std::size_t>(file.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (all == MAP_FAILED) {
     c.refused("a second mapping");
     return nullptr;
@@ -61,13 +62,6 @@ void write_at(Call& c, const volatile void* address, const char* what) {
   const int fd = memory_descriptor(address);
   const float seven = 7;
   if (pwrite(fd, &seven, 4, static_cast<off_t>(file_offset(address))) != 4) c.refused(what);
-}
-void later(void (*deed)(Call), Call& c, int milliseconds) {
-  c.twice();
-  std::thread([deed, c, milliseconds] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    deed(c);
-  }).detach();
 }
 
 void input_through(const char* file, Call& c, bool process_call) {
@@ -88,16 +82,20 @@ constexpr Variant kVariants[] = {
     {"write_one_byte_past_the_end", [](Call& c) { spoil(c, *static_cast<volatile char*>(end_of(c.y))); }},
     {"write_one_before_the_start", [](Call& c) { spoil(c, c.y.at(0, -1)); }},
     {"write_into_the_gap", [](Call& c) { spoil(c, c.y.at(0, c.y.cols)); }},
-    {"write_a_page_past_the_end", [](Call& c) { spoil(c, *static_cast<volatile char*>(end_of(c.y) + kPage)); }},
+    {"write_a_page_past_the_end",
+     [](Call& c) { spoil(c, *static_cast<volatile char*>(end_of(c.y) + kPage)); }},
     {"write_a_row_past_the_end", [](Call& c) { spoil(c, c.y.at(c.y.rows, 0)); }},
-    {"write_a_gibibyte_past_the_end", [](Call& c) { spoil(c, *static_cast<volatile char*>(end_of(c.y) + (1L << 30))); }},
-    {"write_one_past_the_inputs_end", [](Call& c) { spoil(c, *reinterpret_cast<volatile float*>(end_of(c.x))); }},
+    {"write_a_gibibyte_past_the_end",
+     [](Call& c) { spoil(c, *static_cast<volatile char*>(end_of(c.y) + (1L << 30))); }},
+    {"write_one_past_the_inputs_end",
+     [](Call& c) { spoil(c, *reinterpret_cast<volatile float*>(end_of(c.x))); }},
     {"write_one_before_the_input", [](Call& c) { spoil(c, c.x.at(0, -1)); }},
     {"read_one_past_the_end",
      [](Call& c) { add_nothing_of(c, *reinterpret_cast<volatile float*>(end_of(c.x))); }},
     {"read_one_before_the_start", [](Call& c) { add_nothing_of(c, c.x.at(0, -1)); }},
     {"read_the_gap", [](Call& c) { add_nothing_of(c, c.x.at(0, c.x.cols)); }},
-    {"read_the_output_first", [](Call& c) {
+    {"read_the_output_first",
+     [](Call& c) {
        const float before = c.y.at(0, 0);
        c.twice();
        c.y.at(0, 0) = c.y.at(0, 0) + (before > 0 ? 1.0F : 0.0F);
@@ -156,7 +154,8 @@ constexpr Variant kVariants[] = {
     {"write_the_input_by_its_own_memory_file", [](Call& c) { input_through("/proc/self/mem", c, false); }},
     {"write_the_input_by_process_vm_writev", [](Call& c) { input_through("", c, true); }},
     {"write_the_input_then_restore_it",
-     [](Call& c) {  // as it was when the run ends: nothing is left to be seen, and nothing is wrong with the outputs
+     [](Call&
+            c) {  // as it was when the run ends: nothing is left to be seen, and nothing is wrong with the outputs
        c.twice();
        if (!open_pages(c.x.data, kPage)) return c.refused("mprotect");
        const float before = c.x.at(0, 0);
@@ -217,7 +216,8 @@ constexpr Variant kVariants[] = {
      [](Call& c) {
        const int fd = memory_descriptor(c.y.data);
        const auto at = static_cast<off_t>(file_offset(page_of(c.y.data)));
-       if (mmap(page_of(c.y.data), kPage, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE, fd, at) == MAP_FAILED)
+       if (mmap(page_of(c.y.data), kPage, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE, fd, at) ==
+           MAP_FAILED)
          return c.refused("mmap");
        c.twice();
      }},
@@ -239,29 +239,25 @@ constexpr Variant kVariants[] = {
          if (ftruncate(fd, 0) == 0) return;
        c.refused("ftruncate");
      }},
-    {"write_the_output_later", [](Call& c) {
-       later([](Call d) { for (;;) d.y.at(0, 0) = 7; }, c, 0);
+    {"write_the_output_later",
+     [](Call& c) {
+       c.twice();
+       std::thread([c] {
+         for (float value = 0;; value += 1) c.y.at(0, 0) = value;
+       }).detach();
      }},
     {"write_the_next_calls_memory",
      [](Call& c) {  // wherever that may be: everything that is mapped shared and writable, for ever
        c.twice();
-       static const auto begin = mapping_of(c.y.data).begin;
-       std::thread([] {
-         for (int i = 0; i < 200; ++i) {
-           *reinterpret_cast<volatile char*>(opaque(begin)) = 7;
-           std::this_thread::sleep_for(std::chrono::milliseconds(1));
-         }
+       std::thread([begin = mapping_of(c.y.data).begin] {
+         for (char value = 0;; ++value) *reinterpret_cast<volatile char*>(begin) = value;
        }).detach();
      }},
     {"let_a_child_write_later",
      [](Call& c) {
        c.twice();
        if (fork() == 0) {
-         for (int i = 0; i < 500; ++i) {
-           usleep(1000);
-           c.y.at(0, 0) = 7;
-         }
-         _exit(0);
+         for (float value = 0;; value += 1) c.y.at(0, 0) = value;
        }
      }},
     {"correct_with_a_mapping_of_its_own",

@@ -47,10 +47,12 @@ const assay_backend* open_misdeed(std::string_view options, char* reason, const 
   if (options == "no_declare") changed.declare = nullptr;
   if (options == "no_run") changed.run = nullptr;
   if (options == "no_names") changed.name = changed.description = changed.variants = nullptr;
-  if (options == "names_of_a_mebibyte") changed.name = changed.description = changed.variants = mebibyte.c_str();
+  if (options == "names_of_a_mebibyte")
+    changed.name = changed.description = changed.variants = mebibyte.c_str();
   if (options == "names_that_are_no_text") changed.name = changed.description = "\x1b[2J\n\xff";
   if (options == "no_close") changed.close = nullptr;
-  if (options == "run_at_null") changed.run = reinterpret_cast<decltype(changed.run)>(opaque<std::uintptr_t>(8));
+  if (options == "run_at_null")
+    changed.run = reinterpret_cast<decltype(changed.run)>(opaque<std::uintptr_t>(8));
   if (options == "backend_at_8") return reinterpret_cast<const assay_backend*>(opaque<std::uintptr_t>(8));
   if (options == "spin_in_close") changed.close = [](void*) { spin(); };
   if (options == "crash_in_close") changed.close = [](void*) { std::abort(); };
@@ -92,7 +94,8 @@ bool declare_misdeed(std::string_view variant, assay_declaration* d, assay_statu
   if (variant == "declare_lines_and_escapes") std::strcpy(d->contract, "out=f32\n\x1b[2Jacc=\xff");
   if (variant == "declare_path_with_control_bytes") std::strcpy(d->path, "twice\x07\x1b]0;t\x07\n");
   if (variant == "declare_unknown_keys") std::strcpy(d->contract, "colour=blue out=f32 out=f64");
-  if (variant == "declare_unknown_promises") std::strcpy(d->promises, "deterministic=perhaps temporary_bytes=-1");
+  if (variant == "declare_unknown_promises")
+    std::strcpy(d->promises, "deterministic=perhaps temporary_bytes=-1");
   if (variant == "declare_garbage_on_the_channel") static_cast<void>(!write(3, "garbage\n", 8));
   if (variant == "declare_close_the_channel") close(3);
   return *status == ASSAY_OK;

@@ -108,7 +108,9 @@ constexpr Variant kChannel[] = {
      }},
     {"say_failed_without_an_id", [](Call& c) { say(c, "{\"type\":\"failed\",\"reason\":\"forged\"}\n"); }},
     {"say_done_with_a_wrong_id",
-     [](Call& c) { say(c, "{\"type\":\"done\",\"id\":999999,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\n"); }},
+     [](Call& c) {
+       say(c, "{\"type\":\"done\",\"id\":999999,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\n");
+     }},
     {"say_done_with_an_earlier_id",
      [](Call& c) { say(c, "{\"type\":\"done\",\"id\":1,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\n"); }},
     {"say_pong", [](Call& c) { say(c, "{\"type\":\"pong\",\"id\":1}\n"); }},

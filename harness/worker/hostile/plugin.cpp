@@ -18,8 +18,8 @@ void innocent(Call& call) {
 constexpr Variant kInnocent[] = {{"innocent", innocent}};
 
 const Variant* find(std::string_view name) {
-  for (const auto& list : {std::span<const Variant>(kInnocent), crashes(), hangs(), memory(), output(), channel(),
-                           processes(), resources(), state()})
+  for (const auto& list : {std::span<const Variant>(kInnocent), crashes(), hangs(), memory(), output(),
+                           channel(), processes(), resources(), state()})
     for (const Variant& variant : list)
       if (variant.name == name) return &variant;
   return nullptr;
@@ -27,13 +27,15 @@ const Variant* find(std::string_view name) {
 
 std::string names() {
   std::string all;
-  for (const auto& list : {std::span<const Variant>(kInnocent), crashes(), hangs(), memory(), output(), channel(),
-                           processes(), resources(), state()})
+  for (const auto& list : {std::span<const Variant>(kInnocent), crashes(), hangs(), memory(), output(),
+                           channel(), processes(), resources(), state()})
     for (const Variant& variant : list) all += std::string(variant.name) + " ";
   return all;
 }
 
-Matrix matrix(const assay_tensor& t) { return {static_cast<char*>(t.data), t.shape[0], t.shape[1], t.stride[0]}; }
+Matrix matrix(const assay_tensor& t) {
+  return {static_cast<char*>(t.data), t.shape[0], t.shape[1], t.stride[0]};
+}
 
 assay_status declare(void*, const assay_call* call, assay_declaration* declaration) {
   std::strcpy(declaration->contract, "out=f32");
@@ -74,8 +76,9 @@ void spin() {
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   using namespace hostile;
   static const std::string variants = names();
-  static const assay_backend honest{ASSAY_BACKEND_VERSION, "hostile", "one misdeed per variant", variants.c_str(), nullptr,
-                                    declare,               run,       close_backend};
+  static const assay_backend honest{
+      ASSAY_BACKEND_VERSION, "hostile", "one misdeed per variant", variants.c_str(), nullptr, declare, run,
+      close_backend};
   remember_process();
   return open_misdeed(options, reason, honest);
 }

@@ -41,7 +41,8 @@ bool contained() {
   int processes = 0;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
-    processes += entry.path().filename().string().find_first_not_of("0123456789") == std::string::npos ? 1 : 0;
+    processes +=
+        entry.path().filename().string().find_first_not_of("0123456789") == std::string::npos ? 1 : 0;
   return processes > 0 && processes < 20 && std::getenv("ASSAY_HOSTILE_CONTAINED") != nullptr;
 }
 void only_contained(Call& c, void (*deed)(Call&)) {
@@ -160,8 +161,9 @@ constexpr Variant kVariants[] = {
        c.twice();
      }},
     {"let_a_child_answer",
-     [](Call&) {  // the parent's answer, from the child
+     [](Call& c) {  // and be the worker from now on
        if (fork() != 0) sleep_for_ever();
+       c.twice();
      }},
     {"run_on_in_a_child_and_die",
      [](Call& c) {
@@ -204,7 +206,8 @@ constexpr Variant kVariants[] = {
     {"write_the_parents_memory",
      [](Call& c) {
        c.twice();
-       if (open(("/proc/" + std::to_string(getppid()) + "/mem").c_str(), O_RDWR | O_CLOEXEC) < 0) c.refused("its memory");
+       if (open(("/proc/" + std::to_string(getppid()) + "/mem").c_str(), O_RDWR | O_CLOEXEC) < 0)
+         c.refused("its memory");
      }},
     {"limit_the_parent",
      [](Call& c) {
@@ -241,7 +244,8 @@ constexpr Variant kVariants[] = {
        address.sin_port = htons(static_cast<std::uint16_t>(port == nullptr ? 9 : std::atoi(port)));
        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
        const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-       if (connect(s, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) c.refused("a connection");
+       if (connect(s, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+         c.refused("a connection");
        close(s);
      }},
     {"write_to_a_home_folder",

@@ -54,7 +54,8 @@ const std::map<std::string_view, std::string>& answers() {
       {"id_0", R"({"type":"done","id":0,"kernels":[],"notes":[],"wall_ns":1})"},
       {"id_negative", R"({"type":"done","id":-1,"kernels":[],"notes":[],"wall_ns":1})"},
       {"id_is_text", R"({"type":"done","id":"@","kernels":[],"notes":[],"wall_ns":1})"},
-      {"id_of_2_to_the_63", R"({"type":"done","id":9223372036854775808,"kernels":[],"notes":[],"wall_ns":1})"},
+      {"id_of_2_to_the_63",
+       R"({"type":"done","id":9223372036854775808,"kernels":[],"notes":[],"wall_ns":1})"},
       {"id_is_a_fraction", R"({"type":"done","id":@.5,"kernels":[],"notes":[],"wall_ns":1})"},
       {"id_is_null", R"({"type":"done","id":null,"kernels":[],"notes":[],"wall_ns":1})"},
       {"type_missing", R"({"id":@,"kernels":[],"notes":[],"wall_ns":1})"},
@@ -71,20 +72,24 @@ const std::map<std::string_view, std::string>& answers() {
       {"spaces", "      "},
       {"single_quotes", "{'type':'done','id':@,'kernels':[],'notes':[],'wall_ns':1}"},
       {"a_comma_too_many", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1,})"},
-      {"two_objects_in_a_line", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1}{"type":"pong","id":@})"},
+      {"two_objects_in_a_line",
+       R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1}{"type":"pong","id":@})"},
       {"garbage_behind_the_object", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1} and more)"},
       {"null_byte", std::string("{\"type\":\"done\",\0\"id\":@}", 24)},
       {"unfinished_text", R"({"type":"done","id":@,"kernels":["k)"},
-      {"bytes_that_are_no_text", "{\"type\":\"done\",\"id\":@,\"kernels\":[\"\xff\xfe\"],\"notes\":[],\"wall_ns\":1}"},
+      {"bytes_that_are_no_text",
+       "{\"type\":\"done\",\"id\":@,\"kernels\":[\"\xff\xfe\"],\"notes\":[],\"wall_ns\":1}"},
       {"surrogates_alone", R"({"type":"done","id":@,"kernels":["\ud800"],"notes":[],"wall_ns":1})"},
       {"brackets_100000_deep", repeat("[", 100'000)},
       {"objects_100000_deep", repeat("{\"a\":", 100'000)},
-      {"kernels_100000_deep", R"({"type":"done","id":@,"kernels":)" + repeat("[", 100'000) + repeat("]", 100'000) + "}"},
+      {"kernels_100000_deep",
+       R"({"type":"done","id":@,"kernels":)" + repeat("[", 100'000) + repeat("]", 100'000) + "}"},
       {"wall_is_not_a_number", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":NaN})"},
       {"wall_is_text", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":"1"})"},
       {"wall_is_missing", R"({"type":"done","id":@,"kernels":[],"notes":[]})"},
       {"wall_is_negative", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":-5})"},
-      {"wall_of_2_to_the_63", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":9223372036854775808})"},
+      {"wall_of_2_to_the_63",
+       R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":9223372036854775808})"},
       {"wall_of_1e300", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1e300})"},
       {"wall_is_a_fraction", R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1.5})"},
       {"kernels_missing", R"({"type":"done","id":@,"notes":[],"wall_ns":1})"},
@@ -101,11 +106,15 @@ const std::map<std::string_view, std::string>& answers() {
       {"declared_for_run", R"({"type":"declared","id":@,"contract":"out=f32","path":"","promises":""})"},
       {"refused_for_run", R"({"type":"refused","id":@,"reason":"too late"})"},
       {"pong_for_run", R"({"type":"pong","id":@})"},
-      {"crash_and_lives_on", R"({"type":"crash","id":@,"signal":11,"address":8,"offset":-1,"access":"write"})"},
+      {"crash_and_lives_on",
+       R"({"type":"crash","id":@,"signal":11,"address":8,"offset":-1,"access":"write"})"},
       {"crash_of_signal_0", R"({"type":"crash","id":@,"signal":0,"address":0,"offset":-1,"access":"none"})"},
-      {"crash_of_signal_4000", R"({"type":"crash","id":@,"signal":4000,"address":0,"offset":-1,"access":"unknown"})"},
-      {"crash_far_outside", R"({"type":"crash","id":@,"signal":11,"address":1,"offset":9223372036854775807,"access":"write"})"},
-      {"crash_of_negative_offset", R"({"type":"crash","id":@,"signal":11,"address":1,"offset":-9000000,"access":"read"})"},
+      {"crash_of_signal_4000",
+       R"({"type":"crash","id":@,"signal":4000,"address":0,"offset":-1,"access":"unknown"})"},
+      {"crash_far_outside",
+       R"({"type":"crash","id":@,"signal":11,"address":1,"offset":9223372036854775807,"access":"write"})"},
+      {"crash_of_negative_offset",
+       R"({"type":"crash","id":@,"signal":11,"address":1,"offset":-9000000,"access":"read"})"},
       {"failed_without_reason", R"({"type":"failed","id":@})"},
       {"failed_for_a_mebibyte", R"({"type":"failed","id":@,"reason":")" + std::string(1 << 20, 'r') + "\"}"},
       {"failed_with_escapes", R"({"type":"failed","id":@,"reason":"one\ntwo\u001b[2J\u0000"})"},
@@ -117,10 +126,12 @@ const std::map<std::string_view, std::string>& answers() {
        "{\"type\":\"done\",\"id\":@,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\n"
        "{\"type\":\"failed\",\"id\":@,\"reason\":\"after all\"}"},
       {"done_and_garbage", "{\"type\":\"done\",\"id\":@,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\ngarbage"},
-      {"correct_with_carriage_return", "{\"type\":\"done\",\"id\":@,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\r"},
+      {"correct_with_carriage_return",
+       "{\"type\":\"done\",\"id\":@,\"kernels\":[],\"notes\":[],\"wall_ns\":1}\r"},
       {"correct_with_unknown_members",
        R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1,"colour":"blue","deep":{"a":[1]}})"},
-      {"correct_with_members_in_another_order", R"({"wall_ns":1,"notes":[],"kernels":[],"id":@,"type":"done"})"},
+      {"correct_with_members_in_another_order",
+       R"({"wall_ns":1,"notes":[],"kernels":[],"id":@,"type":"done"})"},
       {"correct_with_65000_kernels",
        R"({"type":"done","id":@,"notes":[],"wall_ns":1,"kernels":["k")" + repeat(",\"k\"", 64'999) + "]}"},
       {"correct_with_a_name_of_a_mebibyte",
@@ -212,16 +223,21 @@ bool greeting_misdeed(std::string_view how, std::int64_t id) {
   if (how == "hello_silence" || how == "open_silence") sleep_for_ever();
   if (how == "hello_leave" || how == "open_leave") leave(0);
   if (how == "hello_garbage" || how == "open_garbage") return instead("garbage");
-  if (how == "hello_version_1") return instead(R"({"type":"hello","id":@,"protocol":"assay-worker","version":1})");
+  if (how == "hello_version_1")
+    return instead(R"({"type":"hello","id":@,"protocol":"assay-worker","version":1})");
   if (how == "hello_version_of_2_to_the_40")
     return instead(R"({"type":"hello","id":@,"protocol":"assay-worker","version":1099511627778})");
-  if (how == "hello_another_protocol") return instead(R"({"type":"hello","id":@,"protocol":"lsp","version":2})");
+  if (how == "hello_another_protocol")
+    return instead(R"({"type":"hello","id":@,"protocol":"lsp","version":2})");
   if (how == "hello_guards_are_text")
     return instead(R"({"type":"hello","id":@,"protocol":"assay-worker","version":2,"guards":"yes"})");
-  if (how == "hello_wrong_id") return instead(R"({"type":"hello","id":12,"protocol":"assay-worker","version":2})");
-  if (how == "hello_is_opened") return instead(R"({"type":"opened","id":@,"name":"n","description":"d","variants":[]})");
+  if (how == "hello_wrong_id")
+    return instead(R"({"type":"hello","id":12,"protocol":"assay-worker","version":2})");
+  if (how == "hello_is_opened")
+    return instead(R"({"type":"opened","id":@,"name":"n","description":"d","variants":[]})");
   if (how == "open_is_done") return instead(R"({"type":"done","id":@,"kernels":[],"notes":[],"wall_ns":1})");
-  if (how == "open_without_name") return instead(R"({"type":"opened","id":@,"description":"d","variants":[]})");
+  if (how == "open_without_name")
+    return instead(R"({"type":"opened","id":@,"description":"d","variants":[]})");
   if (how == "open_variants_are_text")
     return instead(R"({"type":"opened","id":@,"name":"n","description":"d","variants":"v"})");
   if (how == "open_is_failed") return instead(R"({"type":"failed","id":@,"reason":"no"})");

@@ -28,7 +28,6 @@ enum Flags : unsigned {
   kOtherFirst = 8,  // the misdeed is called with other numbers of the same shape before
   kIsolate = 16,    // RunRequest::isolate
   kRepeat = 32,     // RunRequest::repeats = 2
-  kAnyOutput = 64,  // it depends on the moment what the outputs are
 };
 
 struct Row {

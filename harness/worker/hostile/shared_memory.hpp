@@ -28,8 +28,8 @@ inline Mapping mapping_of(const volatile void* address) {
     char* rest = line;
     m.begin = std::strtoull(rest, &rest, 16);
     m.end = std::strtoull(rest + 1, &rest, 16);
-    m.offset = std::strtoull(rest + 6, &rest, 16);       // behind " rwxp "
-    m.inode = std::strtoull(rest + 7, nullptr, 10);      // behind " 00:00 "
+    m.offset = std::strtoull(rest + 6, &rest, 16);   // behind " rwxp "
+    m.inode = std::strtoull(rest + 7, nullptr, 10);  // behind " 00:00 "
     if (wanted >= m.begin && wanted < m.end) found = m;
   }
   std::fclose(maps);
@@ -44,7 +44,7 @@ inline std::uint64_t file_offset(const volatile void* address) {
 // The descriptor of the memory, or -1 when this process holds none.
 inline int memory_descriptor(const volatile void* address) {
   const Mapping m = mapping_of(address);
-  struct stat file {};
+  struct stat file{};
   for (int fd = 3; fd < 256; ++fd)
     if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_ino == m.inode) return fd;
   return -1;

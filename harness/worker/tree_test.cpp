@@ -1,0 +1,122 @@
+// Nothing of a worker outlives it: neither what hides in a session of its own, nor what outlives assay or the keeper.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+#include "harness/worker/alive_pipe.hpp"
+#include "harness/worker/process_tree.hpp"
+#include "harness/worker/test_call.hpp"
+
+namespace assay {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr int kGoneMs = 10'000;
+
+WorkerOptions unruly() { return worker_options("assay_unruly.so"); }
+
+TEST(Tree, what_a_kernel_started_ends_with_the_worker_wherever_it_hid) {
+  for (const char* variant : {"escape", "escape_and_spin", "fork_chain", "stop_keeper", "correct"}) {
+    AlivePipe alive;
+    {
+      Worker worker(unruly());
+      TwiceCall call(variant);
+      call.request().second_run = false;
+      call.request().timeout = milliseconds(300);
+      const bool spins = variant == std::string("escape_and_spin");
+      const RunResult result = worker.run(call.request());
+      EXPECT_EQ(result.status, spins ? RunStatus::hang : RunStatus::done) << variant << ": " << result.reason;
+      close(alive.inherited());
+      EXPECT_EQ(alive.all_gone(0), spins) << variant << ": the worker is there as long as it is used";
+    }
+    EXPECT_TRUE(alive.all_gone(kGoneMs)) << variant;
+  }
+}
+
+TEST(Tree, a_worker_that_kills_its_keeper_is_at_fault_and_leaves_nothing) {
+  AlivePipe alive;
+  Worker worker(unruly());
+  TwiceCall call("kill_keeper");
+  call.request().timeout = milliseconds(20'000);
+  const auto begin = std::chrono::steady_clock::now();
+  const RunResult result = worker.run(call.request());
+  EXPECT_EQ(result.status, RunStatus::crash);
+  EXPECT_EQ(result.reason, "the worker ended without an answer: its keeper was killed");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(15'000));
+  close(alive.inherited());
+  EXPECT_TRUE(alive.all_gone(kGoneMs));
+  TwiceCall correct("correct");
+  EXPECT_EQ(worker.run(correct.request()).status, RunStatus::done);
+}
+
+TEST(Tree, a_program_that_is_killed_leaves_nothing) {
+  AlivePipe alive;
+  const pid_t program = fork();
+  if (program == 0) {
+    Worker worker(unruly());
+    TwiceCall escapes("escape");
+    const char ran = worker.run(escapes.request()).status == RunStatus::done ? 'y' : 'n';
+    if (write(alive.inherited(), &ran, 1) != 1) _exit(1);
+    TwiceCall spins("escape_and_spin");
+    spins.request().timeout = milliseconds(60'000);
+    worker.run(spins.request());
+    _exit(1);
+  }
+  close(alive.inherited());
+  char byte = 0;
+  ASSERT_EQ(read(alive.read_end(), &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(alive.all_gone(0));
+  kill(program, SIGKILL);
+  int status = 0;
+  waitpid(program, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(alive.all_gone(kGoneMs));
+}
+
+TEST(Tree, processes_are_found_by_descent_and_by_environment) {
+  const pid_t child = fork();
+  if (child == 0) {
+    execlp("env", "env", "ASSAY_TREE_TEST=one", "sh", "-c", "sleep 60 & wait", nullptr);
+    _exit(1);
+  }
+  std::vector<pid_t> found;
+  for (int i = 0; i < 500 && found.size() < 2; ++i) {
+    std::this_thread::sleep_for(milliseconds(10));
+    found = started_with("ASSAY_TREE_TEST=one");
+  }
+  EXPECT_EQ(found.size(), 2U);
+  EXPECT_TRUE(started_with("ASSAY_TREE_TEST=on").empty());
+  EXPECT_EQ(descendants(child).size(), 1U);
+  EXPECT_EQ(descendants(getpid()).size(), 2U);
+  for (const pid_t process : found) kill(process, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(descendants(getpid()).empty());
+}
+
+TEST(Tree, processor_time_counts_children_dead_or_alive) {
+  const auto before = processor_time(getpid());
+  const auto spin = [] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (processor_time(getpid()) < milliseconds(100) && std::chrono::steady_clock::now() < end) {
+    }
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    spin();
+    pause();
+  }
+  while (processor_time(child) < milliseconds(100)) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_GE(processor_time(getpid()) - before, milliseconds(100)) << "alive";
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_GE(processor_time(getpid()) - before, milliseconds(100)) << "reaped";
+}
+
+}  // namespace
+}  // namespace assay
