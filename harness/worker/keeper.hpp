@@ -20,7 +20,9 @@ inline constexpr int kLifelineDescriptor = 5;
 inline constexpr const char* kKeepOption = "--keep";
 inline constexpr const char* kSandboxOption = "--sandbox";
 
-// `arguments`: those behind --keep, ended by a null pointer. Returns the exit status of the keeper.
-int keep(char** arguments);
+// `arguments`: those behind --keep, ended by a null pointer. Returns the exit status of the keeper. `work` is the worker
+// of this very program: where COMMAND is nothing but this program it is called in the new process, which spares it the
+// time of being loaded once more, and what it returns is the exit status of that process.
+int keep(char** arguments, int (*work)());
 
 }  // namespace assay

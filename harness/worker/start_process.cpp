@@ -123,8 +123,8 @@ WorkerProcess::WorkerProcess(const ProcessOptions& options)
   std::vector<char*> variables = pointers(added);  // the first of two values of a name counts
   for (char** inherited = environ; *inherited != nullptr; ++inherited) variables.push_back(*inherited);
   variables.push_back(nullptr);
-  const int error = posix_spawn(&keeper_, arguments[0], files.actions(), files.attributes(), arguments.data(),
-                                variables.data());
+  const int error = posix_spawnp(&keeper_, arguments[0], files.actions(), files.attributes(),
+                                 arguments.data(), variables.data());
   if (error != 0) {
     keeper_ = -1;
     throw failure("cannot start the keeper of workers " + options.keeper, error);

@@ -196,7 +196,10 @@ std::optional<std::string> Worker::start() {
   ++starts_;
   const auto failed = [&](const std::string& what, const Exchange& answer) {
     const bool timed_out = answer.status == RunStatus::hang;
-    if (answer.not_started) return refuse(answer.reason, false);
+    if (answer.not_started) {
+      --starts_;
+      return refuse(answer.reason, false);
+    }
     return refuse(what + ": " + answer.reason +
                       (timed_out ? fmt::format(" (open timeout {} ms)", options_.open_timeout.count()) : ""),
                   timed_out);

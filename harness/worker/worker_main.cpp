@@ -273,23 +273,29 @@ int serve() {
   }
 }
 
-}  // namespace
-}  // namespace assay
-
-int main(int argc, char** argv) try {
-  if (argc > 1 && std::strcmp(argv[1], assay::kKeepOption) == 0) _exit(assay::keep(argv + 2));
-  if (fcntl(assay::kControlDescriptor, F_SETFD, FD_CLOEXEC) != 0 ||
-      fcntl(assay::kMemoryDescriptor, F_SETFD, FD_CLOEXEC) != 0) {
+// The worker itself: its exit status.
+int work() {
+  if (fcntl(kControlDescriptor, F_SETFD, FD_CLOEXEC) != 0 ||
+      fcntl(kMemoryDescriptor, F_SETFD, FD_CLOEXEC) != 0) {
     std::fputs("assay-worker is started by the assay program: see protocol.md\n", stderr);
-    return assay::kExitUsage;
+    return kExitUsage;
   }
   const rlimit no_core{0, 0};  // crashes are expected here, and reported
   setrlimit(RLIMIT_CORE, &no_core);
-  assay::install_crash_report();
-  assay::end_with_parent();
-  const int status = assay::serve();
+  install_crash_report();
+  end_with_parent();
+  const int status = serve();
   std::fflush(nullptr);
-  _exit(status);  // no destructors of libraries that may already be in disorder
+  return status;
+}
+
+}  // namespace
+}  // namespace assay
+
+// Ends without the destructors of libraries that may already be in disorder.
+int main(int argc, char** argv) try {
+  const bool keeps = argc > 1 && std::strcmp(argv[1], assay::kKeepOption) == 0;
+  _exit(keeps ? assay::keep(argv + 2, assay::work) : assay::work());
 } catch (const std::exception& error) {
   std::fputs(error.what(), stderr);
   return assay::kExitUsage;
