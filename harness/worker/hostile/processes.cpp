@@ -39,11 +39,12 @@ void become_daemon() {
 // Misdeeds that would reach everything on the machine are done in a PID namespace only, which has few processes.
 bool contained() {
   int processes = 0;
+  const char* flag = std::getenv("ASSAY_HOSTILE_CONTAINED");
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
     processes +=
         entry.path().filename().string().find_first_not_of("0123456789") == std::string::npos ? 1 : 0;
-  return processes > 0 && processes < 20 && std::getenv("ASSAY_HOSTILE_CONTAINED") != nullptr;
+  return processes > 0 && processes < 20 && std::string_view(flag == nullptr ? "" : flag) == "1";
 }
 void only_contained(Call& c, void (*deed)(Call&)) {
   c.twice();
