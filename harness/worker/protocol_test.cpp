@@ -119,6 +119,19 @@ TEST(Protocol, lines_are_taken_from_whatever_pieces_arrive) {
   EXPECT_EQ(buffer.bytes(), 0U);
 }
 
+// To search all of it again with each piece would be to look at 10^13 bytes.
+TEST(Protocol, a_long_line_in_small_pieces_is_searched_once) {
+  LineBuffer buffer;
+  const std::string piece(64, 'x');
+  constexpr std::size_t kPieces = std::size_t{1} << 20;
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    buffer.append(piece);
+    ASSERT_EQ(buffer.take(), std::nullopt);
+  }
+  buffer.append("\n");
+  EXPECT_EQ(buffer.take().value_or("").size(), kPieces * piece.size());
+}
+
 class ExampleWorker : public ::testing::Test {
  protected:
   void SetUp() override {

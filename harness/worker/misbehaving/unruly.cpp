@@ -201,9 +201,12 @@ void take_a_nap(const Call& call) {
   twice(call);
   nap(600);
 }
-void child_spins(const Call&) {
-  const pid_t child = fork();
-  if (child == 0) spin();
+void children_spin(const Call&) {
+  pid_t child = 0;
+  for (int i = 0; i < 8; ++i) {
+    child = fork();
+    if (child == 0) spin();
+  }
   waitpid(child, nullptr, 0);
 }
 void process_bits(const Call& call) {
@@ -241,7 +244,7 @@ constexpr Variant kVariants[] = {
     {"stop_itself", stop_itself},
     {"stop_later", stop_later},
     {"take_a_nap", take_a_nap},
-    {"child_spins", child_spins},
+    {"children_spin", children_spin},
     {"process_bits", process_bits},
 };
 
