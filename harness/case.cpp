@@ -197,7 +197,7 @@ std::vector<std::string> values_of(const std::string& key, std::string_view text
   if (key == "after") {
     if (text.size() < 2 || !text.starts_with('"') || text.find('"', 1) != text.size() - 1)
       throw InputError(InputErrorKind::bad_value,
-                       fmt::format("{}: {}: allowed: after=\"line; line\"", where, shown(word)));
+                       fmt::format("{}: {}: allowed: after=\"line; line\"", where, excerpt(word)));
     return {std::string(text.substr(1, text.size() - 2))};
   }
   auto values = key == "backend" ? split_backends(text, where) : split(text, ',');

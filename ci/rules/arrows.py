@@ -32,6 +32,7 @@ harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
 harness/worker                           backends/assay_backend.h reference/stable_order.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
+harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
 harness/witness                          harness/worker/ reference/stable_order.hpp OWN
 harness/cli                              harness/* harness/worker/ reference/ reports/* OWN | harness/testing/
 harness/cli/CMakeLists.txt               harness/* reports/* cases/* OWN
@@ -59,6 +60,7 @@ cases/studies/silicon                    reference/ OWN
 # cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane. An exhibit of the museum is a kernel of
 # backends/cpu with one old defect; a mutant is one compiled again. harness/cli is the program: its main.cpp alone knows
 # what cases/ lists, and studies, programs of their own, share program.hpp with it.
+# A subject in Python, hostile or not, is written against assay_subjects.py as a plug-in in C is against assay_backend.h.
 
 
 def _rows():

@@ -51,7 +51,8 @@ PlaneSet plane_set(const WorkerCall& call, std::size_t alignment) {
 }
 
 void classify_fault(const PlaneSet& set, const Layout& layout, const reply::Crash& crash, RunResult& result) {
-  if (crash.offset < 0 || layout.slots.empty()) return;
+  if (crash.offset < 0 || static_cast<std::size_t>(crash.offset) >= layout.bytes || layout.slots.empty())
+    return;
   const auto fault = static_cast<std::size_t>(crash.offset);
   std::size_t nearest = 0;
   for (std::size_t i = 1; i < layout.slots.size(); ++i) {

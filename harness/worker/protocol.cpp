@@ -1,6 +1,7 @@
 #include "harness/worker/protocol.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
@@ -76,11 +77,11 @@ Json json_of(const Trace& trace) {
 
 // An integer as it stands: the library would cut a fraction off, take true for 1, and wrap what does not fit.
 template <typename Integer>
-Integer integer(const Json& json) {
+Integer integer(const Json& json, Integer least = std::numeric_limits<Integer>::min()) {
   const bool fits = json.is_number_unsigned()
                         ? std::in_range<Integer>(json.get<std::uint64_t>())
                         : json.is_number_integer() && std::in_range<Integer>(json.get<std::int64_t>());
-  if (!fits)
+  if (!fits || json.get<Integer>() < least)
     throw ProtocolError("not an integer of the range of its member: " +
                         json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80));
   return json.get<Integer>();
@@ -144,7 +145,7 @@ Trace trace_of(const Json& json) {
   Trace trace;
   json.at("kernels").get_to(trace.kernels);
   trace.notes = pairs_of(json.at("notes"));
-  trace.wall_ns = integer<std::int64_t>(json.at("wall_ns"));
+  trace.wall_ns = integer<std::int64_t>(json.at("wall_ns"), 0);
   if (json.contains("witness")) trace.witness = witness_of(json.at("witness"));
   return trace;
 }
@@ -307,7 +308,7 @@ NumberedReply parse_reply(std::string_view line) {
     if (type == "pong") return reply::Pong{};
     if (type == "crash") {
       return reply::Crash{integer<int>(json.at("signal")), integer<std::uint64_t>(json.at("address")),
-                          integer<std::int64_t>(json.at("offset")), json.at("access")};
+                          integer<std::int64_t>(json.at("offset"), -1), json.at("access")};
     }
     throw ProtocolError("unknown reply type '" + type.substr(0, 40) + "'");
   });

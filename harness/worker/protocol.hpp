@@ -20,7 +20,9 @@ inline constexpr int kControlDescriptor = 3;  // a stream socket: requests in, r
 inline constexpr int kMemoryDescriptor = 4;   // the shared memory, to be mapped with MAP_SHARED
 inline constexpr int kStackAsItIs = -1;
 inline constexpr std::string_view kTreeVariable =
-    "ASSAY_WORKER_TREE";                                               // the same in all that a worker starts
+    "ASSAY_WORKER_TREE";  // the same in all that a worker starts
+// Key of a note: what a call changed in its process for good. The process serves no other case.
+inline constexpr std::string_view kLeftBehindNote = "left_behind";
 inline constexpr std::string_view kWitnessVariable = "ASSAY_WITNESS";  // path of the witness, "" for none
 
 struct ProtocolError : std::runtime_error {
@@ -154,7 +156,8 @@ struct NumberedReply {
   Reply message;
 };
 
-// One line with its newline. Bytes that are not UTF-8 become U+FFFD.
+// One line with its newline. Bytes that are not UTF-8 become U+FFFD; control characters in the texts of a reply arrive as
+// \xNN, so that no text of a worker can be more than one line or reach a terminal.
 std::string to_line(std::int64_t id, const Request& message);
 std::string to_line(std::int64_t id, const Reply& message);
 // Throws ProtocolError: not JSON, no id, an unknown type, a missing or ill-typed member.

@@ -1,6 +1,7 @@
 // One call in the worker: its runs, and what they say together.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <system_error>
 
@@ -123,6 +124,13 @@ RunResult Worker::run(const RunRequest& request) {
   }
   RunResult first = attempt(request, set, Poison::nan, Placement::right, nullptr);
   if (first.status == RunStatus::done) compare_runs(request, set, first);
+  // A process that was found out, or says that something stays changed in it, may serve no other case: what it mapped,
+  // or keeps, is not known.
+  const bool sound = first.status != RunStatus::overrun && first.status != RunStatus::unwritten &&
+                     first.status != RunStatus::input_changed;
+  const auto& notes = first.trace.notes;
+  if (!sound || std::ranges::any_of(notes, [](const auto& note) { return note.first == kLeftBehindNote; }))
+    restart();
   if (opened_) left_digest_ = digest(arena_->data(), left_pages_);
   return first;
 }

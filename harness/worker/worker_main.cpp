@@ -19,6 +19,7 @@
 #include "harness/worker/channel.hpp"
 #include "harness/worker/crash_report.hpp"
 #include "harness/worker/keeper.hpp"
+#include "harness/worker/process_state.hpp"
 #include "harness/worker/protocol.hpp"
 #include "harness/worker/slot_mapping.hpp"
 #include "harness/worker/witness_client.hpp"
@@ -172,6 +173,7 @@ class Server {
     if (backend_ == nullptr) return reply::Failed{"no backend is open"};
     const Call call(declare.call, nullptr);
     assay_declaration declaration{};
+    const ProcessState before;
     const assay_status status = backend_->declare(backend_->self, call.get(), &declaration);
     if (status == ASSAY_OK) {
       return reply::Declared{bounded_text(declaration.contract, sizeof declaration.contract),
@@ -191,15 +193,18 @@ class Server {
     const assay_trace trace{&recorder, TraceRecorder::kernel, TraceRecorder::note};
     char reason[kReasonBytes] = "";
     witness_.forget();
+    ProcessState before;
     if (run.stack >= 0) fill_stack<kFilledStackBytes>(run.stack);
     const auto begin = std::chrono::steady_clock::now();
     if (run.stack >= 0) fill_stack<kClockStackBytes>(run.stack);  // what reading the clock left
     const assay_status status = backend_->run(backend_->self, call.get(), &trace, reason);
     const auto end = std::chrono::steady_clock::now();
+    const std::string left = before.restore();
     if (status != ASSAY_OK) return refusal(status, bounded_text(reason, kReasonBytes));
     recorder.trace.wall_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count();
     if (recorder.dropped > 0)
       recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
+    if (!left.empty()) recorder.trace.notes.emplace_back(kLeftBehindNote, left);
     recorder.trace.witness = witness_.collect();
     if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
@@ -256,7 +261,7 @@ int serve() {
     } catch (const HostLimit& error) {
       answer = reply::HostLimit{error.what()};
     } catch (const std::exception& error) {
-      answer = reply::Failed{std::string("threw an exception: ") + error.what()};
+      answer = reply::Failed{"threw an exception: " + bounded_text(error.what(), kMaxTextBytes)};
     } catch (...) {
       answer = reply::Failed{"threw an exception that is no std::exception"};
     }

@@ -115,7 +115,7 @@ class Worker:
         return {"type": "declared", **subject.declaration(call)}
 
     def run(self, request):
-        if self.memory is None:  # of one length for the whole life of this process
+        if self.memory is None or self.memory.closed:  # of one length for the whole life of this process
             try:
                 self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
             except OSError as error:
@@ -128,9 +128,13 @@ class Worker:
         if watched:
             self.witness.collect()
         begin = time.perf_counter_ns()
-        result = subject.function(call, **arguments)
-        synchronize(call.device)
-        end = time.perf_counter_ns()
+        folder = os.getcwd()
+        try:
+            result = subject.function(call, **arguments)
+            synchronize(call.device)
+            end = time.perf_counter_ns()
+        finally:
+            os.chdir(folder)  # the next call is to find what this one found
         reply = {"type": "done", "notes": call.notes, "wall_ns": end - begin}
         if watched:
             reply["witness"] = self.witness.collect()
@@ -153,7 +157,24 @@ class Worker:
         except HostLimit as reason:
             return {"type": "host_limit", "reason": str(reason)}
         except Exception as error:  # whatever a kernel throws is this call's failure, not the worker's end
-            return {"type": "failed", "reason": f"{type(error).__name__}: {error}"}
+            return {"type": "failed", "reason": described(error)}
+
+
+def described(error):
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be had"
+
+
+def line_of(request, reply):
+    """Surrogates that stand alone (of a file name that is no text) have no UTF-8: they become '?'."""
+    try:
+        text = json.dumps({**reply, "id": request["id"]}, ensure_ascii=False, allow_nan=False)
+    except Exception as error:  # a note that is no text
+        reason = f"its reply cannot be sent: {described(error)}"
+        text = json.dumps({"type": "failed", "reason": reason, "id": request["id"]})
+    return (text + "\n").encode("utf-8", "replace")
 
 
 def main():
@@ -165,8 +186,7 @@ def main():
         request = json.loads(line)
         if request["type"] == "bye":
             break
-        reply = {**worker.answer(request), "id": request["id"]}
-        control.sendall((json.dumps(reply) + "\n").encode())
+        control.sendall(line_of(request, worker.answer(request)))
     sys.stdout.flush()
     os._exit(0)  # no destructors of libraries that may already be in disorder
 
