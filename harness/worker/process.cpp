@@ -114,7 +114,8 @@ void WorkerProcess::read_reports() {
   char packet[4096];
   while (!keeper_gone_) {
     const ssize_t count = recv(lifeline_.get(), packet, sizeof packet, MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
+    // ECONNRESET comes once, in front of the last reports of a keeper that ended without reading an order.
+    if (count < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (count <= 2) {
       keeper_gone_ = true;

@@ -88,7 +88,7 @@ Worker::Exchange Worker::settle(milliseconds timeout, bool send) {
   if (!std::holds_alternative<reply::Pong>(*out.reply)) {
     break_off(out, "its answer to ping is no pong");
   } else if (!process_->quiet()) {
-    break_off(out, "more came behind its reply, or it ended there");
+    break_off(out, "more came behind its reply, or its end");
   }
   return out;
 }
