@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,15 +45,12 @@ std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);  // reports/junit.xsd
 std::unique_ptr<Reporter> json_reporter(const std::string& path);  // reports/assay-run.schema.json, schema.md
 
-// The reports that a run writes to files, each by an option of `assay run`. The record of a run that names none stands
-// beside the first that is asked for.
+// The reports that a run writes to files, each by an option of `assay run`: the rows stand in reports.cpp. The record of a
+// run that names none stands beside the first that is asked for.
 struct ReportKind {
   std::string_view option, help;
   std::unique_ptr<Reporter> (*make)(const std::string& path);
 };
-inline constexpr ReportKind kReports[] = {
-    {"--json", "Write the results as JSON to this file", json_reporter},
-    {"--junit", "Write JUnit XML to this file", junit_reporter},
-};
+std::span<const ReportKind> report_kinds();
 
 }  // namespace assay

@@ -60,8 +60,8 @@ class Outputs {
  public:
   explicit Outputs(const RunArguments& a) : arguments_(a) {
     reporters_.push_back(console_reporter(a.detail));
-    for (std::size_t i = 0; i < std::size(kReports); ++i)
-      if (!a.reports[i].empty()) reporters_.push_back(kReports[i].make(a.reports[i]));
+    for (std::size_t i = 0; i < report_kinds().size(); ++i)
+      if (!a.reports[i].empty()) reporters_.push_back(report_kinds()[i].make(a.reports[i]));
   }
 
   void begin(const RunHeader& header, const RecordHeader& run, const Record* resumed) {

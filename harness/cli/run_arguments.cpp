@@ -83,7 +83,7 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
 void complete(RunArguments& a, const Command& command) {
   using Text = std::pair<std::string_view, const std::string*>;
   std::vector<Text> files = {{"--record", &a.record}, {"--resume", &a.resume}};
-  for (std::size_t i = 0; i < std::size(kReports); ++i) files.emplace_back(kReports[i].option, &a.reports[i]);
+  for (std::size_t i = 0; i < report_kinds().size(); ++i) files.emplace_back(report_kinds()[i].option, &a.reports[i]);
   std::vector<Text> texts = {{"--shard", &a.shard}, {"--sandbox", &a.sandbox}, {"--filter", &a.plan.filter}};
   texts.insert(texts.end(), files.begin(), files.end());
   for (const auto& [name, text] : texts)
@@ -135,8 +135,9 @@ void add_run_options(const Command& command, RunArguments& a) {
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "
                  "--memory; refused where the machine cannot do that");
-  for (std::size_t i = 0; i < std::size(kReports); ++i)
-    command.option(std::string(kReports[i].option), a.reports[i], std::string(kReports[i].help));
+  a.reports.resize(report_kinds().size());
+  for (std::size_t i = 0; i < report_kinds().size(); ++i)
+    command.option(std::string(report_kinds()[i].option), a.reports[i], std::string(report_kinds()[i].help));
   command.option(
       "--record", a.record,
       "Append each result to this file as soon as it is there, as JSON Lines (with --json or --junit: to "

@@ -1,8 +1,6 @@
 // What `assay run` is asked, from its command line or from the record that it takes up again.
 #pragma once
 
-#include <array>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -23,7 +21,7 @@ struct RunArguments {
   bool isolate = false;
   std::string sandbox;  // the scratch folder; "" for none
   std::string shard, record, resume;
-  std::array<std::string, std::size(kReports)> reports;  // their files, "" for none
+  std::vector<std::string> reports;  // the file of each of report_kinds(), "" for none
   ConsoleDetail detail;
 
   // The command that repeats the run, for a POSIX shell.

@@ -113,7 +113,7 @@ int start(char** command, int (*work)(), const sigset_t& signals, pid_t& worker)
     }
     setpgid(0, 0);
     close(kLifelineDescriptor);
-    prctl(PR_SET_DUMPABLE, 1);  // the keeper is not: the worker owns its own /proc/self
+    prctl(PR_SET_DUMPABLE, 1);  // a worker may be looked at, as one that was loaded anew
     sigprocmask(SIG_SETMASK, &signals, nullptr);
     _exit(work());
   }

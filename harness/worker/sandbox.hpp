@@ -1,4 +1,4 @@
-// What a worker is kept from when strangers' code runs in it (`assay run --sandbox`). SECURITY.md says in full what this
+// What a worker is kept from when strangers' code runs in it (WorkerOptions::sandbox). SECURITY.md says in full what this
 // does and does not prevent.
 //
 //   processes  a PID namespace: nothing outside can be seen, signalled or traced, and nothing in it outlives its first
