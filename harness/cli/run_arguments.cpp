@@ -83,7 +83,8 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
 void complete(RunArguments& a, const Command& command) {
   using Text = std::pair<std::string_view, const std::string*>;
   std::vector<Text> files = {{"--record", &a.record}, {"--resume", &a.resume}};
-  for (std::size_t i = 0; i < report_kinds().size(); ++i) files.emplace_back(report_kinds()[i].option, &a.reports[i]);
+  for (std::size_t i = 0; i < report_kinds().size(); ++i)
+    files.emplace_back(report_kinds()[i].option, &a.reports[i]);
   std::vector<Text> texts = {{"--shard", &a.shard}, {"--sandbox", &a.sandbox}, {"--filter", &a.plan.filter}};
   texts.insert(texts.end(), files.begin(), files.end());
   for (const auto& [name, text] : texts)
