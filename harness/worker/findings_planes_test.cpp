@@ -73,11 +73,15 @@ TEST(FindingsOfAddresses, the_nearest_plane_is_named_with_the_distance) {
     EXPECT_EQ(five.fault(plane, -slot, "write").status, plane < 3 ? RunStatus::overrun : RunStatus::crash);
   }
   reply::Crash nowhere;
-  nowhere.offset = -1;
+  nowhere.access = "write";
   RunResult result;
-  result.status = RunStatus::crash;
-  classify_fault(five.set, five.layout, nowhere, result);
-  EXPECT_EQ(result.status, RunStatus::crash);
+  // In front of the memory, and its first byte behind it: no plane is to blame.
+  for (const std::int64_t outside : {std::int64_t{-1}, static_cast<std::int64_t>(five.layout.bytes)}) {
+    nowhere.offset = outside;
+    result.status = RunStatus::crash;
+    classify_fault(five.set, five.layout, nowhere, result);
+    EXPECT_EQ(result.status, RunStatus::crash) << outside;
+  }
   classify_fault({}, {}, five.fault(0, 0, "read").signal == 0 ? reply::Crash{} : nowhere, result);
   EXPECT_EQ(result.status, RunStatus::crash);
 }
