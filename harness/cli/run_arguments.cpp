@@ -123,10 +123,10 @@ void add_run_options(const Command& command, RunArguments& a) {
       "GiB that all jobs together may take; a case that needs more is too_big (default: four fifths of "
       "what is available)",
       {.low = 0.001, .high = 1e6});
-  command.option(
-      "--timeout", a.timeout_seconds,
-      "Seconds of processor time that one run of a kernel may take; five times as long by the clock",
-      {.low = 0.001, .high = 86400});
+  command.option("--timeout", a.timeout_seconds,
+                 "Seconds of processor time that a thread may take in one run of a kernel; five times as "
+                 "long by the clock",
+                 {.low = 0.001, .high = 86400});
   command.option("--repeats", a.repeats, "Further runs of each case, all of which must give the same bits",
                  {.low = 0, .high = 1'000'000});
   command.flag(

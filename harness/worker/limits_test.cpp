@@ -48,11 +48,12 @@ TEST_F(Limits, what_waits_is_measured_by_the_clock_and_may_wait_longer_than_it_m
   EXPECT_EQ(napped.status, RunStatus::done) << napped.reason;
 }
 
-TEST_F(Limits, processor_time_is_that_of_all_processes) {
+TEST_F(Limits, processor_time_is_that_of_the_busiest_thread_of_all_processes) {
   const RunResult result = run_unruly("children_spin", milliseconds(500));
   EXPECT_EQ(result.status, RunStatus::hang);
   EXPECT_EQ(result.reason.find(" wall"), std::string::npos) << result.reason;
   EXPECT_EQ(run_unruly("child_writes", milliseconds(500)).status, RunStatus::done);
+  EXPECT_EQ(run_unruly("many_threads", milliseconds(600)).status, RunStatus::done);
 }
 
 TEST_F(Limits, a_line_without_an_end_is_ended) {

@@ -58,7 +58,7 @@ void WorkerProcess::send(std::string_view lines, milliseconds limit) {
   begin_ = Clock::now();
   next_look_ = begin_ + kFirstLook;
   limit_ = limit;
-  processor_at_first_look_.reset();
+  at_first_look_.reset();
   processor_spent_ = {};
   unsent_.append(lines);
   flush();
@@ -81,9 +81,11 @@ void WorkerProcess::flush() {
 bool WorkerProcess::over_limit() {
   const auto now = Clock::now();
   if (now < next_look_) return false;
-  const auto processor = processor_time(keeper_);
-  if (!processor_at_first_look_) processor_at_first_look_ = processor;
-  processor_spent_ = processor - *processor_at_first_look_;
+  auto times = processor_times(keeper_);
+  if (at_first_look_)
+    processor_spent_ = std::max(processor_spent_, busiest_since(*at_first_look_, times));
+  else
+    at_first_look_ = std::move(times);
   next_look_ = now + std::max(kFirstLook, limit_ / kLooksPerLimit);
   return processor_spent_ >= limit_ || now - begin_ >= kWallPerProcessor * limit_;
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,8 +42,8 @@ struct ExitStatus {
 std::string describe(const ExitStatus& status);  // "killed by SIGSEGV", "exited with status 3"
 std::string signal_name(int signal);             // "SIGSEGV", "signal 40"
 
-// A limit of T: T of processor time, of the child and all that it started; or, for what waits and computes nothing,
-// kWallPerProcessor times T by the clock.
+// A limit of T: T of processor time in one thread of the child or of what it started, however many others there are: a
+// kernel on 64 cores is no endless loop; or kWallPerProcessor times T by the clock, for what waits and computes nothing.
 inline constexpr int kWallPerProcessor = 5;
 
 struct ProcessOptions {
@@ -111,7 +112,8 @@ class WorkerProcess {
   // The limit that began last. Processor time is counted from the first look on: shorter waits cost no look.
   Clock::time_point begin_, next_look_;
   std::chrono::milliseconds limit_{0};
-  std::optional<std::chrono::nanoseconds> processor_at_first_look_;
+  std::optional<std::map<pid_t, std::chrono::nanoseconds>>
+      at_first_look_;  // the processor time of each thread
   std::chrono::nanoseconds processor_spent_{0};
 };
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -56,7 +57,7 @@ std::int64_t stat_field(const std::string& stat, int field) {
   }
   return std::atoll(stat.c_str() + at);
 }
-constexpr int kParent = 4, kUserTime = 14, kReapedSystemTime = 17;
+constexpr int kParent = 4, kUserTime = 14, kSystemTime = 15;
 
 // The children of every thread of the process; nothing where the kernel has no such list.
 std::optional<std::vector<pid_t>> listed_children(pid_t process) {
@@ -99,17 +100,29 @@ std::vector<pid_t> descendants(pid_t root) {
   return found;
 }
 
-std::chrono::nanoseconds processor_time(pid_t root) {
+std::map<pid_t, std::chrono::nanoseconds> processor_times(pid_t root) {
   static const auto tick = std::chrono::nanoseconds(1'000'000'000 / sysconf(_SC_CLK_TCK));
-  std::int64_t ticks = 0;
-  const auto count = [&](pid_t process) {
-    const auto stat = file_text(folder_of(process) + "/stat");
-    for (int field = kUserTime; stat && field <= kReapedSystemTime; ++field)
-      ticks += stat_field(*stat, field);
-  };
-  count(root);
-  for (const pid_t process : descendants(root)) count(process);
-  return ticks * tick;
+  std::map<pid_t, std::chrono::nanoseconds> times;
+  std::vector<pid_t> processes = descendants(root);
+  processes.push_back(root);
+  for (const pid_t process : processes) {
+    const std::string tasks = folder_of(process) + "/task";
+    for (const pid_t thread : numbers_in(tasks)) {
+      const auto stat = file_text(tasks + "/" + std::to_string(thread) + "/stat");
+      if (stat) times[thread] = (stat_field(*stat, kUserTime) + stat_field(*stat, kSystemTime)) * tick;
+    }
+  }
+  return times;
+}
+
+std::chrono::nanoseconds busiest_since(const std::map<pid_t, std::chrono::nanoseconds>& before,
+                                       const std::map<pid_t, std::chrono::nanoseconds>& now) {
+  std::chrono::nanoseconds most{0};
+  for (const auto& [thread, time] : now) {
+    const auto earlier = before.find(thread);
+    most = std::max(most, earlier == before.end() ? time : time - earlier->second);
+  }
+  return most;
 }
 
 std::vector<pid_t> started_with(std::string_view variable) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -12,8 +13,12 @@ namespace assay {
 // Children, their children, and so on; without `root`.
 std::vector<pid_t> descendants(pid_t root);
 
-// Of `root`, its descendants, and all those that any of them has reaped. In steps of a clock tick, 10 ms as a rule.
-std::chrono::nanoseconds processor_time(pid_t root);
+// The processor time of each thread of `root` and of its descendants, by its number. In steps of a clock tick, 10 ms as a
+// rule.
+std::map<pid_t, std::chrono::nanoseconds> processor_times(pid_t root);
+// The most that one thread has had since `before`; one that is not in there began after it.
+std::chrono::nanoseconds busiest_since(const std::map<pid_t, std::chrono::nanoseconds>& before,
+                                       const std::map<pid_t, std::chrono::nanoseconds>& now);
 
 // Processes that were started with this "NAME=value" in their environment.
 std::vector<pid_t> started_with(std::string_view variable);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <thread>
 
@@ -99,23 +100,28 @@ TEST(Tree, processes_are_found_by_descent_and_by_environment) {
   EXPECT_TRUE(descendants(getpid()).empty());
 }
 
-TEST(Tree, processor_time_counts_children_dead_or_alive) {
-  const auto before = processor_time(getpid());
+TEST(Tree, processor_times_are_those_of_each_thread_of_each_process) {
+  const auto before = processor_times(getpid());
   const auto spin = [] {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (processor_time(getpid()) < milliseconds(100) && std::chrono::steady_clock::now() < end) {
-    }
+    timespec now{};
+    while (now.tv_sec == 0 && now.tv_nsec < 150'000'000) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    pause();
   };
   const pid_t child = fork();
   if (child == 0) {
+    std::thread other(spin);
     spin();
-    pause();
   }
-  while (processor_time(child) < milliseconds(100)) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_GE(processor_time(getpid()) - before, milliseconds(100)) << "alive";
+  while (busiest_since({}, processor_times(child)) < milliseconds(140))
+    std::this_thread::sleep_for(milliseconds(10));
+  std::this_thread::sleep_for(milliseconds(300));
+  const auto now = processor_times(getpid());
+  EXPECT_EQ(now.size(), before.size() + 2);
+  EXPECT_GE(busiest_since(before, now), milliseconds(140));
+  EXPECT_LT(busiest_since(before, now), milliseconds(280)) << "two threads are no busier one";
+  EXPECT_EQ(busiest_since(now, now), milliseconds(0));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  EXPECT_GE(processor_time(getpid()) - before, milliseconds(100)) << "reaped";
 }
 
 }  // namespace

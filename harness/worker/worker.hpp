@@ -46,7 +46,7 @@ struct WorkerCall {
 
 struct RunRequest {
   WorkerCall call;
-  // Of each single run in the worker: of processor time of all its processes, and kWallPerProcessor times as much by
+  // Of each single run in the worker: of processor time in its busiest thread, and kWallPerProcessor times as much by
   // the clock.
   std::chrono::milliseconds timeout{10'000};
   // What the backend needs of each plane's first element, beyond its natural alignment.

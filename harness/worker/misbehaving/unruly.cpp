@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "backends/assay_backend.h"
 
@@ -202,12 +204,20 @@ void take_a_nap(const Call& call) {
   nap(600);
 }
 void children_spin(const Call&) {
-  pid_t child = 0;
-  for (int i = 0; i < 8; ++i) {
-    child = fork();
-    if (child == 0) spin();
-  }
+  const pid_t child = fork();
+  if (child == 0) spin();
   waitpid(child, nullptr, 0);
+}
+// Eight threads of 200 ms of processor time each: 1.6 s in all.
+void many_threads(const Call& call) {
+  const auto work = [] {
+    timespec now{};
+    while (now.tv_sec == 0 && now.tv_nsec < 200'000'000) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back(work);
+  for (auto& thread : threads) thread.join();
+  twice(call);
 }
 void process_bits(const Call& call) {
   twice(call);
@@ -245,6 +255,7 @@ constexpr Variant kVariants[] = {
     {"stop_later", stop_later},
     {"take_a_nap", take_a_nap},
     {"children_spin", children_spin},
+    {"many_threads", many_threads},
     {"process_bits", process_bits},
 };
 
