@@ -2,12 +2,17 @@
 #include "reference/ops/attention/value/oracle_mp.hpp"
 
 #include <gtest/gtest.h>
-#include <quadmath.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "reference/ops/attention/test_problem.hpp"
+
+// Of libquadmath, whose header is g++'s alone.
+extern "C" {
+__extension__ __float128 expq(__float128);
+__extension__ __float128 tanhq(__float128);
+}
 
 namespace assay {
 namespace {
@@ -23,7 +28,7 @@ struct Quad {
   Quad& operator-=(Quad o) { return x -= o.x, *this; }
   Quad& operator*=(Quad o) { return x *= o.x, *this; }
   Quad& operator/=(Quad o) { return x /= o.x, *this; }
-  friend Quad operator+(Quad a, Quad b) { return a += b; }
+  [[maybe_unused]] friend Quad operator+(Quad a, Quad b) { return a += b; }
   friend Quad operator-(Quad a, Quad b) { return a -= b; }
   friend Quad operator*(Quad a, Quad b) { return a *= b; }
   friend Quad operator/(Quad a, Quad b) { return a /= b; }
