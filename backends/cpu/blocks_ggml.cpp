@@ -121,8 +121,8 @@ void read_symmetric(const Planes& planes, std::int64_t row, float* out) {
 
 template <bool kFifth>
 void write_symmetric(const Planes& planes, std::int64_t row, const float* values) {
-  constexpr int kZero = kFifth ? 16 : 8;
   for_blocks<kFifth ? 22 : 18>(planes, row, values, [](std::byte* out, const float* x) {
+    constexpr int kZero = kFifth ? 16 : 8;
     const bool good = finite(x);
     const float d = good ? largest_magnitude(x) / -static_cast<float>(kZero) : 0.0F;
     const float id = inverse(d);
@@ -148,8 +148,8 @@ void read_affine(const Planes& planes, std::int64_t row, float* out) {
 
 template <bool kFifth>
 void write_affine(const Planes& planes, std::int64_t row, const float* values) {
-  constexpr int kTop = kFifth ? 31 : 15;
   for_blocks<kFifth ? 24 : 20>(planes, row, values, [](std::byte* out, const float* x) {
+    constexpr int kTop = kFifth ? 31 : 15;
     const bool good = finite(x);
     const Range r = good ? range_of(x) : Range{0, 0};
     const float d = (r.maximum - r.minimum) / static_cast<float>(kTop);

@@ -21,8 +21,8 @@ Engine::Engine(const Model& model, const std::vector<Request>& requests, const S
   run_.answers.resize(requests.size());
   const int slots = s_.page * s_.pages;
   for (int l = 0; l < shape_.layers; ++l) {
-    k_.emplace_back(s_.policy, 'K', shape_, slots, s_.k_constant);
-    v_.emplace_back(s_.policy, 'V', shape_, slots, s_.v_constant);
+    k_.emplace_back(s_.policy, shape_, slots, s_.k_constant);
+    v_.emplace_back(s_.policy, shape_, slots, s_.v_constant);
   }
   prepare();
 }

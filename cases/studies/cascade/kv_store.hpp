@@ -13,8 +13,8 @@ namespace assay::scenarios {
 
 class KvStore {
  public:
-  KvStore(Policy policy, char side, const ModelShape& shape, int slots, float constant)
-      : policy_(policy), side_(side), heads_(shape.heads), d_(shape.d), constant_(constant) {
+  KvStore(Policy policy, const ModelShape& shape, int slots, float constant)
+      : policy_(policy), heads_(shape.heads), d_(shape.d), constant_(constant) {
     const std::size_t elements = static_cast<std::size_t>(slots) * heads_ * d_;
     switch (policy) {
       case Policy::none:
@@ -136,7 +136,6 @@ class KvStore {
 
  private:
   Policy policy_;
-  char side_;
   int heads_, d_;
   float constant_;
   std::string format_;
