@@ -11,7 +11,7 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kInText = " ,#%'\"\\!";
+constexpr std::string_view kInText = " ,;#%'\"\\!";
 constexpr std::string_view kInPath = " ,#%'\"\\!:=";
 constexpr std::size_t kLongestPath = 4096;  // PATH_MAX
 constexpr std::string_view kKey = "abcdefghijklmnopqrstuvwxyz0123456789_";

@@ -20,6 +20,7 @@ std::optional<std::string> value_of(const Case& c, std::string_view key) {
   if (key == "layout") return c.layout;
   if (key == "backend") return c.backend;
   if (key == "variant") return escaped_text(c.variant);
+  if (key == "after") return fmt::format("{}", fmt::join(c.after, "; "));
   const auto found = c.attributes.all().find(std::string(key));
   if (found == c.attributes.all().end()) return std::nullopt;
   return found->second;

@@ -30,7 +30,7 @@ backends/vulkan/testing                  backends/assay_backend.h backends/plugi
 harness                                  harness/* harness/worker/ reference/* reference/inputs/ reference/ops/* | cases/* harness/testing/
 harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
-harness/worker                           backends/assay_backend.h reference/stable_order.hpp OWN | harness/testing/
+harness/worker                           backends/assay_backend.h reference/mix.hpp reference/stable_order.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
 harness/witness                          harness/worker/ reference/stable_order.hpp OWN

@@ -22,8 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(again.size() == 1, "a line of one case is one case", line);
     require(again[0].line() == line, "a printed case is printed as itself", line);
     require(again[0].attributes.all() == c.attributes.all() && again[0].seed == c.seed &&
-                again[0].backend == c.backend && again[0].variant == c.variant && again[0].fill == c.fill &&
-                again[0].fault == c.fault && again[0].layout == c.layout,
+                again[0].backend == c.backend && again[0].variant == c.variant && again[0].after == c.after &&
+                again[0].fill == c.fill && again[0].fault == c.fault && again[0].layout == c.layout,
             "a printed case is read as itself", line);
     require(matches(own, c), "a case lies in the set of its own line", line);
     std::int64_t elements = 0;

@@ -8,6 +8,7 @@
 
 #include "harness/worker/exchange.hpp"
 #include "harness/worker/findings.hpp"
+#include "reference/mix.hpp"
 
 namespace assay {
 namespace {
@@ -60,12 +61,7 @@ void Worker::discard() {
   left_digest_.reset();
 }
 
-std::int64_t Worker::next_id() {
-  std::uint64_t z = ids_ += 0x9E3779B97F4A7C15U;  // SplitMix64
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-  return static_cast<std::int64_t>((z ^ (z >> 31)) & kIdBits);
-}
+std::int64_t Worker::next_id() { return static_cast<std::int64_t>(next_mixed(ids_) & kIdBits); }
 
 // Asks, and with `ping_along` for the pong that ends the exchange too: one reply, and nothing else, has then come.
 Worker::Exchange Worker::ask(const Request& request, milliseconds timeout, bool ping_along) {
