@@ -38,6 +38,9 @@ std::optional<Contract> without(const Contract& contract, const ContractKey& key
     case ContractValue::number:
       ideal = "0";
       break;
+    case ContractValue::order:
+      ideal = "tree";
+      break;
     case ContractValue::integer:
     case ContractValue::word:
       return std::nullopt;

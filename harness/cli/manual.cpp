@@ -104,6 +104,8 @@ std::string allowed_text(const ContractKey& k) {
       return "number";
     case ContractValue::integer:
       return "integer";
+    case ContractValue::order:
+      return std::string(kOrderWords);
     case ContractValue::word:
       break;
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "reference/arithmetic/accumulator.hpp"
+#include "reference/arithmetic/order.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
 
@@ -54,6 +55,11 @@ std::string canonical(const ContractKey& key, std::string_view value) {
         bad_value(key, value, fmt::format("a decimal of 0..{}", kMostDeclared));
       }
       return fmt::format("{}", x);  // shortest decimal that reads back as the same double
+    }
+    case ContractValue::order: {
+      Order found;
+      if (!find_order(value, found)) bad_value(key, value, fmt::format("one of {}", kOrderWords));
+      return to_string(found);
     }
     case ContractValue::word:
       if (!listed(key.words, value)) bad_value(key, value, fmt::format("one of {}", key.words));

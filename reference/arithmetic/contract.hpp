@@ -17,6 +17,7 @@ enum class ContractValue : std::uint8_t {
   format,       // a scalar format: a rounding
   integer,      // a count, 1..kMostDeclared
   number,       // a decimal, 0..kMostDeclared (exp_ulp=2)
+  order,        // the order of a sum (order.hpp)
   word,         // one of the key's listed words
 };
 

@@ -17,7 +17,8 @@ constexpr auto kKeys = std::to_array<ContractKey>({
     {"chunk", ContractValue::integer, "64", "", "keys a step"},
     {"p", ContractValue::format, "f32", "", "weights' format"},
     {"exp_ulp", ContractValue::number, "2", "", "error of exp"},
-    {"order", ContractValue::word, "any", "any|sequential|tree", "order of the sum"},
+    {"order", ContractValue::order, "any", "", "order of the sum"},
+    {"exp", ContractValue::word, "e", "e|base2", "which exponential"},
     {"out", ContractValue::format, "", "", "the output's format"},
 });
 
@@ -34,7 +35,7 @@ std::string refusal(std::string_view text, InputErrorKind kind) {
 
 TEST(Contract, prints_every_key_in_the_lists_order_with_defaults) {
   const Contract c = Contract::parse(" out=bf16   qk=hopper_fp8\tchunk=0128 ", kKeys);
-  EXPECT_EQ(c.print(), "qk=hopper_fp8 chunk=128 p=f32 exp_ulp=2 order=any out=bf16");
+  EXPECT_EQ(c.print(), "qk=hopper_fp8 chunk=128 p=f32 exp_ulp=2 order=any exp=e out=bf16");
   EXPECT_EQ(c.integer("chunk"), 128);
   EXPECT_EQ(c.number("exp_ulp"), 2);
   EXPECT_EQ(c.text("qk"), "hopper_fp8");
@@ -62,7 +63,10 @@ TEST(Contract, names_what_it_refuses_and_what_is_allowed) {
   for (const char* bad : {"-1", "nan", "inf", "", "1e", "2ulp", "-0", "+1", "2147483648", "1e300"}) {
     refusal(std::string("out=f16 exp_ulp=") + bad, InputErrorKind::bad_value);
   }
-  for (const char* bad : {"any|tree", "", "Tree"})
+  for (const char* bad : {"e|base2", "", "Base2"})
+    refusal(std::string("out=f16 exp=") + bad, InputErrorKind::bad_value);
+  for (const char* bad : {"any|tree", "", "Tree", "tree:2", "lanes", "lanes:", "lanes:0", "lanes:-1",
+                          "lanes:032", "blocks:1.5", "depth:2147483648", "depth: 4", "depth:4x"})
     refusal(std::string("out=f16 order=") + bad, InputErrorKind::bad_value);
   refusal("qk=f32", InputErrorKind::bad_value);           // `out` is required
   refusal("out=f16 out=f16", InputErrorKind::bad_value);  // twice
@@ -86,7 +90,8 @@ RC_GTEST_PROP(Contract, parse_and_print_are_a_fixed_point, ()) {
     words.push_back("exp_ulp=" + std::to_string(x));
   }
   if (*rc::gen::arbitrary<bool>())
-    words.push_back(std::string("order=") + *rc::gen::element("any", "sequential", "tree"));
+    words.push_back(std::string("order=") +
+                    *rc::gen::element("any", "sequential", "tree", "lanes:32", "blocks:128", "depth:7"));
   words.push_back(std::string("out=") + *rc::gen::element("f16", "bf16", "f32", "e4m3fn"));
   std::string text;
   for (std::size_t i = words.size(); i-- > 0;) text += words[i] + " ";

@@ -74,8 +74,8 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
     const bool half = a_element_ == "f16" || b_element_ == "f16" || acc_.precision == kPrecisionF16;
     const double least = half ? 0x1p-14 : 0x1p-126;
     const double flushed = flush_ ? 2 * static_cast<double>(n) * least * (2 + a.max_abs + b.max_abs) : 0;
-    if (order_ == Order::tree) {
-      const double depth = std::ceil(std::log2(static_cast<double>(std::max<std::int64_t>(n, 1))));
+    if (order_.is_shallow()) {
+      const double depth = order_.height(static_cast<double>(n));
       if (!(abs_sum * 1.5 < largest_finite(acc_.precision))) return kInfinity;
       return dot_bound_ordered(acc_.precision, static_cast<std::int64_t>(depth), m) + flushed;
     }

@@ -24,8 +24,7 @@ namespace assay {
 inline constexpr std::array kDotKeys = {
     ContractKey{"acc", ContractValue::accumulator, "f32", "",
                 "how products are summed: a type or a matrix unit"},
-    ContractKey{"order", ContractValue::word, "any", "any|tree|sequential",
-                "of the additions of a floating acc"},
+    ContractKey{"order", ContractValue::order, "any", "", "of the additions of a floating acc"},
     ContractKey{"promote", ContractValue::number, "0", "",
                 "matrix unit: blocks between promotions to f32; 0: never"},
     ContractKey{"dequant_roundings", ContractValue::number, "1", "",

@@ -23,13 +23,6 @@ Machine machine(std::string_view name, bool flush) {
           flush ? smallest_normal : 0.0, flush ? smallest_normal : 0.0, f.max_finite};
 }
 
-Order order_of(std::string_view word) {
-  if (word == "any") return Order::any;
-  if (word == "tree") return Order::tree;
-  if (word == "sequential") return Order::sequential;
-  throw InputError(InputErrorKind::bad_value, fmt::format("order={}: allowed is any|tree|sequential", word));
-}
-
 Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m) {
   const double n = static_cast<double>(terms.size());
   if (terms.empty()) return {};
@@ -52,8 +45,8 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
   const double own =
       kUnit64 * std::fabs(value + lost) * 2 + gamma_n(n, kUnit64) * gamma_n(n, kUnit64) * absolute;
-  const double height = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
-  const double factor = order == Order::tree ? gamma_n(height, m.unit) : height * m.unit;
+  const double height = order.height(n);
+  const double factor = order.is_shallow() ? gamma_n(height, m.unit) : height * m.unit;
   double error = errors + factor * absolute * inflate + (n - 1) * m.tiny_add;
   if (order == Order::sequential) {
     // The partial sums are themselves off by at most n u64 of the absolute sum; each enters with weight u.

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "reference/arithmetic/gamma.hpp"
+#include "reference/arithmetic/order.hpp"
 
 namespace assay {
 
@@ -88,14 +89,10 @@ inline Enclosure rounded_sum(Enclosure z, const Machine& m) {
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
 }
 
-// The order in which a kernel adds. any: every association and permutation, fused or not. tree: pairwise, of
-// height ceil(log2 n). sequential: in memory order, one accumulator.
-enum class Order : std::uint8_t { any, tree, sequential };
-Order order_of(std::string_view word);
-
 // A sum of n terms in the declared order.
 //   any         |e| <= (n - 1) u sum |t_i|              (Jeannerod and Rump 2013: every order, no restriction on n)
-//   tree        |e| <= gamma_h sum |t_i|,  h = ceil(log2 n)                               (Higham 2002, section 4.2)
+//   tree, lanes, blocks, depth
+//               |e| <= gamma_h sum |t_i|,  h = Order::height(n)                           (Higham 2002, section 4.2)
 //   sequential  |e| <= u sum_k |s_k|,  s_k the kernel's partial sums, each within its own running error of the exact
 //               one; the smaller of this and `any`
 // plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).

@@ -46,10 +46,10 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     if (j > 0) partials += sum;
   }
   const double any = (n - 1) * u;
-  const std::string_view order = contract.text("order");
-  const double order_error = order == "tree"         ? gamma_n(std::ceil(std::log2(n)), u)
-                             : order == "sequential" ? std::min(any, u * partials * (1 + any) / sum)
-                                                     : any;
+  const Order order = order_of(contract.text("order"));
+  const double order_error = order.is_shallow()           ? gamma_n(order.height(n), u)
+                             : order == Order::sequential ? std::min(any, u * partials * (1 + any) / sum)
+                                                          : any;
   const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);
   r.sum = sum;
   r.sum_error = up((1 + order_error) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);

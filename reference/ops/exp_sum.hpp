@@ -20,7 +20,7 @@
 // The sum of n positive terms: S' = S (1 + h), |h| <= H,
 //   H = (1 + r) (sum_j w_j theta'_j + n (1 + T) f + n tiny_add) / S + r
 //   r = (n - 1) u                                        order=any
-//       gamma_ceil(log2 n)                               order=tree
+//       gamma_h, h = Order::height(n)                    order=tree, lanes, blocks, depth
 //       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that of any
 // The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
 #pragma once
@@ -36,7 +36,7 @@ namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
     ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
-    ContractKey{"order", ContractValue::word, "any", "any|tree|sequential", "in which the sum is formed"},
+    ContractKey{"order", ContractValue::order, "any", "", "in which the sum is formed"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",
                 "base2: exp2(log2(e) (s - m)), two more roundings"},
     ContractKey{"exp_ulp", ContractValue::number, "2", "", "error of exp, in units in the last place of acc"},

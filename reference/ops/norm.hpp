@@ -12,8 +12,7 @@ namespace assay {
 
 inline constexpr std::array kNormKeys = {
     ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
-    ContractKey{"order", ContractValue::word, "any", "any|tree|sequential",
-                "in which sums over a row are formed"},
+    ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",
                 "error of 1/sqrt, in units in the last place of acc"},
     ContractKey{"div_ulp", ContractValue::number, "2", "", "error of the division by the row length"},

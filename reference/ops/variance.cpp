@@ -110,7 +110,7 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
     return result;
   }
   // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the division.
-  const double additions = order == Order::tree ? std::ceil(std::log2(n)) : n - 1;
+  const double additions = order.height(n);
   const double g = gamma_n(additions + 3 + 2 * div_ulp + 1, acc.unit);
   // Flushed inputs: sum of |e_i|^2 and, by Cauchy, 2 sigma sqrt(that / n).
   double inputs = 0, square_root_inputs = 0;
