@@ -221,7 +221,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
       const PathFinding path =
           check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
-      r.verdict.seen = sharpness(known);
+      r.verdict.seen = sharpness(known, inputs.tensors);
     }
   } catch (const InputError& e) {  // the reference has no truth of such a case under such a contract
     set(r.verdict, Status::impossible, e.what());

@@ -112,7 +112,7 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
     std::ranges::sort(terms, std::greater<>{});
     fmt::print("  terms  (how much smaller the median limit would be if that step were exact)\n");
     for (const auto& [share, name] : terms) fmt::print("    {:>5.1f} %  {}\n", 100 * share, name);
-    const Sharpness seen = sharpness(std::span(&t, 1));
+    const Sharpness seen = sharpness(std::span(&t, 1), inputs.tensors);
     fmt::print(
         "  shows  an error of {} in half of the elements, {} in the sharpest{}; an all-zero output {}\n",
         percent(seen.half), percent(seen.some), is_blind(seen) ? " (blind)" : "",

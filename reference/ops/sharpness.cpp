@@ -4,10 +4,19 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/formats/scalar.hpp"
+
 namespace assay {
 namespace {
 
-Sharpness sharpness_of(const Truth& truth) {
+// Of a scalar format of floating numbers; 0 for codes that a scale multiplies.
+double smallest_normal(std::string_view output, std::span<const TensorSpec> tensors) {
+  const auto spec = std::ranges::find(tensors, output, &TensorSpec::name);
+  const ScalarFormat* format = spec == tensors.end() ? nullptr : find_scalar_format(spec->format);
+  return format != nullptr && format->kind == ScalarKind::floating ? std::ldexp(1.0, 1 - format->bias) : 0;
+}
+
+Sharpness sharpness_of(const Truth& truth, double least) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> ratios;
   ratios.reserve(truth.value.size());
@@ -17,7 +26,7 @@ Sharpness sharpness_of(const Truth& truth) {
     const double value = truth.value[i], limit = truth.limit[i];
     const bool claimed = limit < kNever;
     claims = claims || claimed;
-    if (claimed && (value == 0 || !std::isfinite(value))) continue;
+    if (claimed && (value == 0 || std::fabs(value) < least || !std::isfinite(value))) continue;
     const double ratio = claimed ? limit / std::fabs(value) : kNever;
     ratios.push_back(ratio);
     some = std::min(some, ratio);
@@ -31,11 +40,12 @@ Sharpness sharpness_of(const Truth& truth) {
 
 }  // namespace
 
-Sharpness sharpness(std::span<const Truth> truths) {
+Sharpness sharpness(std::span<const Truth> truths, std::span<const TensorSpec> tensors) {
   if (truths.empty()) return {};
-  Sharpness least = sharpness_of(truths.front());
+  const auto of = [&](const Truth& t) { return sharpness_of(t, smallest_normal(t.output, tensors)); };
+  Sharpness least = of(truths.front());
   for (const Truth& truth : truths.subspan(1)) {
-    const Sharpness s = sharpness_of(truth);
+    const Sharpness s = of(truth);
     least = {least.elements + s.elements, std::max(least.some, s.some), std::max(least.half, s.half),
              std::max(least.loosest, s.loosest)};
   }

@@ -12,9 +12,10 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-Sharpness of(std::vector<double> value, std::vector<double> limit) {
+Sharpness of(std::vector<double> value, std::vector<double> limit, const char* format = "f32") {
   const Truth truth{"y", std::move(value), std::move(limit), ""};
-  return sharpness(std::span(&truth, 1));
+  const TensorSpec output{"y", TensorRole::output, format, {static_cast<std::int64_t>(truth.value.size())}};
+  return sharpness(std::span(&truth, 1), std::span(&output, 1));
 }
 
 TEST(Sharpness, is_the_least_the_median_and_the_greatest_of_limit_over_value) {
@@ -57,10 +58,16 @@ TEST(Sharpness, zeros_and_specials_are_claims_of_their_own_kind) {
   EXPECT_TRUE(is_blind(of({}, {})));
 }
 
+TEST(Sharpness, below_the_normal_numbers_of_the_output_nothing_is_relative) {
+  EXPECT_EQ(of({0x1p-14, 0x1p-15, 0x1p-20}, {0x1p-20, 1, 1}, "f16").half, 0x1p-6);
+  EXPECT_EQ(of({0x1p-14, 0x1p-15, 0x1p-20}, {0x1p-20, 1, 1}, "f32").half, 0x1p15);
+  EXPECT_EQ(of({0x1p-200}, {1}, "q8_0").half, 0x1p200);
+}
+
 TEST(Sharpness, of_two_outputs_the_less_sharp_counts) {
   const std::vector<Truth> two = {{"a", {1}, {0.01}, ""}, {"b", {1}, {0.2}, ""}};
-  EXPECT_EQ(sharpness(two).half, 0.2);
-  EXPECT_TRUE(is_blind(sharpness(two)));
+  EXPECT_EQ(sharpness(two, {}).half, 0.2);
+  EXPECT_TRUE(is_blind(sharpness(two, {})));
 }
 
 TEST(Sharpness, ten_percent_is_the_bound_itself) {
