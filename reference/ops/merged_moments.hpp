@@ -24,11 +24,13 @@
 // two additions of a merge being on the way of each S. D is the smallest of
 //   alpha^2 (n + 2)^3 / 3         e_P <= alpha s: F(n) = alpha^2 n^3 / 3 solves F(n_A + n_B) = F(n_A) + F(n_B) + alpha^2 n n_A n_B
 //   2 n log2(n) E^2               w <= min(n_A, n_B), the smaller halves of any tree add up to n log2(n) / 2
-//   2 g^2 (sum x^2) h(h+1)(2h+1)/6     of W alone: w (e_A + e_B)^2 <= n_A e_A^2 + n_B e_B^2, A_P^2 <= s (sum over P of x^2)
+//   2 g^2 (sum x^2) h(h+1)(2h+1)/6     of W: w (e_A + e_B)^2 <= n_A e_A^2 + n_B e_B^2, A_P^2 <= s (sum over P of x^2)
+//   5/6 g^2 S n^2                 of V: e_P^2 <= g^2 S_P (s + 2) / 3, and 5/6 S_P s^2 grows by more than a node's share
 //
-// A merge with an empty part leaves S and rounds M once more; a block of up to 1024 threads that read up to 8 numbers at a
-// time has log2(8192 / n) of them on one path. The first update of a part divides by 1, which is exact unless div_ulp
-// exceeds 1/2; then it adds (2 div_ulp + 1) u x^2 to S.
+// A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes than there are
+// terms: under lanes:N all log2 N levels count; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
+// levels. The first update of a part divides by 1, which is exact unless div_ulp exceeds 1/2; then it adds
+// (2 div_ulp + 1) u x^2 to S.
 //
 // With numbers: +-1 with a step of 2^-12, div_ulp=0.5, |dv| / sigma^2 of n = 16384: order=any 7.5e-3, order=lanes:128 (h =
 // 134) 2.7e-4 times 3.4. PyTorch on an H200 is off by 6e-5, and by 9.2 and 10.8 limits of one sequential accumulator at 65536
@@ -42,9 +44,9 @@
 namespace assay {
 
 struct MergedErrors {
-  double mean;     // |M - mean|
-  double squares;  // |S - sum (x - mean)^2|
-  bool decided;  // false: n u is no longer small against 1, and the two are +Inf, although nothing overflows
+  double mean;  // |M - mean|
+  double
+      squares;  // |S - sum (x - mean)^2|; both +Inf where g h is no longer small against 1, although nothing overflows
 };
 // squares: at least the exact sum (x - mean)^2.
 MergedErrors merged_errors(std::span<const double> x, double squares, Order order, double div_ulp,
