@@ -68,7 +68,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       t.value[r] = largest + log_sum.value;
       // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n u).
       if (e.bounded && 2 * std::fabs(largest) + 4 * static_cast<double>(cols) < acc.max_finite)
-        t.limit[r] = std::numeric_limits<double>::max();
+        t.limit[r] = kAnyNumber;
       continue;
     }
     // e.sum itself is off by a few n u64, which sum_error includes.

@@ -96,7 +96,7 @@ void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, do
   const bool fits = 2 * std::max({normal, weighted + shift.magnitude(), most * weights.magnitude(),
                                   most_inverse * weights.magnitude()}) <
                     range;
-  if (fits && std::isfinite(truth.value[i])) truth.limit[i] = std::numeric_limits<double>::max();
+  if (fits && std::isfinite(truth.value[i])) truth.limit[i] = kAnyNumber;
 }
 
 void Affine::set_vanished(Truth& truth, std::size_t i, double x, double gamma) const {

@@ -198,7 +198,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       const double error = up(y * relative + vanishes * (1 + quotient_error) / (e.sum * shrink) + acc.tiny) +
                            (sink_overflows ? y : 0.0);
       set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
-      if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = std::numeric_limits<double>::max();
+      if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }
   }
   return {std::move(t)};
