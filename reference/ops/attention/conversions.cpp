@@ -115,13 +115,14 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   Conversions done;
   const std::string to(contract.text("convert"));
   if (to != "none" && (to != g.k_format || to != g.v_format)) {
-    auto k = converted(problem.k(), to);
-    auto v = k ? converted(problem.v(), to) : std::nullopt;
+    auto k = to == g.k_format ? std::optional(problem.k()) : converted(problem.k(), to);
+    auto v = !k ? std::nullopt : to == g.v_format ? std::optional(problem.v()) : converted(problem.v(), to);
     if (v) {
       problem.replace_kv(std::move(*k), std::move(*v));
       done.kv = true;
     }
   }
+  if (to == g.k_format && to == g.v_format) done.kv = true;  // nothing to convert
   const std::string q_to(contract.text("q"));
   if (q_to != "none" && q_to != g.dtype) {
     std::vector<double> q = problem.all_q();

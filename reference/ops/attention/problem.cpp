@@ -48,6 +48,8 @@ constexpr ContractKey kContract[] = {
      "format that K and V are converted to first, to nearest"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32"},
+    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
+    {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
     {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",

@@ -41,6 +41,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are rescaled,
 //                at most once per tile; the row sum of a tile is formed in any order and added to the running sum
 //   exp_ulp      error of the kernel's exp in ulps of f32, for its own rounded argument
+//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap
+//   div_ulp      error of the final quotient, and of a part's: of a division, or of reciprocal and product
 //   p            format of the weights that enter PV
 //   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
 //   denominator  row sum of the weights before (exact) or after (cast) the rounding to p

@@ -3,7 +3,7 @@
 //
 //   S_j  = q.k_j                    by `qk`: a matrix unit (chunk products per chain, chains added in f32), or a
 //                                   scalar accumulator, products rounded, ascending order
-//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * f32(tanh(f32(S_j * f32(scale / cap)))))
+//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * tanh(f32(S_j * f32(scale / cap)))), tanh as exp below
 //   x_j  = scores(f32(z_j + bias_j))
 //   tiles of `tile` keys in ascending order; a tile without a visible key is skipped:
 //     m' = max(m, max x_j)
@@ -52,7 +52,7 @@ struct AttentionArithmetic {
   std::int64_t tile = 64;
   std::int64_t split = 1;
   int p_shift = 0;
-  double exp_ulp = 2;
+  double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
   bool denominator_cast = false;
   bool sequential = true;  // false: order=any, only the order-free level may judge
   bool base2 = false;
@@ -102,6 +102,7 @@ class AttentionSteps {
 // exp of the emulated kernel (base e or 2), f32 in and out.
 float emulated_exp(float t, bool base2, double exp_ulp);
 float emulated_log(float l, bool base2);
+float emulated_tanh(float t, double tanh_ulp);
 // x_j from S_j: scale, soft cap, bias, rounding to `scores`.
 class LogitModel {
  public:
@@ -112,6 +113,7 @@ class LogitModel {
  private:
   const ScalarFormat* scores_;  // nullptr: f32
   float scale_, cap_, log2e_;
+  double tanh_ulp_;
   bool base2_;
   std::span<const float> bias_;
 };

@@ -65,6 +65,8 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   }
   const Exact exact = exact_row(kv_, row);
   r.value = exact.value;
+  if (level == AttentionLevel::emu && query.softcap > 0)
+    level = AttentionLevel::ca;  // tanh is no single number
   switch (level) {
     case AttentionLevel::detap:
       order_free(query, row, r);
@@ -99,9 +101,9 @@ void AttentionBounds::finish(const QueryRow& query, bool output_is_exact, RowBou
   };
   for (std::size_t c = 0; c < r.centre.size(); ++c) {
     if (!output_is_exact) {
-      r.radius[c] =
-          (r.radius[c] + 6 * kU * (std::fabs(r.centre[c]) + r.radius[c])) * query.v_scale * (1 + 0x1p-30) +
-          kTiny;
+      r.radius[c] = (r.radius[c] + (3 + 2 * how_.div_ulp) * kU * (std::fabs(r.centre[c]) + r.radius[c])) *
+                        query.v_scale * (1 + 0x1p-30) +
+                    kTiny;
       r.centre[c] *= query.v_scale;
     }
     const double reach = std::fabs(r.centre[c]) + r.radius[c];

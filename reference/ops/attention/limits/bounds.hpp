@@ -7,7 +7,7 @@
 //   ca      detord, and P rounded to nearest            the output that the cast weights give (a cast errs
 //                                                       only where an interval straddles two roundings)
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
-//           for bit as in emulated.hpp
+//           for bit as in emulated.hpp                  (under a soft cap as ca: its tanh is known to tanh_ulp only)
 // A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, and order=any
 // admits detap only.
 //
@@ -45,7 +45,7 @@
 // h: the common shift h M cancels in the softmax, h (X_j - M) remains. In the frame shifted by h M:
 //   |x^_j - X_j| <= e_j
 //   e_j = sigma dS_j (1 + 8u) + (u + u_scores) |X_j| (1 + 8u) + 4u |X_j - M| + underflow of `scores`
-// A soft cap has slope at most 1 and max |z| sech^2 z < 1/2; a bias adds 8u (|cap| + |bias|), h then counts in full.
+// A soft cap has slope at most 1 and max |z| sech^2 z < 1/2, its tanh errs by tanh_ulp 2u of itself; a bias adds 8u (|cap| + |bias|), h then counts in full.
 // The kernel's scale step must round x^ before the maximum is subtracted (one that computes fma(S, sigma, -m)
 // differs).
 //
@@ -106,7 +106,7 @@
 // shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, the product and the sum: (split + 4) u of
 // the parts' magnitudes.
 //
-// 9 OUTPUT. 1/l, o/l, the scale of v and its constant: 6u. Then the declared format: half an ulp at the
+// 9 OUTPUT. 1/l and o/l (or one division) are within 2 div_ulp u, the scale of v, its constant and their product: 3u. Then the declared format: half an ulp at the
 // magnitude |centre| + radius; and since rounding is monotone,
 //   low = round(centre - radius) <= output <= round(centre + radius) = high.
 // A magnitude that may overflow makes the limit infinite. The reference's own sums are within

@@ -18,7 +18,7 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   double x = scaled, e = row.scale * ds * (1 + 8 * kU);
   if (row.softcap > 0) {
     x = row.softcap * std::tanh(scaled / row.softcap);
-    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (exp_error(how) + 6 * kU) * std::fabs(x);
+    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (2 * how.tanh_ulp + 6) * kU * std::fabs(x);
   }
   if (!row.bias.empty()) {
     const double bias = row.bias[static_cast<std::size_t>(j)];

@@ -94,6 +94,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                                    {keys, g.d, g.dv, k_in.values, v_in.values, k_in.format, v_in.format});
       for (std::int64_t i = 0; i < g.rows; ++i) {
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
+          if (g.sinks && !std::isfinite(problem.sink(head))) continue;
           QueryRow row;
           std::vector<float> q, bias;
           row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
@@ -127,9 +128,10 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
           const RowBounds r = bounds.row(row, level);
           const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
           for (std::size_t c = 0; c < r.centre.size(); ++c) {
-            base.value[out + c] = r.centre[c];
-            base.limit[out + c] =
+            const double limit =
                 r.limit[c] + (twice ? dtype.half_ulp(std::fabs(r.centre[c]) + r.limit[c]) : 0);
+            if (!(limit < base.limit[out + c])) continue;
+            base.value[out + c] = r.centre[c], base.limit[out + c] = limit;
           }
         }
       }

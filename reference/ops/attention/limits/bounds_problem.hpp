@@ -6,8 +6,9 @@
 
 namespace assay {
 
-// `base` (order-free) with every row replaced that the contract's level can judge: value is then the centre of the
-// level (bounds.hpp), limit its limit. Rows whose visible inputs are not all finite keep the order-free limit. Tiles
+// `base` (order-free) with every element replaced for which the contract's level has a smaller limit: value is then the
+// centre of the level (bounds.hpp), limit its limit. Both hold, so the smaller may judge. Rows whose visible inputs (and
+// sink) are not all finite keep the order-free limit. Tiles
 // are aligned to key 0 of the sequence. Operands are what the accumulator takes:
 //   scalar formats                           as stored
 //   codes of q=e4m3fn                        with their scale outside (conversions.hpp)
