@@ -102,10 +102,14 @@ QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q)
     const double low = round_to(format, t * (1 - 6 * kU)), high = round_to(format, t * (1 + 6 * kU));
     const double step = (high - low) * static_cast<double>(r.scale);
     squares += step * step;
-    r.codes.push_back(static_cast<float>(round_to(format, t)));
+    const double code = round_to(format, t);
+    if (low != high) r.others.push_back({r.codes.size(), static_cast<float>(code == low ? high : low)});
+    r.codes.push_back(static_cast<float>(code));
   }
-  if (r.scale < 0x1p-100F)
-    squares += largest * largest * static_cast<double>(q.size());  // a / F may underflow
+  if (r.scale < 0x1p-100F) {  // a / F may underflow
+    squares += largest * largest * static_cast<double>(q.size());
+    r.decidable = false;
+  }
   r.undecided = std::sqrt(squares) * (1 + 0x1p-40);
   return r;
 }

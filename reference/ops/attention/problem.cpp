@@ -60,8 +60,15 @@ constexpr ContractKey kContract[] = {
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
     {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
-    {"order", ContractValue::word, "any", "any|sequential", "order of keys and products"},
-    {"level", ContractValue::word, "detap", "detap|detord|ca|emu", "derivation that sets the limit"},
+    {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
+     "order of the tiles; sequential: and of keys and products in them"},
+    {"qk_order", ContractValue::order, "any", "", "order of the products of a partial sum of q.k"},
+    {"pv_order", ContractValue::order, "any", "", "order of the keys of a partial sum of p.v"},
+    {"rowsum_order", ContractValue::order, "any", "",
+     "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
+    {"argument", ContractValue::word, "any", "any|rounded",
+     "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
+    {"level", ContractValue::word, "ca", "detap|detord|ca|emu", "sharpest derivation that may set the limit"},
 };
 
 const Encoded& tensor(const TensorSet& inputs, const std::string& name, const Shape& shape,

@@ -41,6 +41,7 @@
 #include "reference/arithmetic/accumulator.hpp"
 #include "reference/arithmetic/contract.hpp"
 #include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/arithmetic/order.hpp"
 #include "reference/formats/scalar.hpp"
 
 namespace assay {
@@ -54,7 +55,11 @@ struct AttentionArithmetic {
   int p_shift = 0;
   double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
   bool denominator_cast = false;
-  bool sequential = true;  // false: order=any, only the order-free level may judge
+  bool sequential = true;   // false: order=any, only the order-free level may judge
+  bool descending = false;  // tiles from the last to the first
+  // Inside a tile; the emulator itself is sequential and rounds its logits.
+  Order qk_order = Order::sequential, pv_order = Order::sequential, rowsum_order = Order::sequential;
+  bool fused_argument = false;  // S scale - m scale may be one operation
   bool base2 = false;
 
   // From a parsed contract with the keys of attention_contract(); out=dtype means `dtype`.
@@ -79,7 +84,8 @@ struct QueryRow {
   double scale = 1;    // of q.k, > 0: softmax scale times the scales of q and k
   double v_scale = 1;  // of the output
   double softcap = 0;
-  std::span<const float> bias = {};            // added to the logits (ALiBi); empty: none
+  double scale_error = 0;            // of a kernel's scale beside its roundings: a quantiser's own scale of q
+  std::span<const float> bias = {};  // added to the logits (ALiBi); empty: none
   std::span<const std::uint8_t> visible = {};  // empty: all keys
   std::optional<float> sink = {};
   bool sees(std::int64_t j) const { return visible.empty() || visible[static_cast<std::size_t>(j)] != 0; }

@@ -132,7 +132,16 @@ AttentionArithmetic AttentionArithmetic::from(const Contract& contract, std::str
     refuse(fmt::format("p_shift={}: a whole number up to 100", shift));
   how.p_shift = static_cast<int>(shift);
   how.denominator_cast = contract.text("denominator") == "cast";
-  how.sequential = contract.text("order") == "sequential";
+  const std::string order = text("order");
+  how.sequential = order != "any";
+  how.descending = order == "descending";
+  const auto inside = [&](std::string_view key) {
+    return order == "sequential" ? Order(Order::sequential) : order_of(contract.text(key));
+  };
+  how.qk_order = inside("qk_order");
+  how.pv_order = inside("pv_order");
+  how.rowsum_order = inside("rowsum_order");
+  how.fused_argument = text("argument") == "any";
   if (how.promote > how.tile) how.promote = 0;  // a partial sum of more keys than a tile has goes through o
   return how;
 }

@@ -177,6 +177,11 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
   std::vector<double> drifts;
   double sum = 0, sum_error = 0, drift = 0;
+  // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the last rescale
+  // is added as it is; the denominator then counts in the units of the real maximum, off by `frame`.
+  const double frame =
+      how_.split == 1 && !row.all_equal ? std::expm1(row.parts.front().error * (1 + 0x1p-30)) : 0;
+  const auto is_settled = [&](const Tile& tile) { return how_.split == 1 && tile.changes_after == 0; };
   for (const Part& part : row.parts) {
     drift = std::max(drift, rescale_drift(how_, row, part, nullptr));
     drifts.push_back(std::pow(1 + rescale_drift(how_, row, part, nullptr), 2));
@@ -184,7 +189,8 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       const Tile& tile = row.tiles[t];
       if (!tile.any) continue;
       const double factor = std::exp(tile.top - row.top);
-      const double alpha = rescale_drift(how_, row, part, &tile);
+      const bool settled = is_settled(tile);
+      const double alpha = settled ? 0 : (1 + rescale_drift(how_, row, part, &tile)) * (1 + frame) - 1;
       drift = std::max(drift, alpha);
       for (std::int64_t j = tile.first; j < tile.last; ++j) {
         if (!query.sees(j)) continue;
@@ -195,7 +201,8 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
         term.known = low == high;
         term.weight = std::ldexp(0.5 * (low + high), -how_.p_shift);
         term.own = std::ldexp(0.5 * (high - low), -how_.p_shift);
-        term.common = (term.weight + term.own) * alpha + (row.all_equal || high == 0 ? 0 : row.largest_tiny);
+        term.common =
+            (term.weight + term.own) * alpha + (row.all_equal || settled || high == 0 ? 0 : row.largest_tiny);
         term.head = std::max(exponent_of(high), emin_of(how_.p)) - how_.p_shift;
         term.subnormal = exponent_of(low) < emin_of(how_.p);
         sum += term.weight * factor;
@@ -208,7 +215,8 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   const double denominator = how_.denominator_cast ? sum + row.sink_weight : row.sum;
   const double shared = how_.denominator_cast ? (sum_error + row.sink_weight * row.sink_theta) / denominator
                                               : row.weight_error / row.sum;
-  const double lambda = (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) - 1;
+  const double lambda =
+      (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) * (1 + 2 * frame) - 1;
   r.centre.resize(n);
   r.radius.assign(n, kInfinity);
   for (std::size_t c = 0; c < n; ++c) {

@@ -15,7 +15,8 @@ namespace assay {
 //   codes of formats with one scale per      that scale outside
 //     tensor or head
 //   anything else                            after `convert`, or as f32 if exact
-// Throws InputError bad_value: order=any, rotate=qkv, q=q8_0, operands that are none of the above.
+// Rows of order=any, rotate=qkv, q=q8_0 or other operands keep the order-free limit; level=emu throws InputError bad_value
+// for them. A row of q=e4m3fn with up to four undecided codes is judged for each choice, and by the hull of what they give.
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base);
 

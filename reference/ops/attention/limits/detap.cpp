@@ -14,6 +14,8 @@ namespace {
 constexpr double kU = 0x1p-24;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kFlush = 0x1p-126;
+constexpr double kSunk = 200;        // exp(-kSunk) is below kFlush with room for a logit's own error
+constexpr double kSunkSlope = 1e-6;  // and so it is for a sink of any size, rounded a dozen times
 constexpr double kF32Max = std::numeric_limits<float>::max();
 
 // Rounding to a scalar format: relative and absolute error, overflow.
@@ -183,7 +185,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   RowError e;
   // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
   const bool sunk =
-      g.sinks && std::isfinite(sink) && sink >= row.largest_logit - 200 - 1e-6 * std::fabs(sink);
+      g.sinks && std::isfinite(sink) && sink >= row.largest_logit - kSunk - kSunkSlope * std::fabs(sink);
   const double top = sunk ? std::max(row.largest_logit, sink) : row.largest_logit;
   e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
   e.weight = row.weight_sum * e.to_top;
