@@ -6,6 +6,7 @@
 
 #include "reference/error.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
+#include "reference/ops/attention/limits/bounds_interval.hpp"
 #include "reference/ops/attention/limits/bounds_values.hpp"
 
 namespace assay {
@@ -57,7 +58,8 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   }
   RowBounds r;
   const RowLogits row = row_logits(
-      how_, kv_, query, level == AttentionLevel::detap ? ScoreError::order_free : ScoreError::ordered);
+      how_, kv_, query, level == AttentionLevel::detap ? ScoreError::order_free : ScoreError::ordered,
+      level == AttentionLevel::ca ? computed_scores(query) : std::vector<float>{});
   const auto n = static_cast<std::size_t>(kv_.dv);
   if (!row.any) {
     r.value = r.centre = r.radius = r.limit = r.low = r.high = std::vector<double>(n, 0.0);
@@ -175,7 +177,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   const auto n = static_cast<std::size_t>(kv_.dv);
   const FormatModel p(how_.p);
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
-  std::vector<double> drifts;
+  std::vector<double> drifts, p_low(terms.size()), p_high(terms.size());
   double sum = 0, sum_error = 0, drift = 0;
   // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the last rescale
   // is added as it is; the denominator then counts in the units of the real maximum, off by `frame`.
@@ -198,6 +200,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
         const double low = p.round(std::ldexp(w.low, how_.p_shift)),
                      high = p.round(std::ldexp(w.high, how_.p_shift));
         ValueTerm& term = terms[j];
+        p_low[j] = low, p_high[j] = high;
         term.known = low == high;
         term.weight = std::ldexp(0.5 * (low + high), -how_.p_shift);
         term.own = std::ldexp(0.5 * (high - low), -how_.p_shift);
@@ -210,7 +213,10 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       }
     }
   }
-  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
+  IntervalColumns computed(n);
+  const bool is_computed = computed_values(row, p_low, p_high, computed);
+  const ValueSums sums =
+      is_computed ? ValueSums{} : ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
   const double split_error = static_cast<double>(how_.split > 1 ? how_.split + 4 : 0) * kU;
   const double denominator = how_.denominator_cast ? sum + row.sink_weight : row.sum;
   const double shared = how_.denominator_cast ? (sum_error + row.sink_weight * row.sink_theta) / denominator
@@ -220,6 +226,14 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   r.centre.resize(n);
   r.radius.assign(n, kInfinity);
   for (std::size_t c = 0; c < n; ++c) {
+    if (is_computed) {
+      const double unit = std::ldexp(1.0, -how_.p_shift) / denominator;
+      r.centre[c] = 0.5 * (computed.low[c] + computed.high[c]) * unit;
+      if (!(lambda < 1) || !std::isfinite(r.centre[c])) continue;
+      r.radius[c] = (0.5 * (computed.high[c] - computed.low[c]) * unit + lambda * std::fabs(r.centre[c])) /
+                    (1 - lambda);
+      continue;
+    }
     r.centre[c] = sums.sum[c] / denominator;
     if (!(lambda < 1)) continue;
     const double moved = (sums.common[c] + sums.own[c]) * (1 + 2 * drift);

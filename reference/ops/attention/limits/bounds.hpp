@@ -5,7 +5,8 @@
 //   detap   no order of keys or products                the real output
 //   detord  keys and products ascending                 the real output
 //   ca      detord, and P rounded to nearest            the output that the cast weights give (a cast errs
-//                                                       only where an interval straddles two roundings)
+//                                                       only where an interval straddles two roundings);
+//                                                       verified units in a declared order are computed
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
 //           for bit as in emulated.hpp                  (under a soft cap as ca: its tanh is known to tanh_ulp only)
 // A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, and order=any
@@ -112,6 +113,13 @@
 // A magnitude that may overflow makes the limit infinite. The reference's own sums are within
 // (n + 64) 2^-52 sum P |v|, which is added.
 //
+// 10 UNITS. Level ca, a unit that hardware has verified, and the order of its blocks declared (qk_order=sequential): S^ is
+// what the unit's model gives, dS = 0, and the limit is around the output of that S^. pv_order=sequential, one part: the
+// operands of PV are known to lie in [low, high] (step 5), mostly one number, and the sums are formed in interval
+// arithmetic by the model (bounds_interval.hpp), each rescale by the interval of its factor:
+//   exp(M_t - M_t+1) (1 -+ expm1(dM_t + dM_t+1 + u |M_t - M_t+1| + eps)),    none where the maximum cannot rise.
+// The numerator is then in units of the kernel's own last maximum; the frame of step 5 joins l'.
+//
 // EMU. S^ is computed, not bounded; x^, mu and the arguments of exp are then single numbers. exp(t) is the interval
 // exp(t) (1 -+ eps). Rounding is monotone, and so is each later step (bounds_interval.hpp says how a unit is), so the
 // ends of all intervals contain the kernel's numbers.
@@ -129,6 +137,7 @@ namespace attention_bounds {
 struct RowLogits;
 struct ValueFacts;
 struct StepModel;
+struct IntervalColumns;
 }  // namespace attention_bounds
 
 enum class AttentionLevel : std::uint8_t { detap, detord, ca, emu };
@@ -157,6 +166,10 @@ class AttentionBounds {
   void ordered(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
   void cast_aware(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
   void emulated(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
+  // Step 10; empty or false where a unit's numbers are not to be computed.
+  std::vector<float> computed_scores(const QueryRow& query) const;
+  bool computed_values(const attention_bounds::RowLogits& row, const std::vector<double>& p_low,
+                       const std::vector<double>& p_high, attention_bounds::IntervalColumns& o) const;
   void finish(const QueryRow& query, bool output_is_exact, RowBounds& r) const;
   bool exact_sum(const attention_bounds::StepModel& model, std::size_t column) const;
 

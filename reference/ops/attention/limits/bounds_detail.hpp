@@ -138,8 +138,9 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
 
 // Levels differ in ds only: order-free, or by the declared order (by inspection where it is sequential).
 enum class ScoreError : std::uint8_t { order_free, ordered };
+// computed: every S_j as the kernel has it; empty: none.
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
-                     ScoreError error);
+                     ScoreError error, std::span<const float> computed = {});
 
 // The weight of key j relative to its tile's maximum, as the kernel has it: an interval.
 struct Interval {
