@@ -7,7 +7,7 @@ namespace assay::adversary {
 std::span<const Family> families() {
   static const std::array kFamilies = {
       kRmsnormFamily, kLayernormFamily, kSoftmaxFamily, kLogsumexpFamily, kWhtFamily, kArgmaxFamily, kDequantizeFamily,
-      kMatmulFamily, kMoeFamily,
+      kMatmulFamily, kMoeFamily, kAttentionFamily, kQuantizeFamily, kRequantizeFamily, kKvWriteFamily,
   };
   return kFamilies;
 }

@@ -16,7 +16,7 @@ constexpr Axis kShape[] = {
     {"eps", "1e-5|1e-5|1e-6|1e-12|1e-30|1"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|f32|f16|bf16"},
+    {"acc", "f32|f32|dtype"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"fused", "no|yes"},

@@ -23,7 +23,7 @@ constexpr Axis kLogsumexpShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|f32|f16|bf16"},
+    {"acc", "f32|f32|dtype"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"quotient", kQuotients},

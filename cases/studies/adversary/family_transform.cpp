@@ -17,7 +17,7 @@ constexpr Axis kWhtShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kWhtKernel[] = {
-    {"acc", "f32|f32|f16|bf16"},
+    {"acc", "f32|f32|dtype"},
     {"order", "butterfly|butterfly|dense"},
     {"sum", kSums},
     {"say", "any|sharp"},

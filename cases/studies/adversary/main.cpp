@@ -18,7 +18,7 @@ namespace assay::adversary {
 namespace {
 
 struct Options {
-  std::vector<std::string> ops, replay;
+  std::vector<std::string> ops, replay, fixed;
   std::string jsonl, corpus;
   std::uint64_t seed = 1;
   double seconds = 60;
@@ -85,6 +85,11 @@ int run(const Options& o) {
   for (const Family* each : chosen) {
     SearchOptions options;
     options.seed = o.seed, options.climb = o.climb, options.defect = o.defect;
+    for (const std::string& pair : o.fixed) {
+      const std::size_t is = pair.find('=');
+      if (is == std::string::npos) throw InputError(InputErrorKind::bad_value, "--fix " + pair + ": name=word is allowed");
+      options.fixed[pair.substr(0, is)] = pair.substr(is + 1);
+    }
     options.seconds = o.seconds / static_cast<double>(chosen.size());
     options.outputs = o.outputs / chosen.size();
     options.found = [&](const Finding& finding) {
@@ -121,6 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--outputs", options.outputs, "stop after so many judged outputs of all families together");
   app.add_option("--climb", options.climb, "changes that are tried from each drawn point");
   app.add_option("--defect", options.defect, "plant this defect in every kernel that has it");
+  app.add_option("--fix", options.fixed, "an attribute or a choice of the kernels that is not drawn: variance=welford");
   app.add_option("--jsonl", options.jsonl, "findings, a line of JSON each, as they come");
   app.add_flag("--words", options.words, "a row for each word of the contracts");
   app.add_option("--point", options.replay, "run these points instead of a search");

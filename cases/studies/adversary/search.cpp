@@ -32,6 +32,13 @@ std::string draw_fill(const Op& op, Draw& draw) {
   return names[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(names.size())))];
 }
 
+void fix(Point& point, const SearchOptions& options) {
+  for (const auto& [name, word] : options.fixed) {
+    if (const auto own = point.attributes.find(name); own != point.attributes.end()) own->second = word;
+    if (const auto own = point.kernel.find(name); own != point.kernel.end()) own->second = word;
+  }
+}
+
 Point draw_point(const Family& family, const SearchOptions& options, Draw& draw) {
   Point point;
   point.family = family.name;
@@ -39,6 +46,7 @@ Point draw_point(const Family& family, const SearchOptions& options, Draw& draw)
   for (const Axis& axis : family.kernel) point.kernel[std::string(axis.name)] = pick(axis.words, draw);
   point.kernel["noise"] = std::to_string(draw.bits() >> 44);
   if (options.defect != "none") point.kernel["defect"] = options.defect;
+  fix(point, options);
   point.inputs = {draw_fill(op(family.op), draw), draw.bits() >> 44, {}};
   // Half of the points get another pool in one tensor: inputs that no single fill makes together.
   if (draw.coin()) try {
@@ -48,7 +56,7 @@ Point draw_point(const Family& family, const SearchOptions& options, Draw& draw)
   return point;
 }
 
-Point changed(const Family& family, Point point, Draw& draw) {
+Point changed(const Family& family, const SearchOptions& options, Point point, Draw& draw) {
   const std::int64_t what = draw.below(8);
   if (what == 0 && !family.kernel.empty()) {
     const Axis& axis = family.kernel[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(family.kernel.size())))];
@@ -68,6 +76,7 @@ Point changed(const Family& family, Point point, Draw& draw) {
     } catch (const InputError&) {
     }
   }
+  fix(point, options);
   return point;
 }
 
@@ -80,11 +89,13 @@ Shown show(const Point& point) {
   try {
     const Attributes attributes = Attributes::complete(row.attributes, point.attributes);
     const TensorSet set = make_inputs(row, attributes, point.inputs);
+    Choices kernel = point.kernel;  // an accumulator "dtype" is of the type of the inputs
+    if (const auto acc = kernel.find("acc"); acc != kernel.end() && acc->second == "dtype") acc->second = attributes.text("dtype");
     Words words(row);
-    own.contract(attributes, point.kernel, words);
+    own.contract(attributes, kernel, words);
     shown.contract = words.text();
     const std::vector<Truth> truths = row.truth(attributes, set, Contract::parse(words.text(), row.contract));
-    Problem problem{row, attributes, point.kernel, set, {}};
+    Problem problem{row, attributes, kernel, set, {}};
     for (const auto& [name, tensor] : set) problem.values[name] = decode_tensor(tensor);
     const Outputs outputs = own.run(problem);
     shown.possible = true;
@@ -93,7 +104,8 @@ Shown show(const Point& point) {
         throw std::logic_error(fmt::format("family {}: {} outputs for {}", own.name, outputs[o].size(), truths[o].value.size()));
       for (std::size_t i = 0; i < outputs[o].size(); ++i) {
         const double got = outputs[o][i], value = truths[o].value[i], limit = truths[o].limit[i];
-        const Judged judged = judge(got, value, limit);
+        Judged judged = judge(got, value, limit);
+        if (std::isnan(judged.ratio)) judged.ratio = judged.ok ? 0 : kInf;  // Inf - Inf over Inf
         ++shown.outputs;
         if (shown.where.empty() || judged.ratio > shown.ratio) {
           shown.ratio = judged.ratio;
@@ -139,7 +151,7 @@ Scores search(const Family& family, const SearchOptions& options) {
     count(best, shown);
     if (!shown.possible) continue;
     for (int step = 0; step < options.climb && shown.ratio <= 1 && spent() < options.seconds; ++step) {
-      const Point next = changed(family, best, draw);
+      const Point next = changed(family, options, best, draw);
       const Shown then = show(next);
       count(next, then);
       if (then.possible && then.ratio >= shown.ratio) best = next, shown = then;

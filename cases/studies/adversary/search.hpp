@@ -38,6 +38,7 @@ struct SearchOptions {
   std::size_t outputs = 0;  // 0: as many as the time allows
   int climb = 24;           // changes that are tried from each drawn point
   std::string defect = "none";
+  Choices fixed;  // attributes and choices that are not drawn
   bool stop_at_violation = false;
   std::function<void(const Finding&)> found;  // each point whose ratio is above 1, after its climb
 };
