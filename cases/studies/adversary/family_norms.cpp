@@ -26,6 +26,7 @@ constexpr Axis kKernel[] = {
     {"mid", "acc|acc|f16|bf16"},
     {"product", "normal|normal|gamma_inverse|x_gamma"},
     {"variance", "two_pass|one_pass|welford|welford"},
+    {"merge", "delta|weighted"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
@@ -119,7 +120,11 @@ Moments merged(const Arithmetic& m, const Problem& p, const Moments& a, const Mo
   if (a.n == 0 || b.n == 0) return a.n == 0 ? b : a;
   const double delta = m.sub(b.mean, a.mean), n = a.n + b.n;
   const double share = quotient(m, b.n, n, p.text("quotient"), side);
-  Moments r{n, m.add(a.mean, m.mul(delta, share)), 0};
+  // PyTorch's merge weighs both means; Apex's moves one of them.
+  const double mean = p.is("merge", "weighted")
+                          ? m.add(m.mul(a.mean, quotient(m, a.n, n, p.text("quotient"), side)), m.mul(b.mean, share))
+                          : m.add(a.mean, m.mul(delta, share));
+  Moments r{n, mean, 0};
   r.squares = m.add(m.add(a.squares, b.squares), m.mul(m.mul(m.mul(delta, delta), a.n), share));
   return r;
 }

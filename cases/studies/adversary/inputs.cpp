@@ -50,6 +50,16 @@ constexpr Pool kPools[] = {
      [](auto, auto, const Range&, double level, Draw& d) {
        return 1 + std::ldexp(static_cast<double>(d.below(3)), -6 - static_cast<int>(level * 17));
      }},
+    // -1 and 1 in turn, and from the middle on a small step more: the mean of every part is small, and rounds.
+    {"stair",
+     [](std::int64_t i, std::int64_t n, const Range&, double level, Draw&) {
+       const double size = std::ldexp(1.0, -8 - static_cast<int>(level * 12));
+       return (i % 2 == 0 ? -1.0 : 1.0) + (2 * i > n ? size : 0);
+     }},
+    {"halves_of_signs",
+     [](std::int64_t i, std::int64_t n, const Range&, double level, Draw&) {
+       return (2 * i < n ? 1.0 : -1.0) * (1 + std::ldexp(1.0, -8 - static_cast<int>(level * 12)));
+     }},
     // A large mean and noise.
     {"mean",
      [](auto, auto, const Range&, double level, Draw& d) {
