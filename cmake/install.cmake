@@ -36,6 +36,7 @@ if(BUILD_TESTING)
     --build-and-test ${PROJECT_SOURCE_DIR}/ci/consumer ${CMAKE_BINARY_DIR}/consumer
     --build-generator ${CMAKE_GENERATOR}
     --build-options -DCMAKE_PREFIX_PATH=${CMAKE_BINARY_DIR}/prefix -DCMAKE_BUILD_TYPE=Release
+                    -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
                     -DCMAKE_CXX_FLAGS=${consumer_flags}
     --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure)
   set_tests_properties(package.install PROPERTIES FIXTURES_SETUP package LABELS spine)

@@ -28,6 +28,7 @@ struct Run {
 Run run_plain(const Judge& judge, const Inputs& inputs, TruthCache& truths, const Case& c) {
   Run run;
   Judge plain{inputs, truths, judge.workers, judge.options};
+  plain.options.strict = false;  // what is blind is told once, of the case with its fault
   plain.options.observe = [&](const RunResult& r) {
     if (r.status == RunStatus::done) run.outputs = output_tensors(inputs, r.outputs);
     if (judge.options.observe) judge.options.observe(r);

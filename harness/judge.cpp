@@ -157,7 +157,13 @@ const std::vector<Truth>& TruthCache::of(const Case& c, const Inputs& inputs, co
 }
 
 CaseResult Judge::judge(const Case& c) const {
-  return inputs.fault != nullptr ? judge_faulted(*this, c) : judge_plain(c);
+  CaseResult r = inputs.fault != nullptr ? judge_faulted(*this, c) : judge_plain(c);
+  if (options.strict && r.verdict.status == Status::pass && r.verdict.blind())
+    set(r.verdict, Status::blind,
+        fmt::format(
+            "half of the elements would show an error only beyond {:.3g} %, the sharpest beyond {:.3g} %",
+            100 * r.verdict.seen.half, 100 * r.verdict.seen.some));
+  return r;
 }
 
 const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
@@ -215,6 +221,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
       const PathFinding path =
           check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
+      r.verdict.seen = sharpness(known, inputs.tensors);
     }
   } catch (const InputError& e) {  // the reference has no truth of such a case under such a contract
     set(r.verdict, Status::impossible, e.what());

@@ -61,9 +61,10 @@ struct Summary {
   std::size_t expected = 0;                 // explained by the list of expectations
   std::map<Status, std::size_t> explained;  // of those, by verdict
   std::size_t executed = 0;                 // kernels ran: everything but unsupported
-  std::vector<std::string> stale;           // expectations that this run did not confirm
-  std::size_t outputs = 0;                  // elements judged
-  std::string ended_by;                     // what stopped the run: "SIGINT"; "" when it is complete
+  std::size_t blind = 0;  // passes that could not have shown an error of 10 % in half of the elements
+  std::vector<std::string> stale;  // expectations that this run did not confirm
+  std::size_t outputs = 0;         // elements judged
+  std::string ended_by;            // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

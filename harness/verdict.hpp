@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "reference/ops/op.hpp"
+#include "reference/ops/sharpness.hpp"
 
 namespace assay {
 
@@ -26,6 +27,7 @@ enum class Status : std::uint8_t {
   hang,
   failed,
   distrust,
+  blind,
   missed,
   too_big,
   impossible,
@@ -59,6 +61,8 @@ inline constexpr StatusRow kStatuses[] = {
      "read its reason under `what`"},
     {Status::distrust, "distrust", "an all-zero output would have passed: these inputs show nothing",
      "choose another fill or shape (`assay explain` says what a case shows)"},
+    {Status::blind, "blind", "with --strict: an error of 10 % would go unseen in half of the elements",
+     "declare the order, depth or unit of the sums; `assay explain` says which step it is"},
     {Status::missed, "missed", "a corruption that must move the outputs went unnoticed",
      "the kernel does not read what was corrupted: look for a stale copy"},
     {Status::too_big, "too_big",
@@ -93,6 +97,7 @@ struct Comparison {
 };
 
 // got[i]: the output's elements as exact real numbers. Per element:
+//   limit +Inf    nothing is claimed
 //   truth NaN     got must be NaN
 //   truth +-Inf   got must be it
 //   otherwise     ok = |got - value| <= limit, which a NaN fails
@@ -112,6 +117,10 @@ struct Verdict {
   std::size_t bad = 0;
   bool expected = false;  // a verdict other than pass that the list of expectations explains
   std::string reason;     // its explanation
+  Sharpness seen;         // what the limits could have shown, where the numbers were judged
+
+  // A pass that an error of 10 % in half of the elements would have been too.
+  bool blind() const { return elements > 0 && is_blind(seen); }
 
   bool green() const { return status == Status::pass || expected; }
 };

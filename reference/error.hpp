@@ -13,7 +13,7 @@ enum class InputErrorKind {
   bad_value,       // an attribute or contract value outside its domain
   shape_mismatch,  // tensors that do not fit each other or their bytes
   ragged_block,    // a block that does not divide its row
-  bad_scale,       // a scale that is zero, negative, NaN or infinite
+  bad_scale,       // a scale that is negative, NaN or infinite, or a zero that would be a divisor
 };
 
 constexpr std::string_view to_string(InputErrorKind kind) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -49,6 +50,7 @@ class Console : public Reporter {
     ++done_;
     if (!r.verdict.green()) finding(r);
     if (r.verdict.expected) known(r);
+    if (r.verdict.status == Status::pass && verbose_) passed(r);
     progress();
   }
 
@@ -67,6 +69,10 @@ class Console : public Reporter {
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",
                  verbose_ ? "; reports/findings.md" : "; case by case: -v");
+    if (s.blind > 0)
+      fmt::print("{} of them {} blind: an error of 10 % would go unseen in half of the elements{}\n",
+                 with_commas(s.blind), s.blind == 1 ? "is" : "are",
+                 verbose_ ? "" : "; case by case: -v; red with --strict");
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));
@@ -105,6 +111,19 @@ class Console : public Reporter {
     if (!verbose_ || r.verdict.status == Status::unsupported) return;
     clear_bar();
     fmt::print("known {} {}\n  why    {}\n", to_string(r.verdict.status), r.c.line(), r.verdict.reason);
+  }
+
+  // What a pass is worth, of those that are worth little.
+  void passed(const CaseResult& r) {
+    const Sharpness& seen = r.verdict.seen;
+    if (!r.verdict.blind()) return;
+    clear_bar();
+    fmt::print("blind {}\n  sees   {} in half of the elements, {} in the sharpest\n", r.c.line(),
+               percent(seen.half), percent(seen.some));
+  }
+
+  static std::string percent(double ratio) {
+    return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "nothing";
   }
 
   struct Kind {

@@ -71,6 +71,12 @@ class Junit : public Reporter {
     if (r.verdict.elements > 0)
       add_property(properties, "worst_ratio", fmt::format("{:.6g}", r.verdict.worst_ratio));
     const Verdict& v = r.verdict;
+    if (v.elements > 0) {
+      add_property(properties, "blind", v.blind() ? "yes" : "no");
+      add_property(properties, "seen_in_some", fmt::format("{:.3g}", v.seen.some));
+      add_property(properties, "seen_in_half", fmt::format("{:.3g}", v.seen.half));
+      add_property(properties, "seen_in_loosest", fmt::format("{:.3g}", v.seen.loosest));
+    }
     if (v.status == Status::pass) return;
     const bool skipped = v.green(), error = is_error(v.status);
     ++(skipped ? suite.counts.skipped : error ? suite.counts.errors : suite.counts.failures);

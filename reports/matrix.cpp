@@ -13,6 +13,7 @@ std::string cell_text(const Cell& cell) {
   if (cell.cases == 0) return "";
   if (cell.gaps == cell.cases) return "-";
   std::string text = fmt::format("{}", cell.passed);
+  if (cell.blind > 0) text += fmt::format(" [{} blind]", cell.blind);
   for (const auto& [status, count] : cell.red) text += fmt::format(" {}:{}", to_string(status), count);
   for (const auto& [status, count] : cell.known) text += fmt::format(" ({}:{})", to_string(status), count);
   return text;
@@ -21,7 +22,7 @@ std::string cell_text(const Cell& cell) {
 }  // namespace
 
 void Cell::add(const Cell& other) {
-  cases += other.cases, passed += other.passed, gaps += other.gaps;
+  cases += other.cases, passed += other.passed, gaps += other.gaps, blind += other.blind;
   for (const auto& [status, count] : other.known) known[status] += count;
   for (const auto& [status, count] : other.red) red[status] += count;
   if (reason.empty()) reason = other.reason;
@@ -65,6 +66,7 @@ void Matrix::add(const CaseResult& r) {
   const Verdict& v = r.verdict;
   if (v.status == Status::pass) {
     ++cell.passed;
+    if (v.blind()) ++cell.blind;
   } else if (v.expected && v.status == Status::unsupported) {
     ++cell.gaps;
   } else {

@@ -14,6 +14,7 @@ namespace assay {
 
 struct Cell {
   std::size_t cases = 0, passed = 0, gaps = 0;  // gaps: unsupported, and expected to be
+  std::size_t blind = 0;                        // of those that passed
   std::map<Status, std::size_t> known;          // findings that are expected, by verdict
   std::map<Status, std::size_t> red;
   std::string reason;  // of the first case that is red or known
@@ -31,7 +32,8 @@ std::string family_label(const std::string& formats);
 class Matrix {
  public:
   void add(const CaseResult& r);
-  // A table; passes, then red verdicts "wrong:3", then known findings "(wrong:3)"; "-" is a gap.
+  // A table; passes, how many of them are blind "[3 blind]", then red verdicts "wrong:3", then known findings
+  // "(wrong:3)"; "-" is a gap.
   std::string text() const;
   Matrix folded() const;  // by families of formats
 

@@ -30,8 +30,8 @@ Json json_of(const RecordHeader& h) {
   return {{"schema", kSchema},    {"version", kVersion},    {"command", h.command},
           {"words", h.words},     {"backends", h.backends}, {"filter", h.filter},
           {"seed", h.seed},       {"shard", h.shard},       {"timeout_seconds", h.timeout_seconds},
-          {"repeats", h.repeats}, {"isolate", h.isolate},   {"sandbox", h.sandbox},
-          {"cases", h.cases},     {"plan", h.plan}};
+          {"repeats", h.repeats}, {"isolate", h.isolate},   {"strict", h.strict},
+          {"sandbox", h.sandbox}, {"cases", h.cases},       {"plan", h.plan}};
 }
 
 RecordHeader header_of(const Json& json, const std::string& path) {
@@ -39,9 +39,19 @@ RecordHeader header_of(const Json& json, const std::string& path) {
   if (json.value("version", 0) != kVersion)
     throw bad_record(
         path, fmt::format("version {}; this program reads version {}", json.value("version", 0), kVersion));
-  return {json.at("command"), json.at("words"),   json.at("backends"),        json.at("filter"),
-          json.at("seed"),    json.at("shard"),   json.at("timeout_seconds"), json.at("repeats"),
-          json.at("isolate"), json.at("sandbox"), json.at("cases"),           json.at("plan")};
+  return {json.at("command"),
+          json.at("words"),
+          json.at("backends"),
+          json.at("filter"),
+          json.at("seed"),
+          json.at("shard"),
+          json.at("timeout_seconds"),
+          json.at("repeats"),
+          json.at("isolate"),
+          json.value("strict", false),
+          json.at("sandbox"),
+          json.at("cases"),
+          json.at("plan")};
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct RecordHeader {
   std::string filter, seed, shard;  // "" where not given
   double timeout_seconds = 10;
   int repeats = 0;
-  bool isolate = false;
+  bool isolate = false, strict = false;
   std::string sandbox;  // "" for none
   std::size_t cases = 0;
   std::string plan;  // plan_digest()

@@ -59,6 +59,12 @@ Json to_json(const CaseResult& r) {
               {"input_seconds", r.input_seconds},
               {"worker_seconds", r.worker_seconds},
               {"total_seconds", r.total_seconds}};
+  if (v.elements > 0) {
+    row["blind"] = v.blind();
+    row["seen"] = {{"some", json_number(v.seen.some)},
+                   {"half", json_number(v.seen.half)},
+                   {"loosest", json_number(v.seen.loosest)}};
+  }
   if (!v.detail.empty()) row["detail"] = v.detail;
   // Only what sets the finding apart: which of many alike were made again depends on the jobs.
   if (r.repeat == Repeat::after_calls || r.repeat == Repeat::never) row["repeat"] = to_string(r.repeat);
@@ -83,6 +89,11 @@ CaseResult result_of(const Json& row, const Case& c) {
   v.elements = row.at("elements");
   v.bad = row.at("bad");
   v.worst_ratio = number_of(row.at("worst_ratio"));
+  if (row.contains("seen")) {
+    const Json& seen = row.at("seen");
+    v.seen = {v.elements, number_of(seen.at("some")), number_of(seen.at("half")),
+              number_of(seen.at("loosest"))};
+  }
   r.contract = row.at("contract");
   r.expected_path = row.at("expected_path");
   r.kernels = row.at("announced").get<std::vector<std::string>>();

@@ -29,11 +29,11 @@ void encode(const Call& call, const Engine& engine, const RowReader& reader, boo
 
 }  // namespace
 
-// Quotients in f32 by true divisions. The 16-bit floats overflow to Inf as the others do not.
+// Quotients in f32 by true divisions; a scale sees the finite elements alone. The 16-bit floats overflow to Inf as the others do not.
 std::string quantiser_contract(std::string_view to) {
   const bool half = to == "f16" || to == "bf16" || to == "f32";
-  return std::string("scale=divide code=divide round=nearest_even nan=propagate overflow=") +
-         (half ? "ieee" : "saturate");
+  return std::string("scale=divide code=divide round=nearest_even nan=propagate absmax=finite int_range=") +
+         (to.starts_with("int4") ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
 }
 
 void quantize_check(const Call& call) {

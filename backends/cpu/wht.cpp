@@ -47,7 +47,7 @@ void wht_check(const Call& call) {
   if (call.text("signs") != "none") call.input("signs");
 }
 
-std::string wht_contract(const Call&, const Engine&) { return "acc=f32 order=butterfly scale=once"; }
+std::string wht_contract(const Call&, const Engine&) { return "acc=f32 order=tree scale=once"; }
 
 void wht_run(const Call& call, const Engine& engine, const Trace& trace) {
   trace.kernel("wht");

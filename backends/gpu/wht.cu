@@ -144,7 +144,7 @@ bool wht_warp_chosen(const Call& call) { return call.integer("points") <= kWarpP
 
 std::string_view wht_warp_name(const Call&) { return "wht_warp"; }
 std::string_view wht_block_name(const Call&) { return "wht_block"; }
-std::string wht_warp_contract(const Call&, const DeviceInfo&) { return "acc=f32 order=butterfly scale=once"; }
+std::string wht_warp_contract(const Call&, const DeviceInfo&) { return "acc=f32 order=tree scale=once"; }
 std::string wht_block_contract(const Call& call, const DeviceInfo& device) {
   return wht_warp_contract(call, device);
 }

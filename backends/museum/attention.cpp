@@ -16,10 +16,12 @@ constexpr double kWeightShift = 256;  // weights in [0, 1] are stored as e4m3fn 
 
 float half(float x) { return f16_value(f16_code(x)); }
 
-// 2^n from its exponent bits, which wrap for n < -127.
+// 2^n from its exponent bits, which wrap for n < -127. A vector unit converts what an integer cannot hold to the least one.
 float exp_by_bits(float x) {
   const float n = std::nearbyint(x * 1.44269504F);
-  const auto bits = (static_cast<std::uint32_t>(static_cast<std::int32_t>(n)) + 127U) << 23;
+  const std::int32_t whole =
+      n > -0x1p31F ? static_cast<std::int32_t>(n) : std::numeric_limits<std::int32_t>::min();
+  const auto bits = (static_cast<std::uint32_t>(whole) + 127U) << 23;
   return std::bit_cast<float>(bits) * std::exp(x - n * 0.69314718F);
 }
 

@@ -137,7 +137,7 @@ void wht_check(const Call& call, const Device& device) {
 }
 std::string wht_name(const Call&, const Device&) { return "wht"; }
 std::string wht_contract(const Call&, const Device& device) {
-  return "acc=f32 order=butterfly scale=once" + ftz(device);
+  return "acc=f32 order=tree scale=once" + ftz(device);
 }
 void wht_run(Session& session, const Trace& trace) {
   const Call& call = session.call();

@@ -16,6 +16,7 @@ void deep(const FillRequest&, Values&);
 void outlier(const FillRequest&, Values&);
 void cancel(const FillRequest&, Values&);
 void offset(const FillRequest&, Values&);
+void two_levels(const FillRequest&, Values&);
 void subnormal(const FillRequest&, Values&);
 void extreme(const FillRequest&, Values&);
 void codes(const FillRequest&, Values&);

@@ -52,6 +52,8 @@ constexpr Fill kFills[] = {
     {"outlier", "", "a few elements 64 times larger: scales and clipping", outlier},
     {"cancel", "", "large terms of both signs over small ones: cancellation", cancel},
     {"offset", "", "mean 100, deviation 1: one-pass variance loses its digits", offset},
+    {"two_levels", "",
+     "+-1 with a small step halfway: partial means that differ, a running variance's merges", two_levels},
     {"subnormal", "", "around the smallest normal of the tensor's format: flushing, double rounding",
      subnormal},
     {"extreme", "", "near the largest finite of the tensor's format: overflow, saturation", extreme},

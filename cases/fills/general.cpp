@@ -118,6 +118,13 @@ void offset(const FillRequest& r, Values& v) {
   each(r, v, [](const auto&, const Stream& s, std::size_t i, auto, auto) { return 100.0 + s.gaussian(i); });
 }
 
+void two_levels(const FillRequest& r, Values& v) {
+  each(r, v, [](const TensorSpec&, const Stream& s, std::size_t i, std::size_t column, std::size_t columns) {
+    const double sign = s.gaussian(i) < 0 ? -1 : 1;
+    return 2 * column < columns ? sign : sign + 0x1p-6;
+  });
+}
+
 void subnormal(const FillRequest& r, Values& v) {
   // Of the coarsest format of the case: a quantiser's output, not its f32 input, is where subnormals are lost.
   double normal = 0;

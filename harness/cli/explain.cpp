@@ -65,38 +65,58 @@ std::vector<double> finite_limits(const Truth& t) {
   return limits;
 }
 
+// Of output n under another contract; nothing where the reference has no truth of it.
+std::optional<double> median_limit(const Case& c, const Inputs& inputs, const Contract& contract,
+                                   std::size_t n) {
+  try {
+    return median(finite_limits(c.op->truth(c.attributes, inputs.set, contract).at(n)));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+std::string percent(double ratio) {
+  return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "no size";
+}
+
 void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract) {
   const auto truths = c.op->truth(c.attributes, inputs.set, contract);
   for (std::size_t n = 0; n < truths.size(); ++n) {
     const Truth& t = truths[n];
-    std::vector<double> magnitude, relative;
-    std::size_t seen_percent = 0;
+    std::vector<double> magnitude;
+    std::size_t unclaimed = 0;
     for (std::size_t i = 0; i < t.value.size(); ++i) {
-      if (!std::isfinite(t.value[i])) continue;
-      magnitude.push_back(std::fabs(t.value[i]));
-      if (t.value[i] != 0) relative.push_back(t.limit[i] / std::fabs(t.value[i]));
-      if (100 * t.limit[i] < std::fabs(t.value[i])) ++seen_percent;
+      if (std::isinf(t.limit[i])) ++unclaimed;
+      if (std::isfinite(t.value[i])) magnitude.push_back(std::fabs(t.value[i]));
     }
     const Comparison zeros = compare(t, std::vector<double>(t.value.size(), 0.0));
-    const double limit = median(finite_limits(t));
-    fmt::print(
-        "\n{}: {} elements, {} finite; median |value| {:.4g}, median limit {:.4g}, median limit/|value| "
-        "{:.3g}\n",
-        t.output, t.value.size(), magnitude.size(), median(magnitude), limit, median(relative));
+    const std::vector<double> limits = finite_limits(t);
+    const double limit = median(limits);
+    fmt::print("\n{}: {} elements, {} finite; median |value| {:.4g}, ", t.output, t.value.size(),
+               magnitude.size(), median(magnitude));
+    if (limits.empty())
+      fmt::print("no element has a limit\n");
+    else
+      fmt::print("median limit {:.4g}\n", limit);
     fmt::print("  limit  <- {}\n", t.limit_origin);
+    if (unclaimed > 0)
+      fmt::print("  open   {} elements, of which nothing is claimed: an intermediate result may overflow\n",
+                 unclaimed);
     std::vector<std::pair<double, std::string>> terms;
     for (const auto& key : c.op->contract)
       if (const auto better = without(contract, key, c.op->contract)) {
-        const auto ideal = c.op->truth(c.attributes, inputs.set, *better);
-        const double share = limit > 0 ? 1 - median(finite_limits(ideal.at(n))) / limit : 0;
-        terms.emplace_back(share, fmt::format("{}={}", key.name, contract.text(key.name)));
+        const std::optional<double> ideal = median_limit(c, inputs, *better, n);
+        const double share = limit > 0 && ideal ? 1 - *ideal / limit : 0;
+        if (ideal) terms.emplace_back(share, fmt::format("{}={}", key.name, contract.text(key.name)));
       }
     std::ranges::sort(terms, std::greater<>{});
     fmt::print("  terms  (how much smaller the median limit would be if that step were exact)\n");
     for (const auto& [share, name] : terms) fmt::print("    {:>5.1f} %  {}\n", 100 * share, name);
-    fmt::print("  shows  an error of 1 % in {} of {} elements; an all-zero output {}\n", seen_percent,
-               t.value.size(),
-               zeros.ok ? "would pass (verdict distrust)" : fmt::format("fails in {} elements", zeros.bad));
+    const Sharpness seen = sharpness(std::span(&t, 1), inputs.tensors);
+    fmt::print(
+        "  shows  an error of {} in half of the elements, {} in the sharpest{}; an all-zero output {}\n",
+        percent(seen.half), percent(seen.some), is_blind(seen) ? " (blind)" : "",
+        zeros.ok ? "would pass (verdict distrust)" : fmt::format("fails in {} elements", zeros.bad));
   }
 }
 

@@ -131,6 +131,7 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   settings.judge.timeout = milliseconds(a.timeout_seconds);
   settings.judge.repeats = a.repeats;
   settings.judge.isolate = a.isolate;
+  settings.judge.strict = a.strict;
   settings.workers.open_timeout = std::max(settings.workers.open_timeout, settings.judge.timeout);
   settings.workers.stop_descriptor = signals.descriptor();
   if (!a.sandbox.empty()) {

@@ -42,6 +42,7 @@ std::string RunArguments::command() const {
     text += fmt::format(" --timeout {}", timeout_seconds);
   if (repeats > 0) text += fmt::format(" --repeats {}", repeats);
   if (isolate) text += " --isolate";
+  if (strict) text += " --strict";
   if (!sandbox.empty()) text += " --sandbox " + shell_quoted(sandbox);
   return text;
 }
@@ -56,6 +57,7 @@ RecordHeader RunArguments::header(const Plan& made) const {
           timeout_seconds,
           repeats,
           isolate,
+          strict,
           sandbox,
           made.cases,
           plan_digest(made)};
@@ -77,6 +79,7 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
   arguments.timeout_seconds = header.timeout_seconds;
   arguments.repeats = header.repeats;
   arguments.isolate = header.isolate;
+  arguments.strict = header.strict;
   arguments.sandbox = header.sandbox;
 }
 
@@ -98,7 +101,7 @@ void complete(RunArguments& a, const Command& command) {
         refuse(fmt::format("{} and {} name one file: {}", files[j].first, files[i].first, *files[i].second));
   if (a.resume.empty()) return;
   for (const char* name : {"cases", "--backend", "--filter", "--seed", "--shard", "--timeout", "--repeats",
-                           "--isolate", "--sandbox", "--record"})
+                           "--isolate", "--strict", "--sandbox", "--record"})
     if (command.count(name) > 0)
       refuse(fmt::format("--resume takes cases and options from the record, and no {}", name));
 }
@@ -132,6 +135,8 @@ void add_run_options(const Command& command, RunArguments& a) {
   command.flag(
       "--isolate", a.isolate,
       "Make each further run of a case in a new process: finds kernels that remember what they computed");
+  command.flag("--strict", a.strict,
+               "A pass that could not have shown an error of 10 % in half of its elements is red: blind");
   command.option("--sandbox", a.sandbox,
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "

@@ -19,6 +19,7 @@ struct RunArguments {
   double memory_gib = 0;  // 0: what is there
   int repeats = 0;
   bool isolate = false;
+  bool strict = false;
   std::string sandbox;  // the scratch folder; "" for none
   std::string shard, record, resume;
   std::vector<std::string> reports;  // the file of each of report_kinds(), "" for none

@@ -96,6 +96,9 @@ TEST(TooBig, ends_its_case_alone_and_says_what_it_needed) {
 
 // The process may take less than the machine has: an allocation that fails is that case's verdict too.
 TEST(TooBig, a_failed_allocation_ends_its_case_alone) {
+#if defined(ASSAY_ADDRESS_SANITIZER)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer maps more than any limit";
+#endif
   const Outcome o = assay::run_command("ulimit -v 3000000; " ASSAY_PROGRAM
                                        " run 'softmax rows=2048 cols=65536' 'softmax rows=2 cols=3' -b cpu "
                                        "--jobs 1 --memory 1000");
@@ -234,6 +237,27 @@ TEST(History, a_finding_that_needs_earlier_calls_has_a_repro_that_makes_them) {
   const std::string arguments = repro.substr(repro.find(' ') + 1);
   EXPECT_EQ(assay(arguments).code, 1);
   EXPECT_EQ(assay(arguments.substr(0, arguments.find(" after=")) + "'").code, 0);  // alone it passes
+}
+
+// A contract that allows two million ulps proves nothing of a kernel, however right it is.
+TEST(Strict, a_pass_that_shows_nothing_is_blind) {
+  const Scratch scratch;
+  const std::string cases = " 'softmax rows=3 cols=8 variant=vague,correct' " + kFaulty;
+  const Outcome told = assay("run -v" + cases + " --json " + scratch.file("r.json"));
+  EXPECT_EQ(told.code, 0);
+  EXPECT_NE(told.text.find("1 of them is blind"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("2 [1 blind]"), std::string::npos) << told.text;
+  const json report = json_of(scratch.file("r.json"));
+  EXPECT_EQ(report["results"][0]["blind"], true);
+  EXPECT_GT(report["results"][0]["seen"]["half"], 0.1);
+  EXPECT_EQ(report["results"][1]["blind"], false);
+  EXPECT_LT(report["results"][1]["seen"]["loosest"], 1e-5);
+  EXPECT_EQ(report["summary"]["blind"], 1);
+  const std::string record = scratch.file("r.jsonl");
+  const Outcome strict = assay("run --strict" + cases + " --record " + record);
+  EXPECT_EQ(strict.code, 1);
+  EXPECT_NE(strict.text.find("1 pass, 1 blind"), std::string::npos) << strict.text;
+  EXPECT_EQ(assay("run --resume " + record).code, 1);  // the record says that the run was strict
 }
 
 TEST(Isolate, finds_a_kernel_that_remembers) {

@@ -179,7 +179,7 @@ TEST_P(SandboxTest, has_no_rights_to_win_back) {
 }
 
 TEST_P(SandboxTest, bounds_memory_and_files) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ASSAY_ADDRESS_SANITIZER)
   GTEST_SKIP() << "SKIPPED: AddressSanitizer maps more than any limit";
 #endif
   constexpr std::int64_t kLimit = std::int64_t{512} << 20;
@@ -252,6 +252,10 @@ TEST_P(SandboxTest, leaves_no_daemon_behind) {
 TEST_P(SandboxTest, ends_as_its_first_process_ends_and_with_its_caller) {
   EXPECT_EQ(run(true, [] { return 7; }).number, 7);
   const Ended aborted = run(true, [] {
+#if defined( \
+    ASSAY_ADDRESS_SANITIZER)  // the first process of a namespace does not die of SIGABRT but of what abort() does then
+    signal(SIGSEGV, SIG_DFL);  // which AddressSanitizer would report, and exit
+#endif
     std::abort();
     return 0;
   });

@@ -94,7 +94,8 @@ Encoded encode_tensor_with_scales(const Format& format, const Shape& shape, std:
                                   std::span<const float> scales, const EncodePolicy& policy = {});
 
 // The real numbers that the bytes stand for. Throws shape_mismatch when planes and shape disagree, bad_scale
-// when a separate f32 scale is zero, negative, NaN or infinite.
+// when a separate f32 scale is negative, NaN or infinite, or zero where decoding divides by it (nvfp4). A zero scale
+// that multiplies makes zeros of its codes: what many quantisers leave behind for a row of zeros.
 std::vector<double> decode_tensor(const Encoded& tensor);
 // The same for elements [first, first + out.size()) in row-major order; `first` and the count are multiples
 // of block_elements. What streaming users (a KV cache of 2^20 keys) call.

@@ -40,12 +40,16 @@ enum class Overflow : std::uint8_t { saturate, ieee };
 // NaN in. propagate: the format's one quiet NaN, sign and payload dropped (in a format without one:
 // max_finite). zero: code of +0 (a quantiser that hides NaN).
 enum class NanPolicy : std::uint8_t { propagate, zero };
+// How the e8m0 scale of an OCP MX block is made of its absmax (blocks/microscaling.hpp has the formulas).
+enum class MxScale : std::uint8_t { floor, ceil, even, rceil };
 
 struct EncodePolicy {
   Rounding rounding = Rounding::nearest_even;
   Overflow overflow = Overflow::saturate;
   NanPolicy nan = NanPolicy::propagate;
   std::uint64_t seed = 0;  // stochastic only: the draw for element i is a pure function of (seed, i)
+  MxScale mx_scale = MxScale::floor;  // OCP MX blocks only
+  bool mx_reciprocal = false;         // MxScale::rceil: absmax fl32(1 / largest), not absmax / largest
 };
 
 std::span<const ScalarFormat> scalar_formats();

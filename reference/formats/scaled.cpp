@@ -20,7 +20,7 @@ constexpr std::int64_t kGroup = 32;
 float scale_at(const Plane& plane, std::int64_t index) {
   float scale;
   std::memcpy(&scale, plane.bytes.data() + index * static_cast<std::int64_t>(sizeof scale), sizeof scale);
-  return checked_scale(scale, plane.spec.suffix, index);
+  return scale == 0 ? 0.0F : checked_scale(scale, plane.spec.suffix, index);  // code * 0 is a number: 0
 }
 
 // How many elements from `index` on share its scale.

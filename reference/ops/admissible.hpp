@@ -3,32 +3,49 @@
 // scale that is wrong in its last bit therefore moves every non-zero element of its group, and needs no check of its
 // own.
 //
-// Scaled formats. D: 448, 127, 7 ...; absmax is exact; an all-zero group stores 1; u = 2^-24. The stored scale s is
-//   scale=divide      fl32(absmax / D)
-//   scale=reciprocal  fl32(absmax fl32(1 / D))
-//   scale=any         either
-// Given s, the quotient that is rounded to a code is
-//   code=divide       fl32(x / s)
-//   code=reciprocal   fl32(x fl32(1 / s))
-//   code=any          somewhere in [q (1 - 4 u), q (1 + 4 u)], q = x / s: both of these, and x fl(D / absmax)
-// Rounding to a code is monotone, so the ends decide which codes are admissible: one, or two neighbours when a
-// rounding boundary lies between. With value = the format's own rule (the real quotient by fl32(absmax / D),
-// encode_tensor) and
-//   limit = max over admissible (scale, code) of |code s - value|
-// the limit is 0 for a decided code under a decided scale, one step for a code on the boundary, one unit in the last
-// place for a scale in doubt; any other code is outside, because codes are a step apart.
+// Scaled formats. D: 448, 127, 7 ...; absmax a is exact; a group of zeros may store any scale; u = 2^-24.
+//   scale=divide      e = fl32(a / D)
+//   scale=reciprocal  e = fl32(a fl32(1 / D))
+//   scale=inverse     e = fl32(1 / fl32(D / a))
+//   scale=any         one of these
+// moved by up to `scale_ulp` neighbours (a GPU's approximate division: 2). The plane holds s = e, or e rounded to
+// nearest even in 16 bits (scale_format), and x meets d = s or e (code_scale=stored, exact, any). The quotient is
+//   code=divide       fl32(x / d)
+//   code=reciprocal   fl32(x fl32(1 / d))
+//   code=direct       fl32(x fl32(D / a)): the multiplier never was a scale
+//   code=any          somewhere in [q (1 - g), q (1 + g)], q = x / d, g = gamma_{4 + 2 scale_ulp}. It holds all three:
+//                     divide and reciprocal are within 2 u of q; D / a and d differ by at most 2 u + 2 u scale_ulp
+//                     (two roundings in e, an ulp being 2 u), and direct rounds twice.
+// and is rounded to 16 bits before it becomes a code where quotient= says so. All of that is computed here as the
+// kernel computes it, so each set is exact; for code=any, rounding is monotone and the ends decide. With value = the
+// first admissible number,
+//   limit = max over admissible (s, d, quotient) of |code s - value|
+// is 0 for a decided code under a decided scale, one step for a code on the boundary, one unit in the last place for a
+// scale in doubt; any other code is outside, because codes are a step apart. Integer codes end at -128 or at -127
+// (-8 or -7 in int4), as int_range says; absmax / D never asks for more, a locked or fixed scale does.
 //
-// Scalar formats: one rounding, limit 0.
+// Scalar formats: one rounding, limit 0 (int8: and int_range).
 //
-// Block formats: the rule of formats/blocks/<name>.cpp. Its scale is monotone in the block's extreme elements and its
-// codes are monotone in the quotient, both computed by a kernel within 8 roundings of f32; so every element in turn
-// is moved by a relative 2^-21 either way (a whole block's extreme and each quotient alike) and every change that the
-// rule then makes, to that element or to its neighbours, is admitted. tq3_0 rotates the block first: there an element
-// is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and the changes add up.
+// Block formats: the rule of formats/blocks/<name>.cpp, for OCP MX that of mx_scale. Its scale is monotone in the
+// block's extreme elements and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of
+// f32; so every element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient
+// alike) and every change that the rule then makes, to that element or to its neighbours, is admitted. tq3_0 rotates
+// the block first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and
+// the changes add up.
 //
-// Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate); nothing is claimed of
-// the other members of a group with a NaN or Inf, for the group's absmax is not defined. A NaN may then stand there
-// too: a block whose elements have no NaN can pass one on in its scale alone, for all of its elements.
+// Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other members of
+// its group, and of one with an Inf, depend on what becomes of absmax:
+//   absmax=finite  it is taken over the finite elements, as the formats define it: all of the group is claimed, Inf as
+//                  `overflow` says; NaN in integers is between the ends of the codes. Blocks follow their file.
+//   absmax=any     f32 scales: a maximum may ignore a NaN, be restarted by it (maxps returns its second operand), or
+//                  be clamped to the largest f32; one that becomes NaN or Inf makes a scale that no decoder takes.
+//                  So the group has some finite scale d >= 0, and nothing more is known of it. Zero is a code, so the
+//                  nearest code to q is no farther from q than zero is: |code - q| <= |q|, |code d - x| <= |x|, a
+//                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
+//                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not.
+//                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
+//                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
+//                  claimed of that block. The blocks beside it are claimed in full.
 #pragma once
 
 #include <array>
@@ -43,14 +60,28 @@
 namespace assay {
 
 inline constexpr std::array kQuantiseKeys = {
-    ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|any",
-                "absmax / D, or times a rounded 1 / D"},
-    ContractKey{"code", ContractValue::word, "any", "divide|reciprocal|any",
-                "x / scale, or times a rounded 1 / scale"},
+    ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|inverse|any",
+                "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
+    ContractKey{"scale_ulp", ContractValue::number, "0", "",
+                "units in the last place that the scale may be off"},
+    ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
+                "the stored scale is rounded to this"},
+    ContractKey{"code", ContractValue::word, "any", "divide|reciprocal|direct|any",
+                "x / scale, times a rounded 1 / scale, or times a rounded D / absmax"},
+    ContractKey{"code_scale", ContractValue::word, "any", "stored|exact|any",
+                "codes from the scale as stored, or as it was before scale_format"},
+    ContractKey{"quotient", ContractValue::word, "f32", "f32|f16|bf16",
+                "rounded to this before it becomes a code"},
     ContractKey{"round", ContractValue::word, "nearest_even", "nearest_even|nearest_away|toward_zero",
                 "to a code"},
     ContractKey{"overflow", ContractValue::word, "saturate", "saturate|ieee", "beyond the largest code"},
     ContractKey{"nan", ContractValue::word, "propagate", "propagate|zero", "what a NaN becomes"},
+    ContractKey{"int_range", ContractValue::word, "any", "full|symmetric|any",
+                "the least integer code: -128 (-8), or -127 (-7)"},
+    ContractKey{"mx_scale", ContractValue::word, "floor", "floor|ceil|even|rceil",
+                "how an OCP MX block rounds its scale"},
+    ContractKey{"absmax", ContractValue::word, "any", "finite|any",
+                "of a group with a NaN or Inf: that of its finite elements, or undefined"},
 };
 
 EncodePolicy quantise_policy(const Contract& contract);
@@ -58,13 +89,28 @@ EncodePolicy quantise_policy(const Contract& contract);
 // values: what the kernel reads, f32. Dynamic scales by the format's rule. Fills value and limit.
 void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                      const Contract& contract);
+
+// One way to scale a group.
+struct AdmissibleScale {
+  float stored;      // what the plane holds
+  float divisor;     // what x is divided by, or its reciprocal multiplied with
+  float multiplier;  // fl32(D / absmax)
+};
+inline constexpr AdmissibleScale kUnitScale{1, 1, 1};
+// The scales of a group with this absmax; {kUnitScale} when it is 0, for then every code is 0.
+std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, const Contract& contract);
+// admit_quantised of a scaled format.
+void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
+                  const Contract& contract);
 // Scales that the caller knows: scales[s] is every admissible scale of group s (plane ".scale", row-major).
 void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& shape,
-                                 std::span<const float> values, const std::vector<std::vector<float>>& scales,
+                                 std::span<const float> values,
+                                 const std::vector<std::vector<AdmissibleScale>>& scales,
                                  const Contract& contract);
-// The admissible fl32(absmax / divisor); {1} when absmax is 0.
-std::vector<float> admissible_scales(float absmax, float divisor, const Contract& contract);
 // absmax of each group over its finite elements.
 std::vector<float> group_absmax(const Format& to, const Shape& shape, std::span<const float> values);
+
+// The scalar formats whose codes the contract admits: one, or two that end at other integers.
+std::vector<ScalarFormat> admissible_codes(const ScalarFormat& element, const Contract& contract);
 
 }  // namespace assay

@@ -1,9 +1,9 @@
 // argmax: y[r] = the index of the largest x[r,:], by the loop that kernels run:
 //   best = 0; for i: if (x[i] > x[best]) best = i
 // so the first of equal maxima wins, a NaN never replaces anything, and a NaN at index 0 is never replaced: a
-// row of NaN logits gives 0, the token "!" of GPT-2's vocabulary. checked=yes reports the first NaN at i as
-// -(i + 1) instead. x[rows,cols] dtype -> y[rows] int32. Every input is in the domain. Exact: limit 0, and
-// the contract has no key.
+// row of NaN logits gives 0, the token "!" of GPT-2's vocabulary. That is nan=loses; nan=wins is a kernel to which a NaN is the
+// maximum, as to PyTorch's argmax: the index of the first. checked=yes reports the first NaN at i as -(i + 1) instead.
+// x[rows,cols] dtype -> y[rows] int32. Every input is in the domain. Exact: limit 0.
 #include <array>
 #include <cmath>
 
@@ -20,15 +20,20 @@ constexpr std::array kAttributes = {
     AttributeSpec{"checked", AttributeKind::word, "no", "no|yes", "report a NaN as -(index + 1)"},
 };
 
+constexpr std::array kContract = {
+    ContractKey{"nan", ContractValue::word, "loses", "loses|wins",
+                "loses: the loop of >; wins: a row with a NaN gives the first one's index"},
+};
+
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
   return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}, {"y", TensorRole::output, "int32", {rows}}};
 }
 
-std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract&) {
+std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(a), set);
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  const bool checked = a.text("checked") == "yes";
+  const bool checked = a.text("checked") == "yes", wins = contract.text("nan") == "wins";
   const std::vector<double> x = in.values("x");
   Truth t = make_truth("y", static_cast<std::size_t>(rows), "reference/ops/argmax: an index, exact");
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -38,6 +43,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       if (row[i] > row[best]) best = i;
       if (std::isnan(row[i]) && first_nan < 0) first_nan = i;
     }
+    if (wins && first_nan >= 0) best = first_nan;
     set_special(t, r, static_cast<double>(checked && first_nan >= 0 ? -(first_nan + 1) : best));
   }
   return {std::move(t)};
@@ -54,7 +60,7 @@ const Op kArgmax = {
         "-> y[rows] int32",
     .example = "rows=4 cols=33",
     .attributes = kAttributes,
-    .contract = {},
+    .contract = kContract,
     .tensors = tensors,
     .indices = nullptr,
     .truth = truth,

@@ -1,7 +1,7 @@
 // dequantize: y[r,i] = the number that x's bytes stand for
 // x[rows,cols] in format `from` -> y[rows,cols] dtype.
 //
-// Domain. Every code; scales as decode_tensor takes them (a separate f32 scale that is zero, negative, NaN or
+// Domain. Every code; scales as decode_tensor takes them (a separate f32 scale that is negative, NaN or
 // infinite is refused). NaN codes give NaN, infinite ones that infinity.
 //
 // Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k times in

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "reference/error.hpp"
-#include "reference/formats/scalar.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay {
 
@@ -21,6 +21,21 @@ Machine machine(std::string_view name, bool flush) {
   const double step = std::ldexp(smallest_normal, -f.fraction_bits);
   return {std::ldexp(1.0, -f.fraction_bits - 1), flush ? smallest_normal : step / 2,
           flush ? smallest_normal : 0.0, flush ? smallest_normal : 0.0, f.max_finite};
+}
+
+Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush, const EncodePolicy& policy) {
+  if (!std::isfinite(z.value) || !(z.error < kInfinity)) return {z.value, kInfinity};
+  double low = round_number(to, z.error > 0 ? z.low() : z.value, policy);
+  double high = round_number(to, z.error > 0 ? z.high() : z.value, policy);
+  if (!std::isfinite(low) || !std::isfinite(high)) return {z.value, kInfinity};
+  if (flush) {  // the ends themselves may be flushed, and what lies between them and 0 with them
+    const double smallest_normal = std::ldexp(1.0, 1 - to.bias);
+    if (low > 0 && low < smallest_normal) low = 0;
+    if (high < 0 && high > -smallest_normal) high = 0;
+  }
+  if (low == high) return {low, 0};
+  const double value = low / 2 + high / 2;
+  return {value, up(std::max(high - value, value - low))};
 }
 
 Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m) {

@@ -23,6 +23,7 @@
 
 #include "reference/arithmetic/gamma.hpp"
 #include "reference/arithmetic/order.hpp"
+#include "reference/formats/scalar.hpp"
 
 namespace assay {
 
@@ -88,6 +89,18 @@ inline Enclosure rounded_sum(Enclosure z, const Machine& m) {
   const double error = up(z.error + m.unit * z.magnitude() + m.tiny_add);
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
 }
+
+// What a kernel that rounds to `to` makes of any number in z's interval. Rounding is monotone, so with low and high the
+// ends of that interval the result lies in [rd(low), rd(high)]: an interval inside one rounding cell is the rounded
+// number, with error 0, and any other costs a step where it straddles a boundary, not half a step always. Two things
+// follow: no kernel loses by a rounding that is decided, and one that skips it stands outside of the enclosure.
+// The result holds the KERNEL'S number only, not the exact one: what it ends in is stored by set_truth_around (op_io.hpp).
+// An error of 0 says that z.value is the number itself, so that a tie is decided too. flush: a result below the smallest
+// normal may be 0. An end that is rounded to Inf or NaN has error +Inf.
+// With numbers: {1.004, 1e-3} in bf16, whose steps there are 2^-7, lies below the boundary 1 + 2^-8 = 1.0039 at its low
+// end alone: [1, 1.0078]. {1.002, 1e-3} is 1, error 0.
+Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
+                  const EncodePolicy& policy = {.overflow = Overflow::ieee});
 
 // A sum of n terms in the declared order.
 //   any         |e| <= (n - 1) u sum |t_i|              (Jeannerod and Rump 2013: every order, no restriction on n)

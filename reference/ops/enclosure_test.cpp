@@ -192,5 +192,50 @@ TEST(Indices, of_a_mask_have_rows_that_see_nothing_and_rows_that_see_all) {
   EXPECT_TRUE(none.empty());
 }
 
+TEST(Decided, is_the_rounded_number_inside_a_cell_and_a_step_across_its_boundary) {
+  const ScalarFormat& bf16 = scalar_format("bf16");
+  const Enclosure inside = decided({1.002, 1e-3}, bf16);
+  EXPECT_EQ(inside.value, 1);
+  EXPECT_EQ(inside.error, 0);
+  const Enclosure across = decided({1.004, 1e-3}, bf16);
+  EXPECT_EQ(across.value, 1 + 0x1p-8);
+  EXPECT_EQ(across.error, up(0x1p-8));
+  EXPECT_EQ(decided({1 + 0x1p-8, 0}, bf16).error, 0) << "a tie without an error is decided";
+  EXPECT_EQ(decided({1 + 0x1p-8, 0}, bf16).value, 1);
+  EXPECT_GT(decided({1 + 0x1p-8, 1e-12}, bf16).error, 0);
+}
+
+TEST(Decided, claims_nothing_of_an_end_that_overflows_and_admits_zero_where_results_are_flushed) {
+  const ScalarFormat& f16 = scalar_format("f16");
+  EXPECT_EQ(decided({65519, 2}, f16).error, kInfinity);
+  EXPECT_EQ(decided({65519, 2}, f16, false, {.overflow = Overflow::saturate}).value, 65504);
+  EXPECT_EQ(decided({0, kInfinity}, f16).error, kInfinity);
+  EXPECT_EQ(decided({464.5, 1}, scalar_format("e4m3fn")).error, kInfinity) << "NaN";
+  for (const double sign : {-1.0, 1.0}) {
+    const double subnormal = sign * std::ldexp(1.0, -f16.bias), little = std::ldexp(1.0, -2 * f16.bias);
+    const Enclosure flushed = decided({subnormal, little}, f16, true);
+    EXPECT_LE(flushed.low(), std::min(0.0, subnormal));
+    EXPECT_GE(flushed.high(), std::max(0.0, subnormal));
+    EXPECT_EQ(decided({subnormal, little}, f16).error, 0);
+  }
+}
+
+TEST(Decided, contains_the_rounding_of_every_number_of_the_interval) {
+  std::uint64_t state = 3;
+  for (const char* name : {"bf16", "f16", "f32", "e4m3fn", "int8"}) {
+    const ScalarFormat& to = scalar_format(name);
+    const EncodePolicy policy{.overflow = Overflow::saturate};
+    for (int i = 0; i < 100000; ++i) {
+      const auto uniform = [&] { return std::ldexp(static_cast<double>(next_mixed(state) >> 11), -53); };
+      const double value = (uniform() - 0.5) * std::ldexp(1.0, static_cast<int>(uniform() * 40) - 20);
+      const Enclosure z{value, std::fabs(value) * std::ldexp(uniform(), -static_cast<int>(uniform() * 12))};
+      const Enclosure got = decided(z, to, false, policy);
+      const double inside = round_number(to, z.value + (2 * uniform() - 1) * z.error, policy);
+      ASSERT_LE(got.low(), inside) << name << " " << value;
+      ASSERT_GE(got.high(), inside) << name << " " << value;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace assay

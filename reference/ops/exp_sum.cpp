@@ -20,6 +20,10 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const bool base2 = contract.text("exp") == "base2";
   const double b = base2 ? 3 : 1;
   if (base2) r.max_error += u * std::fabs(r.max);
+  constexpr double kLog2E = 1.4426950408889634;
+  const double shift = (std::fabs(r.max) + r.max_error) * (base2 ? kLog2E * (1 + 4 * u) : 1.0);
+  r.defined = shift < acc.max_finite;
+  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) < acc.max_finite;
   const double rescales = contract.number("rescales");
   const double log_factor = std::log1p(relative_exp);
   const double log_rescale = rescales * (log_factor + u);
@@ -47,13 +51,13 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   }
   const double any = (n - 1) * u;
   const Order order = order_of(contract.text("order"));
-  const double order_error = order.is_shallow()           ? gamma_n(order.height(n), u)
+  const double order_error = order.is_shallow()           ? std::min(any, gamma_n(order.height(n), u))
                              : order == Order::sequential ? std::min(any, u * partials * (1 + any) / sum)
                                                           : any;
   const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);
   r.sum = sum;
   r.sum_error = up((1 + order_error) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
-  if (!(sum * (1 + r.sum_error) < acc.max_finite)) r.sum_error = kInfinity;
+  if (!r.defined || !(sum * (1 + r.sum_error) < acc.max_finite)) r.sum_error = kInfinity;
   return r;
 }
 

@@ -20,8 +20,10 @@
 // The sum of n positive terms: S' = S (1 + h), |h| <= H,
 //   H = (1 + r) (sum_j w_j theta'_j + n (1 + T) f + n tiny_add) / S + r
 //   r = (n - 1) u                                        order=any
-//       gamma_h, h = Order::height(n)                    order=tree, lanes, blocks, depth
+//       gamma_h, h = Order::height(n), at most any's     order=tree, lanes, blocks, depth
 //       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that of any
+// Range. M = s itself cannot overflow s - M above 0; base2 may form M log2 e alone, and Inf - Inf from it. The sum of n numbers
+// of at most 1 + E is below n (1 + E)(1 + (n - 1) u), and not 0 while E < 1, whatever H.
 // The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
 #pragma once
 
@@ -51,7 +53,9 @@ struct ExpSum {
   std::vector<double> theta;   // relative error of the kernel's weight j, the reference's included
   double flush = 0;            // f
   double sum = 0;              // S
-  double sum_error = 0;        // H, relative; >= 1 when nothing is claimed
+  double sum_error = 0;        // H, relative; +Inf where the sum may overflow
+  bool defined = true;         // no logit and no shift by M leaves the range, which would be Inf - Inf
+  bool bounded = true;         // defined, and the sum stays in the range, by magnitudes alone, and above 0
 };
 
 // Throws nothing; the logits are finite or -Inf, at least one is finite.

@@ -7,10 +7,8 @@ namespace assay {
 
 Judged judge(double got, double value, double limit) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  if (std::isnan(value)) {
-    const bool ok = std::isnan(got) || std::isinf(limit);
-    return {ok, ok ? 0.0 : kNever};
-  }
+  if (limit == kNever) return {true, 0};
+  if (std::isnan(value)) return {std::isnan(got), std::isnan(got) ? 0.0 : kNever};
   if (std::isinf(value)) return {got == value, got == value ? 0.0 : kNever};
   const double error = std::fabs(got - value);
   const bool ok = error <= limit;

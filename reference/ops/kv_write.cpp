@@ -9,13 +9,14 @@
 //   request     absmax(x) / D over the whole request (formats with one scale)
 //   head        absmax(x) / D per head (formats *_head)
 //   token       absmax(x) / D per token (*_tok; block formats bring their own)
-// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident. A locked scale
-// from [-5, 5] with constant 200 is 0.025, so 11.2 is the largest number it can store; one from [-50, 50] leaves +-2
-// with 8 of 448.
+// Codes saturate: beyond D * scale everything becomes D * scale, by definition and not by accident; below, an int8
+// cache ends at -128 or -127, as its contract says (int_range). A locked scale from [-5, 5] with constant 200 is 0.025,
+// so 11.2 is the largest number it can store; one from [-50, 50] leaves +-2 with 8 of 448.
 //
-// Domain. Every finite x and first; NaN and Inf as admissible.hpp says. An absmax of 0 gives the scale 1.
+// Domain. Every finite x and first; NaN and Inf as admissible.hpp says. An absmax of 0 gives the scale 1, and under a
+// policy that looks at x alone any other as well: every code is 0.
 //
-// Limit: admissible.hpp, with the policy's admissible scales (`scale` = divide, reciprocal or any).
+// Limit: admissible.hpp, with the policy's admissible scales.
 #include <array>
 #include <cmath>
 
@@ -116,8 +117,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     admit_quantised(t, to, shape, placed, contract);
     return {std::move(t)};
   }
-  std::vector<std::vector<float>> scales(static_cast<std::size_t>(element_count(scale_shape(to, shape))),
-                                         {1.0F});
+  std::vector<std::vector<AdmissibleScale>> scales(
+      static_cast<std::size_t>(element_count(scale_shape(to, shape))), {kUnitScale});
   if (looks_back(a)) {
     const std::vector<double> decoded = in.values("first");
     const std::vector<float> first(decoded.begin(), decoded.end());

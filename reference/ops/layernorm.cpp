@@ -4,17 +4,19 @@
 // x[rows,cols] dtype, gamma[cols] f32, beta[cols] f32 -> y[rows,cols] dtype.
 //
 // Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf, or
-// x - Inf = -Inf over sqrt(Inf)). A gamma or beta that is not finite acts on its own column by IEEE rules.
+// x - Inf = -Inf over sqrt(Inf - Inf)). Under variance=one_pass an Inf leaves the finite x of its row unclaimed: a kernel
+// that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE rules.
 //
 // Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract can name
 // (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
 //   d = fl(x - m)
 //   a = rsqrt(v + eps)
-//   y = fl(fl(d a) gamma + beta),  d a rounded to `mid` before gamma
+//   y = fl(d a gamma + beta), the products in the declared order, d a rounded to `mid` before gamma (norm.hpp: Affine)
 // i.e. to first order
 //   |dy| <= |gamma| / sigma (|dmu| + |x - mu| (dsigma^2 / (2 sigma^2) + (2 rsqrt_ulp + 3) u)) + u |y|.
 // The interval of v + eps is cut at the rounded eps from below: no kernel that keeps its contract has v < 0. So the
-// one-pass limit stays finite when cancellation has eaten the variance: it grows to |d| / sqrt(eps).
+// one-pass limit stays finite when cancellation has eaten the variance: it grows to |d| / sqrt(eps). Where the analysis gives
+// out before the range does (a 16-bit acc over a long row), any finite number may stand, and NaN is still wrong.
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -31,13 +33,8 @@ constexpr std::array kAttributes = {
     AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1", "added to the variance"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_norm_keys(std::array{
     ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford", "the algorithm"},
-    kNormKeys[0],
-    kNormKeys[1],
-    kNormKeys[2],
-    kNormKeys[3],
-    kNormKeys[4],
 });
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -50,7 +47,7 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 
 // 1 / sqrt(v + eps) with v >= 0 known.
 Enclosure inverse_deviation(Enclosure variance, Enclosure eps, const Machine& acc, double rsqrt_ulp) {
-  if (!(variance.error < kInfinity)) return {0, kInfinity};
+  if (!(variance.error < kInfinity)) return {1 / std::sqrt(variance.value + eps.value), kInfinity};
   const double low = std::max(0.0, variance.value - variance.error);
   const double high = variance.value + up(variance.error);
   const Enclosure at_low = inverse_sqrt(rounded_sum(sum({low, 0}, eps), acc), acc, rsqrt_ulp);
@@ -61,38 +58,54 @@ Enclosure inverse_deviation(Enclosure variance, Enclosure eps, const Machine& ac
   return {exact.value, up(std::max(error, 0.0) + exact.error + 4 * kUnit64 * exact.value)};
 }
 
+// Whether no kernel of the contract leaves acc's range before 1/sqrt, by magnitudes alone: the mean grows by two roundings or,
+// merged, 2 gamma_{2 div_ulp + 4} an addition, and no sum is above n times its largest square (merges: n^2 / 4).
+bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp, const Machine& acc) {
+  const double n = static_cast<double>(row.size());
+  double most = 0;
+  for (const double x : row) most = std::max(most, std::fabs(x));
+  const bool merges = kind == VarianceKind::welford;
+  const double mean = grown(most, merges ? n * (4 * div_ulp + 9) : n + 2 * div_ulp + 4, acc);
+  const double square = (most + mean) * (most + mean);
+  return grown(n * mean, n, acc) < acc.max_finite && grown(square * (merges ? n * std::max(1.0, n / 4) : n),
+                                                           2 * n + 2 * div_ulp + 8, acc) < acc.max_finite;
+}
+
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(a), set);
   const std::size_t cols = static_cast<std::size_t>(a.integer("cols"));
   const std::vector<double> x = in.values("x"), gain = in.values("gamma"), bias = in.values("beta");
-  const bool flush = contract.text("ftz") == "yes";
-  const Machine acc = machine(contract.text("acc"), flush), mid = machine(contract.text("mid"), flush);
-  const bool mid_rounds = contract.text("mid") != contract.text("acc");
-  const Store store = store_of(contract, a.text("dtype"));
+  const Affine affine(contract, a.text("dtype"));
+  const Machine& acc = affine.acc();
   const Order order = order_of(contract.text("order"));
   const VarianceKind kind = variance_of(contract.text("variance"));
+  const double div_ulp = contract.number("div_ulp"), rsqrt_ulp = contract.number("rsqrt_ulp");
   const Enclosure eps = rounded({a.real("eps"), 0}, acc);
-  Truth t = make_truth("y", x.size(),
-                       "reference/ops/layernorm: error of the mean and variance, rsqrt and three roundings");
+  const double most_inverse = largest_inverse(eps, rsqrt_ulp, acc);
+  Truth t =
+      make_truth("y", x.size(), "reference/ops/layernorm: mean and variance, rsqrt, two products and a sum");
 
   for (std::size_t first = 0; first < x.size(); first += cols) {
     const std::span<const double> row(x.data() + first, cols);
     if (!all_finite(row)) {
-      for (std::size_t i = 0; i < cols; ++i) set_special(t, first + i, std::nan(""));
+      const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
+      for (std::size_t i = 0; i < cols; ++i) {
+        if (kind == VarianceKind::one_pass && !any_nan && std::isfinite(row[i]))
+          set_unclaimed(t, first + i);
+        else
+          set_special(t, first + i, std::nan(""));
+      }
       continue;
     }
-    const Moments m = moments(row, kind, order, contract.number("div_ulp"), acc);
-    const Enclosure inverse = inverse_deviation(m.variance, eps, acc, contract.number("rsqrt_ulp"));
+    const Moments m = moments(row, kind, order, div_ulp, acc);
+    const Enclosure inverse = inverse_deviation(m.variance, eps, acc, rsqrt_ulp);
+    double most = 0;
+    for (const double each : row) most = std::max(most, std::fabs(each));
+    most += grown(most, static_cast<double>(cols) * (4 * div_ulp + 9), acc);  // of |x - m|
+    const double at_most = moments_fit(row, kind, div_ulp, acc) ? most_inverse : kInfinity;
     for (std::size_t i = 0; i < cols; ++i) {
       const Enclosure d = rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc);
-      if (!finite(gain[i], bias[i])) {
-        set_special(t, first + i, d.value * gain[i] + bias[i]);
-        continue;
-      }
-      Enclosure z = rounded(product(d, inverse), acc);
-      if (mid_rounds) z = rounded(z, mid);
-      z = rounded(product(z, read(gain[i], acc)), acc);
-      set_truth(t, first + i, rounded_sum(sum(z, read(bias[i], acc)), acc), store);
+      affine.set(t, first + i, d, inverse, gain[i], bias[i], most, at_most);
     }
   }
   return {std::move(t)};

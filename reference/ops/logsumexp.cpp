@@ -66,7 +66,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const Certified log_sum = certified_log(e.sum);
     if (!(e.sum_error < 1)) {
       t.value[r] = largest + log_sum.value;
-      continue;  // nothing is claimed
+      // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n u).
+      if (e.bounded && 2 * std::fabs(largest) + 4 * static_cast<double>(cols) < acc.max_finite)
+        t.limit[r] = kAnyNumber;
+      continue;
     }
     // e.sum itself is off by a few n u64, which sum_error includes.
     const double shift = -std::log1p(-up(e.sum_error));

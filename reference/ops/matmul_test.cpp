@@ -306,7 +306,7 @@ TEST(Matmul, bad_input_is_refused_by_name_and_value) {
   EXPECT_EQ(kind_of([] { Case({{"a", "bf16"}, {"path", "codes"}}).c.truth(""); }), InputErrorKind::bad_value);
   Case k({{"a", "e4m3fn_tok"}, {"b", "e4m3fn_tok"}});
   Plane& scales = k.c.set.at("a").planes.at(1);
-  std::fill(scales.bytes.begin(), scales.bytes.begin() + 4, std::byte{0});
+  std::fill(scales.bytes.begin(), scales.bytes.begin() + 4, std::byte{0xff});
   EXPECT_EQ(kind_of([&] { k.c.truth(""); }), InputErrorKind::bad_scale);
 }
 

@@ -101,6 +101,15 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   }
 }
 
+void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
+  double middle = z.value;
+  if (z.error < kInfinity && std::isfinite(z.value)) {
+    const double low = stored(store, z.low()), high = stored(store, z.high());
+    if (std::isfinite(low) && std::isfinite(high)) middle = low / 2 + high / 2;
+  }
+  set_truth_around(truth, i, middle, 0, z, store);
+}
+
 void set_special(Truth& truth, std::size_t i, double special) {
   truth.value[i] = special;
   truth.limit[i] = 0;

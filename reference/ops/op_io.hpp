@@ -94,6 +94,10 @@ void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // `value` is exact within `certificate`.
 void set_truth_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
                       const Store& store);
+// The same where the contract declares a rounding in between, which moves the result further from the exact one than the
+// kernel's own freedom goes: the value is the middle of what the declared arithmetic stores, the limit half its width. A
+// kernel that skips the rounding is nearer to the exact result, and outside.
+void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void set_special(Truth& truth, std::size_t i, double special);
 // Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any

@@ -4,7 +4,7 @@
 // is 1, so that numbers beyond the largest code are clamped there (448), which is what the NVFP4 path does
 // with its weights.
 //
-// Domain. Every code of `from`; a scale of x that is zero, negative, NaN or infinite is refused (bad_scale).
+// Domain. Every code of `from`; a scale of x that is negative, NaN or infinite is refused (bad_scale).
 //
 // Limit. A kernel decodes x in f32 with `roundings` = k roundings. k <= 1: the nearest f32 of the decoded
 // number, which is known, and then admissible.hpp. k > 1: the decoded number is off by gamma_k, so the limit
@@ -28,14 +28,12 @@ constexpr std::array kAttributes = {
     AttributeSpec{"scale", AttributeKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
 };
 
-constexpr std::array kContract = {
-    kQuantiseKeys[0],
-    kQuantiseKeys[1],
-    kQuantiseKeys[2],
-    kQuantiseKeys[3],
-    kQuantiseKeys[4],
-    ContractKey{"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"},
-};
+constexpr auto kContract = [] {
+  std::array<ContractKey, kQuantiseKeys.size() + 1> keys;
+  for (std::size_t i = 0; i < kQuantiseKeys.size(); ++i) keys[i] = kQuantiseKeys[i];
+  keys.back() = {"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"};
+  return keys;
+}();
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -58,7 +56,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     Truth t = make_truth("y", x.size(),
                          "reference/ops/requantize: codes and scales that the declared arithmetic admits");
     if (a.text("scale") == "one") {
-      const std::vector<std::vector<float>> ones(group_absmax(to, shape, x).size(), {1.0F});
+      const std::vector<std::vector<AdmissibleScale>> ones(group_absmax(to, shape, x).size(), {kUnitScale});
       admit_quantised_with_scales(t, to, shape, x, ones, contract);
     } else {
       admit_quantised(t, to, shape, x, contract);

@@ -2,15 +2,15 @@
 // x[rows,cols] dtype, gamma[cols] f32 -> y[rows,cols] dtype; eps > 0.
 //
 // Domain. Every finite x. A NaN makes its row NaN. With an Inf (and no NaN) in a row the mean is Inf: that element is
-// NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the normalised x. Squares
-// that overflow `acc` claim nothing (limit +Inf).
+// NaN (Inf / Inf) and the finite ones are 0. A gamma that is not finite: IEEE product with the normalised x. Where a square,
+// the sum or x gamma may overflow `acc`, nothing is claimed (limit +Inf).
 //
 // Limit. A kernel squares (one rounding each), adds in the declared order (enclosure.hpp: summed), divides by cols,
-// adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies by x, rounds to `mid`, multiplies by gamma, stores. Each
-// step is one line of truth() in the calculus of enclosure.hpp; to first order the limit is
-//   |y| ((n/2 + div_ulp + 1) u + 2 rsqrt_ulp u + 2 u + u_mid)
-// and the stored rounding, since the mean's relative error halves under rsqrt. The order gamma * (x * inv),
-// (gamma * x) * inv or x * (gamma * inv) is covered when mid = acc: two products either way.
+// adds the rounded eps, takes rsqrt (rsqrt_ulp), multiplies x, 1/sqrt and gamma in the declared order of products (norm.hpp:
+// Affine), stores. Each step is one line of truth() in the calculus of enclosure.hpp; to first order the limit is
+//   |y| ((n/2 + div_ulp + 1) u + 2 rsqrt_ulp u + 2 u)
+// and the stored rounding, since the mean's relative error halves under rsqrt; and where x gamma underflows before 1/sqrt,
+// tiny / sqrt(eps): with x = 2^-140 and gamma = 2^-9 all of y, under product=any and x_gamma_inv.
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -26,7 +26,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1", "added to the mean square"},
 };
 
-constexpr auto kContract = with_store_keys(kNormKeys);
+constexpr auto kContract = with_norm_keys(std::array<ContractKey, 0>{});
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -39,15 +39,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const OpInputs in(tensors(a), set);
   const std::size_t cols = static_cast<std::size_t>(a.integer("cols"));
   const std::vector<double> x = in.values("x"), gain = in.values("gamma");
-  const bool flush = contract.text("ftz") == "yes";
-  const Machine acc = machine(contract.text("acc"), flush), mid = machine(contract.text("mid"), flush);
-  const bool mid_rounds = contract.text("mid") != contract.text("acc");
-  const Store store = store_of(contract, a.text("dtype"));
+  const Affine affine(contract, a.text("dtype"));
+  const Machine& acc = affine.acc();
   const Order order = order_of(contract.text("order"));
   const double div_ulp = contract.number("div_ulp"), rsqrt_ulp = contract.number("rsqrt_ulp");
   const Enclosure eps = rounded({a.real("eps"), 0}, acc);
-  Truth t =
-      make_truth("y", x.size(), "reference/ops/rmsnorm: rounding of squares, sum, rsqrt and two products");
+  const double n = static_cast<double>(cols), most_inverse = largest_inverse(eps, rsqrt_ulp, acc);
+  Truth t = make_truth("y", x.size(), "reference/ops/rmsnorm: squares, sum, rsqrt and two products");
 
   std::vector<Enclosure> squares(cols);
   for (std::size_t first = 0; first < x.size(); first += cols) {
@@ -55,23 +53,24 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (!all_finite(row)) {
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
       for (std::size_t i = 0; i < cols; ++i) {
-        const double normal = any_nan || std::isinf(row[i]) ? std::nan("") : row[i] * 0.0;
-        set_special(t, first + i, normal * gain[i]);
+        if (any_nan || std::isinf(row[i]))
+          set_special(t, first + i, std::nan(""));
+        else
+          affine.set_vanished(t, first + i, row[i], gain[i]);
       }
       continue;
     }
-    for (std::size_t i = 0; i < cols; ++i) squares[i] = squared(read(row[i], acc), acc);
-    const Enclosure mean = mean_of(summed(squares, order, acc), static_cast<double>(cols), div_ulp, acc);
-    const Enclosure inverse = inverse_sqrt(rounded_sum(sum(mean, eps), acc), acc, rsqrt_ulp);
+    double most = 0, total = 0;
     for (std::size_t i = 0; i < cols; ++i) {
-      if (!finite(gain[i])) {
-        set_special(t, first + i, row[i] * gain[i]);  // the root is positive: only the sign of x matters
-        continue;
-      }
-      Enclosure z = rounded(product(read(row[i], acc), inverse), acc);
-      if (mid_rounds) z = rounded(z, mid);
-      set_truth(t, first + i, rounded(product(z, read(gain[i], acc)), acc), store);
+      squares[i] = squared(read(row[i], acc), acc);
+      most = std::max(most, std::fabs(row[i]));
+      total += row[i] * row[i];
     }
+    const Enclosure mean = mean_of(summed(squares, order, acc), n, div_ulp, acc);
+    const Enclosure inverse = inverse_sqrt(rounded_sum(sum(mean, eps), acc), acc, rsqrt_ulp);
+    const bool fits = grown(total, n + 4, acc) < acc.max_finite;
+    for (std::size_t i = 0; i < cols; ++i)
+      affine.set(t, first + i, read(row[i], acc), inverse, gain[i], 0, most, fits ? most_inverse : kInfinity);
   }
   return {std::move(t)};
 }

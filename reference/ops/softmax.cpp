@@ -7,8 +7,9 @@
 // x[rows,cols] dtype, mask[rows,cols] int8 (1 = visible), sinks[rows] f32 -> y[rows,cols] dtype.
 //
 // Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element is all 0.
-// A visible NaN, a visible +Inf after the cap (Inf - Inf) or a row whose visible logits and sink are all -Inf makes
-// every element of its row NaN, masked ones included (0 / NaN). mask=causal is bottom-right aligned: row i of `rows`
+// A visible NaN, a visible +Inf after the cap (Inf - Inf), a NaN sink or a row whose visible logits and sink are all -Inf
+// makes every element of its row NaN, masked ones included (0 / NaN). So does a sink of +Inf, or not: a kernel whose maximum
+// is that of the keys gives w / Inf = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right aligned: row i of `rows`
 // sees j <= cols - rows + i.
 //
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
@@ -18,11 +19,19 @@
 //   H        the relative error of its sum
 // With D = gamma_{2 div_ulp} for the quotient (or the reciprocal and product that stand for it),
 //   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f (1 + D) / (S (1 - H)) + tiny,
-// and y' is then stored (op_io.hpp: set_truth). A kernel that keeps its weights in a narrower format between its passes
-// (weights=bf16) rounds each once more after it has been summed: 1 + theta_i gains the factor 1 + u of that format,
-// and f its smallest subnormal.
+// and y' is then stored (op_io.hpp: set_truth). Where H >= 1 and yet nothing leaves the range (a 16-bit acc over a long row),
+// any finite number may stand there.
+//
+// A kernel that keeps its weights in a narrower format between its passes (weights=bf16) rounds each once more after it has
+// been summed. Where M = m is certain (logits that are not rounded, no base2, no sink), the weight is decided() in that format
+// and y' stands around decided / S (set_truth_within), so that a kernel which keeps f32 is wrong; else 1 + theta_i gains the
+// factor 1 + u of the format, and f its smallest subnormal.
+//
+// A kernel may take its maximum over the keys alone: a common M changes no y. Where its exp(sink - M) may overflow, its y is
+// 0, and the limit admits that.
 // The error e_j of a logit, which theta and H start from:
-//   x / temperature  (1 + 2 div_ulp) u |s_j| + tiny: the temperature is rounded; quotient, or reciprocal and product
+//   x / temperature  (1 + 2 div_ulp) u |s_j| + tiny: the temperature is rounded; quotient, or reciprocal and product, whose
+//                    1 / temperature may underflow or overflow of itself
 //   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, and two roundings of softcap
 //
 // With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1, order=any),
@@ -86,14 +95,23 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
   inputs.insert_or_assign("mask", integer_tensor("int8", {rows, cols}, mask));
 }
 
+// s / divisor, and that of a kernel: divisor rounded, then a quotient, or its reciprocal and a product.
+Enclosure divided(Enclosure s, double divisor, double div_ulp, const Machine& acc) {
+  const Enclosure by = rounded({divisor, 0}, acc);
+  const Enclosure reciprocal = rounded(quotient({1, 0}, by), acc, 2 * div_ulp);
+  Enclosure z = rounded(quotient(s, by), acc, 2 * div_ulp);
+  z.error = reciprocal.error < kInfinity ? up(z.error + s.magnitude() * acc.tiny) : kInfinity;
+  return z;
+}
+
 // s_j of a visible, non-NaN x, and e_j.
 Enclosure logit(double x, double temperature, double softcap, const Contract& contract, const Machine& acc) {
-  const double division = 1 + 2 * contract.number("div_ulp");
+  const double div_ulp = contract.number("div_ulp");
   Enclosure s = read(x, acc);
-  if (temperature != 1 && std::isfinite(x)) s = rounded(quotient(s, {temperature, 0}), acc, division);
+  if (temperature != 1 && std::isfinite(x)) s = divided(s, temperature, div_ulp, acc);
   if (softcap > 0) {
     if (std::isinf(x)) return rounded({std::copysign(softcap, x), 0}, acc);
-    const Enclosure inner = rounded(quotient(s, {softcap, 0}), acc, division);
+    const Enclosure inner = divided(s, softcap, div_ulp, acc);
     const Certified t = certified_tanh(inner.value);
     // tanh' <= 1; |tanh| <= 1, so an argument that overflows is harmless.
     const double inner_error = std::min(inner.error, 2.0);
@@ -114,8 +132,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double temperature = a.real("temperature"), softcap = a.real("softcap");
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
   const Store store = store_of(contract, a.text("dtype"));
-  const Machine kept = machine(contract.text("weights"), contract.text("ftz") == "yes");
+  const bool flush = contract.text("ftz") == "yes";
+  const ScalarFormat& kept_format = scalar_format(contract.text("weights"));
+  const Machine kept = machine(contract.text("weights"), flush);
   const bool is_kept = contract.text("weights") != "f32";
+  const double most_exponent = std::log(acc.max_finite) - 1;  // of an exp that surely does not overflow
   const double quotient_error = gamma_n(2 * contract.number("div_ulp"), acc.unit);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
@@ -126,7 +147,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     logits.clear();
     visible.clear();
     bool poisoned = false;
-    double largest = -kInfinity;
+    double largest = -kInfinity, of_keys = -kInfinity;
     for (std::int64_t i = 0; i < cols; ++i) {
       const std::int64_t at = r * cols + i;
       if ((causal && i > cols - rows + r) || (!mask.empty() && mask[at] == 0)) continue;
@@ -140,22 +161,44 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (!sinks.empty()) {
       poisoned |= std::isnan(sinks[r]);
       logits.push_back(read(sinks[r], acc));
+      of_keys = largest;
       largest = std::max(largest, sinks[r]);
+    }
+    if (!poisoned && !sinks.empty() && sinks[r] == kInfinity && std::isfinite(of_keys)) {
+      for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
+      continue;
     }
     if (poisoned || std::isinf(largest)) {
       for (std::int64_t i = 0; i < cols; ++i) set_special(t, r * cols + i, std::nan(""));
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);
+    if (!e.defined) {
+      for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
+      continue;
+    }
     const double shrink = 1 - e.sum_error;
+    const bool sink_overflows = !sinks.empty() && sinks[r] - of_keys > most_exponent;
     for (std::size_t j = 0; j < visible.size(); ++j) {
       if (logits[j].value == -kInfinity) continue;  // exactly 0
+      const std::int64_t at = r * cols + visible[j];
       const double y = e.weight[j] / e.sum;
+      if (is_kept && e.max_error == 0 && sinks.empty() && shrink > 0) {
+        const Enclosure weight = {e.weight[j], up(e.weight[j] * e.theta[j] + e.flush)};
+        const Enclosure parked = decided(weight, kept_format, flush);
+        set_truth_within(
+            t, at,
+            rounded(quotient(parked, {e.sum, e.sum * e.sum_error}), acc, 2 * contract.number("div_ulp")),
+            store);
+        continue;
+      }
       const double theta = is_kept ? (1 + e.theta[j]) * (1 + kept.unit) - 1 : e.theta[j];
-      const double flush = is_kept ? e.flush + kept.tiny : e.flush;
+      const double vanishes = is_kept ? e.flush + kept.tiny : e.flush;
       const double relative = (1 + theta) * (1 + quotient_error) / shrink - 1;
-      const double error = up(y * relative + flush * (1 + quotient_error) / (e.sum * shrink) + acc.tiny);
-      set_truth(t, r * cols + visible[j], {y, shrink > 0 ? error : kInfinity}, store);
+      const double error = up(y * relative + vanishes * (1 + quotient_error) / (e.sum * shrink) + acc.tiny) +
+                           (sink_overflows ? y : 0.0);
+      set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
+      if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }
   }
   return {std::move(t)};

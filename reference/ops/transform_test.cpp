@@ -62,7 +62,7 @@ TEST(Wht, kernels_of_every_size_type_and_sign_mask_stay_within_the_limit_and_agr
             x = c.put("x", x);
             const std::vector<std::uint32_t> words = words_of(c, n);
             const bool back = std::string_view(inverse) == "yes";
-            const std::string base = "order=butterfly acc=" + std::string(acc);
+            const std::string base = "order=tree acc=" + std::string(acc);
             const Truth t = c.truth(base);
             expect_pass(t, wht_kernel(x, n, words, back, acc));
             expect_pass(c.truth(base + " scale=levels"), wht_kernel(x, n, words, back, acc, 1, true));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/error.hpp"
+#include "reference/ops/merged_moments.hpp"
 #include "reference/ops/norm.hpp"
 
 namespace assay {
@@ -30,8 +31,9 @@ Enclosure exact_variance(std::span<const double> x, Enclosure mean64) {
   return v;
 }
 
-Enclosure welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, const Machine& acc,
-                  double div_ulp, Enclosure& mean) {
+// One accumulator in memory order.
+Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean,
+                             const Machine& acc, double div_ulp, Enclosure& mean) {
   const double u = acc.unit;
   const double quotient = gamma_n(2 * div_ulp + 1, u);
   double m = 0, s = 0, em = 0, es = 0;  // the recurrence in f64, and the errors of the kernel's M and S
@@ -69,6 +71,26 @@ Enclosure welford(std::span<const double> x, Enclosure exact, Enclosure exact_me
   return v;
 }
 
+// Parts of the row and their merges. Nothing is claimed where a product of the largest difference of means with n_A n_B, in
+// whatever association, or of a mean with n, leaves the range.
+Enclosure merged_welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, Order order,
+                         const Machine& acc, double div_ulp, Enclosure& mean) {
+  const double n = static_cast<double>(x.size());
+  const auto [least, largest] = std::minmax_element(x.begin(), x.end());
+  const double squares = up((exact.value + exact.error) * n);
+  const MergedErrors e = merged_errors(x, squares, order, div_ulp, acc);
+  const double most = std::max(std::fabs(*least), std::fabs(*largest)) + e.mean;
+  const double difference = *largest - *least + 2 * e.mean;
+  mean = {exact_mean.value, up(e.mean + exact_mean.error)};
+  Enclosure v = mean_of({exact.value * n, up(e.squares + exact.error * n + 2 * kUnit64 * exact.value * n)}, n,
+                        div_ulp, acc);
+  const bool fits = 2 * n * most < acc.max_finite &&
+                    2 * std::max(1.0, n * n / 4) * difference * difference < acc.max_finite &&
+                    2 * (squares + e.squares) < acc.max_finite;
+  if (!fits) v.error = kInfinity;
+  return v;
+}
+
 }  // namespace
 
 VarianceKind variance_of(std::string_view word) {
@@ -94,7 +116,9 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
 
   Moments result;
   if (kind == VarianceKind::welford) {
-    result.variance = welford(x, exact, mean64, acc, div_ulp, result.mean);
+    result.variance = order == Order::sequential
+                          ? sequential_welford(x, exact, mean64, acc, div_ulp, result.mean)
+                          : merged_welford(x, exact, mean64, order, acc, div_ulp, result.mean);
     return result;
   }
   result.mean = mean_of(summed(in, order, acc), n, div_ulp, acc);

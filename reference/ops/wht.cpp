@@ -5,21 +5,22 @@
 // -> y[rows,cols] dtype. n is a power of two that divides cols.
 // Deferred inverse: because it is linear, IWHT(sum_j p_j v_j) = sum_j p_j IWHT(v_j).
 //
-// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output agree.
+// Domain. Every finite x; a NaN or Inf makes its group NaN, or Inf where all non-finite terms of an output agree. Where the
+// sum of the finite |x| may overflow, a partial sum may be Inf, and Inf - Inf after it: only NaN is claimed then, where the
+// definition gives it.
 //
-// Limit. An output is a sum of the group's n terms +-x_j. In the butterfly every term passes L = log2 n rounded
-// additions; a dense product with H passes at most n - 1 in any order. With A = sum_j |x_j| over the group, the
-// number k of roundings on the way of a term is the sum of
-//   additions   L (order=butterfly), n - 1 (order=any)
+// Limit. An output is a sum of the group's n terms +-x_j, of the declared order's height h (arithmetic/order.hpp; the butterfly
+// is order=tree, h = log2 n). With A = sum_j |x_j| over the group, the roundings on the way of a term are
+//   additions   gamma_h; (n - 1) u under order=any and sequential (Jeannerod and Rump 2013)
 //   scaling     by c = fl(1 / sqrt n), once, before or after (scale=once): 2
-//               each level by fl(1 / sqrt 2) (scale=levels): 2 L
-// and
-//   |y' - y| <= gamma_k A / sqrt n + underflow,   gamma_k = k u / (1 - k u),
+//               each level by fl(1 / sqrt 2) (scale=levels): 2 log2 n
+// and, their relative errors a and gamma_k together,
+//   |y' - y| <= ((1 + a)(1 + gamma_k) - 1) A / sqrt n + underflow,
 // then the store. D only flips signs.
 //
-// With numbers: 128 gaussian points in f32 (seed 1), order=butterfly, scale=once: k = 7 + 2 = 9, A = 98.1,
+// With numbers: 128 gaussian points in f32 (seed 1), order=tree, scale=once: h = 7, k = 2, A = 98.1,
 //   |y' - y| <= 9 * 2^-24 * 98.1 / sqrt(128) = 4.65e-6      (outputs are about 0.6);
-// a dense product in any order has k = 127 + 2 and 6.7e-5.
+// a dense product in any order has n - 1 + 2 and 6.7e-5.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -47,8 +48,8 @@ constexpr std::array kAttributes = {
 
 constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every sum"},
-    ContractKey{"order", ContractValue::word, "any", "any|butterfly",
-                "butterfly: log2(points) levels of pairs"},
+    ContractKey{"order", ContractValue::order, "any", "",
+                "in which the points are added; the butterfly is a tree"},
     ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
 });
 
@@ -87,9 +88,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
   const Store store = store_of(contract, a.text("dtype"));
   const double n = static_cast<double>(points), levels = std::log2(n), root = std::sqrt(n);
-  const double additions = contract.text("order") == "butterfly" ? levels : n - 1;
-  const double scalings = contract.text("scale") == "once" ? 2 : 2 * levels;
-  const double relative = gamma_n(additions + scalings, acc.unit) + gamma_n(levels + 4, kUnit64);
+  const Order order = order_of(contract.text("order"));
+  const double any = (n - 1) * acc.unit;
+  const double additions = order.is_shallow() ? std::min(any, gamma_n(order.height(n), acc.unit)) : any;
+  const double scalings = gamma_n(contract.text("scale") == "once" ? 2 : 2 * levels, acc.unit);
+  const double relative = additions + scalings + additions * scalings + gamma_n(levels + 4, kUnit64);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/wht: additions of the transform and the scaling, relative to sum |x|");
 
@@ -98,7 +101,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
     double absolute = 0, flushed = 0;
     for (const double each : group) {
-      absolute += std::fabs(each);
+      if (std::isfinite(each)) absolute += std::fabs(each);
       flushed += read(each, acc).error;
     }
     if (!inverse) apply_signs(std::span<double>(group), signs);
@@ -110,7 +113,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const double underflow = n * (2 * acc.tiny + levels * acc.tiny_add) + flushed;
     for (std::size_t i = 0; i < points; ++i) {
       if (!std::isfinite(group[i])) {
-        set_special(t, first + i, group[i]);
+        if (fits || std::isnan(group[i]))
+          set_special(t, first + i, group[i]);
+        else
+          set_unclaimed(t, first + i);
         continue;
       }
       const double error = up(relative * absolute / root + underflow);

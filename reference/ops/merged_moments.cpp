@@ -1,0 +1,101 @@
+#include "reference/ops/merged_moments.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+namespace assay {
+namespace {
+
+// Terms of a block: 1024 threads that read 8 numbers each. A smaller row leaves threads without one.
+constexpr double kBlockTerms = 8192, kBlockLevels = 7 + 10;
+
+// What does not depend on the tree: the sizes of the row, and the constants of a merge.
+struct Row {
+  std::vector<double> magnitudes;  // descending
+  double n, range, squares, square_sum;
+  double constant;   // flushed inputs and the first division of a part: of every mean
+  double of_square;  // of S
+  double tiny;
+  double g, div_ulp, unit;
+};
+
+// empty: there are merges with parts that hold nothing.
+MergedErrors over_trees(const Row& r, double h, bool empty) {
+  const double halves = 2 * r.n * std::max(1.0, std::log2(r.n));  // E^2 of this is D
+  double taken = r.magnitudes.front(), below = 0;
+  // The largest W(s) and W(s) / s, and of V alike.
+  double w = empty ? h * taken : 0, w_slope = w, v = 0, v_slope = 0, at_root = w;
+  for (std::size_t i = 1; i < r.magnitudes.size(); ++i) {
+    const double s = static_cast<double>(i + 1);
+    taken += r.magnitudes[i];
+    below += taken;
+    const double w_s = (empty ? h * taken : std::min(h * taken, below)) / s;
+    const double v_s = std::min(r.range * std::min(h, (s + 1) / 2),
+                                std::sqrt(r.squares * std::min(h, (s + 1) * (2 * s + 1) / (6 * s))));
+    w = std::max(w, w_s), w_slope = std::max(w_slope, w_s / s);
+    v = std::max(v, v_s), v_slope = std::max(v_slope, v_s / s);
+    at_root = w_s + v_s;
+  }
+  const double inflate = 1 + 16 * r.n * kUnit64;  // sums of n doubles, in a few operations each
+  const double second = 2 * r.g * h, relative = gamma_n(2 * h + 2 * r.div_ulp + 7, r.unit);
+  if (!(second < 0.5 && relative < kInfinity)) return {kInfinity, kInfinity};
+  const double constant = r.constant + 4 * (h + 1) * r.tiny;
+  const double largest_error = (r.g * (w + v) + constant) / (1 - second) * inflate;
+  const double rest = second * largest_error + constant;
+
+  const double of_slope = (r.n + 2) * (r.n + 2) * (r.n + 2) / 3;
+  const double of_height = 2 * r.square_sum * h * (h + 1) * (2 * h + 1) / 6;
+  const double d_w = std::sqrt(std::min({w_slope * w_slope * of_slope, halves * w * w, of_height}));
+  const double d_v =
+      std::sqrt(std::min({v_slope * v_slope * of_slope, halves * v * v, 5.0 / 6 * r.squares * r.n * r.n}));
+  const double d = (r.g * (d_w + d_v) + std::sqrt(halves) * rest) * inflate;
+  const double root = std::sqrt(r.squares);
+  const double underflow =
+      (halves + 8 * r.n) * r.tiny;  // a square that underflows is still multiplied by n_A n_B / n
+  const double error =
+      2 * root * d + d * d + relative * (root + d) * (root + d) + (r.of_square + underflow) * (1 + relative);
+  return {up((r.g * at_root + rest) * inflate), up(error * inflate)};
+}
+
+}  // namespace
+
+MergedErrors merged_errors(std::span<const double> x, double squares, Order order, double div_ulp,
+                           const Machine& acc) {
+  Row r{.magnitudes = {},
+        .n = static_cast<double>(x.size()),
+        .range = 0,
+        .squares = squares,
+        .square_sum = 0,
+        .constant = 0,
+        .of_square = 0,
+        .tiny = acc.tiny + acc.tiny_add,
+        .g = gamma_n(2 * div_ulp + 3, acc.unit),
+        .div_ulp = div_ulp,
+        .unit = acc.unit};
+  r.magnitudes.reserve(x.size());
+  double least = kInfinity, largest = -kInfinity;
+  for (const double each : x) {
+    r.magnitudes.push_back(std::fabs(each));
+    least = std::min(least, each);
+    largest = std::max(largest, each);
+    r.square_sum += each * each;
+    r.constant = std::max(r.constant, read(each, acc).error);
+  }
+  std::sort(r.magnitudes.begin(), r.magnitudes.end(), std::greater<>());
+  r.range = largest - least;
+  if (div_ulp > 0.5) {
+    const double of_one = (2 * div_ulp + 1) * acc.unit;
+    r.constant += of_one * r.magnitudes.front();
+    r.of_square = of_one * r.square_sum;
+  }
+  if (order == Order::lanes && static_cast<double>(order.count) > r.n)
+    return over_trees(r, std::ceil(std::log2(static_cast<double>(order.count))), true);
+  const MergedErrors all = over_trees(r, order.height(r.n), false);
+  if (order.is_shallow() || r.n >= kBlockTerms) return all;
+  const MergedErrors block = over_trees(r, kBlockLevels, true);
+  return {std::max(all.mean, block.mean), std::max(all.squares, block.squares)};
+}
+
+}  // namespace assay
