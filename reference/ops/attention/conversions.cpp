@@ -102,10 +102,14 @@ QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q)
     const double low = round_to(format, t * (1 - 6 * kU)), high = round_to(format, t * (1 + 6 * kU));
     const double step = (high - low) * static_cast<double>(r.scale);
     squares += step * step;
-    r.codes.push_back(static_cast<float>(round_to(format, t)));
+    const double code = round_to(format, t);
+    if (low != high) r.others.push_back({r.codes.size(), static_cast<float>(code == low ? high : low)});
+    r.codes.push_back(static_cast<float>(code));
   }
-  if (r.scale < 0x1p-100F)
-    squares += largest * largest * static_cast<double>(q.size());  // a / F may underflow
+  if (r.scale < 0x1p-100F) {  // a / F may underflow
+    squares += largest * largest * static_cast<double>(q.size());
+    r.decidable = false;
+  }
   r.undecided = std::sqrt(squares) * (1 + 0x1p-40);
   return r;
 }
@@ -115,13 +119,14 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   Conversions done;
   const std::string to(contract.text("convert"));
   if (to != "none" && (to != g.k_format || to != g.v_format)) {
-    auto k = converted(problem.k(), to);
-    auto v = k ? converted(problem.v(), to) : std::nullopt;
+    auto k = to == g.k_format ? std::optional(problem.k()) : converted(problem.k(), to);
+    auto v = !k ? std::nullopt : to == g.v_format ? std::optional(problem.v()) : converted(problem.v(), to);
     if (v) {
       problem.replace_kv(std::move(*k), std::move(*v));
       done.kv = true;
     }
   }
+  if (to == g.k_format && to == g.v_format) done.kv = true;  // nothing to convert
   const std::string q_to(contract.text("q"));
   if (q_to != "none" && q_to != g.dtype) {
     std::vector<double> q = problem.all_q();

@@ -45,6 +45,12 @@ struct QuantisedRow {
   std::vector<float> codes;  // values of the format
   float scale = 1;
   double undecided = 0;  // 2-norm of what other correct quantisers may choose differently, in units of q
+  struct Other {
+    std::size_t at;
+    float code;
+  };
+  std::vector<Other> others;  // the undecided codes, and what else they may be
+  bool decidable = true;      // false: a / F may underflow, any code may be another
 };
 bool quantises_rows(std::string_view q_contract);  // q=e4m3fn|e4m3fnuz|e5m2
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q);

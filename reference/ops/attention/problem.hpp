@@ -41,6 +41,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are rescaled,
 //                at most once per tile; the row sum of a tile is formed in any order and added to the running sum
 //   exp_ulp      error of the kernel's exp in ulps of f32, for its own rounded argument
+//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap
+//   div_ulp      error of the final quotient, and of a part's: of a division, or of reciprocal and product
 //   p            format of the weights that enter PV
 //   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
 //   denominator  row sum of the weights before (exact) or after (cast) the rounding to p
@@ -50,10 +52,19 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   split        parts of the keys computed apart and merged in f32: at most so many
 //   part         most keys of a part, which bounds its rescales; without it a part may have all keys
 //   out          format of the result before it is stored in dtype
-//   order        any: nothing is assumed beyond the above
-//                sequential: keys, and products of a dot, in ascending order
-//   level        which derivation sets the limit: detap (assumes no order), detord, ca (cast-aware),
-//                emu (unit emulated)
+//   order        any         nothing is assumed beyond the above
+//                tiles       tiles of `tile` keys, the first at key 0, in ascending order, a tile without a visible key
+//                            skipped; every weight is relative to the running maximum, its own tile's keys included
+//                descending  the same from the last tile to the first
+//                sequential  tiles, and in them keys and the products of a dot, in ascending order
+//   qk_order, pv_order  (order.hpp) how the terms of one partial sum (chunk, promote) are added; where PV runs through
+//                one accumulator over tiles (no promote), how a tile's terms are added to it
+//   rowsum_order how a tile's weights are added, before their sum is added to the running one; sequential and lanes:N
+//                are 1 and N running sums over all tiles, added at the end (each thread of a fragment keeps its own)
+//   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
+//                any: or one fused operation, S scale - f32(max S scale)
+//   level        the sharpest derivation that may set the limit, of those that the declaration carries:
+//                detap (assumes no order), detord, ca (cast-aware), emu (unit emulated, order=sequential only)
 
 enum class MaskKind : std::uint8_t { none, causal, window, random };
 enum class RotateKind : std::uint8_t { none, qk, qkv };

@@ -3,7 +3,7 @@
 //
 //   S_j  = q.k_j                    by `qk`: a matrix unit (chunk products per chain, chains added in f32), or a
 //                                   scalar accumulator, products rounded, ascending order
-//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * f32(tanh(f32(S_j * f32(scale / cap)))))
+//   z_j  = f32(S_j * f32(scale)),  or with a soft cap f32(cap * tanh(f32(S_j * f32(scale / cap)))), tanh as exp below
 //   x_j  = scores(f32(z_j + bias_j))
 //   tiles of `tile` keys in ascending order; a tile without a visible key is skipped:
 //     m' = max(m, max x_j)
@@ -41,6 +41,7 @@
 #include "reference/arithmetic/accumulator.hpp"
 #include "reference/arithmetic/contract.hpp"
 #include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/arithmetic/order.hpp"
 #include "reference/formats/scalar.hpp"
 
 namespace assay {
@@ -52,9 +53,13 @@ struct AttentionArithmetic {
   std::int64_t tile = 64;
   std::int64_t split = 1;
   int p_shift = 0;
-  double exp_ulp = 2;
+  double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
   bool denominator_cast = false;
-  bool sequential = true;  // false: order=any, only the order-free level may judge
+  bool sequential = true;   // false: order=any, only the order-free level may judge
+  bool descending = false;  // tiles from the last to the first
+  // Inside a tile; the emulator itself is sequential and rounds its logits.
+  Order qk_order = Order::sequential, pv_order = Order::sequential, rowsum_order = Order::sequential;
+  bool fused_argument = false;  // S scale - m scale may be one operation
   bool base2 = false;
 
   // From a parsed contract with the keys of attention_contract(); out=dtype means `dtype`.
@@ -79,7 +84,8 @@ struct QueryRow {
   double scale = 1;    // of q.k, > 0: softmax scale times the scales of q and k
   double v_scale = 1;  // of the output
   double softcap = 0;
-  std::span<const float> bias = {};            // added to the logits (ALiBi); empty: none
+  double scale_error = 0;            // of a kernel's scale beside its roundings: a quantiser's own scale of q
+  std::span<const float> bias = {};  // added to the logits (ALiBi); empty: none
   std::span<const std::uint8_t> visible = {};  // empty: all keys
   std::optional<float> sink = {};
   bool sees(std::int64_t j) const { return visible.empty() || visible[static_cast<std::size_t>(j)] != 0; }
@@ -102,6 +108,7 @@ class AttentionSteps {
 // exp of the emulated kernel (base e or 2), f32 in and out.
 float emulated_exp(float t, bool base2, double exp_ulp);
 float emulated_log(float l, bool base2);
+float emulated_tanh(float t, double tanh_ulp);
 // x_j from S_j: scale, soft cap, bias, rounding to `scores`.
 class LogitModel {
  public:
@@ -112,6 +119,7 @@ class LogitModel {
  private:
   const ScalarFormat* scores_;  // nullptr: f32
   float scale_, cap_, log2e_;
+  double tanh_ulp_;
   bool base2_;
   std::span<const float> bias_;
 };

@@ -1,6 +1,7 @@
 // The scalar steps of an emulated kernel, and what a declared arithmetic may say.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -63,10 +64,17 @@ float emulated_log(float l, bool base2) {
   return static_cast<float>(base2 ? std::log2(static_cast<double>(l)) : std::log(static_cast<double>(l)));
 }
 
+float emulated_tanh(float t, double tanh_ulp) {
+  const double exact = std::tanh(static_cast<double>(t));
+  const float moved = std::min(1.0F, within_ulps(std::fabs(exact), t, tanh_ulp));
+  return std::copysign(moved, t);
+}
+
 LogitModel::LogitModel(const AttentionArithmetic& how, const QueryRow& row)
     : scores_(how.scores == "f32" ? nullptr : &scalar_format(how.scores)),
       cap_(static_cast<float>(row.softcap)),
       log2e_(static_cast<float>(1.4426950408889634)),
+      tanh_ulp_(how.tanh_ulp),
       base2_(how.base2),
       bias_(row.bias) {
   // With a soft cap or a bias the base-two factor comes after them.
@@ -77,7 +85,7 @@ LogitModel::LogitModel(const AttentionArithmetic& how, const QueryRow& row)
 }
 float LogitModel::operator()(float s, std::int64_t key) const {
   float x = s * scale_;
-  if (cap_ > 0) x = cap_ * static_cast<float>(std::tanh(static_cast<double>(x)));
+  if (cap_ > 0) x = cap_ * emulated_tanh(x, tanh_ulp_);
   if (!bias_.empty()) x += bias_[static_cast<std::size_t>(key)];
   if (base2_ && (cap_ > 0 || !bias_.empty())) x *= log2e_;
   return scores_ == nullptr ? x : static_cast<float>(round_to(*scores_, x));
@@ -117,12 +125,23 @@ AttentionArithmetic AttentionArithmetic::from(const Contract& contract, std::str
   how.tile = contract.integer("tile");
   how.split = contract.integer("split");
   how.exp_ulp = contract.number("exp_ulp");
+  how.tanh_ulp = contract.number("tanh_ulp");
+  how.div_ulp = contract.number("div_ulp");
   const double shift = contract.number("p_shift");
   if (shift != std::floor(shift) || shift > 100)
     refuse(fmt::format("p_shift={}: a whole number up to 100", shift));
   how.p_shift = static_cast<int>(shift);
   how.denominator_cast = contract.text("denominator") == "cast";
-  how.sequential = contract.text("order") == "sequential";
+  const std::string order = text("order");
+  how.sequential = order != "any";
+  how.descending = order == "descending";
+  const auto inside = [&](std::string_view key) {
+    return order == "sequential" ? Order(Order::sequential) : order_of(contract.text(key));
+  };
+  how.qk_order = inside("qk_order");
+  how.pv_order = inside("pv_order");
+  how.rowsum_order = inside("rowsum_order");
+  how.fused_argument = text("argument") == "any";
   if (how.promote > how.tile) how.promote = 0;  // a partial sum of more keys than a tile has goes through o
   return how;
 }

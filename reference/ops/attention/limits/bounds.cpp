@@ -6,6 +6,7 @@
 
 #include "reference/error.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
+#include "reference/ops/attention/limits/bounds_interval.hpp"
 #include "reference/ops/attention/limits/bounds_values.hpp"
 
 namespace assay {
@@ -57,7 +58,8 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   }
   RowBounds r;
   const RowLogits row = row_logits(
-      how_, kv_, query, level == AttentionLevel::detap ? ScoreError::order_free : ScoreError::ordered);
+      how_, kv_, query, level == AttentionLevel::detap ? ScoreError::order_free : ScoreError::ordered,
+      level == AttentionLevel::ca ? computed_scores(query) : std::vector<float>{});
   const auto n = static_cast<std::size_t>(kv_.dv);
   if (!row.any) {
     r.value = r.centre = r.radius = r.limit = r.low = r.high = std::vector<double>(n, 0.0);
@@ -65,6 +67,8 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   }
   const Exact exact = exact_row(kv_, row);
   r.value = exact.value;
+  if (level == AttentionLevel::emu && query.softcap > 0)
+    level = AttentionLevel::ca;  // tanh is no single number
   switch (level) {
     case AttentionLevel::detap:
       order_free(query, row, r);
@@ -99,9 +103,9 @@ void AttentionBounds::finish(const QueryRow& query, bool output_is_exact, RowBou
   };
   for (std::size_t c = 0; c < r.centre.size(); ++c) {
     if (!output_is_exact) {
-      r.radius[c] =
-          (r.radius[c] + 6 * kU * (std::fabs(r.centre[c]) + r.radius[c])) * query.v_scale * (1 + 0x1p-30) +
-          kTiny;
+      r.radius[c] = (r.radius[c] + (3 + 2 * how_.div_ulp) * kU * (std::fabs(r.centre[c]) + r.radius[c])) *
+                        query.v_scale * (1 + 0x1p-30) +
+                    kTiny;
       r.centre[c] *= query.v_scale;
     }
     const double reach = std::fabs(r.centre[c]) + r.radius[c];
@@ -173,8 +177,13 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   const auto n = static_cast<std::size_t>(kv_.dv);
   const FormatModel p(how_.p);
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
-  std::vector<double> drifts;
+  std::vector<double> drifts, p_low(terms.size()), p_high(terms.size());
   double sum = 0, sum_error = 0, drift = 0;
+  // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the last rescale
+  // is added as it is; the denominator then counts in the units of the real maximum, off by `frame`.
+  const double frame =
+      how_.split == 1 && !row.all_equal ? std::expm1(row.parts.front().error * (1 + 0x1p-30)) : 0;
+  const auto is_settled = [&](const Tile& tile) { return how_.split == 1 && tile.changes_after == 0; };
   for (const Part& part : row.parts) {
     drift = std::max(drift, rescale_drift(how_, row, part, nullptr));
     drifts.push_back(std::pow(1 + rescale_drift(how_, row, part, nullptr), 2));
@@ -182,7 +191,8 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       const Tile& tile = row.tiles[t];
       if (!tile.any) continue;
       const double factor = std::exp(tile.top - row.top);
-      const double alpha = rescale_drift(how_, row, part, &tile);
+      const bool settled = is_settled(tile);
+      const double alpha = settled ? 0 : (1 + rescale_drift(how_, row, part, &tile)) * (1 + frame) - 1;
       drift = std::max(drift, alpha);
       for (std::int64_t j = tile.first; j < tile.last; ++j) {
         if (!query.sees(j)) continue;
@@ -190,10 +200,12 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
         const double low = p.round(std::ldexp(w.low, how_.p_shift)),
                      high = p.round(std::ldexp(w.high, how_.p_shift));
         ValueTerm& term = terms[j];
+        p_low[j] = low, p_high[j] = high;
         term.known = low == high;
         term.weight = std::ldexp(0.5 * (low + high), -how_.p_shift);
         term.own = std::ldexp(0.5 * (high - low), -how_.p_shift);
-        term.common = (term.weight + term.own) * alpha + (row.all_equal || high == 0 ? 0 : row.largest_tiny);
+        term.common =
+            (term.weight + term.own) * alpha + (row.all_equal || settled || high == 0 ? 0 : row.largest_tiny);
         term.head = std::max(exponent_of(high), emin_of(how_.p)) - how_.p_shift;
         term.subnormal = exponent_of(low) < emin_of(how_.p);
         sum += term.weight * factor;
@@ -201,15 +213,27 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       }
     }
   }
-  const ValueSums sums = ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
+  IntervalColumns computed(n);
+  const bool is_computed = computed_values(row, p_low, p_high, computed);
+  const ValueSums sums =
+      is_computed ? ValueSums{} : ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
   const double split_error = static_cast<double>(how_.split > 1 ? how_.split + 4 : 0) * kU;
   const double denominator = how_.denominator_cast ? sum + row.sink_weight : row.sum;
   const double shared = how_.denominator_cast ? (sum_error + row.sink_weight * row.sink_theta) / denominator
                                               : row.weight_error / row.sum;
-  const double lambda = (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) - 1;
+  const double lambda =
+      (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) * (1 + 2 * frame) - 1;
   r.centre.resize(n);
   r.radius.assign(n, kInfinity);
   for (std::size_t c = 0; c < n; ++c) {
+    if (is_computed) {
+      const double unit = std::ldexp(1.0, -how_.p_shift) / denominator;
+      r.centre[c] = 0.5 * (computed.low[c] + computed.high[c]) * unit;
+      if (!(lambda < 1) || !std::isfinite(r.centre[c])) continue;
+      r.radius[c] = (0.5 * (computed.high[c] - computed.low[c]) * unit + lambda * std::fabs(r.centre[c])) /
+                    (1 - lambda);
+      continue;
+    }
     r.centre[c] = sums.sum[c] / denominator;
     if (!(lambda < 1)) continue;
     const double moved = (sums.common[c] + sums.own[c]) * (1 + 2 * drift);

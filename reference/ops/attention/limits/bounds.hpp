@@ -5,9 +5,10 @@
 //   detap   no order of keys or products                the real output
 //   detord  keys and products ascending                 the real output
 //   ca      detord, and P rounded to nearest            the output that the cast weights give (a cast errs
-//                                                       only where an interval straddles two roundings)
+//                                                       only where an interval straddles two roundings);
+//                                                       verified units in a declared order are computed
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
-//           for bit as in emulated.hpp
+//           for bit as in emulated.hpp                  (under a soft cap as ca: its tanh is known to tanh_ulp only)
 // A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, and order=any
 // admits detap only.
 //
@@ -45,7 +46,7 @@
 // h: the common shift h M cancels in the softmax, h (X_j - M) remains. In the frame shifted by h M:
 //   |x^_j - X_j| <= e_j
 //   e_j = sigma dS_j (1 + 8u) + (u + u_scores) |X_j| (1 + 8u) + 4u |X_j - M| + underflow of `scores`
-// A soft cap has slope at most 1 and max |z| sech^2 z < 1/2; a bias adds 8u (|cap| + |bias|), h then counts in full.
+// A soft cap has slope at most 1 and max |z| sech^2 z < 1/2, its tanh errs by tanh_ulp 2u of itself; a bias adds 8u (|cap| + |bias|), h then counts in full.
 // The kernel's scale step must round x^ before the maximum is subtracted (one that computes fma(S, sigma, -m)
 // differs).
 //
@@ -106,11 +107,18 @@
 // shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, the product and the sum: (split + 4) u of
 // the parts' magnitudes.
 //
-// 9 OUTPUT. 1/l, o/l, the scale of v and its constant: 6u. Then the declared format: half an ulp at the
+// 9 OUTPUT. 1/l and o/l (or one division) are within 2 div_ulp u, the scale of v, its constant and their product: 3u. Then the declared format: half an ulp at the
 // magnitude |centre| + radius; and since rounding is monotone,
 //   low = round(centre - radius) <= output <= round(centre + radius) = high.
 // A magnitude that may overflow makes the limit infinite. The reference's own sums are within
 // (n + 64) 2^-52 sum P |v|, which is added.
+//
+// 10 UNITS. Level ca, a unit that hardware has verified, and the order of its blocks declared (qk_order=sequential): S^ is
+// what the unit's model gives, dS = 0, and the limit is around the output of that S^. pv_order=sequential, one part: the
+// operands of PV are known to lie in [low, high] (step 5), mostly one number, and the sums are formed in interval
+// arithmetic by the model (bounds_interval.hpp), each rescale by the interval of its factor:
+//   exp(M_t - M_t+1) (1 -+ expm1(dM_t + dM_t+1 + u |M_t - M_t+1| + eps)),    none where the maximum cannot rise.
+// The numerator is then in units of the kernel's own last maximum; the frame of step 5 joins l'.
 //
 // EMU. S^ is computed, not bounded; x^, mu and the arguments of exp are then single numbers. exp(t) is the interval
 // exp(t) (1 -+ eps). Rounding is monotone, and so is each later step (bounds_interval.hpp says how a unit is), so the
@@ -129,6 +137,7 @@ namespace attention_bounds {
 struct RowLogits;
 struct ValueFacts;
 struct StepModel;
+struct IntervalColumns;
 }  // namespace attention_bounds
 
 enum class AttentionLevel : std::uint8_t { detap, detord, ca, emu };
@@ -157,6 +166,10 @@ class AttentionBounds {
   void ordered(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
   void cast_aware(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
   void emulated(const QueryRow& query, const attention_bounds::RowLogits& row, RowBounds& r) const;
+  // Step 10; empty or false where a unit's numbers are not to be computed.
+  std::vector<float> computed_scores(const QueryRow& query) const;
+  bool computed_values(const attention_bounds::RowLogits& row, const std::vector<double>& p_low,
+                       const std::vector<double>& p_high, attention_bounds::IntervalColumns& o) const;
   void finish(const QueryRow& query, bool output_is_exact, RowBounds& r) const;
   bool exact_sum(const attention_bounds::StepModel& model, std::size_t column) const;
 

@@ -98,7 +98,7 @@ double StepModel::worst(const Whole& whole) const {
   double e = 0;
   switch (kind) {
     case Kind::scalar: {
-      const double gamma = gamma_n(static_cast<double>(whole.terms) + 1, rho);
+      const double gamma = gamma_n(whole.height + 1, rho);
       if (gamma == kInfinity) return kInfinity;
       e = gamma * whole.products + 2 * static_cast<double>(whole.terms) * eta * (1 + gamma);
       break;

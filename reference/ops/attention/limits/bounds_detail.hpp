@@ -72,6 +72,7 @@ struct StepModel {
   struct Whole {
     double partial = 0, products = 0, head = 0, flushed = 0;
     std::int64_t steps = 0, terms = 0;
+    double height = 0;  // additions that one term goes through at most, scalar accumulators
   };
   double worst(const Whole& whole) const;
   // Every product is a multiple of 2^lattice: nothing can be rounded in any order.
@@ -108,6 +109,7 @@ struct Part {  // one of the `split` runs of tiles
   bool sink = false;         // the sink is added at its end
   double top = 0;            // of its logits (and the sink's)
   double error = 0;          // largest tile error
+  double reach = 0;          // largest magnitude of a running maximum
   std::int64_t changes = 0;  // tiles that may_change
 };
 
@@ -132,12 +134,13 @@ struct Score {
 // S_j exactly or to within a few u(f64), and the error of the declared accumulator. The smallest normal
 // exponents are those of the operands' formats.
 Score score(const StepModel& step, std::span<const float> q, const float* k, int q_emin, int k_emin,
-            std::int64_t chunk, bool ordered);
+            std::int64_t chunk, Order order);
 
-// Levels differ in ds only: order-free, by inspection of the declared order, or none (S as emulated).
-enum class ScoreError : std::uint8_t { order_free, ordered, emulated };
+// Levels differ in ds only: order-free, or by the declared order (by inspection where it is sequential).
+enum class ScoreError : std::uint8_t { order_free, ordered };
+// computed: every S_j as the kernel has it; empty: none.
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
-                     ScoreError error);
+                     ScoreError error, std::span<const float> computed = {});
 
 // The weight of key j relative to its tile's maximum, as the kernel has it: an interval.
 struct Interval {
@@ -145,6 +148,8 @@ struct Interval {
 };
 Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const Tile& tile, std::int64_t j);
 
+// A fused argument S scale - f32(m scale) errs by the rounding of m scale, which need not telescope over tiles.
+double fused_error(const AttentionArithmetic& how, double top, const Part& part);
 // Sum over the row of what the denominator l adds: relative error, order-free or running.
 double denominator_error(const AttentionArithmetic& how, const RowLogits& row, bool ordered);
 // What merging the parts adds to the weights of a part, relative.

@@ -30,23 +30,6 @@ struct Kernel {
 
 double f32(double x) { return static_cast<double>(static_cast<float>(x)); }
 
-// o * a in f32 (or the unit's register), a >= 0.
-void rescale(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained) {
-  const auto held = [&](double x) {
-    x = f32(x);
-    if (!chained) return x;
-    if (pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13") {
-      return static_cast<double>(truncate_e8m13(static_cast<float>(x)));
-    }
-    return round_to_precision(x, pv.precision);
-  };
-  if (a.low == 1 && a.high == 1) return;
-  for (std::size_t c = 0; c < o.low.size(); ++c) {
-    o.low[c] = held(o.low[c] * (o.low[c] > 0 ? a.low : a.high));
-    o.high[c] = held(o.high[c] * (o.high[c] > 0 ? a.high : a.low));
-  }
-}
-
 struct PartResult {
   float m = kMinusInfinity;
   Interval l{0, 0};
@@ -77,7 +60,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
           part.m == kMinusInfinity ? Interval{0, 0} : kernel.exp_of(part.m - top, part.m - top);
       part.m = top;
       part.l = {kernel.in_sum(part.l.low * a.low), kernel.in_sum(part.l.high * a.high)};
-      rescale(part.o, a, pv, how_.chained());
+      rescale_interval(part.o, a, pv, how_.chained());
     };
     for (std::int64_t t = range.first; t < range.last; ++t) {
       const std::int64_t first = t * how_.tile, last = std::min(kv_.keys, first + how_.tile);

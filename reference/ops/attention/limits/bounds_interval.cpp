@@ -17,6 +17,22 @@ int largest_exponent(double low, double high, const Accumulator& how) {
 }
 }  // namespace
 
+void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained) {
+  const auto held = [&](double x) {
+    x = static_cast<double>(static_cast<float>(x));
+    if (!chained) return x;
+    if (pv.kind == Accumulator::Kind::unit && pv.unit->out == "e8m13") {
+      return static_cast<double>(truncate_e8m13(static_cast<float>(x)));
+    }
+    return round_to_precision(x, pv.precision);
+  };
+  if (a.low == 1 && a.high == 1) return;
+  for (std::size_t c = 0; c < o.low.size(); ++c) {
+    o.low[c] = held(o.low[c] * (o.low[c] > 0 ? a.low : a.high));
+    o.high[c] = held(o.high[c] * (o.high[c] > 0 ? a.high : a.low));
+  }
+}
+
 IntervalSum::IntervalSum(const Accumulator& how, const KeyValues& kv, const ValueFacts& facts, int p_emin)
     : how_(how), model_(how), kv_(kv), facts_(facts), p_emin_(p_emin) {
   const auto n = static_cast<std::size_t>(kv.dv);

@@ -23,6 +23,9 @@ struct IntervalColumns {
   explicit IntervalColumns(std::size_t n) : low(n), high(n) {}
 };
 
+// o * a in f32 (or the unit's register, if sums chain through it), a >= 0.
+void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained);
+
 class IntervalSum {
  public:
   IntervalSum(const Accumulator& how, const KeyValues& kv, const ValueFacts& facts, int p_emin);

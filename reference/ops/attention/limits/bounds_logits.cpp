@@ -18,8 +18,9 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   double x = scaled, e = row.scale * ds * (1 + 8 * kU);
   if (row.softcap > 0) {
     x = row.softcap * std::tanh(scaled / row.softcap);
-    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (exp_error(how) + 6 * kU) * std::fabs(x);
+    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (2 * how.tanh_ulp + 6) * kU * std::fabs(x);
   }
+  if (row.softcap > 0 || !row.bias.empty()) e += row.scale_error * std::fabs(scaled);
   if (!row.bias.empty()) {
     const double bias = row.bias[static_cast<std::size_t>(j)];
     e += 8 * kU * (std::fabs(x) + std::fabs(bias));
@@ -68,6 +69,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
       tile.top = top;
       tile.error = std::max(top - x_low, x_high - top);
       part.error = std::max(part.error, tile.error);
+      part.reach = std::max(part.reach, std::fabs(top));
       part.changes += tile.may_change;
     }
     if (row.sink && index == how.split - 1) {
@@ -78,6 +80,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
       part.any = true;
     }
     part.top = top;
+    if (part.any) part.reach = std::max(part.reach, std::fabs(top));
     std::int64_t after = row.sink && index == how.split - 1 ? 1 : 0;
     for (std::int64_t t = range.last; t-- > range.first;) {
       r.tiles[t].changes_after = after;
@@ -90,7 +93,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
 }  // namespace
 
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
-                     ScoreError kind) {
+                     ScoreError kind, std::span<const float> computed) {
   const auto n = static_cast<std::size_t>(kv.keys);
   const StepModel step{accumulator(how.qk)};
   const FormatModel scores(how.scores);
@@ -100,11 +103,13 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
   const int q_emin = emin_of(row.q_format), k_emin = emin_of(kv.k_format);
   r.top = -kInfinity;
   double first = 0;
-  r.all_equal = !row.sink && row.bias.empty();
+  // Equal scores are equal arguments; of a fused difference they need not be 0.
+  r.all_equal = !row.sink && row.bias.empty() && !how.fused_argument;
   for (std::int64_t j = 0; j < kv.keys; ++j) {
     if (!row.sees(j)) continue;
-    const Score s =
-        score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk, kind == ScoreError::ordered);
+    const Score s = !computed.empty() ? Score{static_cast<double>(computed[static_cast<std::size_t>(j)]), 0}
+                                      : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
+                                              kind == ScoreError::ordered ? how.qk_order : Order(Order::any));
     r.s[j] = s.s, r.ds[j] = s.ds;
     const LogitError x = logit(how, row, scores, s.s, s.ds, j);
     r.x[j] = x.x, r.e[j] = x.e;
@@ -118,7 +123,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     if (r.all_equal)
       r.e[j] = 0;
     else if (row.sees(static_cast<std::int64_t>(j)))
-      r.e[j] += 4 * kU * std::fabs(r.x[j] - r.top);
+      r.e[j] += (4 * kU + row.scale_error) * std::fabs(r.x[j] - r.top);
   }
   find_maxima(how, row, kv.keys, r);
 
@@ -137,7 +142,8 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
         if (!row.sees(j)) continue;
         r.w[j] = std::exp(r.x[j] - r.top);
         const double steps = r.all_equal ? 0 : static_cast<double>(1 + changes) * eps;
-        const double argument = kU * (part.top - r.x[j] + 2 * r.e[j] + 2 * part.error);
+        const double argument = kU * (part.top - r.x[j] + 2 * r.e[j] + 2 * part.error) +
+                                fused_error(how, std::max(std::fabs(tile.top), std::fabs(part.top)), part);
         r.theta[j] = std::expm1((r.e[j] + argument + steps + merge) * (1 + 0x1p-30));
         r.sum += r.w[j];
         r.weight_error += r.w[j] * r.theta[j] + (r.all_equal ? 0 : r.largest_tiny);
@@ -149,8 +155,9 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     const double x = *row.sink;
     r.sink_weight = std::exp(x - r.top);
     const double merge = how.split > 1 ? merge_error(how, r, part) : 0;
-    r.sink_theta = std::expm1(2 * kU * std::fabs(x) + 4 * kU * std::fabs(r.top) +
-                              kU * (part.top - x + 2 * part.error) + 2 * eps + merge);
+    r.sink_theta =
+        std::expm1(2 * kU * std::fabs(x) + 4 * kU * std::fabs(r.top) + kU * (part.top - x + 2 * part.error) +
+                   fused_error(how, std::fabs(part.top), part) + 2 * eps + merge);
     r.sum += r.sink_weight;
     r.weight_error += r.sink_weight * r.sink_theta + r.largest_tiny;
   }
@@ -162,10 +169,16 @@ Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const
   if (row.all_equal) return {1, 1};
   const double argument = row.x[j] - tile.top;
   const double wide = row.e[j] + tile.error;
+  const double fused = how.fused_argument ? kU * (std::fabs(tile.top) + tile.error) : 0;
   const double half =
-      (wide + kU * (std::fabs(argument) + wide) + exp_error(how) * (1 + 2 * exp_error(how))) * (1 + 0x1p-30);
+      (wide + kU * (std::fabs(argument) + wide) + fused + exp_error(how) * (1 + 2 * exp_error(how))) *
+      (1 + 0x1p-30);
   return {std::max(0.0, std::exp(argument - half) - kTiny),
-          std::min(std::exp(argument + half) + kTiny, 1 + exp_error(how))};
+          std::min(std::exp(argument + half) + kTiny, (1 + exp_error(how)) * (1 + 2 * std::expm1(fused)))};
+}
+
+double fused_error(const AttentionArithmetic& how, double top, const Part& part) {
+  return how.fused_argument ? kU * (top + part.error) : 0;
 }
 
 double denominator_error(const AttentionArithmetic& how, const RowLogits& row, bool ordered) {
@@ -184,6 +197,24 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
         if (tile.may_change) error += u * (sum + error) * (1 + u), ++changes;
       }
       before = tile.top;
+      if (ordered && how.rowsum_order != Order::sequential) {
+        double own = 0;
+        for (std::int64_t j = tile.first; j < tile.last; ++j) {
+          if (row.w[j] == 0) continue;
+          own += std::exp(row.x[j] - tile.top) * (1 + row.theta[j]);
+          ++terms;
+        }
+        sum += own;
+        if (row.all_equal && sum <= std::ldexp(1.0, f.p)) continue;
+        const auto keys = static_cast<double>(tile.last - tile.first);
+        if (how.rowsum_order == Order::lanes)  // each running sum takes its share of the tile, one by one
+          error +=
+              std::ceil(keys / static_cast<double>(how.rowsum_order.count)) * u * (sum + error) * (1 + u) +
+              u * own;
+        else  // from zero, each weight rounded to the sum's format; then one addition
+          error += gamma_n(how.rowsum_order.height(keys) + 1, u) * own + u * (sum + error) * (1 + u);
+        continue;
+      }
       for (std::int64_t j = tile.first; j < tile.last; ++j) {
         if (row.w[j] == 0) continue;
         sum += std::exp(row.x[j] - tile.top) * (1 + row.theta[j]);
@@ -193,7 +224,10 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
       }
       if (!ordered && !row.all_equal) changes = part.last_tile - part.first_tile;
     }
-    if (sum + error > largest_finite(f)) return kInfinity;
+    if (ordered && how.rowsum_order == Order::lanes)
+      error +=
+          gamma_n(std::ceil(std::log2(static_cast<double>(how.rowsum_order.count) + 1)), u) * (sum + error);
+    if (!(sum + error <= largest_finite(f))) return kInfinity;
     const double gamma = gamma_n(static_cast<double>(terms + changes + 2), u);
     // A sum of cast weights grows like the sum of the weights only as far as the cast is accurate.
     const FormatModel p(how.p);
@@ -219,7 +253,9 @@ double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const
   const double span = tile == nullptr ? 0 : part.top - tile->top;
   const auto changes = static_cast<double>(tile == nullptr ? part.changes : tile->changes_after);
   const double merge = how.split > 1 ? merge_error(how, row, part) : 0;
-  return std::expm1((from + kU * (span + 2 * part.error) + changes * eps + merge) * (1 + 0x1p-30));
+  const double reach = tile == nullptr ? 2 * part.reach : std::fabs(tile->top) + std::fabs(part.top);
+  const double fused = fused_error(how, reach, part);
+  return std::expm1((from + kU * (span + 2 * part.error) + fused + changes * eps + merge) * (1 + 0x1p-30));
 }
 
 double merge_error(const AttentionArithmetic& how, const RowLogits& row, const Part& part) {
@@ -227,7 +263,8 @@ double merge_error(const AttentionArithmetic& how, const RowLogits& row, const P
   // lse = f32(m + log l) and e = exp(f32(lse - max lse)): |m| <= |top| + error, 1 <= l <= n.
   const double log_sum = std::log(static_cast<double>(row.x.size()) + 1) + 1;
   const double eps = exp_error(how) * (1 + 2 * exp_error(how));
-  return eps * (2 + log_sum) + kU * (std::fabs(part.top) + part.error + log_sum) +
+  return eps * (2 + log_sum) + fused_error(how, std::fabs(part.top), part) +
+         kU * (std::fabs(part.top) + part.error + log_sum) +
          kU * (std::fabs(row.top - part.top) + 2 * part.error + log_sum) * (1 + kU);
 }
 

@@ -70,7 +70,8 @@ void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, Ro
   for (std::size_t c = 0; c < n; ++c) {
     if (row.sink_weight > 0) common[c] += row.sink_weight * row.sink_theta * std::fabs(r.value[c]);
     const double products = positive[c] + negative[c], partial = std::max(positive[c], negative[c]);
-    StepModel::Whole whole{partial, products, subnormal_head, 0, steps, terms + chains};
+    StepModel::Whole whole{
+        partial, products, subnormal_head, 0, steps, terms + chains, static_cast<double>(terms + chains)};
     if (model.kind == StepModel::Kind::pairwise) {
       whole.flushed =
           static_cast<double>(terms) * (v_emin + std::ldexp(facts_->largest, emin_of(how_.p) - how_.p_shift));

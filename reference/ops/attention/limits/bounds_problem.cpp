@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <optional>
 
 #include "reference/error.hpp"
 #include "reference/ops/attention/conversions.hpp"
@@ -33,8 +36,9 @@ double head_scale(const Encoded& tensor, const Format& format, std::int64_t head
   return 1;
 }
 
-Stored stored(const Encoded& tensor, std::string_view convert, std::string_view level, std::int64_t head,
-              const std::vector<double>& decoded) {
+// Nothing where another decoder in f32 may hand the accumulator another number.
+std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, std::int64_t head,
+                             const std::vector<double>& decoded, bool emulated) {
   const Format& format = assay::format(tensor.format);
   Stored r;
   r.format = "f32";
@@ -52,11 +56,10 @@ Stored stored(const Encoded& tensor, std::string_view convert, std::string_view 
   for (std::size_t i = 0; i < decoded.size(); ++i) {
     const double x = rounding == nullptr ? decoded[i] / r.scale : round_to(*rounding, decoded[i]);
     r.values[i] = static_cast<float>(x);
-    if (static_cast<double>(r.values[i]) != x && !std::isnan(x)) {
-      refuse(level,
-             fmt::format("{} decodes to {:.17g}, which no accumulator takes; declare convert=f16 or bf16",
-                         tensor.format, x));
-    }
+    if (std::isnan(x)) continue;
+    const bool in_f32 =
+        rounding == nullptr || static_cast<double>(static_cast<float>(decoded[i])) == decoded[i];
+    if (static_cast<double>(r.values[i]) != x || !(in_f32 || emulated)) return std::nullopt;
   }
   return r;
 }
@@ -68,68 +71,134 @@ bool finite(std::span<const float> x) {
   return true;
 }
 
+// The order in which the tiles are met: place p holds key at[p], or none (-1).
+std::vector<std::int64_t> places(const AttentionArithmetic& how, std::int64_t keys) {
+  const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
+  std::vector<std::int64_t> at(static_cast<std::size_t>(how.descending ? tiles * how.tile : keys));
+  for (std::int64_t p = 0; p < std::ssize(at); ++p) {
+    const std::int64_t key = how.descending ? (tiles - 1 - p / how.tile) * how.tile + p % how.tile : p;
+    at[static_cast<std::size_t>(p)] = key < keys ? key : -1;
+  }
+  return at;
+}
+
+void rearrange(std::vector<float>& values, const std::vector<std::int64_t>& at, std::int64_t width) {
+  std::vector<float> moved(at.size() * static_cast<std::size_t>(width), 0.0F);
+  for (std::size_t p = 0; p < at.size(); ++p)
+    if (at[p] >= 0)
+      std::copy_n(values.begin() + at[p] * width, width,
+                  moved.begin() + static_cast<std::int64_t>(p) * width);
+  values = std::move(moved);
+}
+
+// What one row may be given: q as the accumulator takes it, one or more where codes of q are undecided.
+struct Operands {
+  std::vector<std::vector<float>> q;
+  double scale = 1, scale_error = 0;
+};
+constexpr std::size_t kMostUndecided = 4;  // 16 rows in place of one
+
+Operands operands(std::span<const double> q, std::string_view convert, bool emulated) {
+  Operands r;
+  if (quantises_rows(convert)) {
+    for (const double x : q)
+      if (!std::isfinite(x)) return r;
+    QuantisedRow codes = quantise_row(scalar_format(convert), q);
+    if (!codes.decidable || codes.others.size() > kMostUndecided) return r;
+    r.scale = codes.scale;
+    if (!emulated)
+      r.scale_error = 4 * attention_bounds::kU;  // a / F by division, or by a reciprocal and a product
+    r.q.push_back(std::move(codes.codes));
+    for (const QuantisedRow::Other& other : codes.others)
+      for (std::size_t i = 0, count = r.q.size(); i < count; ++i) {
+        r.q.push_back(r.q[i]);
+        r.q.back()[other.at] = other.code;
+      }
+    return r;
+  }
+  std::vector<float> values;
+  for (const double x : q)
+    values.push_back(static_cast<float>(convert == "none" ? x : round_to(scalar_format(convert), x)));
+  if (finite(values)) r.q.push_back(std::move(values));
+  return r;
+}
+
+struct Hull {
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+};
+
 }  // namespace
 
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base) {
   const AttentionGeometry& g = problem.geometry();
   const std::string_view name = contract.text("level"), convert = contract.text("convert"),
-                         q_convert = contract.text("q");
+                         q_convert = contract.text("q"), order = contract.text("order");
   const AttentionLevel level = attention_level(name);
+  const bool emulated = level == AttentionLevel::emu;
+  if (level == AttentionLevel::detap) return base;
+  if (emulated && order != "sequential")
+    refuse(name, fmt::format("order={}: the emulated kernel is order=sequential", order));
+  if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
+  if (emulated && q_convert == "q8_0") refuse(name, "q=q8_0 is not emulated");
+  if (order == "any" || g.rotate == RotateKind::qkv || q_convert == "q8_0") return base;
   const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
-  if (g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is judged by level=detap only");
-  if (q_convert == "q8_0") refuse(name, "q=q8_0 is judged by level=detap only");
   const attention_bounds::FormatModel dtype(g.dtype);
   const bool twice = how.out != g.dtype;
   for (std::int64_t b = 0; b < g.batch; ++b) {
     const std::int64_t keys = problem.length(b);
+    const std::vector<std::int64_t> at = places(how, keys);
     for (std::int64_t kv_head = 0; kv_head < g.kv_heads && keys > 0; ++kv_head) {
       std::vector<double> k(static_cast<std::size_t>(keys * g.d)), v(static_cast<std::size_t>(keys * g.dv));
       problem.decode_k(b, kv_head, 0, keys, k.data());
       problem.decode_v(b, kv_head, 0, keys, v.data());
-      const Stored k_in = stored(problem.k(), convert, name, kv_head, k);
-      const Stored v_in = stored(problem.v(), convert, name, kv_head, v);
-      if (!finite(k_in.values) || !finite(v_in.values)) continue;
-      const AttentionBounds bounds(how,
-                                   {keys, g.d, g.dv, k_in.values, v_in.values, k_in.format, v_in.format});
+      std::optional<Stored> k_in = stored(problem.k(), convert, kv_head, k, emulated),
+                            v_in = stored(problem.v(), convert, kv_head, v, emulated);
+      if (emulated && (!k_in || !v_in))
+        refuse(name, "K or V decodes to what no accumulator takes; declare convert=f16 or bf16");
+      if (!k_in || !v_in || !finite(k_in->values) || !finite(v_in->values)) continue;
+      if (how.descending) rearrange(k_in->values, at, g.d), rearrange(v_in->values, at, g.dv);
+      const AttentionBounds bounds(
+          how, {std::ssize(at), g.d, g.dv, k_in->values, v_in->values, k_in->format, v_in->format});
       for (std::int64_t i = 0; i < g.rows; ++i) {
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
+          if (g.sinks && !std::isfinite(problem.sink(head))) continue;
+          const Operands given = operands(problem.q(b, i, head), q_convert, emulated);
+          if (given.q.empty()) continue;
           QueryRow row;
-          std::vector<float> q, bias;
           row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
-          double q_scale = 1;
-          if (quantises_rows(q_convert)) {
-            for (const double x : problem.q(b, i, head)) q.push_back(static_cast<float>(x));
-            if (!finite(q)) continue;
-            QuantisedRow codes = quantise_row(scalar_format(q_convert), problem.q(b, i, head));
-            if (codes.undecided > 0) continue;
-            q = std::move(codes.codes), q_scale = codes.scale;
-          } else {
-            for (const double x : problem.q(b, i, head)) {
-              q.push_back(
-                  static_cast<float>(q_convert == "none" ? x : round_to(scalar_format(q_convert), x)));
-            }
-          }
-          if (!finite(q)) continue;
-          row.q = q;
-          row.scale = g.scale * k_in.scale * q_scale, row.v_scale = v_in.scale, row.softcap = g.softcap;
-          std::vector<std::uint8_t> visible(static_cast<std::size_t>(keys));
-          for (std::int64_t j = 0; j < keys; ++j) visible[j] = problem.visible(b, i, j);
+          row.scale = g.scale * k_in->scale * given.scale, row.scale_error = given.scale_error;
+          row.v_scale = v_in->scale, row.softcap = g.softcap;
+          std::vector<std::uint8_t> visible(at.size());
+          for (std::size_t p = 0; p < at.size(); ++p) visible[p] = at[p] >= 0 && problem.visible(b, i, at[p]);
           row.visible = visible;
+          std::vector<float> bias;
           if (g.alibi) {
-            for (std::int64_t j = 0; j < keys; ++j) {
-              const auto distance = std::fabs(static_cast<double>(problem.position(b, i) - j));
+            for (const std::int64_t key : at) {
+              const auto distance = std::fabs(static_cast<double>(problem.position(b, i) - key));
               bias.push_back(static_cast<float>(-problem.slope(head) * distance));
             }
             row.bias = bias;
           }
           if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
-          const RowBounds r = bounds.row(row, level);
+          std::vector<Hull> hull(static_cast<std::size_t>(g.dv));
+          for (const std::vector<float>& q : given.q) {
+            row.q = q;
+            const RowBounds r = bounds.row(row, level);
+            for (std::size_t c = 0; c < hull.size(); ++c) {
+              const double limit =
+                  r.limit[c] + (twice ? dtype.half_ulp(std::fabs(r.centre[c]) + r.limit[c]) : 0);
+              hull[c].low = std::min(hull[c].low, r.centre[c] - limit);
+              hull[c].high = std::max(hull[c].high, r.centre[c] + limit);
+            }
+          }
           const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
-          for (std::size_t c = 0; c < r.centre.size(); ++c) {
-            base.value[out + c] = r.centre[c];
-            base.limit[out + c] =
-                r.limit[c] + (twice ? dtype.half_ulp(std::fabs(r.centre[c]) + r.limit[c]) : 0);
+          for (std::size_t c = 0; c < hull.size(); ++c) {
+            const double centre = 0.5 * (hull[c].low + hull[c].high);
+            const double limit = 0.5 * (hull[c].high - hull[c].low) +
+                                 0x1p-50 * (std::fabs(hull[c].low) + std::fabs(hull[c].high));
+            if (!(limit < base.limit[out + c])) continue;
+            base.value[out + c] = centre, base.limit[out + c] = limit;
           }
         }
       }

@@ -6,15 +6,17 @@
 
 namespace assay {
 
-// `base` (order-free) with every row replaced that the contract's level can judge: value is then the centre of the
-// level (bounds.hpp), limit its limit. Rows whose visible inputs are not all finite keep the order-free limit. Tiles
+// `base` (order-free) with every element replaced for which the contract's level has a smaller limit: value is then the
+// centre of the level (bounds.hpp), limit its limit. Both hold, so the smaller may judge. Rows whose visible inputs (and
+// sink) are not all finite keep the order-free limit. Tiles
 // are aligned to key 0 of the sequence. Operands are what the accumulator takes:
 //   scalar formats                           as stored
 //   codes of q=e4m3fn                        with their scale outside (conversions.hpp)
 //   codes of formats with one scale per      that scale outside
 //     tensor or head
 //   anything else                            after `convert`, or as f32 if exact
-// Throws InputError bad_value: order=any, rotate=qkv, q=q8_0, operands that are none of the above.
+// Rows of order=any, rotate=qkv, q=q8_0 or other operands keep the order-free limit; level=emu throws InputError bad_value
+// for them. A row of q=e4m3fn with up to four undecided codes is judged for each choice, and by the hull of what they give.
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base);
 

@@ -188,10 +188,10 @@ TEST(AttentionLevels, what_no_accumulator_takes_is_a_named_error) {
     return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract));
   };
   const Case tokens = make_case({{"heads", "1"}, {"d", "32"}, {"len", "50"}, {"kv", "e4m3fn_tok"}}, 5);
-  EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16"), InputError);
+  EXPECT_THROW(truth(tokens, "order=sequential level=emu p=f16"), InputError);
   EXPECT_NO_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16"));
   EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16 p_shift=0.5"), InputError);
-  EXPECT_THROW(truth(tokens, "order=any level=ca p=f16 convert=f16"), InputError);
+  EXPECT_THROW(truth(tokens, "order=any level=emu p=f16 convert=f16"), InputError);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Operands look_at(std::span<const float> q, const float* k, int q_emin, int k_emi
 }  // namespace
 
 Score score(const StepModel& step, std::span<const float> q, const float* k, int q_emin, int k_emin,
-            std::int64_t chunk, bool ordered) {
+            std::int64_t chunk, Order order) {
   const Operands o = look_at(q, k, q_emin, k_emin);
   const auto d = std::ssize(o.product);
   double sum = 0, low = 0, products = 0, flushed = 0;
@@ -51,7 +51,7 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
   if (products == 0) return {0, 0};
   const std::int64_t chain = chunk <= 0 || chunk >= d ? d : chunk;
   const std::int64_t chains = (d + chain - 1) / chain;
-  if (!ordered) {
+  if (order != Order::sequential) {
     const double head = std::ldexp(1.0, std::max(top, -1000));
     if (exact && step.never_rounds(products, head, lattice) &&
         (flushed == 0 || step.kind != StepModel::Kind::pairwise))
@@ -60,7 +60,8 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
     for (const double p : o.product) positive += std::max(p, 0.0);
     const double partial = std::max(positive, products - positive) * (1 + 0x1p-40);
     const std::int64_t blocks = chains * ((chain + step.group - 1) / step.group);
-    double e = step.worst({partial, products, head, flushed, blocks, d});
+    double e =
+        step.worst({partial, products, head, flushed, blocks, d, order.height(static_cast<double>(chain))});
     if (chains > 1) e += static_cast<double>(chains) * kU * (1 + 0x1p-10) * (partial + e);
     return {s, e * (1 + 0x1p-30) + own};
   }

@@ -76,6 +76,58 @@ class Stepper {
     }
   }
 
+  // A partial sum in any order that goes through at most `height` additions; from `to` where it is chained.
+  void run_any(std::int64_t first, std::int64_t last, double drift, double height, Columns& to) {
+    const auto n = step_.size();
+    std::fill(head_.begin(), head_.end(), -kNever);
+    lattice_.assign(n, kNever);
+    for (auto* x : {&products_, &common_, &own_, &flushed_}) std::fill(x->begin(), x->end(), 0.0);
+    next_ = to.sum;
+    std::int64_t count = 0;
+    bool known = true;
+    for (std::int64_t j = first; j < last; ++j) {
+      const ValueTerm& t = terms_[j];
+      const double reach = t.weight + t.common + t.own;
+      if (reach == 0) continue;
+      ++count;
+      known = known && t.known && t.common == 0;
+      const float* v = kv_.v.data() + j * kv_.dv;
+      const std::int16_t* head = facts_.head.data() + j * kv_.dv;
+      for (std::size_t c = 0; c < n; ++c) {
+        const double magnitude = std::fabs(static_cast<double>(v[c]));
+        next_[c] += t.weight * static_cast<double>(v[c]);
+        products_[c] += reach * magnitude;
+        common_[c] += t.common * magnitude;
+        own_[c] += t.own * magnitude;
+        head_[c] = std::max(head_[c], head[c] + t.head);
+      }
+      if (known) {
+        const std::int16_t* lattice = facts_.lattice.data() + j * kv_.dv;
+        const int own = lattice_of(t.weight);
+        for (std::size_t c = 0; c < n; ++c) lattice_[c] = std::min(lattice_[c], lattice[c] + own);
+      }
+      if (model_.kind != StepModel::Kind::pairwise) continue;
+      for (std::size_t c = 0; c < n; ++c)
+        if (t.subnormal || head[c] <= facts_.emin)
+          flushed_[c] += reach * std::fabs(static_cast<double>(v[c]));
+    }
+    if (count == 0) return;
+    const std::int64_t steps = (last - first + model_.group - 1) / model_.group;
+    for (std::size_t c = 0; c < n; ++c) {
+      const double before = std::fabs(to.sum[c]) + to.common[c] + to.own[c];
+      const double all = (before + products_[c]) * drift,
+                   head = head_[c] < -1000 ? 0 : std::ldexp(1.0, head_[c]);
+      const bool exact = known && to.common[c] + to.own[c] == 0 && flushed_[c] == 0 &&
+                         model_.never_rounds(all, head, std::min(lattice_[c], lattice_of(to.sum[c])));
+      const double error = products_[c] == 0 || exact
+                               ? 0
+                               : model_.worst({all, all, head, flushed_[c] * drift, steps, count, height});
+      to.common[c] += common_[c];
+      to.own[c] += own_[c] + error;
+      to.sum[c] = next_[c];
+    }
+  }
+
  private:
   void count_inexact(std::int64_t first, std::int64_t last) {
     const auto n = step_.size();
@@ -103,7 +155,7 @@ class Stepper {
   const std::vector<ValueTerm>& terms_;
   std::vector<StepModel::Step> step_;
   std::vector<double> products_, next_, common_, own_, flushed_;
-  std::vector<int> head_;
+  std::vector<int> head_, lattice_;
 };
 
 }  // namespace
@@ -157,8 +209,13 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         const std::int64_t last = std::min(tile.last, first + chain);
         if (!how.chained()) partial.clear();
         Columns& to = how.chained() ? o : partial;
-        for (std::int64_t b = first; b < last; b += model.group) {
-          stepper.run(b, std::min(last, b + model.group), drift, to);
+        if (how.pv_order == Order::sequential) {
+          for (std::int64_t b = first; b < last; b += model.group)
+            stepper.run(b, std::min(last, b + model.group), drift, to);
+        } else {
+          const double height =
+              how.pv_order.height(static_cast<double>(last - first)) + (how.chained() ? 1 : 0);
+          stepper.run_any(first, last, drift, height, to);
         }
         if (how.chained()) continue;
         for (std::size_t c = 0; c < n; ++c) {

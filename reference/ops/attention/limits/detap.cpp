@@ -14,6 +14,9 @@ namespace {
 constexpr double kU = 0x1p-24;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kFlush = 0x1p-126;
+constexpr double kSunk = 200;        // exp(-kSunk) is below kFlush with room for a logit's own error
+constexpr double kSunkSlope = 1e-6;  // and so it is for a sink of any size, rounded a dozen times
+constexpr double kF32Max = std::numeric_limits<float>::max();
 
 // Rounding to a scalar format: relative and absolute error, overflow.
 struct Cast {
@@ -107,15 +110,17 @@ class DotError {
 struct Kernel {
   Accumulator qk, pv, rowsum;
   std::int64_t chunk, promote, tile, split, part;
-  double exp_ulp;
+  double exp_ulp, tanh_ulp, div_ulp;
   bool p_exact, cast_in_sum;
   Cast p, scores, convert, q, out, dtype;
-  bool scores_cast, converts, converts_q, q_blocks, out_cast;
+  bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
+  bool converts_q, q_blocks, out_cast;
   bool k_rounds, v_rounds;  // decoded values are not f32 numbers
   bool qk_scaled;           // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
-  double p_scale;         // 2^p_shift
-  double pv_u, rowsum_u;  // of one rescale of the accumulator and of the row sum
+  double p_scale;                  // 2^p_shift
+  double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
+  double largest_pv, largest_sum;  // finite numbers of the registers of PV and of the row sum
 
   Kernel(const Contract& c, const AttentionProblem& problem)
       : qk(accumulator(c.text("qk"))), pv(accumulator(c.text("pv"))), rowsum(accumulator(c.text("rowsum"))) {
@@ -126,13 +131,18 @@ struct Kernel {
     split = c.integer("split");
     part = c.integer("part");
     exp_ulp = c.number("exp_ulp");
+    tanh_ulp = c.number("tanh_ulp");
+    div_ulp = c.number("div_ulp");
     p = cast_to(c.text("p"));
     p_exact = c.text("p") == "f32";
     cast_in_sum = c.text("denominator") == "cast";
     scores_cast = c.text("scores") != "f32";
     scores = cast_to(c.text("scores"));
-    converts = c.text("convert") != "none";
-    if (converts) convert = cast_to(c.text("convert"));
+    // What has the format already is not rounded.
+    const std::string_view to = c.text("convert");
+    converts_k = to != "none" && to != g.k_format;
+    converts_v = to != "none" && to != g.v_format;
+    if (to != "none") convert = cast_to(to);
     converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
     q_blocks = c.text("q") == "q8_0";
     if (converts_q && !q_blocks) q = cast_to(c.text("q"));
@@ -149,9 +159,11 @@ struct Kernel {
     };
     pv_u = promote > tile ? unit_of(pv) : kU;  // partial sums of a tile are added to f32 registers
     rowsum_u = unit_of(rowsum);
+    largest_pv = largest_finite(pv.precision);
+    largest_sum = largest_finite(rowsum.precision);
     p_emin = p.emin;
-    k_emin = converts ? convert.emin : emin_of(problem.k());
-    v_emin = converts ? convert.emin : emin_of(problem.v());
+    k_emin = converts_k ? convert.emin : emin_of(problem.k());
+    v_emin = converts_v ? convert.emin : emin_of(problem.v());
     // A row's largest code is the format's largest, so no product's exponent is above that of its largest product.
     const bool q_codes = quantises_rows(c.text("q"));
     q_emin = q_codes ? -126 : converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
@@ -171,28 +183,30 @@ struct RowError {
 RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
                    double q_uncertainty) {
   RowError e;
-  const double top = g.sinks && std::isfinite(sink) ? std::max(row.largest_logit, sink) : row.largest_logit;
+  // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
+  const bool sunk =
+      g.sinks && std::isfinite(sink) && sink >= row.largest_logit - kSunk - kSunkSlope * std::fabs(sink);
+  const double top = sunk ? std::max(row.largest_logit, sink) : row.largest_logit;
   e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
   e.weight = row.weight_sum * e.to_top;
   const auto n = static_cast<double>(row.keys);
   const double longest = static_cast<double>(std::min(row.span, kernel.split > 1 ? kernel.part : row.span));
   const double tiles = std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start
-  const double b = row.norm_product,
-               x = b + row.bias_max + (g.sinks && std::isfinite(sink) ? std::fabs(sink) : 0.0);
+  const double b = row.norm_product, x = b + row.bias_max + (sunk ? std::fabs(sink) : 0.0);
   const double abs_sum = row.q_norm * row.k_norm;
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal, kernel.qk_scaled);
   const double root = std::sqrt(static_cast<double>(g.d));
   double conversions = q_uncertainty * row.k_norm * (1 + 32 * kU);  // into B and X too, to first order
-  if (kernel.converts) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
+  if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
   if (kernel.k_rounds) conversions += 2 * kU * abs_sum;
   if (kernel.q_blocks)
     conversions += row.q_norm * (0.5 / 127 + 0x1p-11) * (1 + 0x1p-9) * root * row.k_norm +
                    0x1p-24 * 127 * root * row.k_norm;
   else if (kernel.converts_q)
     conversions += kernel.q.u * abs_sum + kernel.q.tiny * root * row.k_norm;
-  if ((kernel.converts && row.k_norm >= kernel.convert.largest) ||
+  if ((kernel.converts_k && row.k_norm >= kernel.convert.largest) ||
       (kernel.converts_q && !kernel.q_blocks && row.q_norm >= kernel.q.largest))
     return e;
   double lambda = g.scale * (qk((abs_sum + conversions) * (1 + 4 * kU)) + conversions);
@@ -201,7 +215,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     lambda += kernel.scores.u * x + kernel.scores.tiny;
     if (x + lambda >= kernel.scores.largest) return e;
   }
-  if (g.softcap > 0) lambda += g.softcap * kU * (8 + 2 * kernel.exp_ulp);
+  if (g.softcap > 0) lambda += g.softcap * kU * (8 + 2 * kernel.tanh_ulp);
   if (g.alibi) lambda += 4 * kU * row.bias_max + kU * x;
   if (kernel.split > 1) lambda += kU * (6 * x + 6 * std::log(n + 2) + 6);
   e.changes = tiles - 1 + (kernel.split > 1 ? 2 : 0);
@@ -214,7 +228,12 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const DotError sum(kernel.rowsum, static_cast<std::int64_t>(depth), std::int64_t{1} << 40, 1.0, 0.0);
   const double absolute = kernel.cast_in_sum
                               ? n * (kernel.p_exact ? kFlush : kernel.p.tiny / kernel.p_scale + kFlush)
-                              : n * kFlush;
+                              : (n + 1) * kFlush;
+  // Before its maximum is met, a key's weight is up to 1; a maximum over the keys alone leaves the sink above 1.
+  const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
+  if (!((n + sink_above) * (1 + e.theta) * (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
+        kernel.largest_sum))
+    return e;
   e.e_l = sum(e.weight * (1 + e.theta)) / e.weight + e.changes * kernel.rowsum_u * 1.01 + absolute / e.weight;
   return e;
 }
@@ -225,7 +244,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
                              const Contract& contract, const Conversions& applied) {
   const AttentionGeometry& g = p.geometry();
   Kernel kernel(contract, p);  // g is of the converted problem: formats whose decoding needs no rounding
-  if (applied.kv) kernel.converts = false;
+  if (applied.kv) kernel.converts_k = kernel.converts_v = false;
   if (applied.q) kernel.converts_q = kernel.q_blocks = false;
   const auto dv = static_cast<std::size_t>(g.dv);
   AttentionLimits out{exact.value, std::vector<double>(exact.value.size(), 0.0)};
@@ -235,13 +254,18 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
       for (std::int64_t h = 0; h < g.heads; ++h) {
         const auto at = static_cast<std::size_t>(p.out_index(b, i, h));
         const AttentionRow& row = exact.rows[at / dv];
+        if (g.sinks && p.sink(h) == kInf) {  // 0 or NaN, by whether the maximum is taken over the sink too
+          std::fill_n(out.limit.begin() + static_cast<std::ptrdiff_t>(at), dv, kInf);
+          continue;
+        }
         if (row.keys == 0) {  // zeros are exact; where nothing is claimed, so it is said
           for (std::size_t c = 0; c < dv; ++c)
             if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
           continue;
         }
         const RowError e = row_error(g, kernel, row, p.sink(h), applied.uncertainty(at / dv));
-        const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale < kernel.p.largest);
+        const bool hopeless =
+            !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale * (1 + e.theta) < kernel.p.largest);
         const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny / kernel.p_scale) + kFlush;
         const double largest_v = exact.value_max;
         const double subnormal =
@@ -259,20 +283,29 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             continue;
           }
           const double a = exact.absolute[at + c], d = exact.deviation[at + c];
+          // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
+          const double all =
+              exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * (1 + e.theta) * (1 + u_p);
+          const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
+                                                 kernel.p_scale * (1 + e.theta) * (1 + u_p));
+          if (!(chain + pv(chain) < kernel.largest_pv) || !(all + pv(all) < kF32Max)) {
+            before[c] = kInf;
+            continue;
+          }
           double n = kernel.cast_in_sum ? 0.0 : u_p * a;
           n += std::min(a, tiny * exact.key_sum[at + c] / e.to_top);
           n += pv(a * top * (1 + e.theta) * (1 + u_p)) / top * (1 + 1.1 * e.changes * kernel.pv_u);
           n += (e.changes * kernel.pv_u +
-                (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 : 0.0) * kU) *
+                (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 + 2 * kernel.div_ulp : 0.0) * kU) *
                a * 1.01;
-          if (kernel.converts) {
+          if (kernel.converts_v) {
             n += kernel.convert.u * a + kernel.convert.tiny;
             if (largest_v >= kernel.convert.largest) n = kInf;
           }
           if (kernel.v_rounds) n += 2 * kU * a;
           const double r =
               (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
-          before[c] = r * (1 + 8 * kU) + 6 * kU * o;
+          before[c] = r * (1 + 8 * kU) + (3 + 2 * kernel.div_ulp) * kU * (o + r);
         }
         if (g.rotate == RotateKind::qkv)
           unrotate(out.value.data() + at, before.data(), certificate.data(), dv);

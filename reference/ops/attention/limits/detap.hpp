@@ -11,7 +11,7 @@
 //
 // 1. Logits. |x'_j - x_j| <= lambda for every j. With
 //      B       = scale |q|_2 max|k_j|_2 >= scale sum|q_i k_ji| >= |scale S_j|        (Cauchy-Schwarz)
-//      X       = B + |bias|max + |sink| >= |x_j|
+//      X       = B + |bias|max + |sink| >= |x_j|      (a sink 200 below the largest logit weighs nothing: left out)
 //    lambda is the sum of
 //      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a partial sum
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
@@ -22,8 +22,8 @@
 //                               2 X), with the rescales: the running maximum only grows, so the exponents of all
 //                               rescales of a key telescope to at most 2 X
 //      u_scores X + eta_scores  the rounding to `scores` (none for f32)
-//      softcap u (8 + 2 exp_ulp)
-//                               tanh from exp, products with softcap and its inverse; tanh is a contraction
+//      softcap u (8 + 2 tanh_ulp)
+//                               tanh (|tanh| <= 1), products with softcap and its inverse; tanh is a contraction
 //      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum
 //      u (6 X + 6 ln(n + 2) + 6)
 //                               split > 1: rounding of lse = m + ln l, and of the exponents formed from it
@@ -51,11 +51,22 @@
 //      N       = C + E_pv + changes u_pv A + [split > 1] (split + 4) u A + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
 //    order inside a tile), one rounding per rescale, and the weights that are flushed, n 2^-126 / W.
-// 6. Quotient and store: reciprocal or division and scale of V are 6 u,
-//      R       = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l) * (1 + 8 u) + 6 u |o|
+// 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their product 3 u,
+//      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)
+//      R       = R' (1 + 8 u) + (3 + 2 div_ulp) u (|o| + R')
 //    bounds |o' - o|. rotate=qkv: R is carried through D H / sqrt(32) with 8 more roundings. Then
 //      limit   = R + u_out (|o| + R) + eta_out (twice when `out` differs from dtype) + certificate.
-// +Inf where overflow of a format on the way cannot be excluded, or theta, e_l reach 1/2.
+// 7. Overflow on the way. The limit is +Inf where it cannot be excluded, or theta, e_l reach 1/2. Weights are relative to
+//    the running maximum, so before the largest key is met every weight may be 1, whatever its p_j: o holds up to
+//    2^p_shift sum|v_j| and l up to n, which later rescales bring down. What must be finite:
+//      2^p_shift sum|v_j| (1 + theta)(1 + u_p) + E_pv     in f32; in the register of `pv` too, there with at most
+//                                                         `promote` max|v| for the sum
+//      n + exp(sink - max x_j)                            in `rowsum`; a kernel may take the maximum over keys alone
+//      2^p_shift (1 + theta)                              in `p`
+//      B, X and their errors                              in `qk`, `scores`
+//    So pv=f16 claims nothing for 1000 keys of |V| = 100 (a correct kernel gives Inf when the needle is last), nor
+//    rowsum=f16 for 66,560 keys (the sum is Inf, the output 0). The stagnation of a row sum is inside e_l < 1/2.
+//    A sink of +Inf claims nothing: 0 where the maximum is over keys alone, NaN where it is over the sink too.
 // Sums of codes (q in FP8, scaled K) and of rescaled weights are known up to a factor that is no power of two: a
 // matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
 //
