@@ -14,6 +14,9 @@ struct Engine {
   bool fma;          // products and sums fuse into one rounding
   int exp_ulp;  // |exp_shift's exp - e^x| <= exp_ulp ulp of the result; measured on every f32 in [-104, 0]
 
+  std::size_t
+      dot_lanes;  // partial sums of dot and dot_rows, each over every so manieth product, then added as a tree
+
   float (*dot)(const float* a, const float* b, std::size_t n);
   // scores[j] = a . rows[j * stride .. + n)
   void (*dot_rows)(const float* a, const float* rows, std::size_t stride, std::size_t count, std::size_t n,

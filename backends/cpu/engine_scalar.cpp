@@ -105,6 +105,7 @@ const Engine kScalarEngine = {
     .name = "scalar",
     .fma = false,
     .exp_ulp = 1,
+    .dot_lanes = kLanes,
     .dot = dot,
     .dot_rows = dot_rows,
     .add_rows = add_rows,

@@ -245,6 +245,7 @@ const Engine* engine() {
       .name = ASSAY_TARGET_NAME,
       .fma = kFma,
       .exp_ulp = 2,
+      .dot_lanes = hn::Lanes(F()),
       .dot = dot,
       .dot_rows = dot_rows,
       .add_rows = add_rows,

@@ -32,9 +32,9 @@ std::string matmul_name(const Call& call) {
   return "matmul_" + product.path + "_" + product.a + "_" + product.b;
 }
 
-std::string matmul_contract(const Call& call, const Engine&) {
+std::string matmul_contract(const Call& call, const Engine& engine) {
   const Product product(call);
-  return product_contract(product.path, product.a, product.b);
+  return product_contract(engine, product.path, product.a, product.b);
 }
 
 void matmul_run(const Call& call, const Engine& engine, const Trace& trace) {

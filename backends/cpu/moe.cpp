@@ -101,10 +101,11 @@ std::string moe_name(const Call& call) {
   return "moe_" + product.path + "_" + product.a + "_" + product.w;
 }
 
-std::string moe_contract(const Call& call, const Engine&) {
+std::string moe_contract(const Call& call, const Engine& engine) {
   const Product product(call);
   // silu: exp within 1 ulp, an addition and a quotient.
-  return product_contract(product.path, product.a, product.w) + " gate_up=f32 silu_ulp=2 expert_out=f32";
+  return product_contract(engine, product.path, product.a, product.w) +
+         " gate_up=f32 silu_ulp=2 expert_out=f32";
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {

@@ -93,10 +93,14 @@ bool integer_product(std::string_view path, std::string_view a, std::string_view
   return path == "codes" && integers(a) && integers(b);
 }
 
-std::string product_contract(std::string_view path, std::string_view a, std::string_view b) {
+std::string product_contract(const Engine& engine, std::string_view path, std::string_view a,
+                             std::string_view b) {
   if (integer_product(path, a, b)) return "acc=i32 epilogue_roundings=3";
   const std::string epilogue = path == "codes" ? "2" : path == "e4m3fn" ? "1" : "0";
-  return "acc=f32 order=any dequant_roundings=1 epilogue_roundings=" + epilogue;
+  // dot_rows keeps one vector of sums. dot keeps four of them, where a product goes through no more additions than with
+  // one: with n = (4 q + r) lanes it is q + r + 1 of them against 4 q + r - 1, and for q = 0 the other three are zeros.
+  return "acc=f32 order=lanes:" + std::to_string(engine.dot_lanes) +
+         " dequant_roundings=1 epilogue_roundings=" + epilogue;
 }
 
 void prepare_values(const Engine& engine, std::string_view path, Activations& activations) {

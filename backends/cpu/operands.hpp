@@ -21,7 +21,8 @@ void check_path(std::string_view path, std::string_view a, std::string_view b);
 // Codes of both sides are integers: products are summed in int32.
 bool integer_product(std::string_view path, std::string_view a, std::string_view b);
 // "acc=i32 ..." or "acc=f32 ...".
-std::string product_contract(std::string_view path, std::string_view a, std::string_view b);
+std::string product_contract(const Engine& engine, std::string_view path, std::string_view a,
+                             std::string_view b);
 
 // A matrix of activations, ready to be multiplied: row-major operands and one epilogue scale per row.
 struct Activations {

@@ -94,29 +94,35 @@ void check_e4m3(const Product& product, const DeviceInfo& device) {
   require_hopper(device);
 }
 
-const GemmKernel kMmaF16 = {
-    "gemm_mma_f16",
-    Stored::half,
-    false,
-    [](Path path) { return path == Path::f16; },
-    check_half,
-    [](const DeviceInfo& d) { return "acc=" + std::string(matrix_generation(d)) + "_f16"; },
-    [](Run&, const Gemm& g) { gemm_mma_f16<<<grid_of(g), kThreads>>>(g); }};
-const GemmKernel kMmaBf16 = {
-    "gemm_mma_bf16",
-    Stored::half,
-    false,
-    [](Path path) { return path == Path::bf16; },
-    check_half,
-    [](const DeviceInfo& d) { return "acc=" + std::string(matrix_generation(d)) + "_bf16"; },
-    [](Run&, const Gemm& g) { gemm_mma_bf16<<<grid_of(g), kThreads>>>(g); }};
-const GemmKernel kMmaE4m3 = {"gemm_mma_e4m3",
-                             Stored::byte,
+// One instruction is one block of a Hopper unit: ascending k is then the whole schedule. Elsewhere the order of the
+// blocks inside an instruction is not shown.
+std::string accumulator_of(const DeviceInfo& device, const char* type) {
+  const std::string generation(matrix_generation(device));
+  return "acc=" + generation + type + (generation == "hopper" ? " order=sequential" : "");
+}
+
+const GemmKernel kMmaF16 = {"gemm_mma_f16",
+                            Stored::half,
+                            false,
+                            [](Path path) { return path == Path::f16; },
+                            check_half,
+                            [](const DeviceInfo& d) { return accumulator_of(d, "_f16"); },
+                            [](Run&, const Gemm& g) { gemm_mma_f16<<<grid_of(g), kThreads>>>(g); }};
+const GemmKernel kMmaBf16 = {"gemm_mma_bf16",
+                             Stored::half,
                              false,
-                             [](Path path) { return path == Path::codes || path == Path::e4m3fn; },
-                             check_e4m3,
-                             [](const DeviceInfo&) { return std::string("acc=hopper_fp8_mma_sync"); },
-                             [](Run&, const Gemm& g) { gemm_mma_e4m3<<<grid_of(g), kThreads>>>(g); }};
+                             [](Path path) { return path == Path::bf16; },
+                             check_half,
+                             [](const DeviceInfo& d) { return accumulator_of(d, "_bf16"); },
+                             [](Run&, const Gemm& g) { gemm_mma_bf16<<<grid_of(g), kThreads>>>(g); }};
+const GemmKernel kMmaE4m3 = {
+    "gemm_mma_e4m3",
+    Stored::byte,
+    false,
+    [](Path path) { return path == Path::codes || path == Path::e4m3fn; },
+    check_e4m3,
+    [](const DeviceInfo&) { return std::string("acc=hopper_fp8_mma_sync order=sequential"); },
+    [](Run&, const Gemm& g) { gemm_mma_e4m3<<<grid_of(g), kThreads>>>(g); }};
 const GemmKernel kMmaS8 = {"gemm_mma_s8",
                            Stored::byte,
                            true,

@@ -145,7 +145,7 @@ const GemmKernel& kernel_of() {
         check_e4m3_operands(product);
         require_hopper(device);
       },
-      [](const DeviceInfo&) { return "acc=hopper_fp8 promote=" + std::to_string(kPromote); },
+      [](const DeviceInfo&) { return "acc=hopper_fp8 order=sequential promote=" + std::to_string(kPromote); },
       [](Run&, const Gemm& g) {
         const dim3 grid(static_cast<unsigned>((g.n + kTile - 1) / kTile),
                         static_cast<unsigned>((g.m + kTile - 1) / kTile));

@@ -1,5 +1,5 @@
 // y[m,n] = a[m,k] b[n,k]^T on a unit: the operands that the path makes of the stored tensors (the reference's own, of
-// several admissible ones the centre), products and sums as the unit forms them, blocks of g in ascending k chained
+// several admissible ones the least), products and sums as the unit forms them, blocks of g in ascending k chained
 // through its accumulator or, with promotion, from zero each and added to f32; then (c s_a) s_b in f32.
 #include <fmt/format.h>
 
@@ -73,6 +73,8 @@ struct Side {
     for (std::int64_t r = 0; r < rows; ++r) {
       const assay::OperandRow row = operands.row(r);
       for (const double x : row.center) values.push_back(static_cast<float>(x));
+      for (const assay::Undecided& each : row.undecided)
+        values[static_cast<std::size_t>(r * k) + each.index] = static_cast<float>(each.low);
       scales.push_back(static_cast<float>(row.scale));
     }
     if (path != "blocks") return;
@@ -126,7 +128,7 @@ Declared declare_matmul(const Call& call) {
   const Variant& v = plan.variant;
   std::string contract = "acc=" + std::string(v.unit->name);
   if (v.declared_promote > 0) contract += " promote=" + std::to_string(v.declared_promote);
-  return {contract + " epilogue_roundings=" + (plan.integer() ? "3" : "2"), plan.name()};
+  return {contract + " order=sequential epilogue_roundings=" + (plan.integer() ? "3" : "2"), plan.name()};
 }
 
 void run_matmul(const Call& call, const assay_plugin::Trace& trace) {

@@ -79,7 +79,7 @@ const GemmKernel kF32 = {"gemm_fma_f32",
                          false,
                          [](Path) { return true; },
                          nullptr,
-                         [](const DeviceInfo&) { return std::string("acc=f32 order=any"); },
+                         [](const DeviceInfo&) { return std::string("acc=f32 order=sequential"); },
                          [](Run&, const Gemm& g) { gemm_fma_f32<<<grid_of(g), kSide * kSide>>>(g); }};
 const GemmKernel kDp4a = {"gemm_dot4_s8",
                           Stored::byte,

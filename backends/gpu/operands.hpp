@@ -42,7 +42,7 @@ struct GemmKernel {
   bool (*takes)(Path path);  // paths whose operands it multiplies
   // Throws Unsupported when the operands' formats or the device are not its own.
   void (*check)(const Product& product, const DeviceInfo& device);
-  std::string (*accumulator)(const DeviceInfo& device);  // "acc=f32 order=any"
+  std::string (*accumulator)(const DeviceInfo& device);  // "acc=f32 order=sequential"
   void (*launch)(Run& run, const Gemm& gemm);
 };
 const GemmKernel& gemm_f32();

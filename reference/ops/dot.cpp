@@ -7,6 +7,7 @@
 
 #include "reference/arithmetic/dot_bound.hpp"
 #include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
 
 namespace assay {
 
@@ -38,10 +39,21 @@ dot_sums(const double* a, const double* b, std::int64_t n) {
   return r;
 }
 
+namespace {
+
+// Of a number of the format, the leading one included.
+int significand_bits(std::string_view format) {
+  const ScalarFormat& f = scalar_format(format);
+  return f.kind == ScalarKind::integer ? f.bits : f.fraction_bits + 1;
+}
+
+}  // namespace
+
 Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush)
     : acc_(accumulator(contract.text("acc"))),
       order_(order_of(contract.text("order"))),
       flush_(flush),
+      exact_products_(significand_bits(a_element) + significand_bits(b_element) <= acc_.precision.p),
       promote_(static_cast<std::int64_t>(contract.number("promote"))),
       epilogue_roundings_(contract.number("epilogue_roundings")),
       a_element_(a_element),
@@ -59,7 +71,36 @@ Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view 
   }
 }
 
-double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double abs_sum) const {
+const MatrixUnit* Dot::replayable() const {
+  const bool known = acc_.kind == Accumulator::Kind::unit && acc_.unit->combine != Combine::wrap &&
+                     acc_.unit->standing != Standing::assumption;
+  return known && order_ == Order::sequential ? acc_.unit : nullptr;
+}
+
+double Dot::sequential_error(const OperandRow& a, const OperandRow& b, double abs_sum,
+                             double undecided) const {
+  const std::size_t n = a.center.size();
+  const double u = unit_roundoff(acc_.precision), eta = flush_ ? 0x1p-126 : underflow_unit(acc_.precision);
+  const double product = exact_products_ ? 0 : u;
+  double partial = 0, absolute = 0;
+  for (std::size_t k = 0; k < n; ++k) {
+    const double p = a.center[k] * b.center[k];
+    partial += p;
+    absolute += std::fabs(partial);
+  }
+  // Unfolded, E_n <= sum_k (e_p (1 + u) + u (|s_k| + R)) (1 + u)^(n - k), and (1 + u)^n <= e^(n u). The s_k of this loop
+  // are themselves off by at most n u64 sum|a b|.
+  const double count = static_cast<double>(n);
+  const double each = product * abs_sum * (1 + u) + count * eta * (2 + u) +
+                      u * (absolute + count * (undecided + count * kUnit64 * abs_sum));
+  const double growth = std::exp((count + 4) * u) * (1 + 0x1p-40);
+  const double error = up(each * growth * (1 + count * kUnit64));
+  // No partial sum is larger than sum|a b| and its error.
+  return abs_sum * growth * (1 + u) + error < largest_finite(acc_.precision) ? error : kInfinity;
+}
+
+double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double abs_sum,
+                               double undecided) const {
   const std::int64_t n = static_cast<std::int64_t>(a.center.size());
   DotMagnitudes m{.n = n, .abs_sum = abs_sum};
   if (acc_.kind == Accumulator::Kind::floating) {
@@ -77,9 +118,12 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
     if (order_.is_shallow()) {
       const double depth = order_.height(static_cast<double>(n));
       if (!(abs_sum * 1.5 < largest_finite(acc_.precision))) return kInfinity;
-      return dot_bound_ordered(acc_.precision, static_cast<std::int64_t>(depth), m) + flushed;
+      return dot_bound_ordered(acc_.precision, static_cast<std::int64_t>(depth), m, exact_products_ ? 0 : 1) +
+             flushed;
     }
-    return dot_bound(acc_, m) + flushed;
+    const double any = dot_bound(acc_, m) + flushed;
+    return order_ == Order::sequential ? std::min(any, sequential_error(a, b, abs_sum, undecided) + flushed)
+                                       : any;
   }
   if (acc_.kind == Accumulator::Kind::unit && acc_.unit->combine != Combine::wrap) {
     m.head = product_head(a.max_abs, a_element_, b.max_abs, b_element_);
@@ -92,18 +136,50 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
   return dot_bound(acc_, m, promote_);
 }
 
-DotResult Dot::operator()(const OperandRow& a, const OperandRow& b) const {
+Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b) const {
+  const double scale =
+      a.scale * b.scale;  // of two f32 exact, else within u64, which the scales' own errors include
+  const double relative = a.scale_error + b.scale_error + a.scale_error * b.scale_error;
+  Enclosure z = product(sum, {scale, up(std::fabs(scale) * relative)});
+  const bool integer = acc_.kind == Accumulator::Kind::integer ||
+                       (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
+  const bool scaled = a.scale != 1 || b.scale != 1 || relative > 0;
+  if (!scaled && !integer) return sum;
+  if (sum.value == 0 && sum.error == 0 && std::isfinite(scale)) return sum;
+  static const Machine f32 = machine("f32", false);
+  z = rounded(z, f32, epilogue_roundings_);
+  if (!scaled) return z;
+  const double eta = flush_ ? 0x1p-126 : 0x1p-150, most = sum.magnitude();
+  const double left = std::fabs(a.scale) * (1 + a.scale_error),
+               right = std::fabs(b.scale) * (1 + b.scale_error);
+  z.error += 3 * eta * (1 + left + right);
+  if (left * right < 0x1p-125) z.error += 2 * eta * most;
+  if (flush_ && std::min(left, right) < 0x1p-125) z.error += up(most * left * right);  // a scale is read as 0
+  z.error = up(z.error);
+  const bool one_sided = a.scale == 1 || b.scale == 1;
+  const double widest = one_sided ? 0 : std::max({most * left, most * right, left * right});
+  if (!(widest * (1 + 0x1p-20) < f32.max_finite)) z.error = kInfinity;
+  return z;
+}
+
+DotResult Dot::operator()(const OperandRow& a, const OperandRow& b, const Enclosure* replayed) const {
   const std::int64_t n = static_cast<std::int64_t>(a.center.size());
-  const double own = (static_cast<double>(n) + 4) * kUnit64;
   const DotSums center = dot_sums(a.center.data(), b.center.data(), n);
-  const double scale = a.scale * b.scale;  // exact: two f32
+  const double scale = a.scale * b.scale;
+  // Multiples of one unit below 2^53 of them: this sum is exact.
+  const bool exact = center.abs_sum <= a.grid.lsb * b.grid.lsb * 0x1p53 && a.grid.lsb * b.grid.lsb > 0x1p-900;
+  const double own = exact ? 0 : (static_cast<double>(n) + 4) * kUnit64;
   DotResult r;
   r.exact = center.sum * scale;
-  r.certificate = up(own * center.abs_sum * std::fabs(scale));
+  r.certificate = up((own + 4 * kUnit64) * center.abs_sum * std::fabs(scale));
   if (!a.same || !b.same) {
-    const DotSums exact = dot_sums(a.exact.data(), b.exact.data(), n);
-    r.exact = exact.sum;
-    r.certificate = up(own * exact.abs_sum);
+    const DotSums real = dot_sums(a.exact.data(), b.exact.data(), n);
+    r.exact = real.sum;
+    r.certificate = up((static_cast<double>(n) + 4) * kUnit64 * real.abs_sum);
+  }
+  if (replayed != nullptr) {
+    r.kernel = epilogue(*replayed, a, b);
+    return r;
   }
   double reach = center.abs_sum;
   if (!a.reach.empty() || !b.reach.empty()) {
@@ -115,22 +191,19 @@ DotResult Dot::operator()(const OperandRow& a, const OperandRow& b) const {
                      [](double x) { return std::fabs(x); });
       return magnitude;
     };
-    reach = dot_sums(reach_of(a).data(), reach_of(b).data(), n).sum;
+    reach = dot_sums(reach_of(a).data(), reach_of(b).data(), n).sum *
+            (1 + 2 * static_cast<double>(n + 4) * kUnit64);
   }
   reach *= 1 + 2 * own;
-  const double undecided =
-      std::max(0.0, reach - center.abs_sum * (1 - 2 * own)) * (a.reach.empty() && b.reach.empty() ? 0 : 1);
-  r.accumulation = accumulation_error(a, b, reach);
-  const double error = up(undecided + r.accumulation + own * center.abs_sum);
-  Enclosure z = product({center.sum, error}, {scale, std::fabs(scale) * (a.scale_error + b.scale_error) * 2});
-  const bool integer = acc_.kind == Accumulator::Kind::integer ||
-                       (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
-  if (scale != 1 || integer) {
-    static const Machine f32 = machine("f32", false);
-    z = rounded(z, f32, epilogue_roundings_);
-    if (flush_) z.error += 3 * 0x1p-126;
+  // An unbounded operand (an admitted overflow) makes this NaN or Inf: nothing is claimed then.
+  double undecided = 0;
+  if (!a.reach.empty() || !b.reach.empty()) {
+    undecided = reach - center.abs_sum * (1 - 2 * own);  // from above
+    undecided = std::isnan(undecided) ? kInfinity : std::max(0.0, undecided);
   }
-  r.kernel = z;
+  double error = up(undecided + accumulation_error(a, b, reach, undecided) + own * center.abs_sum);
+  if (std::isnan(error)) error = kInfinity;
+  r.kernel = epilogue({center.sum, error}, a, b);
   return r;
 }
 

@@ -1,6 +1,6 @@
 // matmul: y[i,j] = sum_k a[i,k] b[j,k]     (y = a b^T)
-// a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The exact value is always the real product of the decoded
-// tensors; what the declared path rounds on the way is in the limit.
+// a[m,k] in format a, b[n,k] in format b -> y[m,n] dtype. The value is what the declared path makes of the decoded
+// tensors: the product of the operands that it really multiplies, stored as it stores.
 //
 // path (operand.hpp):
 //   auto          codes where both formats have codes that share a scale along a row; else f16 or bf16 where one of
@@ -13,21 +13,22 @@
 //
 // Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that row.
 //
-// Limit (dot.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the exact product of the operands
-// that the path really multiplies: so a path is told from another where their rounded operands differ by more than e.
-// Then
-//   limit = max(|rd(c - e) - v|, |rd(c + e) - v|) + the certificate of v.
+// Limit (dot.hpp, products.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the product of the
+// operands that the path really multiplies, exact or as the declared matrix unit forms it: so a path is told from another
+// where their rounded operands differ by more than e. Then (set_truth_kernel, op_io.hpp)
+//   value = the middle of [rd(c - e), rd(c + e)],  limit = half of it.
 //
 // With numbers: `matmul m=1 n=4 k=4096 a=f16 b=f16` on cpu (path f16, acc f32; gaussian, seed 1), element 0:
 //   v = -25.2,  sum|a b| = 2593,  e = gamma_4096 sum|a b| = 4096 * 2^-24 * 2593 = 0.633,
 // for the operands are decided and there is no epilogue. For int8 codes with acc=i32 and the same v there would be
 // the epilogue alone, e = 3 u |v| = 4.5e-6.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "reference/ops/dot.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/products.hpp"
 
 namespace assay {
 namespace {
@@ -75,15 +76,19 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
                            std::string(contract.text("acc")) + ", epilogue, store");
   std::vector<OperandRow> rows;
   for (std::int64_t i = 0; i < m; ++i) rows.push_back(left.row(i));
-  for (std::int64_t j = 0; j < n; ++j) {
-    const OperandRow weights = right.row(j);
-    for (std::int64_t i = 0; i < m; ++i) {
-      const DotResult r = dot(rows[i], weights);
-      const std::size_t at = static_cast<std::size_t>(i * n + j);
+  const Products products(dot, std::move(rows));
+  for (std::int64_t first = 0; first < n; first += kProductBatch) {
+    std::vector<OperandRow> weights;
+    for (std::int64_t j = first; j < std::min(n, first + kProductBatch); ++j) weights.push_back(right.row(j));
+    const std::vector<DotResult> results = products(weights);
+    for (std::size_t p = 0; p < results.size(); ++p) {
+      const DotResult& r = results[p];
+      const std::size_t row = p / weights.size(), column = p % weights.size();
+      const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
       if (!std::isfinite(r.exact))
         set_special(t, at, r.exact);
       else
-        set_truth_around(t, at, r.exact, r.certificate, r.kernel, store);
+        set_truth_kernel(t, at, r.kernel, store);
     }
   }
   return {std::move(t)};

@@ -9,43 +9,38 @@
 // topk_weights[tokens,topk] f32 -> y[tokens,hidden] dtype.
 //
 // Both products take one path (operand.hpp; matmul's `path`). On the path `codes` h is quantised per token to a's
-// element with the scale absmax / D; on f16 and bf16 it is rounded to that type.
+// element with the scale absmax / D; on f16 and bf16 it is rounded to that type. weight=before: c h takes h's place there.
 //
 // Domain. Finite operands; a token that meets a NaN or Inf on its way has outputs that are NaN if the real formula is
 // (the op claims nothing otherwise). An id outside [0, experts) is refused.
 //
-// Limit. Every intermediate number is carried as an enclosure of its exact value and of the kernel's.
-//   g, v  dot.hpp; then rounded to `gate_up`.
-//   silu  |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994), so dg counts 1.1 |dg|; the evaluation adds
-//         2 silu_ulp u |silu(g)|, and 4e-37 where exp(-g) overflows f32 (there |silu| < 88.8 * 2^-128).
-//   h     one rounded product, then the path's own rounding. Monotone, so dh grows by half a step: for f16 and bf16
-//         u (|h| + dh) and underflow. Quantised with s' = absmax(h') / D, which is within 4 u of at most
-//         (max |h| + dh) / D: s'/2 for integers; for floating codes u_code (|h| + dh), or half a subnormal step
-//         times s'. Saturation adds at most 4 u (|h| + dh), for the largest element is D s' up to s's rounding.
-//   w2 h  |sum w2 dh| <= sum |w2| dh, and the accumulation's error for operands of magnitude |h| + dh. In the space
-//         of codes it is computed for h / s and counted twice: the kernel's s' is within a factor of 2.
-//   y     c w2 h is one rounded product after rounding to `expert_out`; then topk - 1 additions in any order.
+// Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it may store.
+//   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided, enclosure.hpp).
+//   h     silu (moe_hidden.hpp) and one rounded product; then the operands that the path makes of it, nearly all decided.
+//   w2 h  products.hpp, with the error of the row's scale; then rounded to `expert_out`.
+//   y     c w2 h is one rounded product; then topk - 1 additions in any order.
+// Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf, and Inf - Inf
+// or 0 Inf further on: nothing is claimed of what that token's expert contributes to, NaN included.
 //
 // With numbers: `moe tokens=1 experts=2 topk=2 hidden=256 inter=512 a=f16 w=f16` on cpu (gaussian, seed 1; sums in
-// f32), the first element of h and of y:
-//   g    = 7.67    dg = gamma_256 sum|w x| = 256 * 2^-24 * 152              0.0023
-//   v    = 20.0    dv = gamma_256 sum|w x| = 256 * 2^-24 * 137              0.0021
+// f32), the first element of h:
+//   g    = 7.67    dg = gamma_255 sum|w x| = 255 * 2^-24 * 152              0.0023
+//   v    = 20.0    dv = gamma_255 sum|w x| = 255 * 2^-24 * 137              0.0021
 //   silu = 7.66    1.1 dg                                                   0.0026
 //   h    = 153     dsilu |v| + silu dv = 0.051 + 0.016                      0.067
-//                  and its rounding to f16 2^-11 |h| = 0.075                0.142
-//   w2 h           sum |w2| dh = 35, its accumulation 1.0                   36
-//   y    = 403     both experts, each times its weight                      66     (the median |y| is 4092)
-// The rounding of h to f16 and the accumulation of g and v share it about equally; that of w2 h hardly counts.
+//                  f16's step is 0.125 there: two or three numbers, +-      0.125
+// In W4A8, k = 4096 (integer dots are exact): dh / |h| = 1.5e-6, and one code in thousands is in doubt.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "reference/error.hpp"
-#include "reference/ops/dot.hpp"
+#include "reference/ops/moe_hidden.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
-#include "reference/real/exp.hpp"
+#include "reference/ops/products.hpp"
 
 namespace assay {
 namespace {
@@ -72,6 +67,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"silu_ulp", ContractValue::number, "8", "",
                 "error of silu, in units in the last place of f32"},
     ContractKey{"expert_out", ContractValue::format, "f32", "", "w2 h is rounded to this before its weight"},
+    ContractKey{"weight", ContractValue::word, "after", "after|before",
+                "c (w2 h), or w2 (c h): the weight before h is rounded or quantised"},
 });
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -103,56 +100,31 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
   inputs.insert_or_assign("topk_ids", integer_tensor("int32", {tokens, topk}, ids));
 }
 
-constexpr double kUnit32 = 0x1p-24;
-
-// The exact number and the kernel's in one interval.
-Enclosure both(const DotResult& r) {
-  return {r.exact, up(std::fabs(r.kernel.value - r.exact) + r.kernel.error + r.certificate)};
-}
-
-Enclosure silu(Enclosure g, double silu_ulp) {
-  const double value = g.value / (1 + certified_exp(std::min(-g.value, 700.0)));
-  const double error = 1.1 * g.error;
-  return {value, up(error + 2 * silu_ulp * kUnit32 * (std::fabs(value) + error) +
-                    8 * kUnit64 * std::fabs(value) + 4e-37)};
-}
-
-// What the path makes of h before the second product, as one row of operands.
-OperandRow hidden_row(const std::vector<Enclosure>& h, const std::string& path, const Format& a) {
-  OperandRow row;
-  row.exact.reserve(h.size());
-  double largest = 0;
-  for (const Enclosure& each : h) {
-    row.exact.push_back(each.value);
-    largest = std::max(largest, each.magnitude());
-  }
-  row.reach.resize(h.size());
-  const bool codes = path == "codes";
-  if (codes && largest > 0) row.scale = static_cast<double>(static_cast<float>(largest / a.scale_divisor));
-  const bool integers = codes && scalar_format(a.element).kind == ScalarKind::integer;
-  const Machine element = machine(codes ? integers ? "f32" : a.element : path, false);
-  for (std::size_t i = 0; i < h.size(); ++i) {
-    double error = h[i].error;
-    if (codes) {
-      const double step = largest / a.scale_divisor * (1 + 8 * kUnit32);
-      const double size = h[i].magnitude();
-      error += integers ? step / 2 : element.unit * size + element.tiny * step;
-      error += 8 * kUnit32 * size;
-    } else if (path != "f32") {
-      error = rounded(h[i], element).error;
-    }
-    row.center.push_back(h[i].value / row.scale);
-    row.reach[i] = up(std::fabs(row.center[i]) + error / row.scale + 2 * kUnit64 * std::fabs(row.center[i]));
-    row.max_abs = std::max(row.max_abs, row.reach[i]);
-  }
-  row.grid = row_grid(row.center);
-  return row;
-}
-
 struct Assignment {
   std::int64_t token;
   std::int64_t slot;
 };
+
+// The kernel's number. Where the inputs themselves are not finite, what the real formula gives.
+Enclosure kernel_of(const DotResult& r) {
+  return std::isfinite(r.exact) ? r.kernel : Enclosure{r.exact, kInfinity};
+}
+
+// 0 times a number is 0: without this a token of zeros would carry an error of an underflow into its scale.
+Enclosure rounded_product(Enclosure a, Enclosure b, const Machine& m) {
+  const bool zero = (a.value == 0 && a.error == 0 && b.error < kInfinity && std::isfinite(b.value)) ||
+                    (b.value == 0 && b.error == 0 && a.error < kInfinity && std::isfinite(a.value));
+  if (zero) return {};
+  Enclosure z = rounded(product(a, b), m);
+  if (!(z.error < kInfinity)) z.error = kInfinity;  // 0 * Inf
+  return z;
+}
+
+std::vector<OperandRow> rows_of(const Operands& operands, std::int64_t first, std::int64_t count) {
+  std::vector<OperandRow> rows;
+  for (std::int64_t r = first; r < first + count; ++r) rows.push_back(operands.row(r));
+  return rows;
+}
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(a), set);
@@ -179,42 +151,61 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                                    a.integer("experts") - 1));
     experts[ids[i]].push_back({i / topk, i % topk});
   }
-  std::vector<OperandRow> inputs;
-  for (std::int64_t t = 0; t < tokens; ++t) inputs.push_back(x.row(t));
 
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
     const std::string_view name = contract.text(key);
-    return name == "f32" ? z : rounded(z, machine(name, flush));
+    return name == "f32" ? z : decided(z, scalar_format(name), flush);
   };
+  const bool weight_first = contract.text("weight") == "before";
   // terms[(t * hidden + i) * topk + s]: the weighted outputs of each expert.
   std::vector<Enclosure> terms(static_cast<std::size_t>(tokens * hidden * topk));
   for (std::size_t e = 0; e < experts.size(); ++e) {
     const std::vector<Assignment>& served = experts[e];
     if (served.empty()) continue;
     const std::int64_t base = static_cast<std::int64_t>(e) * 2 * inter;
+    const auto weight = [&](std::size_t k) {
+      return read(weights[static_cast<std::size_t>(served[k].token * topk + served[k].slot)], f32);
+    };
+    std::vector<OperandRow> taken;
+    for (const Assignment& each : served) taken.push_back(x.row(each.token));
+    const Products first(dot, std::move(taken));
     std::vector<std::vector<Enclosure>> h(served.size(),
                                           std::vector<Enclosure>(static_cast<std::size_t>(inter)));
-    for (std::int64_t r = 0; r < inter; ++r) {
-      const OperandRow gate = w13.row(base + r), up_row = w13.row(base + inter + r);
-      for (std::size_t k = 0; k < served.size(); ++k) {
-        const OperandRow& token = inputs[served[k].token];
-        const Enclosure g = round_to_key(both(dot(token, gate)), "gate_up");
-        const Enclosure v = round_to_key(both(dot(token, up_row)), "gate_up");
-        h[k][r] = rounded(product(silu(g, silu_ulp), v), f32);
-      }
+    for (std::int64_t at = 0; at < inter; at += kProductBatch) {
+      const std::int64_t count = std::min(kProductBatch, inter - at);
+      const std::vector<DotResult> gates = first(rows_of(w13, base + at, count));
+      const std::vector<DotResult> ups = first(rows_of(w13, base + inter + at, count));
+      for (std::size_t k = 0; k < served.size(); ++k)
+        for (std::int64_t r = 0; r < count; ++r) {
+          const std::size_t p = k * static_cast<std::size_t>(count) + static_cast<std::size_t>(r);
+          const Enclosure g = round_to_key(kernel_of(gates[p]), "gate_up");
+          const Enclosure v = round_to_key(kernel_of(ups[p]), "gate_up");
+          Enclosure& made = h[k][static_cast<std::size_t>(at + r)];
+          made = rounded_product(silu(g, silu_ulp), v, f32);
+          if (weight_first) made = rounded_product(made, weight(k), f32);
+        }
     }
     std::vector<OperandRow> second;
-    for (const std::vector<Enclosure>& each : h) second.push_back(hidden_row(each, path, a_format));
-    for (std::int64_t i = 0; i < hidden; ++i) {
-      const OperandRow row = w2.row(static_cast<std::int64_t>(e) * hidden + i);
-      for (std::size_t k = 0; k < served.size(); ++k) {
-        const DotResult r = dot(second[k], row);
-        Enclosure z = both(r);
-        if (path == "codes") z.error = up(z.error + r.accumulation * second[k].scale * std::fabs(row.scale));
-        const auto [t, s] = served[k];
-        z = rounded(product(round_to_key(z, "expert_out"), read(weights[t * topk + s], f32)), f32);
-        terms[(t * hidden + i) * topk + s] = z;
-      }
+    std::vector<char> unclaimed;
+    for (const std::vector<Enclosure>& each : h) {
+      HiddenRow row = hidden_row(each, path, a_format, flush);
+      second.push_back(std::move(row.operands));
+      unclaimed.push_back(static_cast<char>(row.unclaimed));
+    }
+    const Products down(dot, std::move(second));
+    for (std::int64_t at = 0; at < hidden; at += kProductBatch) {
+      const std::int64_t count = std::min(kProductBatch, hidden - at);
+      const std::vector<DotResult> outs =
+          down(rows_of(w2, static_cast<std::int64_t>(e) * hidden + at, count));
+      for (std::size_t k = 0; k < served.size(); ++k)
+        for (std::int64_t i = 0; i < count; ++i) {
+          const DotResult& out = outs[k * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)];
+          Enclosure z = round_to_key(kernel_of(out), "expert_out");
+          if (!weight_first) z = rounded_product(z, weight(k), f32);
+          if (unclaimed[k] != 0) z.error = kInfinity;
+          const auto [t, s] = served[k];
+          terms[static_cast<std::size_t>((t * hidden + at + i) * topk + s)] = z;
+        }
     }
   }
   Truth t = make_truth(
@@ -233,7 +224,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_unclaimed(t, i);
       continue;
     }
-    set_truth(t, i, summed(own, Order::any, f32), store);
+    set_truth_kernel(t, i, summed(own, Order::any, f32), store);
   }
   return {std::move(t)};
 }

@@ -110,6 +110,23 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& sto
   set_truth_around(truth, i, middle, 0, z, store);
 }
 
+void set_truth_kernel(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
+  if (!(z.error < kInfinity) || !std::isfinite(z.value)) return set_unclaimed(truth, i);
+  // An error of 0 says that z.value is the kernel's number itself: no neighbour of it is admitted.
+  double low = stored(store, z.error > 0 ? z.low() : z.value);
+  double high = stored(store, z.error > 0 ? z.high() : z.value);
+  if (std::isinf(low) && low == high) return set_special(truth, i, low);
+  if (!std::isfinite(low) || !std::isfinite(high)) return set_unclaimed(truth, i);
+  if (store.flush) {
+    const double through = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
+    const double smallest = std::max(std::ldexp(1.0, 1 - store.output->bias), through);
+    if (low > 0 && low < smallest) low = 0;
+    if (high < 0 && high > -smallest) high = 0;
+  }
+  truth.value[i] = low == high ? low : low / 2 + high / 2;
+  truth.limit[i] = low == high ? 0 : up(std::max(high - truth.value[i], truth.value[i] - low));
+}
+
 void set_special(Truth& truth, std::size_t i, double special) {
   truth.value[i] = special;
   truth.limit[i] = 0;

@@ -28,6 +28,27 @@ bool has_row_codes(const Format& f) {
 
 }  // namespace
 
+void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format) {
+  row.center[i] = low == high ? low : low / 2 + high / 2;
+  if (!row.reach.empty()) row.reach[i] = std::fabs(row.center[i]);
+  if (low == high) return;
+  if (row.reach.empty()) {
+    row.reach.resize(row.center.size());
+    std::transform(row.center.begin(), row.center.begin() + static_cast<std::ptrdiff_t>(i), row.reach.begin(),
+                   [](double x) { return std::fabs(x); });
+  }
+  row.reach[i] = up(std::fabs(row.center[i]) + (high - low) / 2);
+  // The middle of two neighbours rounds to one of them; a number between them would be nearer.
+  const double middle = round_number(format, row.center[i], kIeee);
+  row.undecided.push_back({i, low, high, middle == low || middle == high});
+}
+
+void finish(OperandRow& row) {
+  row.grid = row_grid(row.center);
+  row.max_abs = row.grid.max_abs;
+  for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);
+}
+
 std::string resolve_path(std::string_view path, const Format& a, const Format& b) {
   if (path != "auto") return std::string(path);
   if (has_row_codes(a) && has_row_codes(b)) return "codes";
@@ -95,19 +116,15 @@ void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clam
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    const double center = round_one(w);
-    row.center[i] = center;
-    row.same &= center == w;
     if (relative_error > 0 && w != 0 && std::isfinite(w)) {
-      const double radius = std::max(std::fabs(round_one(w * (1 + relative_error)) - center),
-                                     std::fabs(round_one(w * (1 - relative_error)) - center));
-      if (radius > 0 && row.reach.empty()) row.reach.assign(row.exact.size(), -1);
-      if (radius > 0) row.reach[i] = up(std::fabs(center) + radius);
+      const double one = round_one(w * (1 - relative_error)), other = round_one(w * (1 + relative_error));
+      admit(row, i, std::min(one, other), std::max(one, other), to);
+    } else {
+      row.center[i] = round_one(w);
     }
+    row.same &= row.center[i] == w;
   }
-  if (!row.reach.empty())
-    for (std::size_t i = 0; i < row.exact.size(); ++i)
-      if (row.reach[i] < 0) row.reach[i] = std::fabs(row.center[i]);
+  row.same &= row.undecided.empty();
 }
 
 // x / s or x * (1 / s), s = absmax / 448 or absmax * (1 / 448): within 4 roundings of the real quotient by
@@ -116,15 +133,16 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
   static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
   row.scale = tensor_scale_;
   row.scale_error = 2 * kUnit32;
-  row.reach.resize(row.exact.size());
   const double relative_error = gamma_n(4, kUnit32);
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double q = row.exact[i] / tensor_scale_;
-    row.center[i] = round_to(e4m3fn, q, kClamp);
-    const double low = round_to(e4m3fn, q * (1 - relative_error), kClamp),
-                 high = round_to(e4m3fn, q * (1 + relative_error), kClamp);
-    row.reach[i] =
-        std::fabs(row.center[i]) + std::max(std::fabs(low - row.center[i]), std::fabs(high - row.center[i]));
+    if (std::isnan(q)) {
+      row.center[i] = q;
+      continue;
+    }
+    const double one = round_to(e4m3fn, q * (1 - relative_error), kClamp),
+                 other = round_to(e4m3fn, q * (1 + relative_error), kClamp);
+    admit(row, i, std::min(one, other), std::max(one, other), e4m3fn);
   }
   row.same = false;
 }
@@ -167,6 +185,8 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   decode_plane(scalar_format(plane.spec.format), plane.bytes,
                index * static_cast<std::int64_t>(scales.size()), std::span<double>(scales));
   const double least = std::ldexp(1.0, 1 - element.bias);
+  row.elements.assign(row.center.begin(), row.center.end());
+  row.block_scales.assign(scales.begin(), scales.end());
   for (std::size_t i = 0; i < n; ++i) {
     const double s = std::fabs(scales[i / block]);
     if (row.center[i] != 0 && s != 0 && std::isfinite(row.center[i]) && std::isfinite(s)) {
@@ -183,7 +203,7 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   float global = 1;
   std::memcpy(&global, plane_of(tensor_, ".global_scale").bytes.data(), sizeof global);
   row.scale = 1 / static_cast<double>(global);
-  row.scale_error = kUnit32;  // a kernel may multiply by its reciprocal
+  row.scale_error = kUnit32 + kUnit64;  // a kernel may multiply by its reciprocal; ours is one of f64
 }
 
 OperandRow Operands::row(std::int64_t index) const {
@@ -218,9 +238,7 @@ OperandRow Operands::row(std::int64_t index) const {
   } else {
     round_operands(row, scalar_format(path_), path_ == "e4m3fn");
   }
-  row.grid = row_grid(row.center);
-  row.max_abs = row.grid.max_abs;
-  for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);
+  finish(row);
   return row;
 }
 

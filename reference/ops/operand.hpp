@@ -17,7 +17,8 @@
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32.
 //
 // An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that division and
-// multiplication by the reciprocal may disagree) has a radius: every admissible operand is in [center -+ radius].
+// multiplication by the reciprocal may disagree) is one of two neighbours, or of more: `center` is then the middle of the
+// admissible ones, which all lie in [center -+ radius]. An enclosure inside one rounding cell has the radius 0.
 #pragma once
 
 #include <span>
@@ -32,10 +33,20 @@ namespace assay {
 
 enum class Side : std::uint8_t { activations, weights };
 
+// An operand that is not decided, and the ends of what is admissible.
+struct Undecided {
+  std::size_t index;
+  double low, high;
+  bool neighbours;  // no third number of the format lies between: it is `low` or `high`
+};
+
 struct OperandRow {
-  std::vector<double> exact;   // the decoded numbers
-  std::vector<double> center;  // the operand; times `scale` it stands for the number
-  std::vector<double> reach;   // |center| + radius; empty when every radius is 0
+  std::vector<double> exact;         // the decoded numbers
+  std::vector<double> center;        // the operand; times `scale` it stands for the number
+  std::vector<double> reach;         // |center| + radius; empty when every radius is 0
+  std::vector<Undecided> undecided;  // those with a radius
+  // path=blocks: elements and block scales apart, as the unit takes them.
+  std::vector<float> elements, block_scales;
   double scale = 1;
   double scale_error = 0;  // relative, of the kernel's scale
   double max_abs = 0;      // of reach
@@ -45,6 +56,12 @@ struct OperandRow {
   RowGrid grid;       // of center
   bool same = false;  // center * scale is exact, element by element
 };
+
+// Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets its center
+// and, where they differ, its radius. Elements come in ascending order, each once.
+void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format);
+// Sets what is derived of center and reach: grid and max_abs.
+void finish(OperandRow& row);
 
 class Operands {
  public:
