@@ -29,6 +29,7 @@ constexpr Axis kKernel[] = {
     {"qk", "f32|f32|f32|f16"},
     {"chunk", "none|none|16"},
     {"sum", kSums},
+    {"say", "any|sharp|sharp"},
     {"fused", "no|yes"},
     {"scores", "f32|f32|f32|f16|bf16"},
     {"convert", "none|none|f16|bf16"},
@@ -68,7 +69,15 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   if (split > 1) words.say("part", static_cast<double>((length + split - 1) / split));
   if (!words.say("tanh_ulp", tanh_ulps(c))) words.say("tanh_ulp", "4");
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
-  words.say("order", choice(c, "sum") == "seq" ? "sequential" : "any");
+  const std::string& sum = choice(c, "sum");
+  const bool whole = split == 1 && choice(c, "say") == "sharp", tree = sum == "tree" || sum.starts_with("blocks:");
+  // Tiles of a part of a split begin elsewhere.
+  const bool sequential = sum == "seq" && choice(c, "promote") == "none" && choice(c, "chunk") == "none";
+  if (!whole || !words.say("order", sequential ? "sequential" : "tiles")) words.say("order", "any");
+  words.say("qk_order", order_word(sum, choice(c, "say") == "sharp"));
+  if (choice(c, "promote") != "none") words.say("pv_order", order_word(sum, choice(c, "say") == "sharp"));
+  if (tree) words.say("rowsum_order", order_word(sum, choice(c, "say") == "sharp"));
+  if (choice(c, "exp") == "e") words.say("argument", "rounded");
   if (choice(c, "out") == "f32") words.say("out", "f32");
 }
 
@@ -125,6 +134,14 @@ class Kernel {
     return sum;
   }
 
+  // A tile's terms onto a running sum: one after the other, or their own sum first.
+  double onto(const Arithmetic& m, double sum, std::vector<double> x, std::vector<double> y) const {
+    if (!p_.is("sum", "seq")) return m.add(sum, ordered_sum(m, x, y, p_.text("sum"), p_.is("fused", "yes"), p_.seed()));
+    x.insert(x.begin(), sum);
+    if (!y.empty()) y.insert(y.begin(), 1);
+    return ordered_sum(m, x, y, "seq", p_.is("fused", "yes"), 0);
+  }
+
   double logit(std::int64_t b, std::int64_t r, std::int64_t h, std::int64_t j, std::span<const double> q) const {
     const std::size_t d = static_cast<std::size_t>(geometry_.d);
     double s = f32_.mul(chunked(qk_, q, {k_.data() + static_cast<std::size_t>(j) * d, d}, p_.text("chunk")), f32_.round(geometry_.scale));
@@ -179,11 +196,11 @@ class Kernel {
       if (p_.is("denominator", "cast"))
         for (std::size_t i = 0; i < w.size(); ++i) terms[i] = cast_w[i] * down;
       if (p_.is("defect", "last_key_unsummed") && end == last) terms.back() = 0;
-      part.sum = rowsum_.add(part.sum, ordered_sum(rowsum_, terms, p_.text("sum"), p_.seed()));
+      part.sum = onto(rowsum_, part.sum, terms, {});
       for (std::size_t c = 0; c < dv; ++c) {
         for (std::int64_t i = at; i < end; ++i) column[i - at] = v_[static_cast<std::size_t>(keys[i]) * dv + c];
-        const double own = chunked(pv_, cast_w, column, p_.text("promote"));
-        part.out[c] = p_.is("promote", "none") ? pv_.add(part.out[c], own) : f32_.add(part.out[c], own);
+        part.out[c] = p_.is("promote", "none") ? onto(pv_, part.out[c], cast_w, column)
+                                               : f32_.add(part.out[c], chunked(pv_, cast_w, column, p_.text("promote")));
       }
     }
     for (double& o : part.out) o = f32_.mul(o, down);

@@ -39,8 +39,21 @@ void say_norm(const Choices& c, Words& words) {
   words.say("rsqrt_ulp", positive_number(c, "rsqrt_ulp"));
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   const std::string& mid = choice(c, "mid");
-  words.say("mid", mid == "acc" ? choice(c, "acc") : mid);
+  if (mid != "acc")
+    words.say("mid", mid);
+  else if (!words.say("mid", "acc"))
+    words.say("mid", choice(c, "acc"));
   say_store(c, words);
+}
+
+// Only a kernel that rounds nothing before gamma takes the products in another order.
+void say_product(const Choices& c, bool normal, Words& words) {
+  const std::string& product = choice(c, "product");
+  const bool rounds = choice(c, "mid") != "acc" && choice(c, "mid") != choice(c, "acc");
+  words.say("product", choice(c, "say") != "sharp"                    ? "any"
+                       : normal || rounds || product == "normal" ? "x_inv_gamma"
+                       : product == "x_gamma"                    ? "x_gamma_inv"
+                                                                 : "gamma_inv_x");
 }
 
 struct Machinery {
@@ -63,7 +76,7 @@ double gained(const Machinery& k, const Problem& p, double x, double inverse, do
   if (k.mid == p.text("acc") && p.is("product", "x_gamma")) return m.mul(m.mul(x, gamma), inverse);
   if (k.mid == p.text("acc") && p.is("product", "gamma_inverse")) return m.mul(x, m.mul(gamma, inverse));
   double z = m.mul(x, inverse);
-  if (k.mid != p.text("acc") && !p.is("defect", "mid_skipped")) z = Arithmetic(k.mid, p.is("ftz", "yes")).round(z);
+  if (k.mid != p.text("acc")) z = Arithmetic(k.mid, p.is("ftz", "yes")).round(z);
   return m.mul(z, gamma);
 }
 
@@ -78,10 +91,7 @@ std::vector<double> numbers_of(const Arithmetic& m, const double* x, std::size_t
 
 void rms_contract(const Attributes&, const Choices& c, Words& words) {
   say_norm(c, words);
-  const std::string& product = choice(c, "product");
-  // Only a kernel that rounds nothing before gamma may take the products in another order.
-  const bool other = choice(c, "mid") == "acc" || choice(c, "mid") == choice(c, "acc");
-  words.say("product", !other || product == "normal" ? "x_inv" : product == "x_gamma" ? "x_gamma" : "gamma_inv");
+  say_product(c, false, words);
 }
 
 Outputs rms_run(const Problem& p) {
@@ -157,6 +167,7 @@ Moments welford(const Arithmetic& m, const Problem& p, std::span<const double> r
 void layer_contract(const Attributes&, const Choices& c, Words& words) {
   words.say("variance", choice(c, "variance"));
   say_norm(c, words);
+  say_product(c, choice(c, "fused") == "yes", words);
 }
 
 Outputs layer_run(const Problem& p) {
@@ -191,10 +202,10 @@ Outputs layer_run(const Problem& p) {
     const double inverse = inverse_root(m, m.add(variance, m.round(p.attributes.real("eps"))), p, k.sides.of(2));
     for (std::size_t i = 0; i < n; ++i) {
       const double d = m.sub(row[i], mean), g = m.read(gamma[i]), b = m.read(beta[i]);
-      if (!fused || k.mid != p.text("acc"))
+      if (!fused)
         out[0][first + i] = store(p, m.add(gained(k, p, d, inverse, g), b), dtype_of(p));
       else
-        out[0][first + i] = store(p, m.fma(m.mul(d, inverse), g, b), dtype_of(p));
+        out[0][first + i] = store(p, m.fma(Arithmetic(k.mid, p.is("ftz", "yes")).round(m.mul(d, inverse)), g, b), dtype_of(p));
     }
   }
   return out;

@@ -38,7 +38,7 @@ constexpr Axis kKernel[] = {
     {"round", "nearest_even|nearest_even|nearest_away|toward_zero"},
     {"overflow", "saturate|saturate|ieee"},
     {"integers", "full|full|symmetric"},
-    {"exponent", "floor|floor|up"},
+    {"exponent", "floor|floor|ceil|rceil"},
     {"zero_scale", "one|one|zero"},
     {"nan", "propagate|zero"},
 };
@@ -48,13 +48,13 @@ bool is_block(const Attributes& a) { return format(a.text("to")).kind == FormatK
 void contract(const Attributes& a, const Choices& c, Words& words) {
   const bool sharp = choice(c, "say") == "sharp";
   words.say("scale", sharp ? choice(c, "scale") : "any");
-  words.say("code", sharp && choice(c, "code") != "absmax" ? choice(c, "code") : "any");
+  if (!sharp || !words.say("code", choice(c, "code") == "absmax" ? "direct" : choice(c, "code"))) words.say("code", "any");
   // Block formats round by their own rule; ties are what it says.
   words.say("round", is_block(a) ? "nearest_even" : choice(c, "round"));
   words.say("overflow", choice(c, "overflow"));
   words.say("nan", choice(c, "nan"));
-  words.say("int8", choice(c, "integers"));
-  words.say("exponent", choice(c, "exponent"));
+  words.say("int_range", sharp ? choice(c, "integers") : "any");
+  words.say("mx_scale", choice(c, "exponent"));
 }
 
 EncodePolicy policy_of(const Problem& p) {
@@ -118,12 +118,14 @@ void ggml_group(const Problem& p, std::string_view name, std::vector<double*>& g
   }
 }
 
-// OCP MX: a shared power of two, from the exponent of absmax (floor), or so large that nothing saturates (up: Mishra et al. 2025).
+// OCP MX: a shared power of two, from the exponent of absmax (floor), or so large that nothing saturates (Mishra et al. 2025).
 void mx_group(const Problem& p, std::string_view name, std::vector<double*>& group) {
   const ScalarFormat& element = scalar_format(name == "mxfp4" ? "e2m1" : name == "mxfp8" ? "e4m3fn" : "e5m2");
   const double absmax = absmax_of(group);
   int e = absmax > 0 ? std::ilogb(absmax) - std::ilogb(element.max_finite) : -127;
-  if (p.is("exponent", "up") && absmax > std::ldexp(element.max_finite, e)) ++e;
+  // ceil: the next power of two of absmax; rceil: only where the largest element would be exceeded.
+  if (p.is("exponent", "rceil") && absmax > std::ldexp(element.max_finite, e)) ++e;
+  if (p.is("exponent", "ceil") && absmax > std::ldexp(1.0, std::ilogb(absmax))) ++e;
   e = std::clamp(e, -127, 127);
   EncodePolicy policy = policy_of(p);
   policy.rounding = Rounding::nearest_even;

@@ -89,7 +89,7 @@ constexpr Axis kArgmaxShape[] = {
     {"rows", "1|4"}, {"cols", "1|2|3|33|100"}, {"dtype", "f32|f16|bf16"}, {"checked", "no|yes"}};
 constexpr Axis kArgmaxKernel[] = {{"nan", "never|wins"}};
 
-void argmax_contract(const Attributes&, const Choices& c, Words& words) { words.say("nan", choice(c, "nan")); }
+void argmax_contract(const Attributes&, const Choices& c, Words& words) { words.say("nan", choice(c, "nan") == "wins" ? "wins" : "loses"); }
 
 Outputs argmax_run(const Problem& p) {
   const std::vector<double>& x = p.tensor("x");
