@@ -15,7 +15,7 @@
 //
 // Limit (dot.hpp, products.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the product of the
 // operands that the path really multiplies, exact or as the declared matrix unit forms it: so a path is told from another
-// where their rounded operands differ by more than e. Then (set_truth_kernel, op_io.hpp)
+// where their rounded operands differ by more than e. Then (set_truth_within, op_io.hpp)
 //   value = the middle of [rd(c - e), rd(c + e)],  limit = half of it.
 //
 // With numbers: `matmul m=1 n=4 k=4096 a=f16 b=f16` on cpu (path f16, acc f32; gaussian, seed 1), element 0:
@@ -88,7 +88,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       if (!std::isfinite(r.exact))
         set_special(t, at, r.exact);
       else
-        set_truth_kernel(t, at, r.kernel, store);
+        set_truth_within(t, at, r.kernel, store);
     }
   }
   return {std::move(t)};

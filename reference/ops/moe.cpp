@@ -224,7 +224,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_unclaimed(t, i);
       continue;
     }
-    set_truth_kernel(t, i, summed(own, Order::any, f32), store);
+    set_truth_within(t, i, summed(own, Order::any, f32), store);
   }
   return {std::move(t)};
 }

@@ -102,21 +102,14 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
 }
 
 void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
-  double middle = z.value;
-  if (z.error < kInfinity && std::isfinite(z.value)) {
-    const double low = stored(store, z.low()), high = stored(store, z.high());
-    if (std::isfinite(low) && std::isfinite(high)) middle = low / 2 + high / 2;
-  }
-  set_truth_around(truth, i, middle, 0, z, store);
-}
-
-void set_truth_kernel(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
-  if (!(z.error < kInfinity) || !std::isfinite(z.value)) return set_unclaimed(truth, i);
+  truth.value[i] = z.value;
+  truth.limit[i] = kInfinity;
+  if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
   // An error of 0 says that z.value is the kernel's number itself: no neighbour of it is admitted.
   double low = stored(store, z.error > 0 ? z.low() : z.value);
   double high = stored(store, z.error > 0 ? z.high() : z.value);
   if (std::isinf(low) && low == high) return set_special(truth, i, low);
-  if (!std::isfinite(low) || !std::isfinite(high)) return set_unclaimed(truth, i);
+  if (!std::isfinite(low) || !std::isfinite(high)) return;
   if (store.flush) {
     const double through = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
     const double smallest = std::max(std::ldexp(1.0, 1 - store.output->bias), through);

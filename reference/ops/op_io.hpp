@@ -94,10 +94,6 @@ void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // `value` is exact within `certificate`.
 void set_truth_around(Truth& truth, std::size_t i, double value, double certificate, Enclosure kernel,
                       const Store& store);
-// The same where the contract declares a rounding in between, which moves the result further from the exact one than the
-// kernel's own freedom goes: the value is the middle of what the declared arithmetic stores, the limit half its width. A
-// kernel that skips the rounding is nearer to the exact result, and outside.
-void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
 // The same for an op whose declared steps include roundings between its inputs and its result (quantised operands, a
 // narrow intermediate): `kernel` holds the kernel's number alone, and the truth is the centre of what it may store,
 //   value = (rd(low) + rd(high)) / 2,  limit = (rd(high) - rd(low)) / 2.
@@ -105,7 +101,7 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store
 // away as that rounding was large, which a limit around the unrounded result could never say. An interval inside one
 // rounding cell of the output leaves one number, with limit 0. Where an infinity is one of several admissible results,
 // or nothing is known, the element is unclaimed.
-void set_truth_kernel(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
+void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void set_special(Truth& truth, std::size_t i, double special);
 // Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any
