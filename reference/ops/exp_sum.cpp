@@ -21,8 +21,8 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double b = base2 ? 3 : 1;
   if (base2) r.max_error += u * std::fabs(r.max);
   constexpr double kLog2E = 1.4426950408889634;
-  const double shift = (std::fabs(r.max) + r.max_error) * (base2 ? kLog2E * (1 + 4 * u) : 1.0);
-  r.defined = shift < acc.max_finite;
+  const double shift = (std::fabs(r.max) + r.max_error) * kLog2E * (1 + 4 * u);
+  r.defined = r.max_error < kInfinity && (!base2 || shift < acc.max_finite);
   r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) < acc.max_finite;
   const double rescales = contract.number("rescales");
   const double log_factor = std::log1p(relative_exp);
