@@ -7,6 +7,16 @@
 
 namespace assay {
 
+namespace {
+
+// w e^error (1 + own), w = exp(-distance): a factor that overflows beside a weight that has vanished is no product.
+double grown(double w, double distance, double error, double own) {
+  if (error < 1) return w * (1 + (std::expm1(up(error)) + own));
+  return std::exp(up(error) - distance) * (1 + 8 * own);
+}
+
+}  // namespace
+
 ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc) {
   ExpSum r;
   r.max = -kInfinity;
@@ -30,7 +40,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
   r.flush = up((acc.tiny + kExpFlushError) * std::exp(r.max_error));
   r.weight.resize(logits.size());
-  r.theta.resize(logits.size());
+  r.most.resize(logits.size());
   double errors = 0, partials = 0, sum = 0;
   for (std::size_t j = 0; j < logits.size(); ++j) {
     const Enclosure& s = logits[j];
@@ -43,9 +53,9 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     const double direct = log_factor + s.error + b * u * (distance + s.error + r.max_error);
     const double own = 0x1p-52 + std::fabs(lo) * kUnit64;
     r.weight[j] = w;
-    r.theta[j] = up(std::expm1(up(direct)) + own);
+    r.most[j] = up(grown(w, distance, direct, own));
     const double in_sum = rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) : direct;
-    errors += w * (std::expm1(up(in_sum)) + own);
+    errors += in_sum < 1 ? w * (std::expm1(up(in_sum)) + own) : grown(w, distance, in_sum, own);
     sum += w;
     if (j > 0) partials += sum;
   }
