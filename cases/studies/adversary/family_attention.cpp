@@ -78,7 +78,7 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   if (choice(c, "promote") != "none") words.say("pv_order", order_word(sum, choice(c, "say") == "sharp"));
   if (tree) words.say("rowsum_order", order_word(sum, choice(c, "say") == "sharp"));
   if (choice(c, "exp") == "e") words.say("argument", "rounded");
-  if (choice(c, "out") == "f32") words.say("out", "f32");
+  words.say("out", choice(c, "out"));
 }
 
 struct Part {

@@ -45,8 +45,16 @@ constexpr Axis kKernel[] = {
 
 bool is_block(const Attributes& a) { return format(a.text("to")).kind == FormatKind::block; }
 
+bool op_chooses_scales(const Attributes& a) {
+  const auto policy = a.all().find("policy"), scale = a.all().find("scale");
+  if (scale != a.all().end()) return scale->second == "one";
+  return policy != a.all().end() && (policy->second == "fixed" || policy->second == "locked" || policy->second == "calibrated");
+}
+
 void contract(const Attributes& a, const Choices& c, Words& words) {
-  const bool sharp = choice(c, "say") == "sharp";
+  // A scale that the caller chose has no absmax to divide by.
+  const bool chosen = op_chooses_scales(a);
+  const bool sharp = choice(c, "say") == "sharp" && !(chosen && choice(c, "code") == "absmax");
   words.say("scale", sharp ? choice(c, "scale") : "any");
   if (!sharp || !words.say("code", choice(c, "code") == "absmax" ? "direct" : choice(c, "code"))) words.say("code", "any");
   // Block formats round by their own rule; ties are what it says.
@@ -71,15 +79,17 @@ EncodePolicy policy_of(const Problem& p) {
 // A group of a scaled format under its scale.
 void scaled_group(const Problem& p, const ScalarFormat& element, double divisor, double absmax, double scale, std::vector<double*>& group) {
   const Arithmetic f32("f32");
-  const bool symmetric = element.kind == ScalarKind::integer && p.is("integers", "symmetric");
+  const bool integers = element.kind == ScalarKind::integer, symmetric = p.is("integers", "symmetric");
   // A reciprocal that overflows is used by no kernel that says no more than `any`.
   const double inverse = f32.div(1, scale), direct = divisor > 0 && absmax > 0 ? f32.div(divisor, absmax) : kInf;
   const bool by_inverse = p.is("code", "reciprocal") && (std::isfinite(inverse) || p.is("say", "sharp"));
-  const bool by_absmax = p.is("code", "absmax") && std::isfinite(direct);
+  const bool by_absmax = p.is("code", "absmax") && divisor > 0 && (std::isfinite(direct) || (p.is("say", "sharp") && absmax > 0));
   for (double* x : group) {
     double q = by_inverse ? f32.mul(*x, inverse) : by_absmax ? f32.mul(*x, direct) : f32.div(*x, scale);
-    if (symmetric && !std::isnan(q)) q = std::clamp(q, -element.integer_max, element.integer_max);
-    double code = round_to(element, q, policy_of(p));
+    const double least = symmetric ? -element.integer_max : -element.integer_max - 1;
+    // Rounded where every integer fits, then clamped to the range that is said.
+    double code = integers ? std::clamp(round_to(scalar_format("int8"), q, policy_of(p)), least, element.integer_max)
+                           : round_to(element, q, policy_of(p));
     if (p.is("defect", "truncated") && element.kind == ScalarKind::integer) code = std::trunc(q);
     *x = code * scale;
   }
