@@ -169,7 +169,7 @@ TEST(GemmAttack, no_unit_is_accused_permuted_under_any_or_as_it_is_under_sequent
           std::shuffle(at.begin(), at.end(), random);
         }
         // Replayed, a unit is known in every bit, and one that is off by its last bit is caught.
-        if (unit.standing == Standing::assumption) continue;
+        if (unit.standing == Standing::assumed) continue;
         for (const double limit : sequential.limit) ASSERT_TRUE(limit == 0 || limit == kInfinity) << acc;
       }
   }
