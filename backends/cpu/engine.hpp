@@ -12,7 +12,10 @@ namespace assay_cpu {
 struct Engine {
   const char* name;  // "scalar", "avx3": the variant, and the trace's note "target"
   bool fma;          // products and sums fuse into one rounding
-  int exp_ulp;  // |exp_shift's exp - e^x| <= exp_ulp ulp of the result; measured on every f32 in [-104, 0]
+  // Terms i and i + lanes are added by one accumulator, and the accumulators as a tree: order=lanes:N of a contract.
+  int sum_lanes;  // of sum and sum_squares
+  int exp_lanes;  // of exp_shift
+  int exp_ulp;    // |exp_shift's exp - e^x| <= exp_ulp ulp of the result; measured on every f32 in [-104, 0]
 
   std::size_t
       dot_lanes;  // partial sums of dot and dot_rows, each over every so manieth product, then added as a tree

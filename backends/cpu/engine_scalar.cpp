@@ -104,6 +104,8 @@ float int8_value(std::uint8_t code) { return static_cast<float>(static_cast<std:
 const Engine kScalarEngine = {
     .name = "scalar",
     .fma = false,
+    .sum_lanes = kLanes,
+    .exp_lanes = kLanes,
     .exp_ulp = 1,
     .dot_lanes = kLanes,
     .dot = dot,

@@ -244,6 +244,8 @@ const Engine* engine() {
   static const Engine table = {
       .name = ASSAY_TARGET_NAME,
       .fma = kFma,
+      .sum_lanes = static_cast<int>(2 * hn::Lanes(F())),
+      .exp_lanes = static_cast<int>(hn::Lanes(F())),
       .exp_ulp = 2,
       .dot_lanes = hn::Lanes(F()),
       .dot = dot,

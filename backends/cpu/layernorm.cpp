@@ -70,8 +70,11 @@ void run(const Call& call, const Engine& engine) {
   }
 }
 
-std::string contract_of(const char* variance) {
-  return std::string("variance=") + variance + " acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5";
+// welford keeps one accumulator, the others sum in the target's lanes.
+std::string contract_of(const std::string& variance, const Engine& engine) {
+  return "variance=" + variance + " acc=f32 order=" +
+         (variance == "welford" ? "sequential" : "lanes:" + std::to_string(engine.sum_lanes)) +
+         " rsqrt_ulp=1 div_ulp=0.5 product=x_inv_gamma";
 }
 
 }  // namespace
@@ -83,12 +86,14 @@ void layernorm_check(const Call& call) {
   check_readable(call, "beta", "f32");
 }
 
-#define ASSAY_VARIANCE(kind, declared)                                                                   \
-  std::string layernorm_##kind##_contract(const Call&, const Engine&) { return contract_of(#declared); } \
-  std::string layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; }                        \
-  void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace) {              \
-    trace.kernel("layernorm_" #kind);                                                                    \
-    run<kind>(call, engine);                                                                             \
+#define ASSAY_VARIANCE(kind, declared)                                                      \
+  std::string layernorm_##kind##_contract(const Call&, const Engine& engine) {              \
+    return contract_of(#declared, engine);                                                  \
+  }                                                                                         \
+  std::string layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; }           \
+  void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace) { \
+    trace.kernel("layernorm_" #kind);                                                       \
+    run<kind>(call, engine);                                                                \
   }
 ASSAY_VARIANCE(two_pass, two_pass)
 ASSAY_VARIANCE(one_pass, one_pass)

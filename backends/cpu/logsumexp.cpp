@@ -13,7 +13,8 @@ void logsumexp_check(const Call& call) {
 }
 
 std::string logsumexp_contract(const Call&, const Engine& engine) {
-  return "acc=f32 order=any exp=e exp_ulp=" + std::to_string(engine.exp_ulp) + " log_ulp=1";
+  return "acc=f32 order=lanes:" + std::to_string(engine.exp_lanes) +
+         " exp=e exp_ulp=" + std::to_string(engine.exp_ulp) + " log_ulp=1";
 }
 
 void logsumexp_run(const Call& call, const Engine& engine, const Trace& trace) {

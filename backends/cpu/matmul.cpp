@@ -34,7 +34,8 @@ std::string matmul_name(const Call& call) {
 
 std::string matmul_contract(const Call& call, const Engine& engine) {
   const Product product(call);
-  return product_contract(engine, product.path, product.a, product.b);
+  return product_contract(engine, product.path, product.a, product.b) +
+         (product.path == "e4m3fn" ? " scale=divide code=divide" : "");
 }
 
 void matmul_run(const Call& call, const Engine& engine, const Trace& trace) {

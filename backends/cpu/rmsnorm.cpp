@@ -13,8 +13,9 @@ void rmsnorm_check(const Call& call) {
   check_readable(call, "gamma", "f32");
 }
 
-std::string rmsnorm_contract(const Call&, const Engine&) {
-  return "acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5";
+std::string rmsnorm_contract(const Call&, const Engine& engine) {
+  return "acc=f32 order=lanes:" + std::to_string(engine.sum_lanes) +
+         " rsqrt_ulp=1 div_ulp=0.5 product=x_inv_gamma";
 }
 
 void rmsnorm_run(const Call& call, const Engine& engine, const Trace& trace) {

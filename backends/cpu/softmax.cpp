@@ -3,6 +3,7 @@
 // by 1 / sum.
 #include "backends/cpu/ops.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -48,7 +49,14 @@ void softmax_check(const Call& call) {
 }
 
 std::string softmax_contract(const Call& call, const Engine& engine) {
-  std::string contract = "acc=f32 order=any exp=e exp_ulp=" + std::to_string(engine.exp_ulp) + " div_ulp=1";
+  // The sink is added to the sum of the lanes: one addition more than order=lanes has.
+  const std::int64_t lanes = engine.exp_lanes;
+  const std::int64_t depth =
+      (call.integer("cols") + lanes - 1) / lanes + std::bit_width(static_cast<std::uint64_t>(lanes - 1));
+  const std::string order =
+      call.yes("sinks") ? "depth:" + std::to_string(depth) : "lanes:" + std::to_string(lanes);
+  std::string contract =
+      "acc=f32 order=" + order + " exp=e exp_ulp=" + std::to_string(engine.exp_ulp) + " div_ulp=1";
   if (call.real("softcap") > 0) contract += " tanh_ulp=2";
   return contract;
 }

@@ -68,7 +68,7 @@ struct Side {
   std::int64_t rows = 0, k = 0;
 
   Side(const assay::Encoded& tensor, const std::string& path, assay::Side which) {
-    const assay::Operands operands(tensor, path, which, 1);
+    const assay::Operands operands(tensor, path, which, 1, {"divide", "divide"});
     rows = operands.rows(), k = operands.length(), element = operands.element();
     for (std::int64_t r = 0; r < rows; ++r) {
       const assay::OperandRow row = operands.row(r);
@@ -128,7 +128,9 @@ Declared declare_matmul(const Call& call) {
   const Variant& v = plan.variant;
   std::string contract = "acc=" + std::string(v.unit->name);
   if (v.declared_promote > 0) contract += " promote=" + std::to_string(v.declared_promote);
-  return {contract + " order=sequential epilogue_roundings=" + (plan.integer() ? "3" : "2"), plan.name()};
+  return {contract + " order=sequential epilogue_roundings=" + (plan.integer() ? "3" : "2") +
+              (plan.path == "e4m3fn" ? " scale=divide code=divide" : ""),
+          plan.name()};
 }
 
 void run_matmul(const Call& call, const assay_plugin::Trace& trace) {

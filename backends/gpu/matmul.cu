@@ -78,7 +78,9 @@ void matmul_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& 
 }
 
 std::string matmul_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
-  return product_contract(kernel, product_of_matmul(call), device);
+  const Product product = product_of_matmul(call);
+  return product_contract(kernel, product, device) +
+         (product.path == Path::e4m3fn ? " scale=divide code=divide" : "");
 }
 
 void matmul_run(const GemmKernel& kernel, Run& run) {

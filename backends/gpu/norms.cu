@@ -63,8 +63,7 @@ __global__ void layernorm_one_pass(const GPU_GRID_CONSTANT NormArgs a) {
   normalise(a, x, blockIdx.x, {mean, variance < 0 ? 0.0F : variance});  // cancellation; NaN stays NaN
 }
 
-// The update is sequential over the row, as the contract's `welford` is: one thread makes it. (Merging partial
-// moments has other roundings.)
+// The update is sequential over the row: one thread makes it. (Merging partial moments has other roundings.)
 __global__ void layernorm_welford(const GPU_GRID_CONSTANT NormArgs a) {
   __shared__ Moments moments;
   const unsigned char* x = a.x.view.data + row_offset(a.x.view, blockIdx.x);
@@ -106,8 +105,10 @@ void run_norm(Run& run, Kernel kernel, const char* name, bool beta) {
   run.launched(name);
 }
 
-std::string contract_of(const char* variance) {
-  return std::string("variance=") + variance + " acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5";
+std::string contract_of(const std::string& variance, const Call& call) {
+  return "variance=" + variance + " acc=f32 " +
+         (variance == "welford" ? "order=sequential" : row_order(call.integer("cols"))) +
+         " rsqrt_ulp=1 div_ulp=0.5 product=x_inv_gamma";
 }
 
 }  // namespace
@@ -123,9 +124,11 @@ void layernorm_check(const Call& call, const DeviceInfo& device) {
   check_readable(call, "beta", "f32");
 }
 
-#define ASSAY_VARIANCE(kind)                                                                             \
-  std::string_view layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; }                   \
-  std::string layernorm_##kind##_contract(const Call&, const DeviceInfo&) { return contract_of(#kind); } \
+#define ASSAY_VARIANCE(kind)                                                           \
+  std::string_view layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; } \
+  std::string layernorm_##kind##_contract(const Call& call, const DeviceInfo&) {       \
+    return contract_of(#kind, call);                                                   \
+  }                                                                                    \
   void layernorm_##kind##_run(Run& run) { run_norm(run, layernorm_##kind, "layernorm_" #kind, true); }
 ASSAY_VARIANCE(two_pass)
 ASSAY_VARIANCE(one_pass)
@@ -133,8 +136,8 @@ ASSAY_VARIANCE(welford)
 #undef ASSAY_VARIANCE
 
 std::string_view rmsnorm_block_name(const Call&) { return "rmsnorm_block"; }
-std::string rmsnorm_block_contract(const Call&, const DeviceInfo&) {
-  return "acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5";
+std::string rmsnorm_block_contract(const Call& call, const DeviceInfo&) {
+  return "acc=f32 " + row_order(call.integer("cols")) + " rsqrt_ulp=1 div_ulp=0.5 product=x_inv_gamma";
 }
 void rmsnorm_block_run(Run& run) { run_norm(run, rmsnorm_block, "rmsnorm_block", false); }
 

@@ -90,7 +90,8 @@ void softmax_check(const Call& call, const DeviceInfo&) {
 }
 std::string_view softmax_block_name(const Call&) { return "softmax_block"; }
 std::string softmax_block_contract(const Call& call, const DeviceInfo&) {
-  std::string contract = std::string("acc=f32 order=any exp=e exp_ulp=") + kExpUlp + " div_ulp=1";
+  std::string contract = "acc=f32 " + row_order(call.integer("cols"), call.yes("sinks") ? 1 : 0) +
+                         " exp=e exp_ulp=" + kExpUlp + " div_ulp=1";
   if (call.real("softcap") > 0) contract += std::string(" tanh_ulp=") + kTanhUlp;
   return contract;
 }
@@ -117,8 +118,8 @@ void logsumexp_check(const Call& call, const DeviceInfo&) {
   call.output("y");
 }
 std::string_view logsumexp_block_name(const Call&) { return "logsumexp_block"; }
-std::string logsumexp_block_contract(const Call&, const DeviceInfo&) {
-  return std::string("acc=f32 order=any exp=e exp_ulp=") + kExpUlp + " log_ulp=" + kLogUlp;
+std::string logsumexp_block_contract(const Call& call, const DeviceInfo&) {
+  return "acc=f32 " + row_order(call.integer("cols")) + " exp=e exp_ulp=" + kExpUlp + " log_ulp=" + kLogUlp;
 }
 void logsumexp_block_run(Run& run) {
   const std::string_view dtype = run.call.text("dtype");

@@ -17,6 +17,12 @@ void check_rows(const Call& call, const Device& device, std::int64_t passes = 3)
   call.output("y");
 }
 
+// A lane's own additions, and subgroupAdd, whose order is the driver's. more: additions that follow it.
+std::string row_order(const Call& call, const Device& device, std::int64_t more = 0) {
+  const std::int64_t lanes = device.subgroup(), own = (call.integer("cols") + lanes - 1) / lanes - 1;
+  return "order=depth:" + std::to_string(std::max<std::int64_t>(own + lanes - 1 + more, 1));
+}
+
 struct RowOp {
   RowOp(Session& given, const char* kernel, const Trace& watcher)
       : session(given), name(kernel), trace(watcher) {
@@ -44,7 +50,7 @@ void softmax_check(const Call& call, const Device& device) {
 }
 std::string softmax_name(const Call&, const Device&) { return "softmax"; }
 std::string softmax_contract(const Call& call, const Device& device) {
-  return "acc=f32 order=any exp=e exp_ulp=1 div_ulp=1" +
+  return "acc=f32 " + row_order(call, device, call.yes("sinks") ? 1 : 0) + " exp=e exp_ulp=1 div_ulp=1" +
          std::string(call.real("softcap") > 0 ? " tanh_ulp=1" : "") + ftz(device);
 }
 void softmax_run(Session& session, const Trace& trace) {
@@ -65,8 +71,8 @@ void softmax_run(Session& session, const Trace& trace) {
 
 void logsumexp_check(const Call& call, const Device& device) { check_rows(call, device); }
 std::string logsumexp_name(const Call&, const Device&) { return "logsumexp"; }
-std::string logsumexp_contract(const Call&, const Device& device) {
-  return "acc=f32 order=any exp=e exp_ulp=1 log_ulp=1" + ftz(device);
+std::string logsumexp_contract(const Call& call, const Device& device) {
+  return "acc=f32 " + row_order(call, device) + " exp=e exp_ulp=1 log_ulp=1" + ftz(device);
 }
 void logsumexp_run(Session& session, const Trace& trace) {
   RowOp(session, "logsumexp", trace).run("logsumexp");
@@ -79,8 +85,10 @@ void layernorm_check(const Call& call, const Device& device, std::int64_t passes
   check_readable(call, "gamma", "f32");
   check_readable(call, "beta", "f32");
 }
-std::string layernorm_contract(const char* variance, const Device& device) {
-  return std::string("variance=") + variance + " acc=f32 order=any rsqrt_ulp=1 div_ulp=1" + ftz(device);
+std::string layernorm_contract(const std::string& variance, const Call& call, const Device& device) {
+  return "variance=" + variance + " acc=f32 " +
+         (variance == "welford" ? "order=sequential" : row_order(call, device)) + " rsqrt_ulp=1 div_ulp=1" +
+         ftz(device);
 }
 void layernorm_run(Session& session, const Trace& trace, const char* name, std::uint32_t kind) {
   RowOp op(session, name, trace);
@@ -99,8 +107,8 @@ void layernorm_run(Session& session, const Trace& trace, const char* name, std::
     layernorm_check(call, device, lanes + 2);                                                    \
   }                                                                                              \
   std::string layernorm_##kind##_name(const Call&, const Device&) { return "layernorm_" #kind; } \
-  std::string layernorm_##kind##_contract(const Call&, const Device& device) {                   \
-    return layernorm_contract(#declared, device);                                                \
+  std::string layernorm_##kind##_contract(const Call& call, const Device& device) {              \
+    return layernorm_contract(#declared, call, device);                                          \
   }                                                                                              \
   void layernorm_##kind##_run(Session& session, const Trace& trace) {                            \
     layernorm_run(session, trace, "layernorm_" #kind, number);                                   \
@@ -116,8 +124,8 @@ void rmsnorm_check(const Call& call, const Device& device) {
   check_readable(call, "gamma", "f32");
 }
 std::string rmsnorm_name(const Call&, const Device&) { return "rmsnorm"; }
-std::string rmsnorm_contract(const Call&, const Device& device) {
-  return "acc=f32 order=any rsqrt_ulp=1 div_ulp=0.5" + ftz(device);
+std::string rmsnorm_contract(const Call& call, const Device& device) {
+  return "acc=f32 " + row_order(call, device) + " rsqrt_ulp=1 div_ulp=0.5" + ftz(device);
 }
 void rmsnorm_run(Session& session, const Trace& trace) {
   RowOp op(session, "rmsnorm", trace);

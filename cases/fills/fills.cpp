@@ -44,7 +44,8 @@ constexpr Fill kFills[] = {
 
     {"gaussian", "", "unit normal: the customary input, kept as the baseline", gaussian},
     {"uniform", "", "uniform in [0.5, 1.5): biased accumulation adds up", uniform},
-    {"integers", "", "small integers: exact in any width, so only index errors show", integers},
+    {"integers", "", "small integers: exact in any width (not in WMMA of gfx1151), so only index errors show",
+     integers},
     {"constant", "", "one value everywhere per row: variance 0, equal logits", constant},
     {"ramp", "", "rises along the row: maxima that keep changing, order of reduction", ramp},
     {"peaked", "", "one element at +ln n over noise: softmax with a clear winner", peaked},

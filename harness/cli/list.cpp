@@ -24,7 +24,8 @@ void list_formats(const InputLists&) {
     fmt::print("{:<18} {:>7.4g} bits/element  {}\n", f.name, f.bits_per_element, f.note);
 }
 void list_units(const InputLists&) {
-  for (const auto& u : matrix_units()) fmt::print("{:<22} {}\n", u.name, u.source);
+  for (const auto& u : matrix_units())
+    fmt::print("{:<26} {:<10} {}\n", u.name, to_string(u.standing), u.source);
 }
 void list_fills(const InputLists& lists) {
   for (const auto& f : lists.fills)

@@ -159,7 +159,8 @@ double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t pr
   const MatrixUnit& unit = *how.unit;
   const Precision out = out_precision(unit);
   const double blocks = std::ceil(n / unit.group);
-  if (unit.standing == Standing::assumption) return scalar_bound(out, m.n + 1, m, underflow_unit(out), n);
+  if (unit.standing == Standing::assumed && unit.combine == Combine::exact)
+    return scalar_bound(out, m.n + 1, m, underflow_unit(out), n);
   if (unit.combine == Combine::pairwise_flush) {
     const double flushed_c = m.abs_c < 0x1p-126 ? m.abs_c : 0;
     return scalar_bound(out, m.n + 1, m, 0x1p-126, 2 * n + 1) + flushed_c * kInflate;

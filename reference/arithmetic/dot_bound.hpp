@@ -79,8 +79,8 @@ double product_head(double abs_x, std::string_view x_format, double abs_y, std::
 //                   (promote > 0 there: one more such addition per promotion; into f32 it errs less than into `out`.)
 //   pairwise_flush  the scalar bound in f32 with eta = 2^-126 (a result below is flushed) for each of at most 2n + 1
 //                   operations, plus `flushed` and a flushed c.
-//   assumption      (a unit of that standing) the scalar bound in f32 for any order, which holds for every model that
-//                   only rounds to nearest f32, fused or not, not just for the row's.
+//   assumed         (an exact sum of that standing) the scalar bound in f32 for any order, which holds for every model
+//                   that only rounds to nearest f32, fused or not, not just for the row's.
 //   wrap            0 when A < 2^31, else +Inf.
 //
 // promote > 0 (units only): partial sums over `promote` blocks, each from zero, added to an f32 accumulator. With A_i

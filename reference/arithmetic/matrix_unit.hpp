@@ -50,10 +50,17 @@ enum class Combine : std::uint8_t {
 };
 
 enum class Standing : std::uint8_t {
-  verified,    // agrees bit for bit with vectors that hardware produced, as `source` says
-  published,   // read in published code or papers that claim hardware equivalence; not re-run here
-  assumption,  // no public bit-level description: one plausible model, never the only ground of a verdict
+  silicon,    // agrees bit for bit with hardware that this project ran, as `source` says
+  vectors,    // agrees with public vectors that hardware produced
+  published,  // read in published code or papers that claim hardware equivalence; not re-run here
+  assumed,    // no public bit-level description: one plausible model, never the only ground of a verdict
 };
+constexpr std::string_view to_string(Standing s) {
+  return s == Standing::silicon     ? "silicon"
+         : s == Standing::vectors   ? "vectors"
+         : s == Standing::published ? "published"
+                                    : "assumed";
+}
 
 struct MatrixUnit {
   std::string_view name;  // the token in a contract

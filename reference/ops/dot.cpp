@@ -73,7 +73,7 @@ Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view 
 
 const MatrixUnit* Dot::replayable() const {
   const bool known = acc_.kind == Accumulator::Kind::unit && acc_.unit->combine != Combine::wrap &&
-                     acc_.unit->standing != Standing::assumption;
+                     acc_.unit->standing != Standing::assumed;
   return known && order_ == Order::sequential ? acc_.unit : nullptr;
 }
 

@@ -7,6 +7,16 @@
 
 namespace assay {
 
+namespace {
+
+// w e^error (1 + own), w = exp(-distance): a factor that overflows beside a weight that has vanished is no product.
+double grown(double w, double distance, double error, double own) {
+  if (error < 1) return w * (1 + (std::expm1(up(error)) + own));
+  return std::exp(up(error) - distance) * (1 + 8 * own);
+}
+
+}  // namespace
+
 ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc) {
   ExpSum r;
   r.max = -kInfinity;
@@ -21,8 +31,8 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double b = base2 ? 3 : 1;
   if (base2) r.max_error += u * std::fabs(r.max);
   constexpr double kLog2E = 1.4426950408889634;
-  const double shift = (std::fabs(r.max) + r.max_error) * (base2 ? kLog2E * (1 + 4 * u) : 1.0);
-  r.defined = shift < acc.max_finite;
+  const double shift = (std::fabs(r.max) + r.max_error) * kLog2E * (1 + 4 * u);
+  r.defined = r.max_error < kInfinity && (!base2 || shift < acc.max_finite);
   r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) < acc.max_finite;
   const double rescales = contract.number("rescales");
   const double log_factor = std::log1p(relative_exp);
@@ -30,7 +40,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
   r.flush = up((acc.tiny + kExpFlushError) * std::exp(r.max_error));
   r.weight.resize(logits.size());
-  r.theta.resize(logits.size());
+  r.most.resize(logits.size());
   double errors = 0, partials = 0, sum = 0;
   for (std::size_t j = 0; j < logits.size(); ++j) {
     const Enclosure& s = logits[j];
@@ -43,9 +53,9 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     const double direct = log_factor + s.error + b * u * (distance + s.error + r.max_error);
     const double own = 0x1p-52 + std::fabs(lo) * kUnit64;
     r.weight[j] = w;
-    r.theta[j] = up(std::expm1(up(direct)) + own);
+    r.most[j] = up(grown(w, distance, direct, own));
     const double in_sum = rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) : direct;
-    errors += w * (std::expm1(up(in_sum)) + own);
+    errors += in_sum < 1 ? w * (std::expm1(up(in_sum)) + own) : grown(w, distance, in_sum, own);
     sum += w;
     if (j > 0) partials += sum;
   }

@@ -50,12 +50,14 @@ struct ExpSum {
   double max = 0;              // m
   double max_error = 0;        // e_max
   std::vector<double> weight;  // exp(s_j - m), relative error kExpSumUnit
-  std::vector<double> theta;   // relative error of the kernel's weight j, the reference's included
-  double flush = 0;            // f
-  double sum = 0;              // S
-  double sum_error = 0;        // H, relative; +Inf where the sum may overflow
-  bool defined = true;         // no logit and no shift by M leaves the range, which would be Inf - Inf
-  bool bounded = true;         // defined, and the sum stays in the range, by magnitudes alone, and above 0
+  // w_j (1 + theta_j), the reference's own error included: no kernel's weight j is larger, and none is below
+  // 2 w_j less it. Of a logit far below the others theta_j is infinite, and this is 0.
+  std::vector<double> most;
+  double flush = 0;      // f
+  double sum = 0;        // S
+  double sum_error = 0;  // H, relative; +Inf where the sum may overflow
+  bool defined = true;   // no logit and no shift by M leaves the range, which would be Inf - Inf
+  bool bounded = true;   // defined, and the sum stays in the range, by magnitudes alone, and above 0
 };
 
 // Throws nothing; the logits are finite or -Inf, at least one is finite.

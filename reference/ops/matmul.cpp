@@ -44,7 +44,17 @@ constexpr std::array kAttributes = {
                   "what is multiplied"},
 };
 
-constexpr auto kContract = with_store_keys(kDotKeys);
+constexpr auto kContract = with_store_keys(std::array{
+    kDotKeys[0],
+    kDotKeys[1],
+    kDotKeys[2],
+    kDotKeys[3],
+    kDotKeys[4],
+    ContractKey{"scale", ContractValue::word, "any", "any|divide|reciprocal|inverse",
+                "path=e4m3fn: absmax / 448, absmax times a rounded 1 / 448, or 1 / (448 / absmax)"},
+    ContractKey{"code", ContractValue::word, "any", "any|divide|reciprocal|direct",
+                "path=e4m3fn: x / scale, x times a rounded 1 / scale, or x (448 / absmax)"},
+});
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t m = a.integer("m"), n = a.integer("n"), k = a.integer("k");
@@ -61,7 +71,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Encoded& b = in.tensor("b");
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
   const double roundings = contract.number("dequant_roundings");
-  const Operands left(a, path, Side::activations, roundings), right(b, path, Side::weights, roundings);
+  const Operands left(a, path, Side::activations, roundings, {contract.text("scale"), contract.text("code")});
+  const Operands right(b, path, Side::weights, roundings);
   const Accumulator acc = accumulator(contract.text("acc"));
   if (path == "blocks" && acc.unit != nullptr &&
       (left.block_scales() != acc.unit->scales || right.block_scales() != acc.unit->scales))

@@ -92,6 +92,7 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
   }
   if (order == Order::lanes && static_cast<double>(order.count) > r.n)
     return over_trees(r, std::ceil(std::log2(static_cast<double>(order.count))), true);
+  if (order == Order::depth) return over_trees(r, static_cast<double>(order.count), true);
   const MergedErrors all = over_trees(r, order.height(r.n), false);
   if (order.is_shallow() || r.n >= kBlockTerms) return all;
   const MergedErrors block = over_trees(r, kBlockLevels, true);

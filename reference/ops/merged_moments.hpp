@@ -28,13 +28,16 @@
 //   5/6 g^2 S n^2                 of V: e_P^2 <= g^2 S_P (s + 2) / 3, and 5/6 S_P s^2 grows by more than a node's share
 //
 // A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes than there are
-// terms: under lanes:N all log2 N levels count; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
+// terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
 // levels. The first update of a part divides by 1, which is exact unless div_ulp exceeds 1/2; then it adds
 // (2 div_ulp + 1) u x^2 to S.
 //
-// With numbers: +-1 with a step of 2^-12, div_ulp=0.5, |dv| / sigma^2 of n = 16384: order=any 7.5e-3, order=lanes:128 (h =
-// 134) 2.7e-4 times 3.4. PyTorch on an H200 is off by 6e-5, and by 9.2 and 10.8 limits of one sequential accumulator at 65536
-// and 262145.
+// With numbers: rows of +-1 with a step in the middle, 128 lanes, worst error over limit of five formulas and sixteen steps
+//   n                                  1000     16384    65536    262145
+//   the limit of one accumulator       0.75     6.0      24       67        (what every order had before)
+//   order=lanes:128                    0.016    0.013    0.014    0.014
+//   order=any                          1.3e-3   3.0e-4   2.9e-4   2.6e-4
+//   |dv| / sigma^2 under lanes:128              1.0e-3   4.4e-3   1.8e-2
 #pragma once
 
 #include <span>

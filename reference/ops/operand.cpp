@@ -57,12 +57,14 @@ std::string resolve_path(std::string_view path, const Format& a, const Format& b
   return "f32";
 }
 
-Operands::Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings)
+Operands::Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings,
+                   const Quantising& quantising)
     : tensor_(tensor),
       format_(format(tensor.format)),
       path_(path),
       side_(side),
-      roundings_(dequant_roundings) {
+      roundings_(dequant_roundings),
+      quantising_(quantising) {
   check_planes(tensor);
   length_ = tensor.shape.back();
   rows_ = element_count(tensor.shape) / std::max<std::int64_t>(length_, 1);
@@ -80,7 +82,11 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
       float absmax = 0;
       for (const double x : decode_tensor(tensor))
         if (std::isfinite(x)) absmax = std::max(absmax, static_cast<float>(std::fabs(x)));
-      tensor_scale_ = absmax == 0 ? 1.0F : absmax / 448.0F;
+      tensor_absmax_ = absmax;
+      if (absmax != 0)
+        tensor_scale_ = quantising.scale == "reciprocal" ? absmax * (1.0F / 448.0F)
+                        : quantising.scale == "inverse"  ? 1.0F / (448.0F / absmax)
+                                                         : absmax / 448.0F;
     }
   } else if (path_ == "blocks") {
     for (const Plane& plane : tensor.planes) {
@@ -127,13 +133,28 @@ void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clam
   row.same &= row.undecided.empty();
 }
 
-// x / s or x * (1 / s), s = absmax / 448 or absmax * (1 / 448): within 4 roundings of the real quotient by
-// our s; the kernel's scale within 2 of ours.
+// As declared; else any of the ways. Our s is one rounding from absmax / 448 and the kernel's at most two, so they are
+// within 3 roundings of each other; x / s and x (448 / absmax) add one or two, x (1 / s) two: within 5 of the quotient by
+// our s. One more stands for the products of these errors.
 void Operands::quantise_e4m3fn(OperandRow& row) const {
   static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
   row.scale = tensor_scale_;
-  row.scale_error = 2 * kUnit32;
-  const double relative_error = gamma_n(4, kUnit32);
+  row.same = false;
+  const bool singles = std::all_of(row.exact.begin(), row.exact.end(),
+                                   [](double x) { return static_cast<double>(static_cast<float>(x)) == x; });
+  if (quantising_.is_declared() && singles) {
+    const float s = tensor_scale_, inverse = 1.0F / s;
+    const float direct = tensor_absmax_ == 0 ? 1.0F : 448.0F / tensor_absmax_;
+    for (std::size_t i = 0; i < row.exact.size(); ++i) {
+      const auto x = static_cast<float>(row.exact[i]);
+      const float q =
+          quantising_.code == "divide" ? x / s : x * (quantising_.code == "direct" ? direct : inverse);
+      row.center[i] = round_to(e4m3fn, static_cast<double>(q), kClamp);
+    }
+    return;
+  }
+  row.scale_error = 4 * kUnit32;
+  const double relative_error = gamma_n(6, kUnit32);
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double q = row.exact[i] / tensor_scale_;
     if (std::isnan(q)) {
@@ -144,7 +165,6 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
                  other = round_to(e4m3fn, q * (1 + relative_error), kClamp);
     admit(row, i, std::min(one, other), std::max(one, other), e4m3fn);
   }
-  row.same = false;
 }
 
 // ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16;

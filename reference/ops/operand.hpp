@@ -31,6 +31,16 @@
 
 namespace assay {
 
+// How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448. Both declared, the kernel's f32
+// scale and codes are known: a quotient that is a tie in real numbers, frequent where absmax is a small multiple of a
+// power of two, is then no longer in doubt.
+struct Quantising {
+  std::string_view scale =
+      "any";  // divide fl(absmax / D), reciprocal fl(absmax fl(1 / D)), inverse fl(1 / fl(D / absmax))
+  std::string_view code = "any";  // divide fl(x / s), reciprocal fl(x fl(1 / s)), direct fl(x fl(D / absmax))
+  bool is_declared() const { return scale != "any" && code != "any"; }
+};
+
 enum class Side : std::uint8_t { activations, weights };
 
 // An operand that is not decided, and the ends of what is admissible.
@@ -67,7 +77,8 @@ class Operands {
  public:
   // The last axis of `tensor` is the dot's; every other index is a row. Throws InputError bad_value when the
   // path cannot take the format.
-  Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings);
+  Operands(const Encoded& tensor, std::string_view path, Side side, double dequant_roundings,
+           const Quantising& quantising = {});
   std::int64_t rows() const { return rows_; }
   std::int64_t length() const { return length_; }
   OperandRow row(std::int64_t index) const;
@@ -87,7 +98,8 @@ class Operands {
   double roundings_;
   std::int64_t rows_ = 0, length_ = 0;
   std::string element_, block_scales_;
-  float tensor_scale_ = 1;  // path e4m3fn, activations
+  Quantising quantising_;
+  float tensor_absmax_ = 0, tensor_scale_ = 1;  // path e4m3fn, activations
 };
 
 // auto: codes when both formats allow it, else f16 or bf16 when a side is of that type, else f32.

@@ -2,66 +2,11 @@
 // defect beside it does not.
 #include <bit>
 #include <cstring>
-#include <functional>
 
-#include "reference/formats/scaled.hpp"
-#include "reference/ops/op_testing.hpp"
+#include "reference/ops/quantize_testing.hpp"
 
 namespace assay::testing {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// How a kernel quantises, step by step in f32.
-struct Steps {
-  std::string scale = "divide", scale_format = "f32", code = "divide", code_scale = "stored",
-              quotient = "f32";
-  int ulps = 0;                                     // the scale moved by so many
-  double least = -1e30;                             // of the codes
-  std::function<float(float, float)> maximum = {};  // (running, next) of magnitudes; the finite ones' without
-  float largest_absmax = kInf;                      // clamped to this
-  std::string contract() const {
-    return "scale=" + scale + " scale_format=" + scale_format + " code=" + code +
-           " code_scale=" + code_scale + " quotient=" + quotient;
-  }
-};
-struct Stored {
-  Values codes, scales;
-  std::vector<double> y;
-};
-Stored quantised(const Format& to, const Shape& shape, const Values& x, const Steps& k) {
-  const ScalarFormat& element = scalar_format(to.element);
-  const float d = static_cast<float>(to.scale_divisor);
-  const Axes axes = axes_of(shape);
-  Stored out;
-  Values absmax(element_count(scale_shape(to, shape)), 0.0F);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    float& running = absmax[scale_index(to.axis, axes, i)];
-    const float next = std::fabs(x[i]);
-    running = k.maximum ? k.maximum(running, next) : std::isfinite(next) ? std::max(running, next) : running;
-  }
-  Values exact, multiplier;
-  for (float a : absmax) {
-    a = std::min(a, k.largest_absmax);
-    float s = k.scale == "divide" ? a / d : k.scale == "reciprocal" ? a * (1.0F / d) : 1.0F / (d / a);
-    for (int n = 0; n < std::abs(k.ulps); ++n) s = std::nextafter(s, k.ulps > 0 ? kInf : 0.0F);
-    if (a == 0) s = 1;
-    exact.push_back(s);
-    multiplier.push_back(d / a);
-    out.scales.push_back(Arithmetic{k.scale_format}(s));
-  }
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const auto g = static_cast<std::size_t>(scale_index(to.axis, axes, i));
-    const float s = k.code_scale == "stored" ? out.scales[g] : exact[g];
-    const float q = k.code == "divide"       ? x[i] / s
-                    : k.code == "reciprocal" ? x[i] * (1.0F / s)
-                                             : x[i] * multiplier[g];
-    out.codes.push_back(static_cast<float>(std::max(round_to(element, Arithmetic{k.quotient}(q)), k.least)));
-    out.y.push_back(static_cast<double>(out.codes.back()) * out.scales[g]);
-  }
-  return out;
-}
 
 TEST(QuantiseLimits, every_combination_of_declared_steps_is_exact_and_another_is_caught_where_it_differs) {
   std::size_t outputs = 0, others = 0, differences = 0, f = 0;
@@ -110,6 +55,34 @@ TEST(QuantiseLimits, every_combination_of_declared_steps_is_exact_and_another_is
   EXPECT_GE(others, 200U);
   std::printf("%zu outputs of correct kernels, %zu of others caught in %zu runs\n", outputs, differences,
               others);
+}
+
+// v_scale rounded to bf16 before it multiplies, or the product afterwards: each is its own declaration.
+TEST(QuantiseLimits, a_scale_rounded_before_it_multiplies_is_told_from_a_product_rounded_after) {
+  for (const char* name : {"e4m3fn_tok", "int8_tensor", "e5m2_head"}) {
+    OpCase c("dequantize", {{"rows", "16"}, {"cols", "256"}, {"from", name}, {"dtype", "bf16"}});
+    c.put("x", draw(Shape1::gaussian, 4096, 21));
+    Encoded narrow = c.set.at("x");
+    for (std::size_t at = 0; at < narrow.planes[1].bytes.size(); at += sizeof(float)) {
+      float scale;
+      std::memcpy(&scale, narrow.planes[1].bytes.data() + at, sizeof scale);
+      scale = Arithmetic{"bf16"}(scale);
+      std::memcpy(narrow.planes[1].bytes.data() + at, &scale, sizeof scale);
+    }
+    const auto stored = [](const std::vector<double>& w) {
+      Values y;
+      for (const double each : w) y.push_back(Arithmetic{"bf16"}(static_cast<float>(each)));
+      return y;
+    };
+    const Values after = stored(decode_tensor(c.set.at("x"))), before = stored(decode_tensor(narrow));
+    ASSERT_NE(after, before);
+    expect_pass(c.truth(""), after);
+    expect_caught(c.truth(""), before);
+    expect_pass(c.truth("scale_format=bf16"), before);
+    Values dropped = before;
+    for (float& each : dropped) each *= 1.0625F;
+    expect_caught(c.truth("scale_format=bf16"), dropped);
+  }
 }
 
 TEST(QuantiseLimits, an_approximate_division_passes_where_its_ulps_are_declared) {
@@ -203,6 +176,11 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
                 std::ldexp(round_to(e, std::ldexp(static_cast<double>(x[i]), -exponent)), exponent));
         }
       for (const std::string& rule : rules) {
+        if (shape == Shape1::gaussian) {
+          const Judgement floor = judge(c.truth(""), made[rule]);
+          std::printf("%s, %s judged by floor: %zu of %zu wrong\n", name.c_str(), rule.c_str(), floor.bad,
+                      x.size());
+        }
         const Truth t = c.truth("mx_scale=" + rule);
         expect_pass(t, made[rule]);
         outputs += x.size();
@@ -210,107 +188,13 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
           std::size_t apart = 0;
           for (std::size_t i = 0; i < x.size(); ++i) apart += made[other][i] == made[rule][i] ? 0 : 1;
           // Both forms of rceil differ in a last bit that 2^-21 covers; the others by a binade.
-          if (other.substr(0, 5) == rule.substr(0, 5) || apart < x.size() / 20) continue;
+          if (other.substr(0, 5) == rule.substr(0, 5) || apart < 16) continue;
           EXPECT_GT(judge(t, made[other]).bad, apart / 2) << name << ' ' << rule << " met " << other;
         }
       }
     }
   }
   EXPECT_GE(outputs, 1000000U);
-}
-
-// Four tokens; the second holds a NaN or an Inf.
-struct Special {
-  OpCase c;
-  Values x;
-  Special(float value, const char* to, const char* dtype = "f32")
-      : c("quantize", {{"rows", "4"}, {"cols", "64"}, {"to", to}, {"dtype", dtype}}) {
-    Values drawn = draw(Shape1::gaussian, 256, 77);
-    drawn[64 + 40] = value;
-    x = c.put("x", drawn);
-  }
-  std::vector<double> made(const Steps& k) const {
-    return quantised(format(c.attributes.text("to")), {4, 64}, x, k).y;
-  }
-};
-std::vector<double> with_zero_token(std::vector<double> y, std::size_t token) {
-  for (std::size_t i = 0; i < 64; ++i)
-    if (!std::isnan(y[64 * token + i])) y[64 * token + i] = 0;
-  return y;
-}
-
-TEST(QuantiseLimits, a_nan_or_inf_unclaims_no_more_than_its_own_group) {
-  const auto restarted = [](float running, float next) { return running > next ? running : next; };  // maxps
-  const auto plain = [](float running, float next) { return std::max(running, next); };
-  for (const char* to : {"e4m3fn_tok", "int8_tok", "e5m2_tok"})
-    for (const float value : {kNan, kInf, -kInf}) {
-      const Special s(value, to);
-      const Truth finite = s.c.truth("absmax=finite"), any = s.c.truth("");
-      const std::vector<double> good = s.made({});
-      expect_pass(finite, good);
-      expect_pass(any, good);
-      // The reported one: a token of zeros.
-      expect_caught(finite, with_zero_token(good, 1));
-      for (const std::size_t beside : {0U, 2U, 3U}) expect_caught(any, with_zero_token(good, beside));
-      // What other maxima make of it.
-      if (std::isnan(value)) expect_pass(any, s.made({.maximum = restarted}));
-      if (std::isinf(value))
-        expect_pass(any, s.made({.maximum = plain, .largest_absmax = std::numeric_limits<float>::max()}));
-      // Wrong under any scale: a sign, three times as much, NaN.
-      for (const double factor : {-1.0, 3.0, static_cast<double>(kNan)}) {
-        std::vector<double> bad = good;
-        bad[64 + 3] *= factor;
-        expect_caught(any, bad);
-        expect_caught(finite, bad);
-      }
-      if (std::isnan(value) && std::string(to) != "int8_tok") {
-        std::vector<double> hidden = good;
-        hidden[64 + 40] = 0;
-        expect_caught(any, hidden);
-      }
-      if (std::isnan(value)) {
-        std::vector<double> zeroed = good;
-        zeroed[64 + 40] = 0;
-        expect_pass(s.c.truth("nan=zero absmax=finite"), zeroed);
-      }
-      for (std::size_t i = 0; i < 256; i += i == 63 ? 65 : 1) EXPECT_EQ(any.limit[i], finite.limit[i]);
-    }
-}
-
-TEST(QuantiseLimits, a_block_with_a_nan_or_inf_leaves_the_blocks_beside_it_claimed) {
-  for (const char* to : {"mxfp8", "mxfp4", "q8_0", "q4_0"})
-    for (const float value : {kNan, kInf}) {
-      const Special s(value, to);
-      const std::vector<double> good = decode_tensor(encode_tensor(format(to), {4, 64}, s.x));
-      expect_pass(s.c.truth("absmax=finite"), good);
-      expect_pass(s.c.truth(""), good);
-      std::vector<double> zeros = good;
-      for (std::size_t i = 0; i < 32; ++i) zeros[64 + i] = 0;  // the token's other block
-      expect_caught(s.c.truth(""), zeros);
-      std::vector<double> own = good;
-      for (std::size_t i = 32; i < 64; ++i) own[64 + i] = 0;
-      expect_caught(s.c.truth("absmax=finite"), own);
-      if (std::isnan(value) && std::string(to) == "mxfp8") expect_caught(s.c.truth(""), own);
-    }
-}
-
-TEST(QuantiseLimits, a_row_of_zeros_may_store_the_scale_zero_and_no_other_row_may) {
-  OpCase c("quantize", {{"rows", "3"}, {"cols", "32"}, {"to", "int8_tok"}});
-  Values x = draw(Shape1::gaussian, 96, 8);
-  std::fill_n(x.begin() + 32, 32, 0.0F);
-  x = c.put("x", x);
-  const Truth t = c.truth("code=divide");
-  const Encoded good = encode_tensor(format("int8_tok"), {3, 32}, x);
-  for (const std::size_t row : {0U, 1U, 2U}) {
-    Encoded stored = good;
-    const float zero = 0;
-    std::memcpy(stored.planes[1].bytes.data() + 4 * row, &zero, 4);
-    if (row == 1) {
-      expect_pass(t, decode_tensor(stored));
-    } else {
-      expect_caught(t, decode_tensor(stored));
-    }
-  }
 }
 
 }  // namespace

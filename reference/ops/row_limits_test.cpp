@@ -70,6 +70,18 @@ TEST(Softmax, a_logit_that_overflows_takes_its_whole_row_and_no_other) {
   expect_caught(base2.truth("exp=e"), Values{NAN, NAN});
 }
 
+TEST(Softmax, a_logit_that_stands_for_a_mask_leaves_the_others_their_limits) {
+  OpCase c("softmax", {{"rows", "1"}, {"cols", "3"}});
+  const Values x = c.put("x", {1, 2, -3.4e38F});
+  expect_pass(c.truth(""), softmax_of(x, "f32"));
+  for (const float fault : {1.001F, 0.0F}) {
+    Values y = softmax_of(x, "f32");
+    y[1] *= fault;
+    expect_caught(c.truth(""), y);
+    expect_caught(c.truth("rescales=3 exp=base2"), y);
+  }
+}
+
 TEST(Softmax, where_only_the_analysis_ends_a_nan_is_wrong) {
   OpCase c("softmax", {{"rows", "1"}, {"cols", "1000"}, {"dtype", "bf16"}});
   c.put("x", Values(1000, 1));

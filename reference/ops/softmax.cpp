@@ -184,7 +184,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       const std::int64_t at = r * cols + visible[j];
       const double y = e.weight[j] / e.sum;
       if (is_kept && e.max_error == 0 && sinks.empty() && shrink > 0) {
-        const Enclosure weight = {e.weight[j], up(e.weight[j] * e.theta[j] + e.flush)};
+        const Enclosure weight = {e.weight[j], up(e.most[j] - e.weight[j] + e.flush)};
         const Enclosure parked = decided(weight, kept_format, flush);
         set_truth_within(
             t, at,
@@ -192,11 +192,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
             store);
         continue;
       }
-      const double theta = is_kept ? (1 + e.theta[j]) * (1 + kept.unit) - 1 : e.theta[j];
+      const double most = is_kept ? e.most[j] * (1 + kept.unit) : e.most[j];
       const double vanishes = is_kept ? e.flush + kept.tiny : e.flush;
-      const double relative = (1 + theta) * (1 + quotient_error) / shrink - 1;
-      const double error = up(y * relative + vanishes * (1 + quotient_error) / (e.sum * shrink) + acc.tiny) +
-                           (sink_overflows ? y : 0.0);
+      const double largest_y = (most + vanishes) * (1 + quotient_error) / (e.sum * shrink);
+      const double error = up(largest_y - y + 4 * kUnit64 * y + acc.tiny) + (sink_overflows ? y : 0.0);
       set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
       if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }

@@ -23,8 +23,8 @@
 //   two_pass  2.4e-4       8.2e-4   g = 4100 u = 2.4e-4; dmu = 4096 u mu = 0.024, squared 6.0e-4
 //   one_pass  2.5e-4       7.0      err(mean x^2) = 2.4 and 2 |mu| dmu = 4.9: the variance is lost
 //   welford   1.2e-4       9.8e-3   dmu = 0.012, order=sequential
-//             5.0e-3       0.19     order=any: merges of every shape, in every formula
-//             4.3e-4       1.2e-3   order=lanes:256
+//             4.5e-3       6.8e-2   order=any: merges of every shape, in every formula
+//             4.3e-4       4.7e-3   order=lanes:256
 #pragma once
 
 #include <span>

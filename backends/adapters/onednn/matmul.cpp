@@ -43,7 +43,11 @@ Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
                  {DNNL_ARG_WEIGHTS, bind(b_desc, engine, b)},
                  {DNNL_ARG_DST, bind(y_desc, engine, y)}};
   p.implementation = pd.impl_info_str();
-  p.contract = std::string(int8 ? "acc=i32" : "acc=f32") + " out=" + dtype_name(y);
+  // The dot products of bf16 pairs (vdpbf16ps, tdpbf16ps) read subnormal operands as zero and flush subnormal results,
+  // whatever the processor's mode (Intel SDM). f32 and f16 operands go through fused multiply-adds, which keep them.
+  const bool flushes = std::string_view(a.format) == "bf16";
+  p.contract =
+      std::string(int8 ? "acc=i32" : "acc=f32") + (flushes ? " ftz=yes" : "") + " out=" + dtype_name(y);
   return p;
 }
 

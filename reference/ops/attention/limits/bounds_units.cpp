@@ -12,7 +12,7 @@ using namespace attention_bounds;
 
 bool is_computed(const Accumulator& how, Order order) {
   return order == Order::sequential && how.kind == Accumulator::Kind::unit &&
-         how.unit->standing == Standing::verified;
+         how.unit->standing == Standing::silicon;
 }
 
 // The factor of one rescale of an accumulator: exp(from - to) and how far the kernel's may be from it.

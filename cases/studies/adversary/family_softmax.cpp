@@ -1,0 +1,176 @@
+// softmax and logsumexp: exp as e or 2^x, two passes or an online pass by tiles, sums in every order.
+#include <algorithm>
+#include <array>
+
+#include "cases/studies/adversary/families.hpp"
+#include "cases/studies/adversary/norms.hpp"
+
+namespace assay::adversary {
+namespace {
+
+constexpr Axis kSoftmaxShape[] = {
+    {"rows", "1|1|2|3"},
+    {"cols", "1|2|3|8|17|33|64|100|256|1000"},
+    {"dtype", "f32|f32|f16|bf16"},
+    {"mask", "none|none|causal|random"},
+    {"sinks", "no|no|yes"},
+    {"softcap", "0|0|30|1|50|1e-3|1e5"},
+    {"temperature", "1|1|0.7|2|1e-3|3"},
+};
+constexpr Axis kLogsumexpShape[] = {
+    {"rows", "1|2"},
+    {"cols", "1|2|3|8|17|33|64|100|256|1000"},
+    {"dtype", "f32|f32|f16|bf16"},
+};
+constexpr Axis kKernel[] = {
+    {"acc", "f32|f32|dtype"},
+    {"sum", kSums},
+    {"say", "any|sharp|sharp"},
+    {"quotient", kQuotients},
+    {"exp", kExps},
+    {"exp_ulp", "0.5|1|2|8"},
+    {"tanh_ulp", "0.5|1|4|8192"},
+    {"log_ulp", "0.5|1|2"},
+    {"sides", kSides},
+    {"tiles", "0|0|2|7|64"},
+    {"weights", "f32|f32|f16|bf16"},
+    {kStoreAxes[0][0], kStoreAxes[0][1]},
+    {kStoreAxes[1][0], kStoreAxes[1][1]},
+    {kStoreAxes[2][0], kStoreAxes[2][1]},
+    {kStoreAxes[3][0], kStoreAxes[3][1]},
+};
+
+void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
+  const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles")), n = a.integer("cols") + 1;
+  words.say("acc", choice(c, "acc"));
+  // An online sum goes through its tiles: the order inside of one is not the order of the whole.
+  words.say("order", order_word(choice(c, "sum"), tile == 0 && choice(c, "say") == "sharp"));
+  words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
+  words.say("exp_ulp", positive_number(c, "exp_ulp"));
+  if (tile > 0) words.say("rescales", static_cast<double>((n + tile - 1) / tile));
+}
+
+void softmax_contract(const Attributes& a, const Choices& c, Words& words) {
+  say_exp_sum(a, c, words);
+  words.say("tanh_ulp", positive_number(c, "tanh_ulp"));
+  words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
+  words.say("weights", choice(c, "weights"));
+  say_store(c, words);
+}
+
+struct Sum {
+  double max = -kInf, sum = 0;
+  std::vector<double> weight;  // against max
+};
+
+double weight_of(const Arithmetic& m, const Problem& p, double s, double max, int side) {
+  return exp_difference(m, s, max, p.text("exp"), p.number("exp_ulp"), side);
+}
+
+Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s, const Sides& sides) {
+  Sum r;
+  const std::int64_t n = static_cast<std::int64_t>(s.size());
+  const std::int64_t tile = static_cast<std::int64_t>(p.number("tiles"));
+  const auto side = [&](std::int64_t i) { return p.is("exp_ulp", "0.5") ? 0 : sides.of(i); };
+  const auto of = [&](std::int64_t first, std::int64_t count, double max) {
+    std::vector<double> w;
+    for (std::int64_t i = first; i < first + count; ++i) w.push_back(weight_of(m, p, s[i], max, side(i)));
+    return w;
+  };
+  if (tile == 0) {
+    for (const double each : s) r.max = each > r.max || std::isnan(each) ? each : r.max;
+    r.weight = of(0, n, r.max);
+    std::vector<double> terms = r.weight;
+    if (p.is("defect", "last_dropped")) terms.back() = 0;
+    r.sum = ordered_sum(m, terms, p.text("sum"), p.seed());
+    return r;
+  }
+  for (std::int64_t first = 0; first < n; first += tile) {
+    const std::int64_t count = std::min(tile, n - first);
+    double max = r.max;
+    for (std::int64_t i = first; i < first + count; ++i) max = s[i] > max || std::isnan(s[i]) ? s[i] : max;
+    if (max == -kInf) continue;  // nothing was seen yet
+    const double own = ordered_sum(m, of(first, count, max), p.text("sum"), p.seed());
+    const double factor = r.max == -kInf ? 0 : max == r.max ? 1 : weight_of(m, p, r.max, max, side(first));
+    r.sum = r.max == -kInf ? own : m.add(m.mul(r.sum, factor), own);
+    r.max = max;
+  }
+  r.weight = of(0, n, r.max);
+  return r;
+}
+
+double capped(const Arithmetic& m, const Problem& p, double x, int side) {
+  const double temperature = p.attributes.real("temperature"), softcap = p.attributes.real("softcap");
+  if (temperature != 1) x = quotient(m, x, m.round(temperature), p.text("quotient"), side);
+  if (softcap == 0) return x;
+  const double inner = quotient(m, x, m.round(softcap), p.text("quotient"), side);
+  const double t = m.within(std::tanh(inner), p.number("tanh_ulp"), side);
+  return m.mul(std::clamp(t, -1.0, 1.0), m.round(softcap));
+}
+
+Outputs softmax_run(const Problem& p) {
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes")), kept(p.text("weights"), p.is("ftz", "yes"));
+  const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
+  const std::vector<double>& x = p.tensor("x");
+  const std::int64_t rows = p.attributes.integer("rows"), cols = p.attributes.integer("cols");
+  Outputs out(1, std::vector<double>(x.size(), 0.0));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::vector<double> s;
+    std::vector<std::int64_t> at;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      if (p.attributes.text("mask") == "causal" && i > cols - rows + r) continue;
+      if (p.has("mask") && p.tensor("mask")[r * cols + i] == 0) continue;
+      s.push_back(capped(m, p, m.read(x[r * cols + i]), sides.of(i)));
+      at.push_back(i);
+    }
+    if (s.empty()) continue;
+    if (p.has("sinks")) s.push_back(m.read(p.tensor("sinks")[r]));
+    const Sum e = exp_sum(m, p, s, sides);
+    for (std::int64_t i = 0; i < cols; ++i)  // what is masked has the weight 0
+      out[0][r * cols + i] = std::isnan(e.sum) || std::isnan(e.max) ? std::nan("") : 0;
+    for (std::size_t j = 0; j < at.size(); ++j) {
+      double w = e.weight[j];
+      if (!p.is("weights", "f32")) w = kept.round(w);
+      const double y = quotient(m, w, e.sum, p.text("quotient"), sides.of(static_cast<std::int64_t>(j)));
+      out[0][r * cols + at[j]] = store(p, y, p.attributes.text("dtype"));
+    }
+    if (s.size() > 0 && (e.max == -kInf || e.sum == 0))
+      for (std::int64_t i = 0; i < cols; ++i) out[0][r * cols + i] = std::nan("");
+  }
+  return out;
+}
+
+void logsumexp_contract(const Attributes& a, const Choices& c, Words& words) {
+  say_exp_sum(a, c, words);
+  words.say("log_ulp", positive_number(c, "log_ulp"));
+  say_store(c, words);
+}
+
+Outputs logsumexp_run(const Problem& p) {
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"));
+  const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
+  const std::vector<double>& x = p.tensor("x");
+  const std::size_t cols = static_cast<std::size_t>(p.attributes.integer("cols"));
+  Outputs out(1);
+  for (std::size_t first = 0; first < x.size(); first += cols) {
+    std::vector<double> s(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + cols));
+    bool nan = false;
+    double max = -kInf;
+    for (double& each : s) each = m.read(each), nan = nan || std::isnan(each), max = std::max(max, each);
+    if (nan || std::isinf(max)) {  // an infinite maximum has no difference: a kernel answers by hand
+      out[0].push_back(nan ? std::nan("") : max);
+      continue;
+    }
+    const Sum e = exp_sum(m, p, s, sides);
+    const double log = m.within(std::log(e.sum), p.number("log_ulp"), sides.of(0));
+    out[0].push_back(store(p, m.add(e.max, log), "f32"));
+  }
+  return out;
+}
+
+}  // namespace
+
+extern const Family kSoftmaxFamily{"softmax", "softmax", kSoftmaxShape, kKernel, "last_dropped", softmax_contract, softmax_run};
+extern const Family kLogsumexpFamily{"logsumexp", "logsumexp", kLogsumexpShape, kKernel, "last_dropped", logsumexp_contract, logsumexp_run};
+
+}  // namespace assay::adversary

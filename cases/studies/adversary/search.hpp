@@ -1,0 +1,50 @@
+// The search: points are drawn, and climbed by one change at a time towards a larger error / limit.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "cases/studies/adversary/family.hpp"
+
+namespace assay::adversary {
+
+// What a point shows.
+struct Shown {
+  bool possible = false;    // the op takes it
+  std::string refusal;      // why not
+  std::string contract;     // as it was said
+  std::size_t outputs = 0;  // judged
+  double ratio = 0;         // the largest error / limit
+  std::string where;        // of it: "y[3]: got 1, true 0, limit 0.5"
+};
+Shown show(const Point& point);
+
+struct Finding {
+  Point point;
+  Shown shown;
+};
+
+struct Score {
+  std::size_t outputs = 0, points = 0, refused = 0, violations = 0;
+  double worst = 0;
+  std::string repro;
+};
+
+struct SearchOptions {
+  std::uint64_t seed = 1;
+  double seconds = 10;
+  std::size_t outputs = 0;  // 0: as many as the time allows
+  int climb = 24;           // changes that are tried from each drawn point
+  std::string defect = "none";
+  Choices fixed;  // attributes and choices that are not drawn
+  bool stop_at_violation = false;
+  std::function<void(const Finding&)> found;  // each point whose ratio is above 1, after its climb
+};
+
+// By contract word ("order=tree"), and under "" all of them.
+using Scores = std::map<std::string, Score>;
+Scores search(const Family& family, const SearchOptions& options);
+
+}  // namespace assay::adversary
