@@ -62,6 +62,7 @@ using TensorSet = std::map<std::string, Encoded>;  // by tensor name
 
 // What is true of one output.
 //   value[i]  the exact result, within certificate; NaN or +-Inf where that is what the op's definition gives
+//             (ops whose contract rounds on the way, set_truth_kernel in op_io.hpp: the middle of what may be stored)
 //   limit[i]  proven: |kernel's output - value[i]| of a kernel that keeps the contract. It includes the reference's
 //             own certificate. +Inf claims nothing: where an intermediate result may overflow, Inf - Inf is right.
 //             kAnyNumber says that any finite number may stand there, and nothing else: where the analysis gives up.
