@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/cli/commands.hpp"
+#include "reference/arithmetic/order.hpp"
 
 namespace assay {
 namespace {
