@@ -10,7 +10,6 @@
 #include "harness/history.hpp"
 #include "harness/path_check.hpp"
 #include "harness/worker/printable.hpp"
-#include "reference/arithmetic/order.hpp"
 #include "reference/ops/second_opinion.hpp"
 
 namespace assay {
@@ -95,7 +94,7 @@ Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, co
       const auto start = Clock::now();
       got = decode_tensor(outputs.at(truth.output));
       if (seconds != nullptr) *seconds += seconds_since(start);
-    } catch (const InputError& e) {  // a quantised output whose own scale is zero, negative or not finite
+    } catch (const InputError& e) {  // a quantised output whose own scale is negative or not finite
       set(v, Status::wrong, fmt::format("{} cannot be decoded: {}", truth.output, e.what()));
       return v;
     }

@@ -14,6 +14,7 @@
 
 #include <optional>
 
+#include "reference/arithmetic/order.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {

@@ -6,7 +6,8 @@ namespace assay::adversary {
 
 double quotient(const Arithmetic& m, double a, double b, std::string_view how, int side) {
   if (how == "reciprocal") return m.mul(a, m.div(1, b));
-  if (how.starts_with("ulps:")) return m.within(m.read(a) / m.read(b), static_cast<double>(count_of(how)), side);
+  if (how.starts_with("ulps:"))
+    return m.within(m.read(a) / m.read(b), static_cast<double>(count_of(how)), side);
   return m.div(a, b);
 }
 
