@@ -139,7 +139,9 @@ Stored stored(const assay::Encoded& tensor, const std::vector<double>& decoded, 
   if (convert.empty()) r.scale = static_cast<double>(scale_of(tensor, format, head));
   for (const double x : decoded)
     r.values.push_back(static_cast<float>(
-        convert.empty() ? x / r.scale : assay::round_to(assay::scalar_format(convert), x)));
+        convert.empty()
+            ? x / r.scale
+            : assay::round_to(assay::scalar_format(convert), static_cast<double>(static_cast<float>(x)))));
   return r;
 }
 

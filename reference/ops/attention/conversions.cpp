@@ -22,10 +22,12 @@ bool round_all(const ScalarFormat& f, std::vector<double>& x) {
 std::optional<Encoded> converted(const Encoded& tensor, const std::string& name) {
   const std::vector<double> exact = decode_tensor(tensor);
   const double largest = scalar_format(name).max_finite;
+  const bool one_product = format(tensor.format).kind == FormatKind::scaled;
   std::vector<float> values(exact.size());
   for (std::size_t i = 0; i < exact.size(); ++i) {
     values[i] = static_cast<float>(exact[i]);
-    if (static_cast<double>(values[i]) != exact[i] || !(std::fabs(exact[i]) <= largest)) return std::nullopt;
+    if ((static_cast<double>(values[i]) != exact[i] && !one_product) || !(std::fabs(exact[i]) <= largest))
+      return std::nullopt;
   }
   return encode_tensor(format(name), tensor.shape, values);
 }

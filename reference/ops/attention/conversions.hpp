@@ -1,7 +1,9 @@
 // What a kernel converts before anything else is exact, and so it is applied, not bounded: the value and the limit of
 // a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a quantiser may choose.
 //
-// convert=f16|bf16: K and V decoded (every decoded number is an f32 number), then rounded to nearest, ties to even.
+// convert=f16|bf16: K and V decoded to f32, then rounded to nearest, ties to even. What a scaled format decodes to is one
+// product of a code and a scale, which every decoder rounds to the same f32 number (and it matters: a scale of max / 448
+// brings the largest back to where it was, perhaps to a tie).
 //
 // q=f16|bf16: the same for q.
 //

@@ -56,14 +56,15 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
   const ScalarFormat* rounding = convert == "none" ? nullptr : &scalar_format(convert);
   r.values.resize(decoded.size());
   for (std::size_t i = 0; i < decoded.size(); ++i) {
-    const double x = rounding == nullptr ? decoded[i] / r.scale : round_to(*rounding, decoded[i]);
+    const auto in_f32 = static_cast<double>(static_cast<float>(decoded[i]));
+    const double x = rounding == nullptr ? decoded[i] / r.scale : round_to(*rounding, in_f32);
     r.values[i] = static_cast<float>(x);
     if (std::isnan(x)) continue;
-    // A decoder in f32 is within 2u of the number that is then rounded.
-    const bool decided = rounding == nullptr || emulated ||
+    // One product is rounded by all alike; any other decoder in f32 is within 2u of the number.
+    const bool decided = rounding == nullptr || emulated || format.kind == FormatKind::scaled ||
+                         in_f32 == decoded[i] ||
                          (round_to(*rounding, decoded[i] * (1 - kDecoder)) == x &&
-                          round_to(*rounding, decoded[i] * (1 + kDecoder)) == x) ||
-                         static_cast<double>(static_cast<float>(decoded[i])) == decoded[i];
+                          round_to(*rounding, decoded[i] * (1 + kDecoder)) == x);
     if (static_cast<double>(r.values[i]) != x || !decided) return std::nullopt;
   }
   return r;

@@ -34,6 +34,8 @@ constexpr std::array kDeclarations = {
     AttentionDeclaration{"e4m3 kv, bf16 products, tiles", "bf16", "e4m3fn",
                          "qk=hopper_bf16 p=bf16 pv=hopper_bf16 convert=bf16 order=tiles qk_order=sequential "
                          "pv_order=sequential rowsum_order=lanes:4"},
+    AttentionDeclaration{"e4m3 kv by head, f32 sums, tiles", "bf16", "e4m3fn_head",
+                         "qk=f32 p=bf16 pv=f32 promote=64 convert=bf16 order=tiles qk_order=lanes:32"},
     AttentionDeclaration{
         "hopper_fp8 promote4, any", "bf16", "e4m3fn",
         "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=128 chunk=128 promote=128"},
