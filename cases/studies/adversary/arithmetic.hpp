@@ -22,7 +22,9 @@ class Draw {
  public:
   explicit Draw(std::uint64_t seed) : state_(mix(seed)) {}
   std::uint64_t bits() { return next_mixed(state_); }
-  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n));
+  }
   bool coin(int one_in = 2) { return below(one_in) == 0; }
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double gaussian() {  // the sum of twelve uniforms: a search needs no tails
@@ -63,18 +65,22 @@ class Arithmetic {
     a = read(a), b = read(b), c = read(c);
     if (precision_.p == 53) return std::fma(a, b, c);
     if (precision_.p == 24)
-      return read(static_cast<double>(std::fmaf(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))));
+      return read(static_cast<double>(
+          std::fmaf(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))));
     return read(round_sum(a * b, c, precision_));
   }
   // s + a b, in one rounding or two.
-  double accumulate(double s, double a, double b, bool fused) const { return fused ? fma(a, b, s) : add(s, mul(a, b)); }
+  double accumulate(double s, double a, double b, bool fused) const {
+    return fused ? fma(a, b, s) : add(s, mul(a, b));
+  }
 
   // The number of the type that lies farthest from `exact` in the direction `side` (+1, -1; 0: the nearest) and still within
   // `ulps` units in the last place of it: what a library function of that accuracy may return. Where the result underflows
   // it is rounded to nearest.
   double within(double exact, double ulps, int side) const {
     const double plain = round(exact);
-    if (side == 0 || !std::isfinite(exact) || std::fabs(exact) < least_normal() * 2 || ulps <= 0.5) return plain;
+    if (side == 0 || !std::isfinite(exact) || std::fabs(exact) < least_normal() * 2 || ulps <= 0.5)
+      return plain;
     const double step = std::ldexp(1.0, std::ilogb(exact) - precision_.p + 1);
     const double reach = ulps * step * (1 - 0x1p-20);
     double best = round(exact + side * reach);
@@ -96,7 +102,8 @@ class Arithmetic {
 // In which direction the errors of functions go. push: up for the target element and down for all others, or the reverse.
 class Sides {
  public:
-  Sides(std::string_view word, std::uint64_t seed, std::int64_t target) : word_(word), seed_(seed), target_(target) {}
+  Sides(std::string_view word, std::uint64_t seed, std::int64_t target)
+      : word_(word), seed_(seed), target_(target) {}
   int of(std::int64_t element) const {
     if (word_ == "up") return 1;
     if (word_ == "down") return -1;

@@ -6,8 +6,9 @@ namespace assay::adversary {
 
 std::span<const Family> families() {
   static const std::array kFamilies = {
-      kRmsnormFamily, kLayernormFamily, kSoftmaxFamily, kLogsumexpFamily, kWhtFamily, kArgmaxFamily, kDequantizeFamily,
-      kMatmulFamily, kMoeFamily, kAttentionFamily, kQuantizeFamily, kRequantizeFamily, kKvWriteFamily,
+      kRmsnormFamily,  kLayernormFamily,  kSoftmaxFamily, kLogsumexpFamily, kWhtFamily,
+      kArgmaxFamily,   kDequantizeFamily, kMatmulFamily,  kMoeFamily,       kAttentionFamily,
+      kQuantizeFamily, kRequantizeFamily, kKvWriteFamily,
   };
   return kFamilies;
 }

@@ -5,7 +5,8 @@
 
 namespace assay::adversary {
 
-extern const Family kArgmaxFamily, kAttentionFamily, kDequantizeFamily, kKvWriteFamily, kLayernormFamily, kLogsumexpFamily,
-    kMatmulFamily, kMoeFamily, kQuantizeFamily, kRequantizeFamily, kRmsnormFamily, kSoftmaxFamily, kWhtFamily;
+extern const Family kArgmaxFamily, kAttentionFamily, kDequantizeFamily, kKvWriteFamily, kLayernormFamily,
+    kLogsumexpFamily, kMatmulFamily, kMoeFamily, kQuantizeFamily, kRequantizeFamily, kRmsnormFamily,
+    kSoftmaxFamily, kWhtFamily;
 
 }  // namespace assay::adversary

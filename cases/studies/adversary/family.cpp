@@ -15,7 +15,8 @@ namespace {
 
 std::string print(const Choices& choices) {
   std::string text;
-  for (const auto& [name, word] : choices) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, word);
+  for (const auto& [name, word] : choices)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, word);
   return text;
 }
 
@@ -34,7 +35,8 @@ Choices parse_choices(std::string_view text) {
   for (const std::string& word : split(text, ' ')) {
     const std::size_t is = word.find('=');
     if (is == std::string::npos)
-      throw InputError(InputErrorKind::bad_value, fmt::format("'{}' in a point: name=word is allowed", excerpt(word)));
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("'{}' in a point: name=word is allowed", excerpt(word)));
     choices[word.substr(0, is)] = word.substr(is + 1);
   }
   return choices;
@@ -45,8 +47,8 @@ Choices parse_choices(std::string_view text) {
 std::vector<std::string> words_of(std::string_view list) { return split(list, '|'); }
 
 std::string print(const Point& point) {
-  std::string text = fmt::format("{}; {}; {}; fill={} seed={}", point.family, print(point.attributes), print(point.kernel),
-                                 point.inputs.fill, point.inputs.seed);
+  std::string text = fmt::format("{}; {}; {}; fill={} seed={}", point.family, print(point.attributes),
+                                 print(point.kernel), point.inputs.fill, point.inputs.seed);
   for (const std::string& edit : point.inputs.edits) text += " " + edit;
   return text;
 }
@@ -54,7 +56,8 @@ std::string print(const Point& point) {
 Point parse_point(std::string_view text) {
   const std::vector<std::string> parts = split(text, ';');
   if (parts.size() != 4)
-    throw InputError(InputErrorKind::bad_value, "a point is 'family; attributes; kernel; fill=NAME seed=N edits'");
+    throw InputError(InputErrorKind::bad_value,
+                     "a point is 'family; attributes; kernel; fill=NAME seed=N edits'");
   Point point;
   point.family = split(parts[0], ' ').at(0);
   point.attributes = parse_choices(parts[1]);
@@ -101,7 +104,8 @@ std::uint64_t Problem::seed() const {
 
 void say_store(const Choices& choices, Words& words) {
   for (const auto& [key, list] : kStoreAxes)
-    if (const auto found = choices.find(std::string(key)); found != choices.end()) words.say(key, found->second);
+    if (const auto found = choices.find(std::string(key)); found != choices.end())
+      words.say(key, found->second);
 }
 
 double store(const Problem& p, double z, std::string_view dtype) {

@@ -59,8 +59,10 @@ double tanh_ulps(const Choices& c) {
 }
 
 void contract(const Attributes& a, const Choices& c, Words& words) {
-  const std::int64_t length = a.integer("len"), split = static_cast<std::int64_t>(positive_number(c, "split"));
-  for (const char* key : {"qk", "scores", "convert", "q", "exp_ulp", "p", "p_shift", "denominator", "rowsum", "pv", "split", "level"})
+  const std::int64_t length = a.integer("len"),
+                     split = static_cast<std::int64_t>(positive_number(c, "split"));
+  for (const char* key : {"qk", "scores", "convert", "q", "exp_ulp", "p", "p_shift", "denominator", "rowsum",
+                          "pv", "split", "level"})
     words.say(key, choice(c, key));
   words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
   if (choice(c, "chunk") != "none") words.say("chunk", choice(c, "chunk"));
@@ -70,7 +72,8 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   if (!words.say("tanh_ulp", tanh_ulps(c))) words.say("tanh_ulp", "4");
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   const std::string& sum = choice(c, "sum");
-  const bool whole = split == 1 && choice(c, "say") == "sharp", tree = sum == "tree" || sum.starts_with("blocks:");
+  const bool whole = split == 1 && choice(c, "say") == "sharp",
+             tree = sum == "tree" || sum.starts_with("blocks:");
   // Tiles of a part of a split begin elsewhere.
   const bool sequential = sum == "seq" && choice(c, "promote") == "none" && choice(c, "chunk") == "none";
   if (!whole || !words.say("order", sequential ? "sequential" : "tiles")) words.say("order", "any");
@@ -104,7 +107,8 @@ class Kernel {
     for (std::int64_t b = 0; b < geometry_.batch; ++b)
       for (std::int64_t h = 0; h < geometry_.heads; ++h) {
         load(b, problem_.kv_head(h));
-        for (std::int64_t r = 0; r < geometry_.rows; ++r) row(b, r, h, out[0].data() + problem_.out_index(b, r, h));
+        for (std::int64_t r = 0; r < geometry_.rows; ++r)
+          row(b, r, h, out[0].data() + problem_.out_index(b, r, h));
       }
     return out;
   }
@@ -112,7 +116,8 @@ class Kernel {
  private:
   void load(std::int64_t b, std::int64_t kv) {
     const std::int64_t n = problem_.length(b);
-    k_.resize(static_cast<std::size_t>(n * geometry_.d)), v_.resize(static_cast<std::size_t>(n * geometry_.dv));
+    k_.resize(static_cast<std::size_t>(n * geometry_.d)),
+        v_.resize(static_cast<std::size_t>(n * geometry_.dv));
     problem_.decode_k(b, kv, 0, n, k_.data());
     problem_.decode_v(b, kv, 0, n, v_.data());
     for (std::vector<double>* each : {&k_, &v_})
@@ -122,36 +127,43 @@ class Kernel {
       }
   }
 
-  double chunked(const Arithmetic& m, std::span<const double> x, std::span<const double> y, const std::string& count) const {
+  double chunked(const Arithmetic& m, std::span<const double> x, std::span<const double> y,
+                 const std::string& count) const {
     const std::size_t n = x.size();
     if (count == "none") return ordered_sum(m, x, y, p_.text("sum"), p_.is("fused", "yes"), p_.seed());
     const std::size_t size = static_cast<std::size_t>(std::strtoll(count.c_str(), nullptr, 10));
     double sum = 0;
     for (std::size_t at = 0; at < n; at += size) {
       const std::size_t own = std::min(size, n - at);
-      sum = f32_.add(sum, ordered_sum(m, x.subspan(at, own), y.subspan(at, own), p_.text("sum"), p_.is("fused", "yes"), p_.seed()));
+      sum = f32_.add(sum, ordered_sum(m, x.subspan(at, own), y.subspan(at, own), p_.text("sum"),
+                                      p_.is("fused", "yes"), p_.seed()));
     }
     return sum;
   }
 
   // A tile's terms onto a running sum: one after the other, or their own sum first.
   double onto(const Arithmetic& m, double sum, std::vector<double> x, std::vector<double> y) const {
-    if (!p_.is("sum", "seq")) return m.add(sum, ordered_sum(m, x, y, p_.text("sum"), p_.is("fused", "yes"), p_.seed()));
+    if (!p_.is("sum", "seq"))
+      return m.add(sum, ordered_sum(m, x, y, p_.text("sum"), p_.is("fused", "yes"), p_.seed()));
     x.insert(x.begin(), sum);
     if (!y.empty()) y.insert(y.begin(), 1);
     return ordered_sum(m, x, y, "seq", p_.is("fused", "yes"), 0);
   }
 
-  double logit(std::int64_t b, std::int64_t r, std::int64_t h, std::int64_t j, std::span<const double> q) const {
+  double logit(std::int64_t b, std::int64_t r, std::int64_t h, std::int64_t j,
+               std::span<const double> q) const {
     const std::size_t d = static_cast<std::size_t>(geometry_.d);
-    double s = f32_.mul(chunked(qk_, q, {k_.data() + static_cast<std::size_t>(j) * d, d}, p_.text("chunk")), f32_.round(geometry_.scale));
+    double s = f32_.mul(chunked(qk_, q, {k_.data() + static_cast<std::size_t>(j) * d, d}, p_.text("chunk")),
+                        f32_.round(geometry_.scale));
     if (geometry_.softcap > 0) {
       const double c = f32_.round(geometry_.softcap);
       const double inner = p_.is("quotient", "exact") ? f32_.div(s, c) : f32_.mul(s, f32_.div(1, c));
-      s = f32_.mul(std::clamp(f32_.within(std::tanh(inner), tanh_ulps(p_.choices), sides_.of(j)), -1.0, 1.0), c);
+      s = f32_.mul(std::clamp(f32_.within(std::tanh(inner), tanh_ulps(p_.choices), sides_.of(j)), -1.0, 1.0),
+                   c);
     }
     if (geometry_.alibi)
-      s = f32_.sub(s, f32_.mul(f32_.round(problem_.slope(h)), std::fabs(static_cast<double>(problem_.position(b, r) - j))));
+      s = f32_.sub(s, f32_.mul(f32_.round(problem_.slope(h)),
+                               std::fabs(static_cast<double>(problem_.position(b, r) - j))));
     if (!p_.is("scores", "f32")) s = Arithmetic(p_.text("scores")).round(s);
     return s;
   }
@@ -177,11 +189,13 @@ class Kernel {
     part.max = max;
   }
 
-  Part part_of(std::int64_t first, std::int64_t last, const std::vector<double>& x, const std::vector<std::int64_t>& keys) const {
+  Part part_of(std::int64_t first, std::int64_t last, const std::vector<double>& x,
+               const std::vector<std::int64_t>& keys) const {
     Part part;
     const std::size_t dv = static_cast<std::size_t>(geometry_.dv);
     part.out.assign(dv, 0.0);
-    const std::int64_t tile = p_.is("tile", "none") ? last - first : static_cast<std::int64_t>(p_.number("tile"));
+    const std::int64_t tile =
+        p_.is("tile", "none") ? last - first : static_cast<std::int64_t>(p_.number("tile"));
     const double down = std::ldexp(1.0, -static_cast<int>(p_.number("p_shift")));
     for (std::int64_t at = first; at < last; at += tile) {
       const std::int64_t end = std::min(at + tile, last);
@@ -191,16 +205,19 @@ class Kernel {
       if (max > part.max) rescale(part, max, at);
       part.any = true;
       std::vector<double> w, cast_w, column(static_cast<std::size_t>(end - at));
-      for (std::int64_t i = at; i < end; ++i) w.push_back(exp_of(x[i], part.max, keys[i])), cast_w.push_back(cast(w.back()));
+      for (std::int64_t i = at; i < end; ++i)
+        w.push_back(exp_of(x[i], part.max, keys[i])), cast_w.push_back(cast(w.back()));
       std::vector<double> terms = w;
       if (p_.is("denominator", "cast"))
         for (std::size_t i = 0; i < w.size(); ++i) terms[i] = cast_w[i] * down;
       if (p_.is("defect", "last_key_unsummed") && end == last) terms.back() = 0;
       part.sum = onto(rowsum_, part.sum, terms, {});
       for (std::size_t c = 0; c < dv; ++c) {
-        for (std::int64_t i = at; i < end; ++i) column[i - at] = v_[static_cast<std::size_t>(keys[i]) * dv + c];
-        part.out[c] = p_.is("promote", "none") ? onto(pv_, part.out[c], cast_w, column)
-                                               : f32_.add(part.out[c], chunked(pv_, cast_w, column, p_.text("promote")));
+        for (std::int64_t i = at; i < end; ++i)
+          column[i - at] = v_[static_cast<std::size_t>(keys[i]) * dv + c];
+        part.out[c] = p_.is("promote", "none")
+                          ? onto(pv_, part.out[c], cast_w, column)
+                          : f32_.add(part.out[c], chunked(pv_, cast_w, column, p_.text("promote")));
       }
     }
     for (double& o : part.out) o = f32_.mul(o, down);
@@ -218,7 +235,8 @@ class Kernel {
     const std::size_t dv = static_cast<std::size_t>(geometry_.dv);
     std::fill(out, out + dv, 0.0);
     if (keys.empty()) return;
-    const std::int64_t n = static_cast<std::int64_t>(keys.size()), split = static_cast<std::int64_t>(p_.number("split"));
+    const std::int64_t n = static_cast<std::int64_t>(keys.size()),
+                       split = static_cast<std::int64_t>(p_.number("split"));
     const std::int64_t size = (geometry_.length + split - 1) / split;
     Part all;
     all.out.assign(dv, 0.0);
@@ -231,7 +249,8 @@ class Kernel {
       }
       const double max = std::max(all.max, own.max), a = exp_of(all.max, max, 0), c = exp_of(own.max, max, 1);
       all.sum = f32_.add(f32_.mul(all.sum, a), f32_.mul(own.sum, c));
-      for (std::size_t i = 0; i < dv; ++i) all.out[i] = f32_.add(f32_.mul(all.out[i], a), f32_.mul(own.out[i], c));
+      for (std::size_t i = 0; i < dv; ++i)
+        all.out[i] = f32_.add(f32_.mul(all.out[i], a), f32_.mul(own.out[i], c));
       all.max = max;
     }
     if (geometry_.sinks) {
@@ -245,7 +264,8 @@ class Kernel {
       }
     }
     for (std::size_t i = 0; i < dv; ++i) {
-      const double o = quotient(f32_, all.out[i], all.sum, p_.text("quotient"), sides_.of(static_cast<std::int64_t>(i)));
+      const double o =
+          quotient(f32_, all.out[i], all.sum, p_.text("quotient"), sides_.of(static_cast<std::int64_t>(i)));
       out[i] = store(p_, o, geometry_.dtype);
     }
   }
@@ -262,6 +282,7 @@ Outputs run(const Problem& p) { return Kernel(p).run(); }
 
 }  // namespace
 
-extern const Family kAttentionFamily{"attention", "attention", kShape, kKernel, "last_key_unsummed", contract, run};
+extern const Family kAttentionFamily{"attention",         "attention", kShape, kKernel,
+                                     "last_key_unsummed", contract,    run};
 
 }  // namespace assay::adversary

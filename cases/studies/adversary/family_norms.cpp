@@ -50,7 +50,7 @@ void say_norm(const Choices& c, Words& words) {
 void say_product(const Choices& c, bool normal, Words& words) {
   const std::string& product = choice(c, "product");
   const bool rounds = choice(c, "mid") != "acc" && choice(c, "mid") != choice(c, "acc");
-  words.say("product", choice(c, "say") != "sharp"                    ? "any"
+  words.say("product", choice(c, "say") != "sharp"               ? "any"
                        : normal || rounds || product == "normal" ? "x_inv_gamma"
                        : product == "x_gamma"                    ? "x_gamma_inv"
                                                                  : "gamma_inv_x");
@@ -131,9 +131,10 @@ Moments merged(const Arithmetic& m, const Problem& p, const Moments& a, const Mo
   const double delta = m.sub(b.mean, a.mean), n = a.n + b.n;
   const double share = quotient(m, b.n, n, p.text("quotient"), side);
   // PyTorch's merge weighs both means; Apex's moves one of them.
-  const double mean = p.is("merge", "weighted")
-                          ? m.add(m.mul(a.mean, quotient(m, a.n, n, p.text("quotient"), side)), m.mul(b.mean, share))
-                          : m.add(a.mean, m.mul(delta, share));
+  const double mean =
+      p.is("merge", "weighted")
+          ? m.add(m.mul(a.mean, quotient(m, a.n, n, p.text("quotient"), side)), m.mul(b.mean, share))
+          : m.add(a.mean, m.mul(delta, share));
   Moments r{n, mean, 0};
   r.squares = m.add(m.add(a.squares, b.squares), m.mul(m.mul(m.mul(delta, delta), a.n), share));
   return r;
@@ -142,14 +143,19 @@ Moments merged(const Arithmetic& m, const Problem& p, const Moments& a, const Mo
 Moments welford(const Arithmetic& m, const Problem& p, std::span<const double> row, const Sides& sides) {
   const std::string& sum = p.text("sum");
   const std::int64_t n = static_cast<std::int64_t>(row.size());
-  const bool blocks = sum.starts_with("blocks:"), lanes = sum.starts_with("lanes:"), strided = sum.starts_with("strided:");
-  std::int64_t count = blocks ? (n + count_of(sum) - 1) / count_of(sum) : lanes || strided ? count_of(sum) : sum == "tree" ? n : 1;
+  const bool blocks = sum.starts_with("blocks:"), lanes = sum.starts_with("lanes:"),
+             strided = sum.starts_with("strided:");
+  std::int64_t count = blocks             ? (n + count_of(sum) - 1) / count_of(sum)
+                       : lanes || strided ? count_of(sum)
+                       : sum == "tree"    ? n
+                                          : 1;
   count = std::min(count, n);
   std::vector<Moments> parts(static_cast<std::size_t>(count));
   const std::int64_t each = blocks ? count_of(sum) : (n + count - 1) / count;
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t at = sum == "rev" ? n - 1 - i : i;
-    update(m, p, parts[static_cast<std::size_t>(strided || sum == "tree" ? at % count : at / each)], row[at], sides.of(i));
+    update(m, p, parts[static_cast<std::size_t>(strided || sum == "tree" ? at % count : at / each)], row[at],
+           sides.of(i));
   }
   if (blocks) {
     for (std::size_t i = 1; i < parts.size(); ++i) parts[0] = merged(m, p, parts[0], parts[i], sides.of(0));
@@ -158,7 +164,9 @@ Moments welford(const Arithmetic& m, const Problem& p, std::span<const double> r
   while (parts.size() > 1) {  // a tree of neighbours
     std::vector<Moments> next;
     for (std::size_t i = 0; i < parts.size(); i += 2)
-      next.push_back(i + 1 < parts.size() ? merged(m, p, parts[i], parts[i + 1], sides.of(static_cast<std::int64_t>(i))) : parts[i]);
+      next.push_back(i + 1 < parts.size()
+                         ? merged(m, p, parts[i], parts[i + 1], sides.of(static_cast<std::int64_t>(i)))
+                         : parts[i]);
     parts = std::move(next);
   }
   return parts[0];
@@ -185,7 +193,9 @@ Outputs layer_run(const Problem& p) {
       const Moments s = welford(m, p, row, k.sides);
       mean = s.mean, variance = quotient(m, s.squares, count, p.text("quotient"), k.sides.of(0));
     } else {
-      const auto divided = [&](double sum, int i) { return quotient(m, sum, count, p.text("quotient"), k.sides.of(i)); };
+      const auto divided = [&](double sum, int i) {
+        return quotient(m, sum, count, p.text("quotient"), k.sides.of(i));
+      };
       mean = divided(ordered_sum(m, row, p.text("sum"), p.seed()), 0);
       if (p.is("variance", "one_pass")) {
         const double square = divided(ordered_sum(m, row, row, p.text("sum"), fused, p.seed()), 1);
@@ -199,13 +209,15 @@ Outputs layer_run(const Problem& p) {
     }
     if (p.is("defect", "coarse_mean")) mean = Arithmetic("bf16").round(mean);
     if (p.is("defect", "unbiased")) variance *= count / std::max(count - 1, 1.0);
-    const double inverse = inverse_root(m, m.add(variance, m.round(p.attributes.real("eps"))), p, k.sides.of(2));
+    const double inverse =
+        inverse_root(m, m.add(variance, m.round(p.attributes.real("eps"))), p, k.sides.of(2));
     for (std::size_t i = 0; i < n; ++i) {
       const double d = m.sub(row[i], mean), g = m.read(gamma[i]), b = m.read(beta[i]);
       if (!fused)
         out[0][first + i] = store(p, m.add(gained(k, p, d, inverse, g), b), dtype_of(p));
       else
-        out[0][first + i] = store(p, m.fma(Arithmetic(k.mid, p.is("ftz", "yes")).round(m.mul(d, inverse)), g, b), dtype_of(p));
+        out[0][first + i] = store(
+            p, m.fma(Arithmetic(k.mid, p.is("ftz", "yes")).round(m.mul(d, inverse)), g, b), dtype_of(p));
     }
   }
   return out;
@@ -213,7 +225,9 @@ Outputs layer_run(const Problem& p) {
 
 }  // namespace
 
-extern const Family kRmsnormFamily{"rmsnorm", "rmsnorm", kShape, kKernel, "last_dropped|coarse_sum", rms_contract, rms_run};
-extern const Family kLayernormFamily{"layernorm", "layernorm", kShape, kKernel, "coarse_mean|unbiased", layer_contract, layer_run};
+extern const Family kRmsnormFamily{"rmsnorm",    "rmsnorm", kShape, kKernel, "last_dropped|coarse_sum",
+                                   rms_contract, rms_run};
+extern const Family kLayernormFamily{"layernorm",    "layernorm", kShape, kKernel, "coarse_mean|unbiased",
+                                     layer_contract, layer_run};
 
 }  // namespace assay::adversary

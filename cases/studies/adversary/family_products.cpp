@@ -22,9 +22,12 @@ Row operand_row(const Problem& p, const std::string& name, std::int64_t index, s
     if (f.kind == FormatKind::scaled) {
       float scale = 0;
       const std::int64_t at = scale_index(f.axis, axes_of(tensor.shape), index * n);
-      std::memcpy(&scale, plane_of(tensor, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale), sizeof scale);
+      std::memcpy(&scale,
+                  plane_of(tensor, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale),
+                  sizeof scale);
       row.scale = static_cast<double>(scale);
-      for (double& each : row.x) each /= row.scale;  // the code: its product with the scale is exact, and so is this
+      for (double& each : row.x)
+        each /= row.scale;  // the code: its product with the scale is exact, and so is this
     }
     return row;
   }
@@ -43,7 +46,9 @@ std::string own_path(const std::string& a, const std::string& b) {
     if (each == "f16" || each == "bf16") return each;
   return "f32";
 }
-bool integer_codes(const std::string& a, const std::string& b) { return a.starts_with("int") && b.starts_with("int"); }
+bool integer_codes(const std::string& a, const std::string& b) {
+  return a.starts_with("int") && b.starts_with("int");
+}
 
 double dot(const Problem& p, const Row& a, const Row& b, bool codes) {
   const bool flush = p.is("ftz", "yes");
@@ -53,7 +58,8 @@ double dot(const Problem& p, const Row& a, const Row& b, bool codes) {
   const double sum = ordered_sum(acc, left, b.x, p.text("sum"), p.is("fused", "yes"), p.seed());
   if (!codes) return sum;
   const double c = f32.round(sum);
-  return p.is("epilogue", "scales_first") ? f32.mul(c, f32.mul(a.scale, b.scale)) : f32.mul(f32.mul(c, a.scale), b.scale);
+  return p.is("epilogue", "scales_first") ? f32.mul(c, f32.mul(a.scale, b.scale))
+                                          : f32.mul(f32.mul(c, a.scale), b.scale);
 }
 
 void say_dot(const std::string& path, bool integers, const Choices& c, Words& words) {
@@ -73,14 +79,10 @@ constexpr Axis kMatmulShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kMatmulKernel[] = {
-    {"acc", "f32|f32|f32|f16|bf16"},
-    {"sum", kSums},
-    {"say", "any|sharp|sharp"},
-    {"fused", "no|yes"},
-    {"epilogue", "in_turn|scales_first"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
+    {"acc", "f32|f32|f32|f16|bf16"},      {"sum", kSums},
+    {"say", "any|sharp|sharp"},           {"fused", "no|yes"},
+    {"epilogue", "in_turn|scales_first"}, {kStoreAxes[0][0], kStoreAxes[0][1]},
+    {kStoreAxes[1][0], kStoreAxes[1][1]}, {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
 };
 
@@ -92,7 +94,8 @@ Choices with_accumulator(const Choices& c, bool integers) {
 }
 
 void matmul_contract(const Attributes& a, const Choices& c, Words& words) {
-  const bool integers = integer_codes(a.text("a"), a.text("b")) && own_path(a.text("a"), a.text("b")) == "codes";
+  const bool integers =
+      integer_codes(a.text("a"), a.text("b")) && own_path(a.text("a"), a.text("b")) == "codes";
   say_dot(own_path(a.text("a"), a.text("b")), integers, c, words);
 }
 
@@ -105,8 +108,9 @@ Outputs matmul_run(const Problem& given) {
   Outputs out(1, std::vector<double>(static_cast<std::size_t>(m * n)));
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j)
-      out[0][i * n + j] = store(p, dot(p, operand_row(p, "a", i, path), operand_row(p, "b", j, path), path == "codes"),
-                                p.attributes.text("dtype"));
+      out[0][i * n + j] =
+          store(p, dot(p, operand_row(p, "a", i, path), operand_row(p, "b", j, path), path == "codes"),
+                p.attributes.text("dtype"));
   return out;
 }
 
@@ -162,11 +166,13 @@ Row hidden_row(const Problem& p, std::vector<double> h, const std::string& path)
   const ScalarFormat& element = scalar_format(a.element);
   double absmax = 0;
   for (const double each : h) absmax = std::max(absmax, std::fabs(each));
-  double scale = p.is("hidden_scale", "reciprocal") ? f32.mul(absmax, f32.div(1, a.scale_divisor)) : f32.div(absmax, a.scale_divisor);
+  double scale = p.is("hidden_scale", "reciprocal") ? f32.mul(absmax, f32.div(1, a.scale_divisor))
+                                                    : f32.div(absmax, a.scale_divisor);
   if (scale == 0) scale = 1;
   const double inverse = f32.div(1, scale);
   for (double& each : h)
-    each = round_to(element, p.is("hidden_scale", "reciprocal") ? f32.mul(each, inverse) : f32.div(each, scale));
+    each =
+        round_to(element, p.is("hidden_scale", "reciprocal") ? f32.mul(each, inverse) : f32.div(each, scale));
   return {h, scale};
 }
 
@@ -176,9 +182,11 @@ Outputs moe_run(const Problem& given) {
   const Choices choices = with_accumulator(given.choices, path == "codes" && integer_codes(a, w));
   const Problem p{given.op, given.attributes, choices, given.set, given.values};
   const auto size = [&](const char* name) { return p.attributes.integer(name); };
-  const std::int64_t tokens = size("tokens"), hidden = size("hidden"), inter = size("inter"), topk = size("topk");
+  const std::int64_t tokens = size("tokens"), hidden = size("hidden"), inter = size("inter"),
+                     topk = size("topk");
   const bool codes = path == "codes", flush = p.is("ftz", "yes");
-  const Arithmetic f32("f32", flush), gate_up(p.text("gate_up"), flush), expert_out(p.text("expert_out"), flush);
+  const Arithmetic f32("f32", flush), gate_up(p.text("gate_up"), flush),
+      expert_out(p.text("expert_out"), flush);
   const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
   Outputs out(1, std::vector<double>(static_cast<std::size_t>(tokens * hidden)));
   for (std::int64_t t = 0; t < tokens; ++t) {
@@ -189,13 +197,15 @@ Outputs moe_run(const Problem& given) {
       std::vector<double> h;
       for (std::int64_t i = 0; i < inter; ++i) {
         const double g = gate_up.round(dot(p, x, operand_row(p, "w13", e * 2 * inter + i, path), codes));
-        const double v = gate_up.round(dot(p, x, operand_row(p, "w13", e * 2 * inter + inter + i, path), codes));
+        const double v =
+            gate_up.round(dot(p, x, operand_row(p, "w13", e * 2 * inter + inter + i, path), codes));
         h.push_back(f32.mul(silu(f32, p, g, sides.of(i)), v));
       }
       const Row second = hidden_row(p, h, path);
       for (std::int64_t i = 0; i < hidden; ++i)
-        terms[i].push_back(f32.mul(expert_out.round(dot(p, second, operand_row(p, "w2", e * hidden + i, path), codes)),
-                                   p.tensor("topk_weights")[t * topk + s]));
+        terms[i].push_back(
+            f32.mul(expert_out.round(dot(p, second, operand_row(p, "w2", e * hidden + i, path), codes)),
+                    p.tensor("topk_weights")[t * topk + s]));
     }
     for (std::int64_t i = 0; i < hidden; ++i)
       out[0][t * hidden + i] = store(p, ordered_sum(f32, terms[i], "seq", 0), p.attributes.text("dtype"));
@@ -205,7 +215,8 @@ Outputs moe_run(const Problem& given) {
 
 }  // namespace
 
-extern const Family kMatmulFamily{"matmul", "matmul", kMatmulShape, kMatmulKernel, "last_dropped", matmul_contract, matmul_run};
+extern const Family kMatmulFamily{"matmul",       "matmul",        kMatmulShape, kMatmulKernel,
+                                  "last_dropped", matmul_contract, matmul_run};
 extern const Family kMoeFamily{"moe", "moe", kMoeShape, kMoeKernel, "last_dropped", moe_contract, moe_run};
 
 }  // namespace assay::adversary

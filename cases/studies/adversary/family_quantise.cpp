@@ -11,8 +11,9 @@
 namespace assay::adversary {
 namespace {
 
-#define ASSAY_QUANTISED                                                                                     \
-  "int8_tensor|int8_tok|int8_head|e4m3fn_tensor|e4m3fn_tok|e4m3fn_head|e5m2_tok|int4_g32|q8_0|q4_0|mxfp4|mxfp8|" \
+#define ASSAY_QUANTISED                                                                                    \
+  "int8_tensor|int8_tok|int8_head|e4m3fn_tensor|e4m3fn_tok|e4m3fn_head|e5m2_tok|int4_g32|q8_0|q4_0|mxfp4|" \
+  "mxfp8|"                                                                                                 \
   "mxfp8_e5m2|e4m3fnuz_tok|int8|e4m3fn"
 constexpr Axis kQuantizeShape[] = {
     {"rows", "1|2"}, {"cols", "32|64|64|256"}, {"to", ASSAY_QUANTISED}, {"dtype", "f32|f32|f16|bf16"}};
@@ -48,7 +49,8 @@ bool is_block(const Attributes& a) { return format(a.text("to")).kind == FormatK
 bool op_chooses_scales(const Attributes& a) {
   const auto policy = a.all().find("policy"), scale = a.all().find("scale");
   if (scale != a.all().end()) return scale->second == "one";
-  return policy != a.all().end() && (policy->second == "fixed" || policy->second == "locked" || policy->second == "calibrated");
+  return policy != a.all().end() &&
+         (policy->second == "fixed" || policy->second == "locked" || policy->second == "calibrated");
 }
 
 void contract(const Attributes& a, const Choices& c, Words& words) {
@@ -56,7 +58,8 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   const bool chosen = op_chooses_scales(a);
   const bool sharp = choice(c, "say") == "sharp" && !(chosen && choice(c, "code") == "absmax");
   words.say("scale", sharp ? choice(c, "scale") : "any");
-  if (!sharp || !words.say("code", choice(c, "code") == "absmax" ? "direct" : choice(c, "code"))) words.say("code", "any");
+  if (!sharp || !words.say("code", choice(c, "code") == "absmax" ? "direct" : choice(c, "code")))
+    words.say("code", "any");
   // Block formats round by their own rule; ties are what it says.
   words.say("round", is_block(a) ? "nearest_even" : choice(c, "round"));
   words.say("overflow", choice(c, "overflow"));
@@ -77,19 +80,23 @@ EncodePolicy policy_of(const Problem& p) {
 }
 
 // A group of a scaled format under its scale.
-void scaled_group(const Problem& p, const ScalarFormat& element, double divisor, double absmax, double scale, std::vector<double*>& group) {
+void scaled_group(const Problem& p, const ScalarFormat& element, double divisor, double absmax, double scale,
+                  std::vector<double*>& group) {
   const Arithmetic f32("f32");
   const bool integers = element.kind == ScalarKind::integer, symmetric = p.is("integers", "symmetric");
   // A reciprocal that overflows is used by no kernel that says no more than `any`.
-  const double inverse = f32.div(1, scale), direct = divisor > 0 && absmax > 0 ? f32.div(divisor, absmax) : kInf;
+  const double inverse = f32.div(1, scale),
+               direct = divisor > 0 && absmax > 0 ? f32.div(divisor, absmax) : kInf;
   const bool by_inverse = p.is("code", "reciprocal") && (std::isfinite(inverse) || p.is("say", "sharp"));
-  const bool by_absmax = p.is("code", "absmax") && divisor > 0 && (std::isfinite(direct) || (p.is("say", "sharp") && absmax > 0));
+  const bool by_absmax = p.is("code", "absmax") && divisor > 0 &&
+                         (std::isfinite(direct) || (p.is("say", "sharp") && absmax > 0));
   for (double* x : group) {
     double q = by_inverse ? f32.mul(*x, inverse) : by_absmax ? f32.mul(*x, direct) : f32.div(*x, scale);
     const double least = symmetric ? -element.integer_max : -element.integer_max - 1;
     // Rounded where every integer fits, then clamped to the range that is said.
-    double code = integers ? std::clamp(round_to(scalar_format("int8"), q, policy_of(p)), least, element.integer_max)
-                           : round_to(element, q, policy_of(p));
+    double code =
+        integers ? std::clamp(round_to(scalar_format("int8"), q, policy_of(p)), least, element.integer_max)
+                 : round_to(element, q, policy_of(p));
     if (p.is("defect", "truncated") && element.kind == ScalarKind::integer) code = std::trunc(q);
     *x = code * scale;
   }
@@ -97,7 +104,8 @@ void scaled_group(const Problem& p, const ScalarFormat& element, double divisor,
 
 double dynamic_scale(const Problem& p, double absmax, double divisor) {
   const Arithmetic f32("f32");
-  const double scale = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, divisor)) : f32.div(absmax, divisor);
+  const double scale =
+      p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, divisor)) : f32.div(absmax, divisor);
   return scale == 0 ? (p.is("zero_scale", "zero") && absmax == 0 ? 0 : 1) : scale;
 }
 
@@ -116,7 +124,9 @@ void ggml_group(const Problem& p, std::string_view name, std::vector<double*>& g
     if (std::fabs(*x) > std::fabs(extreme)) extreme = *x;
   const bool q8 = name == "q8_0";
   const double d = q8 ? f32.div(std::fabs(extreme), 127) : f32.div(extreme, -8);
-  const double id = d == 0 ? 0 : p.is("code", "absmax") ? f32.div(q8 ? 127 : -8, q8 ? std::fabs(extreme) : extreme) : f32.div(1, d);
+  const double id = d == 0                   ? 0
+                    : p.is("code", "absmax") ? f32.div(q8 ? 127 : -8, q8 ? std::fabs(extreme) : extreme)
+                                             : f32.div(1, d);
   const double stored = f16.round(d);
   for (double* x : group) {
     const double product = f32.mul(*x, id);
@@ -141,12 +151,16 @@ void mx_group(const Problem& p, std::string_view name, std::vector<double*>& gro
   policy.rounding = Rounding::nearest_even;
   for (double* x : group) {
     const double code = round_to(element, std::ldexp(*x, -e), policy);
-    *x = std::ldexp(p.is("defect", "truncated") ? round_to(element, std::ldexp(*x, -e), {.rounding = Rounding::toward_zero}) : code, e);
+    *x = std::ldexp(p.is("defect", "truncated")
+                        ? round_to(element, std::ldexp(*x, -e), {.rounding = Rounding::toward_zero})
+                        : code,
+                    e);
   }
 }
 
 // values (f32) -> what is stored. scales: those that the caller chose, or empty.
-std::vector<double> quantised(const Problem& p, std::string_view to_name, const Shape& shape, std::vector<double> x, const std::vector<double>& scales) {
+std::vector<double> quantised(const Problem& p, std::string_view to_name, const Shape& shape,
+                              std::vector<double> x, const std::vector<double>& scales) {
   const Format& to = format(to_name);
   if (to.kind == FormatKind::scalar) {
     const ScalarFormat& element = scalar_format(to.element);
@@ -169,18 +183,24 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
       ggml_group(p, to_name, group);
     } else {
       const double absmax = absmax_of(group);
-      const double scale = scales.empty() ? dynamic_scale(p, absmax, to.scale_divisor) : scales[static_cast<std::size_t>(index)];
-      // A zero scale belongs to a group of zeros.
+      const double scale = scales.empty() ? dynamic_scale(p, absmax, to.scale_divisor)
+                                          : scales[static_cast<std::size_t>(index)];
+      // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to zero.
       if (scale == 0)
-        for (double* each : group) *each = 0;
+        for (double* each : group)
+          *each =
+              std::isnan(*each) && p.is("nan", "propagate") && has_nan(scalar_format(to.element)) ? *each : 0;
       else
-        scaled_group(p, scalar_format(to.element), scales.empty() ? to.scale_divisor : 0, absmax, scale, group);
+        scaled_group(p, scalar_format(to.element), scales.empty() ? to.scale_divisor : 0, absmax, scale,
+                     group);
     }
   }
   return x;
 }
 
-Outputs quantize_run(const Problem& p) { return {quantised(p, p.attributes.text("to"), p.shape("x"), p.tensor("x"), {})}; }
+Outputs quantize_run(const Problem& p) {
+  return {quantised(p, p.attributes.text("to"), p.shape("x"), p.tensor("x"), {})};
+}
 
 Outputs requantize_run(const Problem& p) {
   const std::string& to = p.attributes.text("to");
@@ -210,7 +230,8 @@ Outputs kv_write_run(const Problem& p) {
         double& own = absmax[scale_index(f.axis, axes_of(shape), i)];
         own = std::max(own, std::fabs(first[i]));
       }
-    const double divisor = policy == "locked" ? Arithmetic("f32").round(p.attributes.real("constant")) : f.scale_divisor;
+    const double divisor =
+        policy == "locked" ? Arithmetic("f32").round(p.attributes.real("constant")) : f.scale_divisor;
     for (std::size_t s = 0; s < scales.size(); ++s) {
       scales[s] = dynamic_scale(p, absmax[s], divisor);
       if (scales[s] == 0) scales[s] = 1;
@@ -227,8 +248,11 @@ void requantize_contract(const Attributes& a, const Choices& c, Words& words) {
 
 }  // namespace
 
-extern const Family kQuantizeFamily{"quantize", "quantize", kQuantizeShape, kKernel, "truncated", contract, quantize_run};
-extern const Family kRequantizeFamily{"requantize", "requantize", kRequantizeShape, kKernel, "truncated", requantize_contract, requantize_run};
-extern const Family kKvWriteFamily{"kv_write", "kv_write", kKvWriteShape, kKernel, "truncated", contract, kv_write_run};
+extern const Family kQuantizeFamily{"quantize",  "quantize", kQuantizeShape, kKernel,
+                                    "truncated", contract,   quantize_run};
+extern const Family kRequantizeFamily{"requantize", "requantize",        kRequantizeShape, kKernel,
+                                      "truncated",  requantize_contract, requantize_run};
+extern const Family kKvWriteFamily{"kv_write",  "kv_write", kKvWriteShape, kKernel,
+                                   "truncated", contract,   kv_write_run};
 
 }  // namespace assay::adversary

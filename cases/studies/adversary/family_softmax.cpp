@@ -153,7 +153,8 @@ Outputs logsumexp_run(const Problem& p) {
   const std::size_t cols = static_cast<std::size_t>(p.attributes.integer("cols"));
   Outputs out(1);
   for (std::size_t first = 0; first < x.size(); first += cols) {
-    std::vector<double> s(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + cols));
+    std::vector<double> s(x.begin() + static_cast<std::ptrdiff_t>(first),
+                          x.begin() + static_cast<std::ptrdiff_t>(first + cols));
     bool nan = false;
     double max = -kInf;
     for (double& each : s) each = m.read(each), nan = nan || std::isnan(each), max = std::max(max, each);
@@ -170,7 +171,9 @@ Outputs logsumexp_run(const Problem& p) {
 
 }  // namespace
 
-extern const Family kSoftmaxFamily{"softmax", "softmax", kSoftmaxShape, kKernel, "last_dropped", softmax_contract, softmax_run};
-extern const Family kLogsumexpFamily{"logsumexp", "logsumexp", kLogsumexpShape, kKernel, "last_dropped", logsumexp_contract, logsumexp_run};
+extern const Family kSoftmaxFamily{"softmax",      "softmax",        kSoftmaxShape, kKernel,
+                                   "last_dropped", softmax_contract, softmax_run};
+extern const Family kLogsumexpFamily{"logsumexp",    "logsumexp",        kLogsumexpShape, kKernel,
+                                     "last_dropped", logsumexp_contract, logsumexp_run};
 
 }  // namespace assay::adversary

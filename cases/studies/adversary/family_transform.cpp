@@ -9,12 +9,9 @@ namespace assay::adversary {
 namespace {
 
 constexpr Axis kWhtShape[] = {
-    {"rows", "1|2"},
-    {"cols", "64|128|1024"},
-    {"points", "1|2|4|32|64"},
-    {"signs", "none|tq3|random"},
-    {"inverse", "no|yes"},
-    {"dtype", "f32|f32|f16|bf16"},
+    {"rows", "1|2"},           {"cols", "64|128|1024"},
+    {"points", "1|2|4|32|64"}, {"signs", "none|tq3|random"},
+    {"inverse", "no|yes"},     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kWhtKernel[] = {
     {"acc", "f32|f32|dtype"},
@@ -89,7 +86,9 @@ constexpr Axis kArgmaxShape[] = {
     {"rows", "1|4"}, {"cols", "1|2|3|33|100"}, {"dtype", "f32|f16|bf16"}, {"checked", "no|yes"}};
 constexpr Axis kArgmaxKernel[] = {{"nan", "never|wins"}};
 
-void argmax_contract(const Attributes&, const Choices& c, Words& words) { words.say("nan", choice(c, "nan") == "wins" ? "wins" : "loses"); }
+void argmax_contract(const Attributes&, const Choices& c, Words& words) {
+  words.say("nan", choice(c, "nan") == "wins" ? "wins" : "loses");
+}
 
 Outputs argmax_run(const Problem& p) {
   const std::vector<double>& x = p.tensor("x");
@@ -99,10 +98,12 @@ Outputs argmax_run(const Problem& p) {
     std::int64_t best = 0, nan = -1;
     for (std::int64_t i = 0; i < cols; ++i) {
       if (nan < 0 && std::isnan(x[first + i])) nan = i;
-      if (p.is("defect", "last_of_equals") ? x[first + i] >= x[first + best] : x[first + i] > x[first + best]) best = i;
+      if (p.is("defect", "last_of_equals") ? x[first + i] >= x[first + best] : x[first + i] > x[first + best])
+        best = i;
     }
     if (p.is("nan", "wins") && nan >= 0) best = nan;  // what PyTorch returns
-    out[0].push_back(static_cast<double>(p.attributes.text("checked") == "yes" && nan >= 0 ? -(nan + 1) : best));
+    out[0].push_back(
+        static_cast<double>(p.attributes.text("checked") == "yes" && nan >= 0 ? -(nan + 1) : best));
   }
   return out;
 }
@@ -110,16 +111,15 @@ Outputs argmax_run(const Problem& p) {
 constexpr Axis kDequantizeShape[] = {
     {"rows", "1|2"},
     {"cols", "64|256"},
-    {"from", "q8_0|q4_0|q4_1|q5_1|nvfp4|mxfp4|mxfp8|e4m3fn_tensor|e4m3fn_tok|int8_tok|int4_g32|f16|bf16|e5m2|tq3_0_c2"},
+    {"from",
+     "q8_0|q4_0|q4_1|q5_1|nvfp4|mxfp4|mxfp8|e4m3fn_tensor|e4m3fn_tok|int8_tok|int4_g32|f16|bf16|e5m2|tq3_0_"
+     "c2"},
     {"dtype", "f32|f16|bf16"},
 };
 constexpr Axis kDequantizeKernel[] = {
-    {"mid", "f32|f32|f16|bf16"},
-    {"roundings", "1|1|2|3"},
-    {"sides", "up|down|random"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
+    {"mid", "f32|f32|f16|bf16"},          {"roundings", "1|1|2|3"},
+    {"sides", "up|down|random"},          {kStoreAxes[0][0], kStoreAxes[0][1]},
+    {kStoreAxes[1][0], kStoreAxes[1][1]}, {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
 };
 
@@ -140,7 +140,8 @@ Outputs dequantize_run(const Problem& p) {
     const int side = sides.of(i++);
     if (std::isfinite(x) && !scalar) {
       for (int k = 1; k < static_cast<int>(p.number("roundings")); ++k)
-        if (std::fabs(x) > 4 * m.least_normal() && std::fabs(x) < m.largest() / 2) x *= 1 + side * m.unit() * (1 - 0x1p-20);
+        if (std::fabs(x) > 4 * m.least_normal() && std::fabs(x) < m.largest() / 2)
+          x *= 1 + side * m.unit() * (1 - 0x1p-20);
       x = m.round(x);
     }
     if (p.is("defect", "coarse")) x = Arithmetic("bf16").round(x) * (1 + 0x1p-7);
@@ -152,7 +153,9 @@ Outputs dequantize_run(const Problem& p) {
 }  // namespace
 
 extern const Family kWhtFamily{"wht", "wht", kWhtShape, kWhtKernel, "last_dropped", wht_contract, wht_run};
-extern const Family kArgmaxFamily{"argmax", "argmax", kArgmaxShape, kArgmaxKernel, "last_of_equals", argmax_contract, argmax_run};
-extern const Family kDequantizeFamily{"dequantize", "dequantize", kDequantizeShape, kDequantizeKernel, "coarse", dequantize_contract, dequantize_run};
+extern const Family kArgmaxFamily{"argmax",         "argmax",        kArgmaxShape, kArgmaxKernel,
+                                  "last_of_equals", argmax_contract, argmax_run};
+extern const Family kDequantizeFamily{"dequantize", "dequantize",        kDequantizeShape, kDequantizeKernel,
+                                      "coarse",     dequantize_contract, dequantize_run};
 
 }  // namespace assay::adversary

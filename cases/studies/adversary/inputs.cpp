@@ -31,7 +31,9 @@ struct Pool {
 };
 
 double sign(Draw& d) { return d.coin() ? 1 : -1; }
-double power(Draw& d, int low, int high) { return std::ldexp(1.0, static_cast<int>(low + d.below(high - low + 1))); }
+double power(Draw& d, int low, int high) {
+  return std::ldexp(1.0, static_cast<int>(low + d.below(high - low + 1)));
+}
 
 constexpr Pool kPools[] = {
     {"gauss", [](auto, auto, const Range&, double, Draw& d) { return d.gaussian(); }},
@@ -39,12 +41,14 @@ constexpr Pool kPools[] = {
     // Every binade of the format: overflow, underflow and absorption at once.
     {"binades",
      [](auto, auto, const Range& r, double, Draw& d) {
-       return sign(d) * power(d, std::ilogb(r.least) - 8, std::ilogb(r.most)) * (1 + (d.coin() ? d.uniform() : 0));
+       return sign(d) * power(d, std::ilogb(r.least) - 8, std::ilogb(r.most)) *
+              (1 + (d.coin() ? d.uniform() : 0));
      }},
     // +-1 with a small step: a mean that rounds at every update.
     {"steps",
      [](std::int64_t i, std::int64_t, const Range&, double level, Draw&) {
-       return (i % 2 == 0 ? 1.0 : -1.0) + std::ldexp(1.0, -4 - static_cast<int>(level * 16)) * static_cast<double>(i % 7);
+       return (i % 2 == 0 ? 1.0 : -1.0) +
+              std::ldexp(1.0, -4 - static_cast<int>(level * 16)) * static_cast<double>(i % 7);
      }},
     {"ones_step",
      [](auto, auto, const Range&, double level, Draw& d) {
@@ -53,6 +57,7 @@ constexpr Pool kPools[] = {
     // -1 and 1 in turn, and from the middle on a small step more: the mean of every part is small, and rounds.
     {"stair",
      [](std::int64_t i, std::int64_t n, const Range&, double level, Draw&) {
+       if (i == 5) return 0.0;  // near the mean, where nothing but the mean's error shows
        const double size = std::ldexp(1.0, -8 - static_cast<int>(level * 12));
        return (i % 2 == 0 ? -1.0 : 1.0) + (2 * i > n ? size : 0);
      }},
@@ -61,10 +66,8 @@ constexpr Pool kPools[] = {
        return (2 * i < n ? 1.0 : -1.0) * (1 + std::ldexp(1.0, -8 - static_cast<int>(level * 12)));
      }},
     // A large mean and noise.
-    {"mean",
-     [](auto, auto, const Range&, double level, Draw& d) {
-       return std::ldexp(1 + level, static_cast<int>(level * 14)) + d.gaussian();
-     }},
+    {"mean", [](auto, auto, const Range&, double level,
+                Draw& d) { return std::ldexp(1 + level, static_cast<int>(level * 14)) + d.gaussian(); }},
     {"tiny",
      [](auto, auto, const Range& r, double level, Draw& d) {
        return sign(d) * r.least * std::ldexp(d.uniform(), static_cast<int>(level * 8));
@@ -75,7 +78,8 @@ constexpr Pool kPools[] = {
      }},
     {"rootiny",  // squares underflow in f32, and in f16
      [](auto, auto, const Range&, double level, Draw& d) {
-       return sign(d) * std::ldexp(1 + d.uniform(), level < 0.5 ? -66 + static_cast<int>(level * 20) : -14 + static_cast<int>(level * 8));
+       return sign(d) * std::ldexp(1 + d.uniform(), level < 0.5 ? -66 + static_cast<int>(level * 20)
+                                                                : -14 + static_cast<int>(level * 8));
      }},
     {"huge",
      [](auto, auto, const Range& r, double level, Draw& d) {
@@ -83,20 +87,25 @@ constexpr Pool kPools[] = {
      }},
     {"rootmost",  // squares and sums near the overflow of f32, or of f16
      [](auto, auto, const Range&, double level, Draw& d) {
-       return sign(d) * std::ldexp(1 + d.uniform(), level < 0.5 ? 58 + static_cast<int>(level * 12) : static_cast<int>(level * 10));
+       return sign(d) * std::ldexp(1 + d.uniform(), level < 0.5 ? 58 + static_cast<int>(level * 12)
+                                                                : static_cast<int>(level * 10));
      }},
     {"needle",
      [](std::int64_t i, std::int64_t n, const Range&, double level, Draw& d) {
-       const bool is = i == (level < 0.4 ? n - 1 : level < 0.6 ? 0 : static_cast<std::int64_t>(level * static_cast<double>(n)));
+       const bool is = i == (level < 0.4   ? n - 1
+                             : level < 0.6 ? 0
+                                           : static_cast<std::int64_t>(level * static_cast<double>(n)));
        return is ? std::ldexp(1.0, static_cast<int>(level * 12)) : d.gaussian() * 0x1p-4;
      }},
     {"cancel",
      [](std::int64_t i, std::int64_t, const Range&, double level, Draw& d) {
-       return i % 3 == 2 ? d.gaussian() : (i % 3 == 0 ? 1 : -1) * std::ldexp(1 + level, static_cast<int>(level * 20));
+       return i % 3 == 2 ? d.gaussian()
+                         : (i % 3 == 0 ? 1 : -1) * std::ldexp(1 + level, static_cast<int>(level * 20));
      }},
-    {"constant",
-     [](auto, auto, const Range&, double level, Draw&) { return std::ldexp(1 + level, static_cast<int>(level * 16) - 6); }},
-    {"positive", [](auto, auto, const Range&, double level, Draw& d) { return (1 + d.uniform()) * std::exp2(level * 8 - 4); }},
+    {"constant", [](auto, auto, const Range&, double level,
+                    Draw&) { return std::ldexp(1 + level, static_cast<int>(level * 16) - 6); }},
+    {"positive", [](auto, auto, const Range&, double level,
+                    Draw& d) { return (1 + d.uniform()) * std::exp2(level * 8 - 4); }},
     {"zeros", [](auto, auto, const Range&, double, Draw& d) { return d.coin(4) ? d.gaussian() : 0.0; }},
     {"zero", [](auto, auto, const Range&, double, Draw&) { return 0.0; }},
     {"ramp",
@@ -107,9 +116,11 @@ constexpr Pool kPools[] = {
     {"halves",
      [](auto, auto, const Range&, double level, Draw& d) {
        const double half = (static_cast<double>(d.below(256)) + 0.5) / 128;
-       return sign(d) * half * (1 + static_cast<double>(d.below(3) - 1) * 0x1p-23) * std::exp2(std::floor(level * 8) - 4);
+       return sign(d) * half * (1 + static_cast<double>(d.below(3) - 1) * 0x1p-23) *
+              std::exp2(std::floor(level * 8) - 4);
      }},
-    {"deep", [](auto, auto, const Range&, double level, Draw& d) { return -d.uniform() * std::exp2(level * 8); }},
+    {"deep",
+     [](auto, auto, const Range&, double level, Draw& d) { return -d.uniform() * std::exp2(level * 8); }},
     {"specials",
      [](auto, auto, const Range&, double level, Draw& d) {
        if (d.below(16) != 0) return d.gaussian();
@@ -123,9 +134,12 @@ const Pool* find_pool(std::string_view name) {
   return nullptr;
 }
 
-float to_float(double x) { return static_cast<float>(std::isfinite(x) ? std::clamp(x, -0x1.fffffep127, 0x1.fffffep127) : x); }
+float to_float(double x) {
+  return static_cast<float>(std::isfinite(x) ? std::clamp(x, -0x1.fffffep127, 0x1.fffffep127) : x);
+}
 
-std::vector<float> pooled(std::string_view name, std::uint64_t seed, std::string_view format_name, std::int64_t n) {
+std::vector<float> pooled(std::string_view name, std::uint64_t seed, std::string_view format_name,
+                          std::int64_t n) {
   const Pool* pool = find_pool(name);
   if (pool == nullptr) throw unknown_name("pool", name, pool_names());
   Draw draw(seed);
@@ -150,10 +164,13 @@ void apply(const std::string& edit, const std::vector<TensorSpec>& tensors, Valu
   const std::vector<std::string> f = fields(edit);
   const auto found = f.size() >= 3 ? values.find(f[0]) : values.end();
   if (found == values.end())
-    throw InputError(InputErrorKind::bad_value, fmt::format("edit '{}': no such tensor, or too short", excerpt(edit)));
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("edit '{}': no such tensor, or too short", excerpt(edit)));
   std::vector<float>& x = found->second;
   const auto number = [&](std::size_t i) { return std::strtod(f.at(i).c_str(), nullptr); };
-  const auto at = [&](std::size_t i) -> float& { return x.at(static_cast<std::size_t>(number(i)) % x.size()); };
+  const auto at = [&](std::size_t i) -> float& {
+    return x.at(static_cast<std::size_t>(number(i)) % x.size());
+  };
   if (f[1] == "set") {
     at(2) = to_float(number(3));
   } else if (f[1] == "scale") {
@@ -166,8 +183,8 @@ void apply(const std::string& edit, const std::vector<TensorSpec>& tensors, Valu
     std::swap(at(2), at(3));
   } else if (f[1] == "pool" || f[1] == "draw") {
     const auto spec = std::ranges::find(tensors, f[0], &TensorSpec::name);
-    const std::vector<float> anew =
-        pooled(f[2], std::strtoull(f.at(3).c_str(), nullptr, 10), spec->format, static_cast<std::int64_t>(x.size()));
+    const std::vector<float> anew = pooled(f[2], std::strtoull(f.at(3).c_str(), nullptr, 10), spec->format,
+                                           static_cast<std::int64_t>(x.size()));
     if (f[1] == "pool")
       x = anew;
     else
@@ -193,7 +210,8 @@ TensorSet make_inputs(const Op& op, const Attributes& attributes, const InputPla
   } else {
     const Fill* chosen = nullptr;
     for (const Fill& each : input_lists().fills)
-      if ("fill:" + std::string(each.name) == plan.fill && (each.op == op.name || (each.op.empty() && chosen == nullptr)))
+      if ("fill:" + std::string(each.name) == plan.fill &&
+          (each.op == op.name || (each.op.empty() && chosen == nullptr)))
         chosen = &each;
     if (chosen == nullptr) throw unknown_name("fill or pool", plan.fill, pool_names());
     chosen->make({op, attributes, tensors, set, plan.seed}, values);
@@ -216,19 +234,29 @@ std::string random_edit(const Op& op, const Attributes& attributes, Draw& draw) 
   const TensorSpec& t = data[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(data.size())))];
   const std::int64_t n = element_count(t.shape), i = draw.below(n), j = draw.below(n);
   const std::vector<std::string> pools = pool_names();
-  const std::string& pool = pools[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(pools.size()) - 1))];
+  const std::string& pool =
+      pools[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(pools.size()) - 1))];
   const std::uint64_t seed = draw.bits() >> 40;
   const Range range = range_of(t.format);
-  const double special[] = {0, 1, -1, range.least, range.most, -range.most, range.least / 4, 100, 0x1p-20, 0x1.fffffep0};
+  const double special[] = {0,   1,       -1,          range.least, range.most, -range.most, range.least / 4,
+                            100, 0x1p-20, 0x1.fffffep0};
   switch (draw.below(9)) {
-    case 0: return fmt::format("{}:scale:{:a}", t.name, power(draw, -6, 6));
-    case 1: return fmt::format("{}:add:{:a}", t.name, sign(draw) * power(draw, -10, 10));
-    case 2: return fmt::format("{}:copy:{}:{}", t.name, i, j);
-    case 3: return fmt::format("{}:swap:{}:{}", t.name, i, j);
-    case 4: return fmt::format("{}:pool:{}:{}", t.name, pool, seed);
-    case 5: return fmt::format("{}:set:{}:{:a}", t.name, i, special[draw.below(std::size(special))]);
-    case 6: return fmt::format("{}:set:{}:{:a}", t.name, i, sign(draw) * power(draw, -12, 12));
-    default: return fmt::format("{}:draw:{}:{}:{}", t.name, pool, seed, i);
+    case 0:
+      return fmt::format("{}:scale:{:a}", t.name, power(draw, -6, 6));
+    case 1:
+      return fmt::format("{}:add:{:a}", t.name, sign(draw) * power(draw, -10, 10));
+    case 2:
+      return fmt::format("{}:copy:{}:{}", t.name, i, j);
+    case 3:
+      return fmt::format("{}:swap:{}:{}", t.name, i, j);
+    case 4:
+      return fmt::format("{}:pool:{}:{}", t.name, pool, seed);
+    case 5:
+      return fmt::format("{}:set:{}:{:a}", t.name, i, special[draw.below(std::size(special))]);
+    case 6:
+      return fmt::format("{}:set:{}:{:a}", t.name, i, sign(draw) * power(draw, -12, 12));
+    default:
+      return fmt::format("{}:draw:{}:{}:{}", t.name, pool, seed, i);
   }
 }
 

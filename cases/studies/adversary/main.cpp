@@ -38,8 +38,9 @@ std::string quoted(const std::string& text) {
 }
 
 std::string json(const Finding& finding, std::string_view op) {
-  return fmt::format(R"({{"op": "{}", "ratio": "{:.6g}", "contract": {}, "where": {}, "point": {}}})", op, finding.shown.ratio,
-                     quoted(finding.shown.contract), quoted(finding.shown.where), quoted(print(finding.point)));
+  return fmt::format(R"({{"op": "{}", "ratio": "{:.6g}", "contract": {}, "where": {}, "point": {}}})", op,
+                     finding.shown.ratio, quoted(finding.shown.contract), quoted(finding.shown.where),
+                     quoted(print(finding.point)));
 }
 
 int replay(const std::vector<std::string>& points) {
@@ -60,7 +61,8 @@ int run_corpus(const std::string& file) {
   fmt::print("| case | ratio | worst |\n|---|---|---|\n");
   for (const KnownPoint& each : read_corpus(file)) {
     const Shown shown = show(parse_point(each.point));
-    fmt::print("| {} | {} | {} |\n", each.name, shown.possible ? fmt::format("{:.4g}", shown.ratio) : "refused",
+    fmt::print("| {} | {} | {} |\n", each.name,
+               shown.possible ? fmt::format("{:.4g}", shown.ratio) : "refused",
                shown.possible ? shown.where : shown.refusal);
     violated = violated || shown.ratio > 1;
   }
@@ -75,19 +77,22 @@ int run(const Options& o) {
   }
   std::vector<const Family*> chosen;
   for (const Family& each : families())
-    if (o.ops.empty() || std::ranges::find(o.ops, each.op) != o.ops.end() || std::ranges::find(o.ops, each.name) != o.ops.end())
+    if (o.ops.empty() || std::ranges::find(o.ops, each.op) != o.ops.end() ||
+        std::ranges::find(o.ops, each.name) != o.ops.end())
       chosen.push_back(&each);
   if (chosen.empty()) throw unknown_name("family or op", o.ops.front(), names_of(families()));
   bool violated = false;
   std::size_t all = 0;
-  fmt::print("| family | contract | outputs | worst error / limit | points above 1 |\n|---|---|---|---|---|\n");
+  fmt::print(
+      "| family | contract | outputs | worst error / limit | points above 1 |\n|---|---|---|---|---|\n");
   std::vector<std::string> repros;
   for (const Family* each : chosen) {
     SearchOptions options;
     options.seed = o.seed, options.climb = o.climb, options.defect = o.defect;
     for (const std::string& pair : o.fixed) {
       const std::size_t is = pair.find('=');
-      if (is == std::string::npos) throw InputError(InputErrorKind::bad_value, "--fix " + pair + ": name=word is allowed");
+      if (is == std::string::npos)
+        throw InputError(InputErrorKind::bad_value, "--fix " + pair + ": name=word is allowed");
       options.fixed[pair.substr(0, is)] = pair.substr(is + 1);
     }
     options.seconds = o.seconds / static_cast<double>(chosen.size());
@@ -99,11 +104,12 @@ int run(const Options& o) {
       if (word.empty()) {
         all += score.outputs;
         violated = violated || score.violations > 0;
-        repros.push_back(fmt::format("{}: {:.4g}\n  assay adversary --point '{}'", each->name, score.worst, score.repro));
+        repros.push_back(
+            fmt::format("{}: {:.4g}\n  assay adversary --point '{}'", each->name, score.worst, score.repro));
       }
       if (word.empty() || o.words)
-        fmt::print("| {} | {} | {} | {:.4g} | {} |\n", each->name, word.empty() ? "(all)" : word, score.outputs, score.worst,
-                   score.violations);
+        fmt::print("| {} | {} | {} | {:.4g} | {} |\n", each->name, word.empty() ? "(all)" : word,
+                   score.outputs, score.worst, score.violations);
     }
     std::fflush(stdout);
   }
@@ -117,7 +123,8 @@ int run(const Options& o) {
 
 int main(int argc, char** argv) {
   using namespace assay;
-  CLI::App app{"Searches for errors beyond the limit: kernels that keep their contract, adverse orders and roundings"};
+  CLI::App app{
+      "Searches for errors beyond the limit: kernels that keep their contract, adverse orders and roundings"};
   adversary::Options options;
   int exit_code = kGreen;
   app.add_option("--op", options.ops, "ops or families; default all");
@@ -126,7 +133,8 @@ int main(int argc, char** argv) {
   app.add_option("--outputs", options.outputs, "stop after so many judged outputs of all families together");
   app.add_option("--climb", options.climb, "changes that are tried from each drawn point");
   app.add_option("--defect", options.defect, "plant this defect in every kernel that has it");
-  app.add_option("--fix", options.fixed, "an attribute or a choice of the kernels that is not drawn: variance=welford");
+  app.add_option("--fix", options.fixed,
+                 "an attribute or a choice of the kernels that is not drawn: variance=welford");
   app.add_option("--jsonl", options.jsonl, "findings, a line of JSON each, as they come");
   app.add_flag("--words", options.words, "a row for each word of the contracts");
   app.add_option("--point", options.replay, "run these points instead of a search");

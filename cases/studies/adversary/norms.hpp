@@ -17,7 +17,7 @@ double quotient_ulp(std::string_view how);
 inline constexpr std::string_view kExps = "e|e|base2|base2_fused";
 double exp_difference(const Arithmetic& m, double a, double b, std::string_view how, double ulps, int side);
 
-double positive_number(const Choices& choices, const std::string& name);  // "exp_ulp" -> 2
+double positive_number(const Choices& choices, const std::string& name);     // "exp_ulp" -> 2
 const std::string& choice(const Choices& choices, const std::string& name);  // "none" where there is none
 
 }  // namespace assay::adversary

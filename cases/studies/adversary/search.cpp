@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-
 #include "cases/lists.hpp"
 #include "cases/studies/adversary/inputs.hpp"
 #include "reference/arithmetic/contract.hpp"
@@ -42,7 +41,8 @@ void fix(Point& point, const SearchOptions& options) {
 Point draw_point(const Family& family, const SearchOptions& options, Draw& draw) {
   Point point;
   point.family = family.name;
-  for (const Axis& axis : family.attributes) point.attributes[std::string(axis.name)] = pick(axis.words, draw);
+  for (const Axis& axis : family.attributes)
+    point.attributes[std::string(axis.name)] = pick(axis.words, draw);
   for (const Axis& axis : family.kernel) point.kernel[std::string(axis.name)] = pick(axis.words, draw);
   point.kernel["noise"] = std::to_string(draw.bits() >> 44);
   if (options.defect != "none") point.kernel["defect"] = options.defect;
@@ -50,7 +50,8 @@ Point draw_point(const Family& family, const SearchOptions& options, Draw& draw)
   point.inputs = {draw_fill(op(family.op), draw), draw.bits() >> 44, {}};
   // Half of the points get another pool in one tensor: inputs that no single fill makes together.
   if (draw.coin()) try {
-      point.inputs.edits.push_back(random_edit(op(family.op), Attributes::complete(op(family.op).attributes, point.attributes), draw));
+      point.inputs.edits.push_back(
+          random_edit(op(family.op), Attributes::complete(op(family.op).attributes, point.attributes), draw));
     } catch (const InputError&) {
     }
   return point;
@@ -59,16 +60,18 @@ Point draw_point(const Family& family, const SearchOptions& options, Draw& draw)
 Point changed(const Family& family, const SearchOptions& options, Point point, Draw& draw) {
   const std::int64_t what = draw.below(8);
   if (what == 0 && !family.kernel.empty()) {
-    const Axis& axis = family.kernel[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(family.kernel.size())))];
+    const Axis& axis =
+        family.kernel[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(family.kernel.size())))];
     point.kernel[std::string(axis.name)] = pick(axis.words, draw);
   } else if (what == 1) {
     point.kernel["noise"] = std::to_string(draw.bits() >> 44);
   } else if (what == 2) {
-    const Axis& axis =
-        family.attributes[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(family.attributes.size())))];
+    const Axis& axis = family.attributes[static_cast<std::size_t>(
+        draw.below(static_cast<std::int64_t>(family.attributes.size())))];
     point.attributes[std::string(axis.name)] = pick(axis.words, draw);
   } else if (what == 3 && !point.inputs.edits.empty()) {
-    point.inputs.edits.erase(point.inputs.edits.begin() + draw.below(static_cast<std::int64_t>(point.inputs.edits.size())));
+    point.inputs.edits.erase(point.inputs.edits.begin() +
+                             draw.below(static_cast<std::int64_t>(point.inputs.edits.size())));
   } else if (point.inputs.edits.size() < 40) {
     try {
       point.inputs.edits.push_back(
@@ -90,7 +93,8 @@ Shown show(const Point& point) {
     const Attributes attributes = Attributes::complete(row.attributes, point.attributes);
     const TensorSet set = make_inputs(row, attributes, point.inputs);
     Choices kernel = point.kernel;  // an accumulator "dtype" is of the type of the inputs
-    if (const auto acc = kernel.find("acc"); acc != kernel.end() && acc->second == "dtype") acc->second = attributes.text("dtype");
+    if (const auto acc = kernel.find("acc"); acc != kernel.end() && acc->second == "dtype")
+      acc->second = attributes.text("dtype");
     Words words(row);
     own.contract(attributes, kernel, words);
     shown.contract = words.text();
@@ -101,7 +105,8 @@ Shown show(const Point& point) {
     shown.possible = true;
     for (std::size_t o = 0; o < truths.size() && o < outputs.size(); ++o) {
       if (outputs[o].size() != truths[o].value.size())
-        throw std::logic_error(fmt::format("family {}: {} outputs for {}", own.name, outputs[o].size(), truths[o].value.size()));
+        throw std::logic_error(
+            fmt::format("family {}: {} outputs for {}", own.name, outputs[o].size(), truths[o].value.size()));
       for (std::size_t i = 0; i < outputs[o].size(); ++i) {
         const double got = outputs[o][i], value = truths[o].value[i], limit = truths[o].limit[i];
         Judged judged = judge(got, value, limit);
@@ -109,7 +114,8 @@ Shown show(const Point& point) {
         ++shown.outputs;
         if (shown.where.empty() || judged.ratio > shown.ratio) {
           shown.ratio = judged.ratio;
-          shown.where = fmt::format("{}[{}]: got {:.9g}, true {:.9g}, limit {:.4g}", truths[o].output, i, got, value, limit);
+          shown.where = fmt::format("{}[{}]: got {:.9g}, true {:.9g}, limit {:.4g}", truths[o].output, i, got,
+                                    value, limit);
         }
       }
     }

@@ -14,7 +14,9 @@ class Terms {
       : m_(m), x_(x), y_(y), fused_(fused && !y.empty()) {}
   std::int64_t size() const { return static_cast<std::int64_t>(x_.size()); }
   double term(std::int64_t i) const { return y_.empty() ? m_.read(x_[i]) : m_.mul(x_[i], y_[i]); }
-  double onto(double s, std::int64_t i) const { return fused_ ? m_.fma(x_[i], y_[i], s) : m_.add(s, term(i)); }
+  double onto(double s, std::int64_t i) const {
+    return fused_ ? m_.fma(x_[i], y_[i], s) : m_.add(s, term(i));
+  }
   // Element after element, from the first.
   double chain(std::span<const std::int64_t> order) const {
     double s = order.empty() ? 0 : term(order[0]);
@@ -56,8 +58,8 @@ std::int64_t count_of(std::string_view sum) {
   return colon == std::string_view::npos ? 0 : std::atoll(std::string(sum.substr(colon + 1)).c_str());
 }
 
-double ordered_sum(const Arithmetic& m, std::span<const double> x, std::span<const double> y, std::string_view sum,
-                   bool fused, std::uint64_t seed) {
+double ordered_sum(const Arithmetic& m, std::span<const double> x, std::span<const double> y,
+                   std::string_view sum, bool fused, std::uint64_t seed) {
   const Terms terms(m, x, y, fused);
   const std::int64_t n = terms.size();
   Draw draw(seed);
@@ -69,7 +71,8 @@ double ordered_sum(const Arithmetic& m, std::span<const double> x, std::span<con
   if (word == "rev") std::reverse(order.begin(), order.end());
   if (word == "asc" || word == "desc")
     std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return word == "asc" ? terms.magnitude(a) < terms.magnitude(b) : terms.magnitude(a) > terms.magnitude(b);
+      return word == "asc" ? terms.magnitude(a) < terms.magnitude(b)
+                           : terms.magnitude(a) > terms.magnitude(b);
     });
   if (word == "perm")
     for (std::int64_t i = n - 1; i > 0; --i) std::swap(order[i], order[draw.below(i + 1)]);
