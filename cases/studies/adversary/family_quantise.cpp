@@ -185,9 +185,11 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
       const double absmax = absmax_of(group);
       const double scale = scales.empty() ? dynamic_scale(p, absmax, to.scale_divisor)
                                           : scales[static_cast<std::size_t>(index)];
-      // A zero scale belongs to a group of zeros.
+      // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to zero.
       if (scale == 0)
-        for (double* each : group) *each = 0;
+        for (double* each : group)
+          *each =
+              std::isnan(*each) && p.is("nan", "propagate") && has_nan(scalar_format(to.element)) ? *each : 0;
       else
         scaled_group(p, scalar_format(to.element), scales.empty() ? to.scale_divisor : 0, absmax, scale,
                      group);
