@@ -6,10 +6,12 @@ namespace assay {
 namespace {
 
 // A FlashAttention-2 kernel: tiles of 64 keys one after the other, f32 sums, weights rounded to bf16 for the second product.
-constexpr const char* kTiles = "qk=f32 pv=f32 tile=64 p=bf16 order=tiles";
+constexpr const char* kTiles =
+    "qk=f32 qk_order=lanes:32 pv=f32 tile=64 promote=64 p=bf16 order=tiles rowsum_order=lanes:4";
 // FP8 weights and codes multiplied by the matrix unit, partial sums of 128 keys promoted to f32.
 constexpr const char* kUnit =
-    "q=e4m3fn qk=hopper_fp8 tile=128 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=128 order=tiles";
+    "q=e4m3fn qk=hopper_fp8 chunk=128 tile=128 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=128 order=tiles "
+    "qk_order=sequential pv_order=sequential rowsum_order=lanes:4";
 
 void add_attention(std::vector<SharpnessRow>& rows) {
   for (const bool needle : {false, true})
@@ -39,8 +41,10 @@ void add_products(std::vector<SharpnessRow>& rows) {
     add(Declared::none, "bf16", "a=bf16", "acc=f32", 0);
     add(Declared::tiles, "bf16", "a=bf16", "acc=f32 order=blocks:64", 0);
     add(Declared::none, "FP8", "a=e4m3fn_tok", "acc=f32", 0);
-    add(Declared::unit, "FP8, promoted every 128", "a=e4m3fn_tok", "acc=hopper_fp8 promote=4", 0.01);
-    add(Declared::unit, "NVFP4 by FP8", "a=bf16 b=nvfp4 path=e4m3fn", "acc=hopper_fp8 promote=4", 0.01);
+    add(Declared::unit, "FP8, promoted every 128", "a=e4m3fn_tok",
+        "acc=hopper_fp8 promote=4 order=sequential", 0.01);
+    add(Declared::unit, "NVFP4 by FP8", "a=bf16 b=nvfp4 path=e4m3fn",
+        "acc=hopper_fp8 promote=4 order=sequential", 0.01);
   }
   for (const bool whole : {false, true}) {
     const std::string shape = whole ? "tokens=2 hidden=4096 inter=1536" : "tokens=2 hidden=512 inter=256";
@@ -52,7 +56,7 @@ void add_products(std::vector<SharpnessRow>& rows) {
     add(Declared::none, "W4A8", "a=int8_tok w=int4_ch", "acc=i32", 0.002);
     add(Declared::none, "FP8", "a=e4m3fn_tok", "acc=f32", 0);
     add(Declared::tiles, "FP8", "a=e4m3fn_tok", "acc=f32 order=blocks:128", 0.01);
-    add(Declared::unit, "FP8", "a=e4m3fn_tok", "acc=hopper_fp8 promote=4", 0);
+    add(Declared::unit, "FP8", "a=e4m3fn_tok", "acc=hopper_fp8 promote=4 order=sequential", 0);
   }
 }
 
