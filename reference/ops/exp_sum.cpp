@@ -33,7 +33,9 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   constexpr double kLog2E = 1.4426950408889634;
   const double shift = (std::fabs(r.max) + r.max_error) * kLog2E * (1 + 4 * u);
   r.defined = r.max_error < kInfinity && (!base2 || shift < acc.max_finite);
-  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) < acc.max_finite;
+  // Under base2 the number that is subtracted is off the largest logit by up to max_error, and exp of that may overflow.
+  const double largest_weight = base2 ? std::exp(2 * r.max_error) : 1;
+  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) * largest_weight < acc.max_finite;
   const double rescales = contract.number("rescales");
   const double log_factor = std::log1p(relative_exp);
   const double log_rescale = rescales * (log_factor + u);

@@ -8,7 +8,9 @@
 //   log S' + M = log S + m + log(1 + h),
 // and with G = 2 log_ulp u
 //   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + tiny,
-// then one rounded addition, then the store.
+// then one rounded addition, then the store. Under exp=base2 the number that is subtracted in effect is M' = fl(M log2 e) /
+// log2 e, and M is what is added back: u |M| more.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -67,14 +69,18 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (!(e.sum_error < 1)) {
       t.value[r] = largest + log_sum.value;
       // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n u).
-      if (e.bounded && 2 * std::fabs(largest) + 4 * static_cast<double>(cols) < acc.max_finite)
+      double range = std::min(acc.max_finite, store.output->max_finite);
+      if (store.through != nullptr) range = std::min(range, store.through->max_finite);
+      if (e.bounded && 2 * std::fabs(largest) + 4 * static_cast<double>(cols) < range)
         t.limit[r] = kAnyNumber;
       continue;
     }
     // e.sum itself is off by a few n u64, which sum_error includes.
     const double shift = -std::log1p(-up(e.sum_error));
+    const double moved = contract.text("exp") == "base2" ? acc.unit * (std::fabs(e.max) + e.max_error) : 0;
     const double error =
-        up(shift + log_error * (std::fabs(log_sum.value) + e.max_error + shift) + acc.tiny) + log_sum.error;
+        up(shift + moved + log_error * (std::fabs(log_sum.value) + e.max_error + shift) + acc.tiny) +
+        log_sum.error;
     set_truth(t, r, rounded_sum(sum({e.max, 0}, {log_sum.value, error}), acc), store);
   }
   return {std::move(t)};
