@@ -10,6 +10,8 @@
 #include "harness/history.hpp"
 #include "harness/path_check.hpp"
 #include "harness/worker/printable.hpp"
+#include "reference/arithmetic/order.hpp"
+#include "reference/ops/second_opinion.hpp"
 
 namespace assay {
 namespace {
@@ -158,6 +160,10 @@ const std::vector<Truth>& TruthCache::of(const Case& c, const Inputs& inputs, co
 
 CaseResult Judge::judge(const Case& c) const {
   CaseResult r = inputs.fault != nullptr ? judge_faulted(*this, c) : judge_plain(c);
+  if (options.strict && r.verdict.status == Status::pass && r.verdict.suspect())
+    set(r.verdict, Status::suspect,
+        fmt::format("{:.3g} x what {:g} sqrt(n) roundings of either sign add up to", r.verdict.likely_ratio,
+                    kLikely));
   if (options.strict && r.verdict.status == Status::pass && r.verdict.blind())
     set(r.verdict, Status::blind,
         fmt::format(
@@ -168,6 +174,16 @@ CaseResult Judge::judge(const Case& c) const {
 
 const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
   return truths.of(result.c, inputs, Contract::parse(result.contract, result.c.op->contract));
+}
+
+void Judge::ask_again(const Case& c, const Contract& contract, const RunResult& run, CaseResult& r) const {
+  const std::optional<Contract> likely = second_opinion(*c.op, c.attributes, inputs.set, contract);
+  if (!likely) return;
+  const std::vector<Truth>& truths_again = truths.of(c, inputs, *likely, &r.reference_seconds);
+  const Verdict again =
+      judge_numbers(inputs, truths_again, output_tensors(inputs, run.outputs), &r.reference_seconds);
+  r.verdict.likely_ratio = again.worst_ratio;
+  if (again.status == Status::wrong) r.verdict.detail = again.detail;
 }
 
 CaseResult Judge::judge_plain(const Case& c) const {
@@ -222,6 +238,8 @@ CaseResult Judge::judge_plain(const Case& c) const {
           check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
       r.verdict.seen = sharpness(known, inputs.tensors);
+      if (r.verdict.status == Status::pass && !(r.verdict.seen.half <= kAskAgain))
+        ask_again(c, *contract, run, r);
     }
   } catch (const InputError& e) {  // the reference has no truth of such a case under such a contract
     set(r.verdict, Status::impossible, e.what());

@@ -82,6 +82,7 @@ struct Judge {
 
  private:
   CaseResult judge_plain(const Case& c) const;
+  void ask_again(const Case& c, const Contract& contract, const RunResult& run, CaseResult& r) const;
 };
 
 // One case with inputs and truths of its own, behind the calls of its `after`.

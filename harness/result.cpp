@@ -32,6 +32,8 @@ void Summary::add(const CaseResult& r) {
   if (!r.verdict.green()) ++red;
   if (r.verdict.expected) ++expected, ++explained[r.verdict.status];
   if (r.verdict.status != Status::unsupported) ++executed;
+  if (r.verdict.status == Status::suspect || (r.verdict.status == Status::pass && r.verdict.suspect()))
+    ++suspect;
   if (r.verdict.status == Status::blind || (r.verdict.status == Status::pass && r.verdict.blind())) ++blind;
   outputs += r.verdict.elements;
   kernel_seconds += r.kernel_seconds;

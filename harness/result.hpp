@@ -61,6 +61,7 @@ struct Summary {
   std::size_t expected = 0;                 // explained by the list of expectations
   std::map<Status, std::size_t> explained;  // of those, by verdict
   std::size_t executed = 0;                 // kernels ran: everything but unsupported
+  std::size_t suspect = 0;                  // passes that the second opinion does not share
   std::size_t blind = 0;  // passes that could not have shown an error of 10 % in half of the elements
   std::vector<std::string> stale;  // expectations that this run did not confirm
   std::size_t outputs = 0;         // elements judged

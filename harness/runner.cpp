@@ -34,7 +34,7 @@ CaseResult not_run(const Case& c, Status status, std::string summary) {
 // A verdict that a kernel's earlier calls can bring about.
 bool may_depend_on_history(Status s) {
   return s != Status::pass && s != Status::unsupported && s != Status::distrust && s != Status::blind &&
-         s != Status::too_big && s != Status::impossible;
+         s != Status::suspect && s != Status::too_big && s != Status::impossible;
 }
 
 // Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its device.

@@ -28,6 +28,7 @@ enum class Status : std::uint8_t {
   failed,
   distrust,
   blind,
+  suspect,
   missed,
   too_big,
   impossible,
@@ -63,6 +64,9 @@ inline constexpr StatusRow kStatuses[] = {
      "choose another fill or shape (`assay explain` says what a case shows)"},
     {Status::blind, "blind", "with --strict: an error of 10 % would go unseen in half of the elements",
      "declare the order, depth or unit of the sums; `assay explain` says which step it is"},
+    {Status::suspect, "suspect",
+     "with --strict: within the proof, and beyond what rounding errors of either sign add up to",
+     "look for a sum in fewer bits than declared; or declare the order of the sums"},
     {Status::missed, "missed", "a corruption that must move the outputs went unnoticed",
      "the kernel does not read what was corrupted: look for a stale copy"},
     {Status::too_big, "too_big",
@@ -119,6 +123,10 @@ struct Verdict {
   std::string reason;     // its explanation
   Sharpness seen;         // what the limits could have shown, where the numbers were judged
 
+  // The largest error / limit by the second opinion (reference/ops/second_opinion.hpp); 0 where it was not asked.
+  double likely_ratio = 0;
+
+  bool suspect() const { return likely_ratio > 1; }
   // A pass that an error of 10 % in half of the elements would have been too.
   bool blind() const { return elements > 0 && is_blind(seen); }
 

@@ -69,6 +69,10 @@ class Console : public Reporter {
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",
                  verbose_ ? "; reports/findings.md" : "; case by case: -v");
+    if (s.suspect > 0)
+      fmt::print("{} of them {} suspect: within the proof, and beyond what is likely{}\n",
+                 with_commas(s.suspect), s.suspect == 1 ? "is" : "are",
+                 verbose_ ? "" : "; case by case: -v; red with --strict");
     if (s.blind > 0)
       fmt::print("{} of them {} blind: an error of 10 % would go unseen in half of the elements{}\n",
                  with_commas(s.blind), s.blind == 1 ? "is" : "are",
@@ -116,6 +120,10 @@ class Console : public Reporter {
   // What a pass is worth, of those that are worth little.
   void passed(const CaseResult& r) {
     const Sharpness& seen = r.verdict.seen;
+    if (r.verdict.suspect()) {
+      clear_bar();
+      fmt::print("suspect {}\n{}\n  repro  {}\n", r.c.line(), r.verdict.detail, repro_command(r));
+    }
     if (!r.verdict.blind()) return;
     clear_bar();
     fmt::print("blind {}\n  sees   {} in half of the elements, {} in the sharpest\n", r.c.line(),

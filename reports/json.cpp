@@ -60,6 +60,7 @@ class JsonReport : public Reporter {
                             {"expected", s.expected},
                             {"stale", s.stale},
                             {"verdicts", counts_of(s.counts)},
+                            {"suspect", s.suspect},
                             {"blind", s.blind},
                             {"outputs", s.outputs},
                             {"wall_seconds", s.wall_seconds},

@@ -72,6 +72,7 @@ class Junit : public Reporter {
       add_property(properties, "worst_ratio", fmt::format("{:.6g}", r.verdict.worst_ratio));
     const Verdict& v = r.verdict;
     if (v.elements > 0) {
+      add_property(properties, "suspect", v.suspect() ? "yes" : "no");
       add_property(properties, "blind", v.blind() ? "yes" : "no");
       add_property(properties, "seen_in_some", fmt::format("{:.3g}", v.seen.some));
       add_property(properties, "seen_in_half", fmt::format("{:.3g}", v.seen.half));

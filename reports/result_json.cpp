@@ -61,6 +61,8 @@ Json to_json(const CaseResult& r) {
               {"total_seconds", r.total_seconds}};
   if (v.elements > 0) {
     row["blind"] = v.blind();
+    row["suspect"] = v.suspect();
+    row["likely_ratio"] = json_number(v.likely_ratio);
     row["seen"] = {{"some", json_number(v.seen.some)},
                    {"half", json_number(v.seen.half)},
                    {"loosest", json_number(v.seen.loosest)}};
@@ -91,6 +93,7 @@ CaseResult result_of(const Json& row, const Case& c) {
   v.worst_ratio = number_of(row.at("worst_ratio"));
   if (row.contains("seen")) {
     const Json& seen = row.at("seen");
+    v.likely_ratio = number_of(row.at("likely_ratio"));
     v.seen = {v.elements, number_of(seen.at("some")), number_of(seen.at("half")),
               number_of(seen.at("loosest"))};
   }

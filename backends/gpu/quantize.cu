@@ -150,7 +150,7 @@ std::string quantiser_contract(const Call& call, const DeviceInfo&) {
   const std::string_view to = call.text("to");
   const bool half = to == "f16" || to == "bf16" || to == "f32";
   return std::string("scale=divide code=divide round=nearest_even nan=propagate int_range=") +
-         (to.starts_with("int4") ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
+         (to.substr(0, 4) == "int4" ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
 }
 
 // One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's transform.

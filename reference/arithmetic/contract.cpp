@@ -117,6 +117,14 @@ std::string Contract::print() const {
   return text;
 }
 
+Contract Contract::with(std::string_view key, std::string_view value) const {
+  static_cast<void>(find(entries_, key));
+  Contract changed = *this;
+  for (auto& [name, text] : changed.entries_)
+    if (name == key) text = value;
+  return changed;
+}
+
 std::string_view Contract::text(std::string_view key) const { return find(entries_, key); }
 
 std::int64_t Contract::integer(std::string_view key) const {

@@ -42,6 +42,8 @@ class Contract {
   std::string_view text(std::string_view key) const;
   std::int64_t integer(std::string_view key) const;
   double number(std::string_view key) const;
+  // The same with another value, which is taken as it stands. Throws InputError unknown_name.
+  Contract with(std::string_view key, std::string_view value) const;
   bool operator==(const Contract&) const = default;
 
  private:

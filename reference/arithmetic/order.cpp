@@ -41,6 +41,8 @@ double Order::height(double n) const {
       return fewer - 1 + std::ceil(n / counted) - 1;
     case depth:
       return std::min(counted, n - 1);
+    case likely:
+      return std::min(kLikely * std::sqrt(n - 1), n - 1);
   }
   return n - 1;
 }
@@ -60,12 +62,14 @@ bool find_order(std::string_view text, Order& found) {
 
 Order order_of(std::string_view word) {
   Order found;
+  if (word == "likely") return Order::likely;
   if (!find_order(word, found))
     throw InputError(InputErrorKind::bad_value, fmt::format("order={}: allowed is {}", word, kOrderWords));
   return found;
 }
 
 std::string to_string(Order order) {
+  if (order == Order::likely) return "likely";
   const auto row =
       std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.word == order.word; });
   return row->counted ? fmt::format("{}:{}", row->name, order.count) : std::string(row->name);

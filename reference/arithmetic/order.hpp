@@ -6,6 +6,8 @@
 //                threads and its butterfly
 //   blocks:N     sums of N terms in any order, and then those sums in any order: what a tile of N terms does
 //   depth:N      any association in which no term goes through more than N additions: whatever the others do not say
+// and one that no contract can declare, of the second opinion (reference/ops/second_opinion.hpp):
+//   likely       any order whose rounding errors behave like independent draws of mean 0
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,10 @@
 
 namespace assay {
 
+inline constexpr double kLikely = 4;
+
 struct Order {
-  enum Word : std::uint8_t { any, sequential, tree, lanes, blocks, depth };
+  enum Word : std::uint8_t { any, sequential, tree, lanes, blocks, depth, likely };
   Word word = any;
   std::int64_t count = 0;  // N of lanes, blocks and depth
 
@@ -29,6 +33,8 @@ struct Order {
   //   lanes:N          ceil(n / N) - 1 + ceil(log2 min(N, n))
   //   blocks:N         min(N, n) - 1 + ceil(n / N) - 1
   //   depth:N          min(N, n - 1)
+  //   likely           min(kLikely sqrt(n - 1), n - 1): Higham and Mary 2019 replace n u by lambda sqrt(n) u, which then holds
+  //                    with probability 1 - 2 n exp(-lambda^2 / 2) if the errors are independent and of mean 0
   // Throws nothing; 0 for n <= 1.
   double height(double n) const;
   // Every order but `any` and `sequential` bounds the height below n - 1.
@@ -37,9 +43,9 @@ struct Order {
 
 inline constexpr std::string_view kOrderWords = "any|sequential|tree|lanes:N|blocks:N|depth:N";
 
-// False for a word that is none of them, and for an N that is not 1..kMostDeclared written without a leading zero.
+// False for a word that no contract can declare, and for an N that is not 1..kMostDeclared written without a leading zero.
 bool find_order(std::string_view word, Order& found);
-Order order_of(std::string_view word);  // throws InputError bad_value, saying what is allowed
+Order order_of(std::string_view word);  // `likely` too; throws InputError bad_value, saying what is allowed
 std::string to_string(Order order);
 
 }  // namespace assay

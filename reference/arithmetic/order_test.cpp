@@ -47,6 +47,8 @@ int depth_of(Order order, int n) {
       for (std::size_t first = 0; first < terms.size(); first += count)
         sums.push_back(in_a_row(Depths(std::min(count, terms.size() - first), 0)));
       return in_a_row(sums);
+    case Order::likely:
+      return 0;  // a model of errors, not a shape
     case Order::depth:
       return std::min(n - 1, static_cast<int>(order.count));
   }
@@ -64,6 +66,13 @@ TEST(Order, height_is_the_deepest_of_its_kernels_and_at_most_one_more) {
       EXPECT_GE(order.height(n), deepest) << to_string(order) << ", n = " << n;
       EXPECT_LE(order.height(n), deepest + 1) << to_string(order) << ", n = " << n;
     }
+}
+
+TEST(Order, likely_grows_with_the_root_and_is_no_word_of_a_contract) {
+  EXPECT_EQ(Order(Order::likely).height(10001), 100 * kLikely);
+  EXPECT_EQ(Order(Order::likely).height(3), 2);  // never above any's
+  Order found;
+  EXPECT_FALSE(find_order("likely", found));
 }
 
 TEST(Order, text_is_read_as_what_it_prints) {

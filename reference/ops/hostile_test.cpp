@@ -19,6 +19,9 @@ const Row kRows[] = {
     {"layernorm", {{"rows", "3"}, {"cols", "64"}}, "variance=one_pass ftz=yes"},
     {"layernorm", {{"rows", "3"}, {"cols", "64"}, {"dtype", "bf16"}}, "variance=welford acc=bf16"},
     {"rmsnorm", {{"rows", "3"}, {"cols", "64"}, {"dtype", "f16"}}, "acc=f16 mid=f16"},
+    {"rmsnorm", {{"rows", "3"}, {"cols", "64"}, {"dtype", "bf16"}}, "mid=bf16 gamma=bf16 ftz=yes"},
+    {"layernorm", {{"rows", "3"}, {"cols", "64"}}, "variance=welford order=lanes:128 product=x_gamma_inv"},
+    {"softmax", {{"rows", "3"}, {"cols", "64"}}, "weights=f16 order=depth:9"},
     {"wht", {{"rows", "3"}, {"cols", "64"}, {"signs", "random"}}, "ftz=yes"},
     {"matmul", {{"m", "3"}, {"n", "3"}, {"k", "64"}, {"a", "f32"}, {"dtype", "f32"}}, ""},
     {"matmul", {{"m", "3"}, {"n", "3"}, {"k", "64"}, {"a", "f16"}, {"dtype", "f16"}}, "acc=f16 ftz=yes"},
@@ -43,6 +46,7 @@ const Row kRows[] = {
      {{"tokens", "3"}, {"heads", "1"}, {"d", "64"}, {"to", "e4m3fn_tensor"}, {"policy", "locked"}},
      ""},
     {"argmax", {{"rows", "3"}, {"cols", "64"}}, ""},
+    {"argmax", {{"rows", "3"}, {"cols", "64"}}, "nan=wins"},
 };
 
 TEST(Hostile, every_op_answers_every_input_with_a_usable_limit) {

@@ -5,7 +5,8 @@
 // path (operand.hpp):
 //   auto          codes where both formats have codes that share a scale along a row; else f16 or bf16 where one of
 //                 them is that; else f32
-//   f32 f16 bf16  both decoded to that format (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16)
+//   f32 tf32 f16 bf16
+//                 both decoded to that format (W4A16: int4_g32 decoded to bf16 first; NVFP4 by bf16)
 //   codes         codes are multiplied, scales in the epilogue (W4A8, W8A8; acc=i32 exactly)
 //   e4m3fn        NVFP4 by FP8: weights clamped at 448, activations with one dynamic scale
 //   q8            ggml on a CPU: f32 activations to q8_0 blocks first
@@ -40,7 +41,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of a"},
     AttributeSpec{"b", AttributeKind::format, "@a", "", "format of b"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
-    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes|blocks|e4m3fn|q8",
+    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|tf32|f16|bf16|codes|blocks|e4m3fn|q8",
                   "what is multiplied"},
 };
 
@@ -54,6 +55,8 @@ constexpr auto kContract = with_store_keys(std::array{
                 "path=e4m3fn: absmax / 448, absmax times a rounded 1 / 448, or 1 / (448 / absmax)"},
     ContractKey{"code", ContractValue::word, "any", "any|divide|reciprocal|direct",
                 "path=e4m3fn: x / scale, x times a rounded 1 / scale, or x (448 / absmax)"},
+    ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
+                "path=tf32: how operands are rounded to it"},
 });
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -71,8 +74,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Encoded& b = in.tensor("b");
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
   const double roundings = contract.number("dequant_roundings");
-  const Operands left(a, path, Side::activations, roundings, {contract.text("scale"), contract.text("code")});
-  const Operands right(b, path, Side::weights, roundings);
+  const Quantising quantising{contract.text("scale"), contract.text("code"), contract.text("tf32")};
+  const Operands left(a, path, Side::activations, roundings, quantising);
+  const Operands right(b, path, Side::weights, roundings, quantising);
   const Accumulator acc = accumulator(contract.text("acc"));
   if (path == "blocks" && acc.unit != nullptr &&
       (left.block_scales() != acc.unit->scales || right.block_scales() != acc.unit->scales))

@@ -287,6 +287,33 @@ TEST(Matmul, ggml_weights_times_activations_quantised_to_q8_0) {
   }
 }
 
+// What PyTorch's allow_tf32 makes of f32: a unit cuts the operands that it is handed, or they are rounded before.
+TEST(Matmul, tf32_is_a_path_and_its_rounding_a_word) {
+  const Case k({{"a", "f32"}, {"path", "tf32"}, {"dtype", "f32"}});
+  const Case plain({{"a", "f32"}, {"path", "f32"}, {"dtype", "f32"}});
+  const std::pair<const char*, Rounding> ways[] = {{"nearest_even", Rounding::nearest_even},
+                                                   {"nearest_away", Rounding::nearest_away},
+                                                   {"toward_zero", Rounding::toward_zero}};
+  for (const auto& [word, rounding] : ways) {
+    const auto cut = [&](Values x) {
+      for (float& each : x)
+        each = static_cast<float>(round_to(scalar_format("tf32"), each, {.rounding = rounding}));
+      return x;
+    };
+    const Multiply by_unit{
+        .a = cut(k.a), .b = cut(k.b), .out = "f32", .unit = "hopper_tf32", .unit_format = "tf32"};
+    const Values y = multiply(k.c, by_unit);
+    const std::string unit = "acc=hopper_tf32 order=sequential tf32=";
+    expect_pass(k.c.truth(unit + word), y);
+    expect_pass(k.c.truth(unit + "any"), y);
+    EXPECT_GT(judge(plain.c.truth("acc=f32"), y).bad, y.size() / 4);
+    expect_caught(k.c.truth(unit + (rounding == Rounding::toward_zero ? "nearest_even" : "toward_zero")), y);
+    // Without the conversion it is another path.
+    const Values kept = multiply(k.c, {.a = k.a, .b = k.b, .out = "f32"});
+    expect_caught(k.c.truth(std::string("acc=f32 tf32=") + word), kept);
+  }
+}
+
 TEST(Matmul, nan_and_inf_reach_their_row_alone) {
   OpCase c("matmul", {{"m", "2"}, {"n", "2"}, {"k", "3"}, {"a", "f32"}, {"dtype", "f32"}});
   c.put("a", {1, NAN, 2, 1, 1, INFINITY});

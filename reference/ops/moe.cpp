@@ -16,7 +16,8 @@
 //
 // Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it may store.
 //   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided, enclosure.hpp).
-//   h     silu (moe_hidden.hpp) and one rounded product; then the operands that the path makes of it, nearly all decided.
+//   h     silu (moe_hidden.hpp) and one rounded product; rounded to `h`; then the operands that the path makes of it,
+//         nearly all decided.
 //   w2 h  products.hpp, with the error of the row's scale; then rounded to `expert_out`.
 //   y     c w2 h is one rounded product; then topk - 1 additions in any order.
 // Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf, and Inf - Inf
@@ -66,6 +67,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"gate_up", ContractValue::format, "f32", "", "gate and up are rounded to this"},
     ContractKey{"silu_ulp", ContractValue::number, "8", "",
                 "error of silu, in units in the last place of f32"},
+    ContractKey{"h", ContractValue::format, "f32", "",
+                "silu(g) v is rounded to this before what the path does"},
     ContractKey{"expert_out", ContractValue::format, "f32", "", "w2 h is rounded to this before its weight"},
     ContractKey{"weight", ContractValue::word, "after", "after|before",
                 "c (w2 h), or w2 (c h): the weight before h is rounded or quantised"},
@@ -181,7 +184,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           const Enclosure g = round_to_key(kernel_of(gates[p]), "gate_up");
           const Enclosure v = round_to_key(kernel_of(ups[p]), "gate_up");
           Enclosure& made = h[k][static_cast<std::size_t>(at + r)];
-          made = rounded_product(silu(g, silu_ulp), v, f32);
+          made = round_to_key(rounded_product(silu(g, silu_ulp), v, f32), "h");
           if (weight_first) made = rounded_product(made, weight(k), f32);
         }
     }

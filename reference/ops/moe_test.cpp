@@ -124,6 +124,33 @@ TEST(Moe, a_declared_cast_that_is_skipped_is_caught_on_every_path) {
   }
 }
 
+// vLLM and others keep h in bf16 before they quantise it: neither twin passes as the other.
+TEST(Moe, h_in_bf16_before_its_codes_is_a_declaration) {
+  for (const auto& [a, element, largest] :
+       {std::tuple{"int8_tok", "int8", 127.0}, {"e4m3fn_tok", "e4m3fn", 448.0}}) {
+    const Moe m(a, a, "f32");
+    const std::string contract = std::string(element) == "int8" ? "acc=i32" : "order=lanes:8";
+    const Truth plain = m.c.truth(contract), narrow = m.c.truth(contract + " h=bf16");
+    const Values in_f32 = kernel(m, "codes", element, largest, "f32");
+    const Values in_bf16 = kernel(m, "codes", element, largest, "f32", {.h = "bf16"});
+    expect_pass(plain, in_f32);
+    expect_pass(narrow, in_bf16);
+    EXPECT_GT(judge(plain, in_bf16).bad, plain.value.size() / 8) << a;
+    EXPECT_GT(judge(narrow, in_f32).bad, plain.value.size() / 8) << a;
+  }
+}
+
+// c (w2 h), or w2 (c h): the codes of c h are others than those of h only by the sign and by roundings, the rounded f16 is.
+TEST(Moe, the_weight_before_or_after_the_second_product_is_a_declaration) {
+  const Moe m("f16", "f16", "f32");
+  const Values after = kernel(m, "f16", "", 0, "f32");
+  const Values before = kernel(m, "f16", "", 0, "f32", {.weight_before = true});
+  expect_pass(m.c.truth("order=lanes:8"), after);
+  expect_pass(m.c.truth("order=lanes:8 weight=before"), before);
+  expect_caught(m.c.truth("order=lanes:8"), before);
+  expect_caught(m.c.truth("order=lanes:8 weight=before"), after);
+}
+
 TEST(Moe, a_nan_poisons_its_token_alone_and_a_bad_id_is_refused) {
   Moe m("bf16", "bf16", "f32");
   Values x = m.x;

@@ -57,7 +57,9 @@ struct Faults {
   bool swap_gate_and_up = false, forget_weight = false, neighbour_expert = false, no_silu = false,
        skip_cast = false;
   std::string_view order = "lanes";  // of sum_in
+  bool weight_before = false;        // w2 (c h)
   bool reciprocal = false;           // h times a rounded 1 / scale
+  std::string_view h = "f32";        // the type of silu(g) v
   double silu_error = 0;             // relative, at most silu_ulp of 2^-23
 };
 
@@ -96,7 +98,8 @@ inline Values kernel(const Moe& m, std::string_view path, std::string_view eleme
         if (f.swap_gate_and_up) std::swap(g, u);
         const float activated =
             f.no_silu ? g : rd(double(g) / rd(1.0 + rd(std::exp(-double(g)))) * (1 + f.silu_error));
-        h[r] = rd(rd(double(activated) * u) * f.scale);
+        h[r] = Arithmetic{f.h}(rd(rd(double(activated) * u) * f.scale));
+        if (f.weight_before) h[r] = rd(double(h[r]) * m.weights[t * kTopk + s]);
         absmax = std::max(absmax, std::fabs(h[r]));
       }
       const float scale = absmax / static_cast<float>(largest_code);
@@ -109,7 +112,7 @@ inline Values kernel(const Moe& m, std::string_view path, std::string_view eleme
       for (std::size_t i = 0; i < kHidden; ++i) {
         const float out_e = scaled(dot(h.data(), &m.w2[(e * kHidden + i) * kInter], kInter), scale,
                                    scale_of(m.w2_scale, e * kHidden + i));
-        const float c = f.forget_weight ? 1.0F : m.weights[t * kTopk + s];
+        const float c = f.forget_weight || f.weight_before ? 1.0F : m.weights[t * kTopk + s];
         y[t * kHidden + i] = rd(double(y[t * kHidden + i]) + rd(double(out_e) * c));
       }
     }

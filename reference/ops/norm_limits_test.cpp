@@ -214,6 +214,17 @@ TEST(Rmsnorm, a_declared_rounding_that_is_made_passes_and_one_that_is_skipped_is
   EXPECT_EQ(one_percent, rows);
 }
 
+TEST(Rmsnorm, a_store_through_a_coarser_format_that_is_skipped_is_wrong) {
+  int rows = 0, skipped = 0;
+  for (std::uint64_t seed = 1; seed < 100; ++seed, ++rows) {
+    const Case r(64, "f32", seed, 1.0F);
+    const Truth t = r.of("out=bf16 order=sequential");
+    expect_pass(t, rmsnorm_of(r.x, r.gamma, {}, "bf16"));
+    skipped += judge(t, rmsnorm_of(r.x, r.gamma, {})).bad > 0;
+  }
+  EXPECT_EQ(skipped, rows);
+}
+
 TEST(Rmsnorm, a_mid_between_other_products_is_a_contradiction) {
   const Case r(4, "f32", 1, 1.0F);
   EXPECT_EQ(kind_of([&] { r.of("mid=bf16 product=gamma_inv_x"); }), InputErrorKind::bad_value);

@@ -84,6 +84,11 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
   const double low = stored(store, z.low());
   const double high = stored(store, z.high());
+  if (store.through != nullptr && store.through->fraction_bits < store.output->fraction_bits &&
+      std::isfinite(low) && std::isfinite(high)) {
+    value = low / 2 + high / 2;
+    certificate = 0;
+  }
   if (std::isinf(low) && low == high) {
     value = low;
     limit = 0;

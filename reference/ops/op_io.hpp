@@ -88,7 +88,8 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 //   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
 // a rounding boundary. ftz=yes admits 0 for results below the smallest normal. Where every admissible result
-// overflows, the value is that infinity; where only some do, the limit is +Inf.
+// overflows, the value is that infinity; where only some do, the limit is +Inf. A format on the way that is coarser than the
+// output's (out=bf16 of an f32 output) is a declared rounding: set_truth_within.
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // The same where the kernel's interval does not contain the exact result (its operands were rounded first):
 // `value` is exact within `certificate`.

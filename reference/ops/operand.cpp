@@ -111,7 +111,10 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
 
 // The numbers between which a rounding of w, after k roundings in f32, must lie.
 void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const {
-  const EncodePolicy& policy = clamp ? kClamp : kIeee;
+  EncodePolicy policy = clamp ? kClamp : kIeee;
+  const bool tf32 = to.name == "tf32", ways = tf32 && quantising_.tf32 == "any";
+  if (tf32 && quantising_.tf32 == "nearest_away") policy.rounding = Rounding::nearest_away;
+  if (tf32 && quantising_.tf32 == "toward_zero") policy.rounding = Rounding::toward_zero;
   // One correctly rounded f32 is known, up to the decoder's own error.
   const double relative_error =
       (roundings_ > 1 ? gamma_n(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
@@ -122,8 +125,14 @@ void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clam
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    if (relative_error > 0 && w != 0 && std::isfinite(w)) {
-      const double one = round_one(w * (1 - relative_error)), other = round_one(w * (1 + relative_error));
+    if ((relative_error > 0 || ways) && w != 0 && std::isfinite(w)) {
+      double one = round_one(w * (1 - relative_error)), other = round_one(w * (1 + relative_error));
+      if (ways) {
+        policy.rounding = Rounding::toward_zero;
+        one = round_one(w * (1 - relative_error));
+        policy.rounding = Rounding::nearest_away;
+        other = round_one(w * (1 + relative_error));
+      }
       admit(row, i, std::min(one, other), std::max(one, other), to);
     } else {
       row.center[i] = round_one(w);

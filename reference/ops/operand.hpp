@@ -1,9 +1,11 @@
 // Rows of a matrix as a kernel multiplies them: the path from stored bytes to the operands of a dot product.
 //
-//   f32 f16 bf16
+//   f32 tf32 f16 bf16
 //     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way, and rounded to that format.
 //     k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded number, so the
-//     operand is known exactly. k > 1: it lies between the roundings of w (1 -+ k 2^-24).
+//     operand is known exactly. k > 1: it lies between the roundings of w (1 -+ k 2^-24). tf32 is rounded as the kernel
+//     says: a matrix unit that is handed f32 cuts it, cvt.rna rounds ties away, cvt.rn to even; undeclared, between the
+//     first two, which are neighbours.
 //   codes
 //     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar format of at
 //     most 8 bits: codes are multiplied, the scales come in the epilogue.
@@ -38,6 +40,8 @@ struct Quantising {
   std::string_view scale =
       "any";  // divide fl(absmax / D), reciprocal fl(absmax fl(1 / D)), inverse fl(1 / fl(D / absmax))
   std::string_view code = "any";  // divide fl(x / s), reciprocal fl(x fl(1 / s)), direct fl(x fl(D / absmax))
+  // path=tf32: any, nearest_even, nearest_away or toward_zero, of both sides.
+  std::string_view tf32 = "any";
   bool is_declared() const { return scale != "any" && code != "any"; }
 };
 

@@ -57,6 +57,39 @@ TEST(QuantiseLimits, every_combination_of_declared_steps_is_exact_and_another_is
               others);
 }
 
+// Where scales, their reciprocals and 16-bit scales underflow or overflow, each kernel still passes as itself.
+TEST(QuantiseLimits, no_combination_is_accused_at_the_ends_of_the_ranges) {
+  std::size_t outputs = 0, claimed = 0;
+  const Shape shape{8, 128};
+  for (const char* scale : {"divide", "reciprocal", "inverse"})
+    for (const char* scale_format : {"f32", "f16", "bf16"})
+      for (const char* code : {"divide", "reciprocal", "direct"})
+        for (const char* code_scale : {"stored", "exact"})
+          for (const char* quotient : {"f32", "f16", "bf16"})
+            for (const char* name : {"e4m3fn_tok", "int8_row"})
+              for (const float size : {1e-41F, 1e-38F, 3e-36F, 1e-5F, 1e8F, 5e37F}) {
+                OpCase c("quantize", {{"rows", "8"}, {"cols", "128"}, {"to", name}});
+                Values drawn = draw(Shape1::gaussian, 1024, 60);
+                for (std::size_t i = 0; i < drawn.size(); ++i) {
+                  drawn[i] *= size;
+                  if (i % 9 == 0 || i / 128 == 5) drawn[i] = 0;
+                }
+                const Values x = c.put("x", drawn);
+                const Steps own{scale, scale_format, code, code_scale, quotient};
+                const std::vector<double> y = quantised(format(name), shape, x, own).y;
+                const Truth t = c.truth(own.contract());
+                expect_pass(t, y);
+                expect_pass(c.truth(std::string("scale=any code=any scale_format=") + scale_format +
+                                    " quotient=" + quotient),
+                            y);
+                outputs += 2 * y.size();
+                for (const double limit : t.limit) claimed += std::isfinite(limit) ? 1 : 0;
+              }
+  EXPECT_GE(outputs, 1000000U);
+  EXPECT_GT(claimed, outputs / 4);  // more than half of those judged by their own contract
+  std::printf("%zu outputs at the ends of the ranges, %zu of %zu claimed\n", outputs, claimed, outputs / 2);
+}
+
 // v_scale rounded to bf16 before it multiplies, or the product afterwards: each is its own declaration.
 TEST(QuantiseLimits, a_scale_rounded_before_it_multiplies_is_told_from_a_product_rounded_after) {
   for (const char* name : {"e4m3fn_tok", "int8_tensor", "e5m2_head"}) {

@@ -47,7 +47,7 @@ inline Stored quantised(const Format& to, const Shape& shape, const Values& x, c
     for (int n = 0; n < std::abs(k.ulps); ++n) s = std::nextafter(s, k.ulps > 0 ? kInf : 0.0F);
     if (a == 0) s = 1;
     exact.push_back(s);
-    multiplier.push_back(d / a);
+    multiplier.push_back(a == 0 ? 1 : d / a);
     out.scales.push_back(Arithmetic{k.scale_format}(s));
   }
   for (std::size_t i = 0; i < x.size(); ++i) {

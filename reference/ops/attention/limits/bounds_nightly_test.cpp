@@ -38,8 +38,8 @@ TEST(AttentionBoundsNightly, what_each_declaration_sees) {
   fmt::print("{:32} {:>8} {:>9} {:>9} {:>9} {:>9}\n", "declaration", "keys", "half", "some", "half", "some");
   for (const AttentionDeclaration& d : attention_declarations())
     for (const std::int64_t keys : {1024, 16384, 131072}) {
-      const Sharpness g = attention_sharpness(d, Design::gaussian, keys);
-      const Sharpness n = attention_sharpness(d, Design::needle, keys);
+      const AttentionSharpness g = attention_sharpness(d, Design::gaussian, keys);
+      const AttentionSharpness n = attention_sharpness(d, Design::needle, keys);
       fmt::print("{:32} {:>8} {:>8.3g}% {:>8.3g}% {:>8.3g}% {:>8.3g}%\n", d.name, keys, 100 * g.median,
                  100 * g.least, 100 * n.median, 100 * n.least);
       EXPECT_LE(g.least, g.median) << d.name;

@@ -36,6 +36,8 @@ double head_scale(const Encoded& tensor, const Format& format, std::int64_t head
   return 1;
 }
 
+constexpr double kDecoder = 2.01 * attention_bounds::kU;
+
 // Nothing where another decoder in f32 may hand the accumulator another number.
 std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, std::int64_t head,
                              const std::vector<double>& decoded, bool emulated) {
@@ -57,9 +59,12 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
     const double x = rounding == nullptr ? decoded[i] / r.scale : round_to(*rounding, decoded[i]);
     r.values[i] = static_cast<float>(x);
     if (std::isnan(x)) continue;
-    const bool in_f32 =
-        rounding == nullptr || static_cast<double>(static_cast<float>(decoded[i])) == decoded[i];
-    if (static_cast<double>(r.values[i]) != x || !(in_f32 || emulated)) return std::nullopt;
+    // A decoder in f32 is within 2u of the number that is then rounded.
+    const bool decided = rounding == nullptr || emulated ||
+                         (round_to(*rounding, decoded[i] * (1 - kDecoder)) == x &&
+                          round_to(*rounding, decoded[i] * (1 + kDecoder)) == x) ||
+                         static_cast<double>(static_cast<float>(decoded[i])) == decoded[i];
+    if (static_cast<double>(r.values[i]) != x || !decided) return std::nullopt;
   }
   return r;
 }

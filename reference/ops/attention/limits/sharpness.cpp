@@ -51,16 +51,17 @@ constexpr std::array kDeclarations = {
 
 std::span<const AttentionDeclaration> attention_declarations() { return kDeclarations; }
 
-Sharpness attention_sharpness(const AttentionDeclaration& declaration, Design fill, std::int64_t keys,
-                              std::uint64_t seed) {
+AttentionSharpness attention_sharpness(const AttentionDeclaration& declaration, Design fill,
+                                       std::int64_t keys, std::uint64_t seed) {
   const Attributes attributes =
       Attributes::complete(kAttention.attributes, {{"heads", "1"},
                                                    {"d", "128"},
                                                    {"len", fmt::format("{}", keys)},
                                                    {"kv", std::string(declaration.kv)},
                                                    {"dtype", std::string(declaration.dtype)}});
-  const AttentionFill f = attention_fill(fill, keys, 128, 128, std::string(declaration.dtype),
-                                         std::string(declaration.kv), std::string(declaration.kv), seed);
+  const std::string held(find_scalar_format(declaration.kv) != nullptr ? declaration.kv : "f16");
+  const AttentionFill f =
+      attention_fill(fill, keys, 128, 128, std::string(declaration.dtype), held, held, seed);
   TensorSet inputs;
   kAttention.indices(attributes, seed, inputs);
   for (const TensorSpec& spec : kAttention.tensors(attributes)) {

@@ -19,12 +19,12 @@ struct AttentionDeclaration {
 // and its k blocks (U).
 std::span<const AttentionDeclaration> attention_declarations();
 
-struct Sharpness {
+struct AttentionSharpness {
   double median = 0,
          least = 0;  // of limit / |value|: what is seen in half of the elements, and in some element
 };
 // One row over `keys` keys, d = dv = 128.
-Sharpness attention_sharpness(const AttentionDeclaration& declaration, Design fill, std::int64_t keys,
-                              std::uint64_t seed = 1);
+AttentionSharpness attention_sharpness(const AttentionDeclaration& declaration, Design fill,
+                                       std::int64_t keys, std::uint64_t seed = 1);
 
 }  // namespace assay

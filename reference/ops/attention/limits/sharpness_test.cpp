@@ -22,6 +22,9 @@ TEST(AttentionSharpness, tiles_depths_and_units_see_what_they_promise) {
   EXPECT_LE(attention_sharpness(declaration("bf16 tiles"), Design::gaussian, 131072).median, kOfBf16);
   EXPECT_LE(attention_sharpness(declaration("e4m3 kv, bf16 products, tiles"), Design::gaussian, 16384).median,
             kOfFp8Cache);
+  EXPECT_LE(
+      attention_sharpness(declaration("e4m3 kv by head, f32 sums, tiles"), Design::gaussian, 16384).median,
+      kOfFp8Cache);
   EXPECT_LE(attention_sharpness(declaration("hopper_fp8 promote4, tiles"), Design::gaussian, 16384).median,
             kOfUnits);
 }
