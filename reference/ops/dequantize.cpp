@@ -90,7 +90,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double own = from.decode_relative_error * 2;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i])) {
-      set_special(t, i, x[i]);
+      set_special(t, i, x[i], store);
       continue;
     }
     Enclosure z{w[i], own * std::fabs(w[i])};

@@ -145,8 +145,9 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
                        (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
   const bool scaled = a.scale != 1 || b.scale != 1 || relative > 0;
   if (!scaled && !integer) return sum;
-  if (sum.value == 0 && sum.error == 0 && std::isfinite(scale)) return sum;
   static const Machine f32 = machine("f32", false);
+  // A sum of 0 stays 0, unless the scales are multiplied first and overflow: 0 Inf is NaN.
+  if (sum.value == 0 && sum.error == 0 && std::fabs(scale) * (1 + 2 * relative) < f32.max_finite) return sum;
   z = rounded(z, f32, epilogue_roundings_);
   if (!scaled) return z;
   const double eta = flush_ ? 0x1p-126 : 0x1p-150, most = sum.magnitude();

@@ -61,7 +61,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       largest = std::max(largest, logits[i].value);
     }
     if (nan || std::isinf(largest)) {
-      set_special(t, r, nan ? std::nan("") : largest);
+      set_special(t, r, nan ? std::nan("") : largest, store);
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);

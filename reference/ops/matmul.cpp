@@ -101,7 +101,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const std::size_t row = p / weights.size(), column = p % weights.size();
       const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
       if (!std::isfinite(r.exact))
-        set_special(t, at, r.exact);
+        set_special(t, at, r.exact, store);
       else
         set_truth_within(t, at, r.kernel, store);
     }

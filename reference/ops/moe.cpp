@@ -220,7 +220,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     double plain = 0;
     for (const Enclosure& each : own) plain += each.value;
     if (std::isnan(plain)) {
-      set_special(t, i, plain);
+      set_special(t, i, plain, store);
       continue;
     }
     if (std::isinf(plain)) {

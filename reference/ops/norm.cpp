@@ -76,12 +76,13 @@ void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, do
     // An infinity of the sign of x, unless x inv may be 0 or of the other sign.
     const Enclosure z = normalised(x, inverse);
     const bool certain = z.error < kInfinity && (z.low() > 0 || z.high() < 0) && inverse.low() > 0;
-    if (certain) return set_special(truth, i, z.value * gamma + beta);
+    if (certain) return set_special(truth, i, z.value * gamma + beta, store_);
     if (x.value == 0 && x.error == 0 && z.error < kInfinity) return set_special(truth, i, std::nan(""));
     return set_unclaimed(truth, i);
   }
   const Enclosure z = scaled(x, inverse, weights);
-  if (std::isinf(beta)) return z.error < kInfinity ? set_special(truth, i, beta) : set_unclaimed(truth, i);
+  if (std::isinf(beta))
+    return z.error < kInfinity ? set_special(truth, i, beta, store_) : set_unclaimed(truth, i);
   const Enclosure shift = weight(beta);
   const Enclosure y = beta == 0 ? z : rounded_sum(sum(z, shift), acc_);
   if (mid_ != nullptr || gamma_ != nullptr)

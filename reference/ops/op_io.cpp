@@ -130,6 +130,10 @@ void set_special(Truth& truth, std::size_t i, double special) {
   truth.limit[i] = 0;
 }
 
+void set_special(Truth& truth, std::size_t i, double special, const Store& store) {
+  set_special(truth, i, std::isinf(special) ? stored(store, special) : special);
+}
+
 void set_unclaimed(Truth& truth, std::size_t i) {
   truth.value[i] = std::numeric_limits<double>::quiet_NaN();
   truth.limit[i] = kInfinity;

@@ -114,7 +114,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     for (std::size_t i = 0; i < points; ++i) {
       if (!std::isfinite(group[i])) {
         if (fits || std::isnan(group[i]))
-          set_special(t, first + i, group[i]);
+          set_special(t, first + i, group[i], store);
         else
           set_unclaimed(t, first + i);
         continue;

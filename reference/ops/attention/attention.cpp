@@ -1,6 +1,8 @@
 #include "reference/ops/attention/attention.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_problem.hpp"
@@ -16,6 +18,11 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   const Conversions conversions = apply_conversions(converted, contract);
   const CertifiedAttention exact = certified_attention(converted);
   AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
+  if (conversions.overflows) {
+    std::ranges::fill(limits.limit, std::numeric_limits<double>::infinity());
+    return {{"out", std::move(limits.value), std::move(limits.limit),
+             "reference/ops/attention: a declared conversion overflows, of which nothing follows"}};
+  }
   if (contract.text("order") != "any" || contract.text("level") == "emu") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
     limits = leveled_limits(problem, contract, std::move(limits));

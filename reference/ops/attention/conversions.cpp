@@ -19,6 +19,10 @@ bool round_all(const ScalarFormat& f, std::vector<double>& x) {
   return true;
 }
 
+bool overflows(const std::vector<double>& x, const ScalarFormat& f) {
+  return std::ranges::any_of(x, [&](double e) { return std::isfinite(e) && std::fabs(e) > f.max_finite; });
+}
+
 std::optional<Encoded> converted(const Encoded& tensor, const std::string& name) {
   const std::vector<double> exact = decode_tensor(tensor);
   const double largest = scalar_format(name).max_finite;
@@ -126,6 +130,9 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
     if (v) {
       problem.replace_kv(std::move(*k), std::move(*v));
       done.kv = true;
+    } else {
+      done.overflows = overflows(decode_tensor(problem.k()), scalar_format(to)) ||
+                       overflows(decode_tensor(problem.v()), scalar_format(to));
     }
   }
   if (to == g.k_format && to == g.v_format) done.kv = true;  // nothing to convert
@@ -140,10 +147,12 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
     }
     done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_uncertainty)
                             : round_all(scalar_format(q_to), q);
-    if (done.q)
+    if (done.q) {
       problem.replace_q(std::move(q));
-    else
+    } else {
       done.q_uncertainty.clear();
+      done.overflows |= q_to != "q8_0" && overflows(problem.all_q(), scalar_format(q_to));
+    }
   }
   return done;
 }

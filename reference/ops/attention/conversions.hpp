@@ -58,7 +58,8 @@ bool quantises_rows(std::string_view q_contract);  // q=e4m3fn|e4m3fnuz|e5m2
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q);
 
 struct Conversions {
-  bool q = false, kv = false;         // applied
+  bool q = false, kv = false;  // applied
+  bool overflows = false;      // a finite number becomes an infinity: nothing can be said of what follows
   std::vector<double> q_uncertainty;  // per (b, row, head), in the order of the output; empty: none
 
   double uncertainty(std::size_t row) const { return q_uncertainty.empty() ? 0.0 : q_uncertainty[row]; }

@@ -92,6 +92,14 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
     r.value[c] *= query.v_scale;
   }
   finish(query, level == AttentionLevel::emu, r);
+  // A kernel may apply the scale of V before the product, whose sums are then that much larger.
+  const Accumulator pv = accumulator(how_.pv);
+  if (query.v_scale > 1 && pv.kind == Accumulator::Kind::floating) {
+    double most = 0;
+    for (const float v : kv_.v) most = std::max(most, std::fabs(static_cast<double>(v)));
+    const double reach = most * query.v_scale * std::ldexp(static_cast<double>(kv_.keys), how_.p_shift);
+    if (!(reach < largest_finite(pv.precision))) r.limit.assign(n, kInfinity);
+  }
   return r;
 }
 

@@ -328,6 +328,9 @@ void finish_row(const AttentionProblem& p, const Source& k, const Source& v, con
     double certificate = kUnit * (66.5 * a + 4.5 * std::fabs(o)) + 1.01 * delta * (a + std::fabs(o)) + eta;
     if (v.decode_error > 0) certificate += v.decode_error * a;
     out.certificate[at + c] = delta < 0x1p-10 ? certificate : std::numeric_limits<double>::infinity();
+    // Finite inputs whose logits lie beyond what this arithmetic holds: the result is finite, and not known here.
+    if (!std::isfinite(o) && (!g.alibi || std::isfinite(first.slope)))
+      out.value[at + c] = 0, unclaimed[at + c] = 1;
   }
   for (const Part& part : task.parts) {
     if (part.specials.empty()) continue;
