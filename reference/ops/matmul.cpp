@@ -68,6 +68,19 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
           {"y", TensorRole::output, a.text("dtype"), {m, n}}};
 }
 
+// Whether the infinity of an input is met by no other of the opposite sign on its way: no conversion of a finite number and
+// no sum of the finite products overflows.
+bool infinity_is_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc) {
+  double finite = 0;
+  for (std::size_t k = 0; k < a.center.size(); ++k) {
+    for (const OperandRow* row : {&a, &b})
+      if (std::isinf(row->center[k]) && row->exact.size() > k && std::isfinite(row->exact[k])) return false;
+    const double product = std::fabs(a.center[k] * b.center[k]);
+    if (std::isfinite(product)) finite += product;
+  }
+  return 2 * finite < largest_finite(acc.precision);
+}
+
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(attributes), set);
   const Encoded& a = in.tensor("a");
@@ -100,7 +113,10 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const DotResult& r = results[p];
       const std::size_t row = p / weights.size(), column = p % weights.size();
       const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
-      if (!std::isfinite(r.exact))
+      if (std::isinf(r.exact) &&
+          !infinity_is_certain(left.row(static_cast<std::int64_t>(row)), weights[column], acc))
+        set_unclaimed(t, at);
+      else if (!std::isfinite(r.exact))
         set_special(t, at, r.exact, store);
       else
         set_truth_within(t, at, r.kernel, store);

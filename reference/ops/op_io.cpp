@@ -131,7 +131,8 @@ void set_special(Truth& truth, std::size_t i, double special) {
 }
 
 void set_special(Truth& truth, std::size_t i, double special, const Store& store) {
-  set_special(truth, i, std::isinf(special) ? stored(store, special) : special);
+  if (std::isinf(special) && store.policy.overflow == Overflow::saturate) return set_unclaimed(truth, i);
+  set_special(truth, i, special);
 }
 
 void set_unclaimed(Truth& truth, std::size_t i) {

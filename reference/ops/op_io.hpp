@@ -105,7 +105,8 @@ void set_truth_around(Truth& truth, std::size_t i, double value, double certific
 void set_truth_within(Truth& truth, std::size_t i, Enclosure kernel, const Store& store);
 // Elements that the definition makes NaN or an infinity: nothing else is right.
 void set_special(Truth& truth, std::size_t i, double special);
-// The same as a kernel stores it: under overflow=saturate an infinity becomes the largest number.
+// The same as a kernel stores it: under overflow=saturate an infinity may become the largest number or stay, so that nothing
+// is claimed of it.
 void set_special(Truth& truth, std::size_t i, double special, const Store& store);
 // Elements that the definition leaves open (the absmax of a group with a NaN): value NaN, limit +Inf; any
 // bits will do.
