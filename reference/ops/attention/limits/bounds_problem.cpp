@@ -160,9 +160,9 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       problem.decode_v(b, kv_head, 0, keys, v.data());
       std::optional<Stored> k_in = stored(problem.k(), convert, kv_head, k, emulated),
                             v_in = stored(problem.v(), convert, kv_head, v, emulated);
-      if (emulated && (!k_in || !v_in))
+      if (emulated && (!k_in.has_value() || !v_in.has_value()))
         refuse(name, "K or V decodes to what no accumulator takes; declare convert=f16 or bf16");
-      if (!k_in || !v_in || !finite(k_in->values) || !finite(v_in->values)) continue;
+      if (!k_in.has_value() || !v_in.has_value() || !finite(k_in->values) || !finite(v_in->values)) continue;
       if (how.descending) rearrange(k_in->values, at, g.d), rearrange(v_in->values, at, g.dv);
       const AttentionBounds bounds(
           how, {std::ssize(at), g.d, g.dv, k_in->values, v_in->values, k_in->format, v_in->format});
