@@ -98,19 +98,19 @@ DeclaredCall product(const std::string& a, const std::string& b, const std::stri
 
 TEST(CudaKernels, a_product_declares_what_sums_it_and_how_its_scales_come) {
   EXPECT_EQ(product("bf16", "bf16").declare("f32"),
-            "acc=f32 order=any dequant_roundings=1 epilogue_roundings=0");
+            "acc=f32 order=sequential dequant_roundings=1 epilogue_roundings=0");
   EXPECT_EQ(product("bf16", "nvfp4", "e4m3fn").declare("f32"),
-            "acc=f32 order=any dequant_roundings=1 epilogue_roundings=1");
+            "acc=f32 order=sequential dequant_roundings=1 epilogue_roundings=1 scale=divide code=divide");
   EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("mma_e4m3"),
-            "acc=hopper_fp8_mma_sync dequant_roundings=1 epilogue_roundings=2");
+            "acc=hopper_fp8_mma_sync order=sequential dequant_roundings=1 epilogue_roundings=2");
   EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("wgmma_e4m3"),
-            "acc=hopper_fp8 promote=0 dequant_roundings=1 epilogue_roundings=2");
+            "acc=hopper_fp8 order=sequential promote=0 dequant_roundings=1 epilogue_roundings=2");
   EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("wgmma_e4m3_p4"),
-            "acc=hopper_fp8 promote=4 dequant_roundings=1 epilogue_roundings=2");
+            "acc=hopper_fp8 order=sequential promote=4 dequant_roundings=1 epilogue_roundings=2");
   EXPECT_EQ(product("int8_tok", "int4_ch").declare("mma_s8"),
             "acc=i32 dequant_roundings=1 epilogue_roundings=3");
   EXPECT_EQ(product("bf16", "int4_g32").declare("mma_bf16"),
-            "acc=hopper_bf16 dequant_roundings=1 epilogue_roundings=0");
+            "acc=hopper_bf16 order=sequential dequant_roundings=1 epilogue_roundings=0");
 }
 
 TEST(CudaKernels, the_matrix_unit_is_the_devices_own) {
@@ -129,7 +129,7 @@ TEST(CudaKernels, left_to_itself_the_backend_takes_integers_for_integer_codes_an
   EXPECT_EQ(integers.declare(""), "acc=i32 dequant_roundings=1 epilogue_roundings=3");
   EXPECT_EQ(integers.path, "gemm_dot4_s8");
   DeclaredCall floats = product("e4m3fn_tok", "e4m3fn_tok");
-  EXPECT_EQ(floats.declare(""), "acc=f32 order=any dequant_roundings=1 epilogue_roundings=2");
+  EXPECT_EQ(floats.declare(""), "acc=f32 order=sequential dequant_roundings=1 epilogue_roundings=2");
   EXPECT_EQ(floats.path, "gemm_fma_f32");
 }
 

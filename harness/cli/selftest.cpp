@@ -25,11 +25,11 @@ bool passes(double value, double limit, double got) {
 }
 
 bool arithmetic() { return self_test().empty(); }
-bool nan_fails() { return !passes(1, 0.5, kNaN) && !passes(1, kInfinity, kNaN) && passes(1, 0.5, 1.5); }
+bool nan_fails() { return !passes(1, 0.5, kNaN) && !passes(1, kAnyNumber, kNaN) && passes(1, 0.5, 1.5); }
 bool nan_limit_fails() { return !passes(1, kNaN, 1) && passes(1, 0, 1); }
 bool nan_is_demanded() { return !passes(kNaN, 0, 0) && passes(kNaN, 0, kNaN); }
 bool infinity_is_demanded() {
-  return !passes(kInfinity, kInfinity, 65504) && passes(-kInfinity, 0, -kInfinity);
+  return !passes(kInfinity, kAnyNumber, 65504) && passes(-kInfinity, 0, -kInfinity);
 }
 bool beyond_the_limit_fails() {
   return !passes(1, 0x1p-10, std::nextafter(1 + 0x1p-10, 2)) && passes(1, 0x1p-10, 1 + 0x1p-10);
@@ -62,7 +62,7 @@ struct Check {
 };
 constexpr Check kChecks[] = {
     {"the arithmetic of this build and machine", arithmetic},
-    {"a NaN output fails, whatever the limit", nan_fails},
+    {"a NaN output fails, whatever number the limit is", nan_fails},
     {"a NaN limit passes nothing", nan_limit_fails},
     {"where NaN is true, a number fails", nan_is_demanded},
     {"where an infinity is true, a large number fails", infinity_is_demanded},

@@ -40,12 +40,17 @@ def scaled_check(call):
 
 # use_fast_accum=True: one accumulator of the FP8 unit for the whole of k. False: promoted to f32 after every 128 products,
 # 4 blocks of the unit.
-def scaled_contract(promote):
+# in_order: blocks of k one after the other, which computes every bit. Where the library splits k among its thread blocks that
+# is not so; it does not for k up to 4096 and m and n of at least 16.
+def scaled_contract(promote, in_order=False):
     def contract(call):
         scaled_check(call)
         if call.device == "cpu":
+            need(not in_order, "the order of k is known of CUDA devices alone")
             return "acc=f32"
-        return f"acc={unit('fp8')} promote={promote}"
+        need(not in_order or call.integer("k") <= 4096 and min(call.integer("m"), call.integer("n")) >= 16,
+             "the order of k is known up to k=4096, for m and n of at least 16")
+        return f"acc={unit('fp8')} promote={promote}" + (" order=sequential" if in_order else "")
     return contract
 
 
@@ -69,4 +74,14 @@ def scaled_mm(call, a, b, a_scale, b_scale):
 
 @subject(op="matmul", variant="scaled_mm_fast", contract=scaled_contract(0), path=scaled_path)
 def scaled_mm_fast(call, a, b, a_scale, b_scale):
+    return scaled(call, a, b, a_scale, b_scale, fast=True)
+
+
+@subject(op="matmul", variant="scaled_mm_in_order", contract=scaled_contract(4, in_order=True), path=scaled_path)
+def scaled_mm_in_order(call, a, b, a_scale, b_scale):
+    return scaled(call, a, b, a_scale, b_scale, fast=False)
+
+
+@subject(op="matmul", variant="scaled_mm_fast_in_order", contract=scaled_contract(0, in_order=True), path=scaled_path)
+def scaled_mm_fast_in_order(call, a, b, a_scale, b_scale):
     return scaled(call, a, b, a_scale, b_scale, fast=True)

@@ -158,8 +158,9 @@ class Kernel {
     if (geometry_.softcap > 0) {
       const double c = f32_.round(geometry_.softcap);
       const double inner = p_.is("quotient", "exact") ? f32_.div(s, c) : f32_.mul(s, f32_.div(1, c));
-      s = f32_.mul(std::clamp(f32_.within(std::tanh(inner), tanh_ulps(p_.choices), sides_.of(j)), -1.0, 1.0),
-                   c);
+      const double capped =
+          std::isnan(inner) ? inner : f32_.within(std::tanh(inner), tanh_ulps(p_.choices), sides_.of(j));
+      s = f32_.mul(std::clamp(capped, -1.0, 1.0), c);
     }
     if (geometry_.alibi)
       s = f32_.sub(s, f32_.mul(f32_.round(problem_.slope(h)),
@@ -169,6 +170,7 @@ class Kernel {
   }
 
   double exp_of(double a, double b, std::int64_t j) const {
+    if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
     if (a == -kInf) return 0;
     return exp_difference(f32_, a, b, p_.text("exp"), p_.number("exp_ulp"), sides_.of(j));
   }
@@ -200,9 +202,9 @@ class Kernel {
     for (std::int64_t at = first; at < last; at += tile) {
       const std::int64_t end = std::min(at + tile, last);
       double max = part.max;
-      for (std::int64_t i = at; i < end; ++i) max = std::max(max, x[i]);
+      for (std::int64_t i = at; i < end; ++i) max = std::isnan(x[i]) ? x[i] : std::max(max, x[i]);
       if (max == -kInf) continue;
-      if (max > part.max) rescale(part, max, at);
+      if (max > part.max || std::isnan(max)) rescale(part, max, at);
       part.any = true;
       std::vector<double> w, cast_w, column(static_cast<std::size_t>(end - at));
       for (std::int64_t i = at; i < end; ++i)

@@ -76,6 +76,7 @@ struct KeyValues {
   std::int64_t keys = 0, d = 0, dv = 0;
   std::span<const float> k, v;
   std::string k_format = "f32", v_format = "f32";
+  double v_error = 0;  // relative, of each v that a kernel holds
 };
 
 struct QueryRow {

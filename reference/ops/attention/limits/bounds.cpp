@@ -65,6 +65,17 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
     r.value = r.centre = r.radius = r.limit = r.low = r.high = std::vector<double>(n, 0.0);
     return r;
   }
+  // A logit that may leave the range of f32 is Inf in a kernel, and Inf - Inf is right, be it the only one.
+  constexpr double kRange =
+      std::numeric_limits<float>::max() / 64;  // 64: a dot product before a softmax scale of 1 / 64
+  for (std::int64_t j = 0; j < kv_.keys; ++j) {
+    if (!query.sees(j) || (row.e[static_cast<std::size_t>(j)] < kInfinity &&
+                           std::fabs(row.x[static_cast<std::size_t>(j)]) < kRange))
+      continue;
+    r.value = r.centre = r.radius = r.low = r.high = std::vector<double>(n, 0.0);
+    r.limit.assign(n, kInfinity);
+    return r;
+  }
   const Exact exact = exact_row(kv_, row);
   r.value = exact.value;
   if (level == AttentionLevel::emu && query.softcap > 0)
@@ -88,7 +99,9 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   }
   const double slop = static_cast<double>(kv_.keys + 64) * 0x1p-52;
   for (std::size_t c = 0; c < n; ++c) {
-    if (level != AttentionLevel::emu) r.radius[c] += slop * (exact.mass[c] + std::fabs(exact.value[c]));
+    if (level != AttentionLevel::emu)
+      r.radius[c] +=
+          slop * (exact.mass[c] + std::fabs(exact.value[c])) + kv_.v_error * (1 + 0x1p-20) * exact.mass[c];
     r.value[c] *= query.v_scale;
   }
   finish(query, level == AttentionLevel::emu, r);

@@ -121,6 +121,8 @@ struct Kernel {
   double p_scale;                  // 2^p_shift
   double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
   double largest_pv, largest_sum;  // finite numbers of the registers of PV and of the row sum
+  double q_code, k_code,
+      v_code;  // the largest codes that a unit multiplies before their scale is applied; 0: none
 
   Kernel(const Contract& c, const AttentionProblem& problem)
       : qk(accumulator(c.text("qk"))), pv(accumulator(c.text("pv"))), rowsum(accumulator(c.text("rowsum"))) {
@@ -168,6 +170,17 @@ struct Kernel {
     const bool q_codes = quantises_rows(c.text("q"));
     q_emin = q_codes ? -126 : converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
     qk_scaled = q_codes || format(g.k_format).kind == FormatKind::scaled;
+    q_code = q_codes ? scalar_format(c.text("q")).max_finite : 0;
+    const auto largest_code = [](const Format& f) {
+      return f.kind == FormatKind::scaled ? scalar_format(f.element).max_finite : 0.0;
+    };
+    k_code = largest_code(format(g.k_format));
+    v_code = largest_code(format(g.v_format));
+  }
+  // Whether a sum of codes of at most `most` fits the registers of a matrix unit; scalar kernels decode first.
+  static bool holds(const Accumulator& how, double most) {
+    const bool bounded = how.kind == Accumulator::Kind::unit && how.unit->combine != Combine::wrap;
+    return !bounded || 2 * most < largest_finite(how.precision);
   }
 };
 
@@ -198,6 +211,9 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, g.d, kernel.chunk, abs_sum, subnormal, kernel.qk_scaled);
   const double root = std::sqrt(static_cast<double>(g.d));
+  const double q_most = kernel.q_code > 0 ? kernel.q_code * root : row.q_norm;
+  const double k_most = kernel.k_code > 0 ? kernel.k_code * root : row.k_norm;
+  if (!Kernel::holds(kernel.qk, q_most * k_most)) return e;
   double conversions = q_uncertainty * row.k_norm * (1 + 32 * kU);  // into B and X too, to first order
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
   if (kernel.k_rounds) conversions += 2 * kU * abs_sum;
@@ -288,7 +304,10 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
               exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * (1 + e.theta) * (1 + u_p);
           const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
                                                  kernel.p_scale * (1 + e.theta) * (1 + u_p));
-          if (!(chain + pv(chain) < kernel.largest_pv) || !(all + pv(all) < kF32Max)) {
+          const double codes =
+              static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code * kernel.p_scale;
+          if (!Kernel::holds(kernel.pv, codes) || !(chain + pv(chain) < kernel.largest_pv) ||
+              !(all + pv(all) < kF32Max)) {
             before[c] = kInf;
             continue;
           }

@@ -52,6 +52,7 @@ inline void meet_specials(const Tile& tile, const double* q, std::size_t d, std:
     for (; i < tile.k_special.size() && tile.k_special[i].key == key; ++i)
       extra += q[static_cast<std::size_t>(tile.k_special[i].column)] * tile.k_special[i].value;
     if (hidden[key] < 0) continue;
+    if (row.unclaimed) continue;  // its q holds an infinity and stands as zeros here, which make a NaN of Inf
     if (std::isnan(extra) || (extra > 0 && !capped))
       row.poisoned = true;
     else if (capped)
