@@ -108,9 +108,11 @@ struct Assignment {
   std::int64_t slot;
 };
 
-// The kernel's number. Where the inputs themselves are not finite, what the real formula gives.
+// The kernel's number. Where the inputs themselves are not finite, what the real formula gives; where a conversion on the way
+// overflows, nobody's.
 Enclosure kernel_of(const DotResult& r) {
-  return std::isfinite(r.exact) ? r.kernel : Enclosure{r.exact, kInfinity};
+  if (!std::isfinite(r.exact)) return {r.exact, kInfinity};
+  return std::isfinite(r.kernel.value) ? r.kernel : Enclosure{0, kInfinity};
 }
 
 // 0 times a number is 0: without this a token of zeros would carry an error of an underflow into its scale.
@@ -205,7 +207,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           const DotResult& out = outs[k * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)];
           Enclosure z = round_to_key(kernel_of(out), "expert_out");
           if (!weight_first) z = rounded_product(z, weight(k), f32);
-          if (unclaimed[k] != 0) z.error = kInfinity;
+          if (unclaimed[k] != 0) z = {0, kInfinity};  // what an overflow makes of its value is nobody's claim
           const auto [t, s] = served[k];
           terms[static_cast<std::size_t>((t * hidden + at + i) * topk + s)] = z;
         }
