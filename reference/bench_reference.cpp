@@ -1,4 +1,4 @@
-// bench_reference [sharpness [MOST_ELEMENTS]]: every figure that the reference promises, measured here and now, a line each:
+// bench_reference [sharpness [MOST_ELEMENTS [OP]]]: every figure that the reference promises, measured here and now, a line each:
 // `name value limit ok`, or `short`. Exits 1 if any is short. Run it on a quiet machine; pairs (ours against plain f64)
 // alternate in one run. With `sharpness`: how small an error the limits show, as the table of reports/results/sharpness.md.
 #include <fmt/format.h>
@@ -30,13 +30,13 @@ std::string percent(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "nothing";
 }
 
-void print_sharpness(double longest) {
+void print_sharpness(double longest, const std::string& only) {
   using namespace assay;
   constexpr const char* kDeclared[] = {"0", "T", "U"};
   fmt::print(
       "| declared | what | case | contract | half | some | loosest | goal | s "
       "|\n|---|---|---|---|--:|--:|--:|--:|--:|\n");
-  measure_sharpness(longest, [&](const SharpnessFigure& f) {
+  measure_sharpness(longest, only, [&](const SharpnessFigure& f) {
     const SharpnessRow& row = f.row;
     const bool ok = row.goal == 0 || f.seen.half <= row.goal;
     if (!ok) ++shortfalls;
@@ -54,7 +54,7 @@ void print_sharpness(double longest) {
 int main(int count, char** arguments) {
   using namespace assay;
   if (count > 1 && std::string_view(arguments[1]) == "sharpness") {
-    print_sharpness(count > 2 ? std::strtod(arguments[2], nullptr) : 1e12);
+    print_sharpness(count > 2 ? std::strtod(arguments[2], nullptr) : 1e12, count > 3 ? arguments[3] : "");
     return shortfalls == 0 ? 0 : 1;
   }
   for (const auto& f : attention_figures(8)) print(f.name, f.value, f.limit, f.at_most);

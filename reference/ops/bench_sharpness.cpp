@@ -62,8 +62,10 @@ TensorSet inputs_of(const Op& op, const Attributes& a, bool needle) {
 
 }  // namespace
 
-void measure_sharpness(double longest, const std::function<void(const SharpnessFigure&)>& each) {
+void measure_sharpness(double longest, const std::string& only,
+                       const std::function<void(const SharpnessFigure&)>& each) {
   for (const SharpnessRow& row : sharpness_rows()) {
+    if (!only.empty() && row.op != only) continue;
     const Op& o = op(row.op);
     const Attributes a = Attributes::complete(o.attributes, words_of(row.attributes));
     const std::vector<TensorSpec> tensors = o.tensors(a);

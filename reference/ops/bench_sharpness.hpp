@@ -34,7 +34,9 @@ struct SharpnessFigure {
   double seconds;  // of the truth, limits included
 };
 
-// One row after the other. longest: rows whose tensors have more than so many elements are left out.
-void measure_sharpness(double longest, const std::function<void(const SharpnessFigure&)>& each);
+// One row after the other. longest: rows whose tensors have more than so many elements are left out. only: rows of this op, ""
+// for all.
+void measure_sharpness(double longest, const std::string& only,
+                       const std::function<void(const SharpnessFigure&)>& each);
 
 }  // namespace assay

@@ -55,7 +55,8 @@ void add_products(std::vector<SharpnessRow>& rows) {
     };
     add(Declared::none, "W4A8", "a=int8_tok w=int4_ch", "acc=i32", 0.002);
     add(Declared::none, "FP8", "a=e4m3fn_tok", "acc=f32", 0);
-    add(Declared::tiles, "FP8", "a=e4m3fn_tok", "acc=f32 order=blocks:128", 0.01);
+    add(Declared::tiles, "FP8, tiles of 128", "a=e4m3fn_tok", "acc=f32 order=blocks:128", 0);
+    add(Declared::tiles, "FP8, 256 threads", "a=e4m3fn_tok", "acc=f32 order=lanes:256", 0.01);
     add(Declared::unit, "FP8", "a=e4m3fn_tok", "acc=hopper_fp8 promote=4 order=sequential", 0);
   }
 }
