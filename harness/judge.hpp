@@ -21,7 +21,7 @@ struct JudgeOptions {
   std::chrono::milliseconds timeout{10'000};  // of one run of a kernel
   int repeats = 0;                            // further runs on the same bytes, all of which must agree
   bool isolate = false;                       // every run but the first is made in a new process
-  bool strict = false;                        // a blind pass is no pass
+  bool strict = false;                        // a blind or suspect pass is no pass
   std::function<void(const RunResult&)> observe = {};  // sees each run's outputs, whatever the verdict
 };
 

@@ -3,7 +3,6 @@
 // alternate in one run. With `sharpness`: how small an error the limits show, as the table of reports/results/sharpness.md.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,10 +23,6 @@ void print(const std::string& name, double value, double limit, bool at_most) {
   if (!ok) ++shortfalls;
   fmt::print("{} {:.6g} {:.6g} {}\n", name, value, limit, ok ? "ok" : "short");
   std::fflush(stdout);
-}
-
-std::string percent(double ratio) {
-  return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "nothing";
 }
 
 void print_sharpness(double longest, const std::string& only) {

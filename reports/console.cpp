@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -128,10 +127,6 @@ class Console : public Reporter {
     clear_bar();
     fmt::print("blind {}\n  sees   {} in half of the elements, {} in the sharpest\n", r.c.line(),
                percent(seen.half), percent(seen.some));
-  }
-
-  static std::string percent(double ratio) {
-    return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "nothing";
   }
 
   struct Kind {

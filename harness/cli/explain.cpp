@@ -75,10 +75,6 @@ std::optional<double> median_limit(const Case& c, const Inputs& inputs, const Co
   }
 }
 
-std::string percent(double ratio) {
-  return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : "no size";
-}
-
 void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract) {
   const auto truths = c.op->truth(c.attributes, inputs.set, contract);
   for (std::size_t n = 0; n < truths.size(); ++n) {
@@ -115,7 +111,7 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
     const Sharpness seen = sharpness(std::span(&t, 1), inputs.tensors);
     fmt::print(
         "  shows  an error of {} in half of the elements, {} in the sharpest{}; an all-zero output {}\n",
-        percent(seen.half), percent(seen.some), is_blind(seen) ? " (blind)" : "",
+        percent(seen.half, "no size"), percent(seen.some, "no size"), is_blind(seen) ? " (blind)" : "",
         zeros.ok ? "would pass (verdict distrust)" : fmt::format("fails in {} elements", zeros.bad));
   }
 }

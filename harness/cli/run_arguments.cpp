@@ -135,8 +135,10 @@ void add_run_options(const Command& command, RunArguments& a) {
   command.flag(
       "--isolate", a.isolate,
       "Make each further run of a case in a new process: finds kernels that remember what they computed");
-  command.flag("--strict", a.strict,
-               "A pass that could not have shown an error of 10 % in half of its elements is red: blind");
+  command.flag(
+      "--strict", a.strict,
+      "A pass that could not have shown an error of 10 % in half of its elements is red (blind), and so "
+      "is one beyond what is likely (suspect)");
   command.option("--sandbox", a.sandbox,
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "

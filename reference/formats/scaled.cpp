@@ -176,6 +176,14 @@ std::int64_t scale_index(ScaleAxis axis, const Axes& axes, std::int64_t index) n
   return 0;
 }
 
+float stored_scale(const Encoded& tensor, const Format& format, std::int64_t index) {
+  float scale = 0;
+  const std::int64_t at = scale_index(format.axis, axes_of(tensor.shape), index);
+  std::memcpy(&scale, plane_of(tensor, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale),
+              sizeof scale);
+  return scale;
+}
+
 std::vector<float> absmax_scales(const Format& format, const Shape& shape, std::span<const float> values) {
   const Axes axes = axes_of(shape);
   std::vector<float> scales(static_cast<std::size_t>(element_count(scale_shape(format, shape))), 0.0F);

@@ -20,20 +20,20 @@ std::map<std::string, std::string> words_of(const std::string& text) {
   return given;
 }
 
-// The needle lies at a third of the keys: the key of each KV head is the query of its first head, scaled to a logit of
+// The needle lies at a third of the keys: the key of each KV head is the first query row of its first head, scaled to a logit of
 // 2 log(keys), and its value is 1 in every coordinate.
 void aim(const Attributes& a, std::map<std::string, std::vector<float>>& values) {
   const auto d = static_cast<std::size_t>(a.integer("d")), keys = static_cast<std::size_t>(a.integer("len"));
   const auto heads = static_cast<std::size_t>(a.integer("heads"));
   const auto kv_heads = static_cast<std::size_t>(a.integer("kv_heads"));
-  const std::size_t at = keys / 3, rows = static_cast<std::size_t>(a.integer("q"));
+  const std::size_t at = keys / 3;
   std::vector<float>&q = values.at("q"), &k = values.at("k"), &v = values.at("v");
   for (std::size_t g = 0; g < kv_heads; ++g) {
-    const float* row = q.data() + g * (heads / kv_heads) * rows * d;
+    const float* row = q.data() + g * (heads / kv_heads) * d;
     double square = 0;
     for (std::size_t c = 0; c < d; ++c) square += static_cast<double>(row[c]) * row[c];
     const double scale = 2 * std::log(static_cast<double>(keys)) * std::sqrt(static_cast<double>(d)) / square;
-    const std::size_t key = (g * keys + at) * d;
+    const std::size_t key = (at * kv_heads + g) * d;
     for (std::size_t c = 0; c < d; ++c) k[key + c] = static_cast<float>(scale * row[c]), v[key + c] = 1;
   }
 }

@@ -244,14 +244,7 @@ OperandRow Operands::row(std::int64_t index) const {
   if (path_ == "codes") {
     decode_plane(scalar_format(format_.element), tensor_.planes[0].bytes, index * length_,
                  std::span<double>(row.center));
-    if (format_.kind == FormatKind::scaled) {
-      float scale = 0;
-      const std::int64_t at = scale_index(format_.axis, axes_of(tensor_.shape), index * length_);
-      std::memcpy(&scale,
-                  plane_of(tensor_, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale),
-                  sizeof scale);
-      row.scale = scale;
-    }
+    if (format_.kind == FormatKind::scaled) row.scale = stored_scale(tensor_, format_, index * length_);
     row.same = true;  // decoding multiplies the same two numbers, exactly
   } else if (path_ == "blocks") {
     take_blocks(row, index);

@@ -1,5 +1,7 @@
 #include "reference/ops/sharpness.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -39,6 +41,10 @@ Sharpness sharpness_of(const Truth& truth, double least) {
 }
 
 }  // namespace
+
+std::string percent(double ratio, std::string_view never) {
+  return std::isfinite(ratio) ? fmt::format("{:.3g} %", 100 * ratio) : std::string(never);
+}
 
 Sharpness sharpness(std::span<const Truth> truths, std::span<const TensorSpec> tensors) {
   if (truths.empty()) return {};

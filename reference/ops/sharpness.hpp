@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "reference/ops/op.hpp"
 
@@ -26,6 +28,9 @@ struct Sharpness {
 
 // The least sharp of the outputs, field by field. tensors: of the op; they name the outputs' formats.
 Sharpness sharpness(std::span<const Truth> truths, std::span<const TensorSpec> tensors);
+
+// "0.31 %"; `never` where no error is seen.
+std::string percent(double ratio, std::string_view never = "nothing");
 
 // A case that cannot show an error of 10 % in half of its elements is blind.
 inline constexpr double kBlindError = 0.1;

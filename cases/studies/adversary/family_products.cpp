@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/products.hpp"
@@ -20,12 +19,7 @@ Row operand_row(const Problem& p, const std::string& name, std::int64_t index, s
   if (path == "codes") {
     const Format& f = format(tensor.format);
     if (f.kind == FormatKind::scaled) {
-      float scale = 0;
-      const std::int64_t at = scale_index(f.axis, axes_of(tensor.shape), index * n);
-      std::memcpy(&scale,
-                  plane_of(tensor, ".scale").bytes.data() + at * static_cast<std::int64_t>(sizeof scale),
-                  sizeof scale);
-      row.scale = static_cast<double>(scale);
+      row.scale = static_cast<double>(stored_scale(tensor, f, index * n));
       for (double& each : row.x)
         each /= row.scale;  // the code: its product with the scale is exact, and so is this
     }

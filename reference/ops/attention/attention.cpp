@@ -33,18 +33,17 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
     return {{"out", std::move(limits.value), std::move(limits.limit),
              "reference/ops/attention: a declared conversion overflows, of which nothing follows"}};
   }
+  std::string origin =
+      "reference/ops/attention/detap: logits, exp and rescales, cast of the weights, PV, row sum, quotient; "
+      "any order";
   if (contract.text("order") != "any" || contract.text("level") == "emu") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
     limits = leveled_limits(problem, contract, std::move(limits));
-    unclaim_beyond_f32(exact, limits.limit);
-    return {{"out", std::move(limits.value), std::move(limits.limit),
-             "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
-                 ", tiles in order=" + std::string(contract.text("order"))}};
+    origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
+             ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
-  return {{"out", std::move(limits.value), std::move(limits.limit),
-           "reference/ops/attention/detap: logits, exp and rescales, cast of the weights, PV, row sum, "
-           "quotient; any order"}};
+  return {{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)}};
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What

@@ -134,14 +134,13 @@ struct Hull {
 };
 
 // A scalar kernel may multiply codes and apply their scale to the sum, or decode code times scale first, rounded to f32: products
-// that are then not exact where those of codes are. In f32 the decoded numbers are taken, and the rounding of each is added to
-// the error, which covers both; in 16 bits, whose range the scale shifts, the bound by moments judges. True where the two
-// ways differ: a scale that is no power of two, or any in 16 bits.
+// that are then not exact where those of codes are. The decoded numbers are taken, and the rounding of each is added to the
+// error, which covers both. True where the two ways differ: where the scale is no power of two. (Sums of 16 bits, whose range
+// a scale shifts, do not come here.)
 bool decodes_first(const std::string& accumulator_name, double scale) {
-  const Accumulator how = accumulator(accumulator_name);
   int exponent = 0;
-  const bool shifts = std::frexp(scale, &exponent) == 0.5;
-  return how.kind == Accumulator::Kind::floating && scale != 1 && !(shifts && how.precision.p >= 24);
+  return accumulator(accumulator_name).kind == Accumulator::Kind::floating &&
+         std::frexp(scale, &exponent) != 0.5;
 }
 
 Stored decoded(const std::vector<double>& exact) {
@@ -189,9 +188,6 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       if (!k_in.has_value() || !v_in.has_value() || !finite(k_in->values) || !finite(v_in->values)) continue;
       const bool decodes_k = !emulated && decodes_first(how.qk, k_in->scale);
       const bool decodes_v = !emulated && decodes_first(how.pv, v_in->scale);
-      if ((decodes_k && accumulator(how.qk).precision.p < 24) ||
-          (decodes_v && accumulator(how.pv).precision.p < 24))
-        continue;
       if (decodes_k) *k_in = decoded(k);
       if (decodes_v) *v_in = decoded(v);
       if (how.descending) rearrange(k_in->values, at, g.d), rearrange(v_in->values, at, g.dv);

@@ -27,31 +27,9 @@ class Stepper {
   // drift: the kernel's accumulator is in units that differ from ours by at most this factor.
   void run(std::int64_t first, std::int64_t last, double drift, Columns& to) {
     const auto n = step_.size();
-    std::fill(head_.begin(), head_.end(), -kNever);
-    for (auto* x : {&products_, &common_, &own_, &flushed_}) std::fill(x->begin(), x->end(), 0.0);
-    next_ = to.sum;
+    begin(to);
     bool any = false;
-    for (std::int64_t j = first; j < last; ++j) {
-      const ValueTerm& t = terms_[j];
-      const double reach = t.weight + t.common + t.own;
-      if (reach == 0) continue;
-      any = true;
-      const float* v = kv_.v.data() + j * kv_.dv;
-      const std::int16_t* head = facts_.head.data() + j * kv_.dv;
-      for (std::size_t c = 0; c < n; ++c) {
-        const double magnitude = std::fabs(static_cast<double>(v[c]));
-        next_[c] += t.weight * static_cast<double>(v[c]);
-        products_[c] += reach * magnitude;
-        common_[c] += t.common * magnitude;
-        own_[c] += t.own * magnitude;
-        head_[c] = std::max(head_[c], head[c] + t.head);
-      }
-      if (model_.kind != StepModel::Kind::pairwise) continue;
-      for (std::size_t c = 0; c < n; ++c) {
-        if (t.subnormal || head[c] + 0 <= facts_.emin)
-          flushed_[c] += reach * std::fabs(static_cast<double>(v[c]));
-      }
-    }
+    for (std::int64_t j = first; j < last; ++j) any |= add(j);
     if (!any) return;
     for (std::size_t c = 0; c < n; ++c) {
       StepModel::Step& s = step_[c];
@@ -79,37 +57,20 @@ class Stepper {
   // A partial sum in any order that goes through at most `height` additions; from `to` where it is chained.
   void run_any(std::int64_t first, std::int64_t last, double drift, double height, Columns& to) {
     const auto n = step_.size();
-    std::fill(head_.begin(), head_.end(), -kNever);
+    begin(to);
     lattice_.assign(n, kNever);
-    for (auto* x : {&products_, &common_, &own_, &flushed_}) std::fill(x->begin(), x->end(), 0.0);
-    next_ = to.sum;
     std::int64_t count = 0;
     bool known = true;
     for (std::int64_t j = first; j < last; ++j) {
+      if (!add(j)) continue;
       const ValueTerm& t = terms_[j];
-      const double reach = t.weight + t.common + t.own;
-      if (reach == 0) continue;
       ++count;
       known = known && t.known && t.common == 0;
-      const float* v = kv_.v.data() + j * kv_.dv;
-      const std::int16_t* head = facts_.head.data() + j * kv_.dv;
-      for (std::size_t c = 0; c < n; ++c) {
-        const double magnitude = std::fabs(static_cast<double>(v[c]));
-        next_[c] += t.weight * static_cast<double>(v[c]);
-        products_[c] += reach * magnitude;
-        common_[c] += t.common * magnitude;
-        own_[c] += t.own * magnitude;
-        head_[c] = std::max(head_[c], head[c] + t.head);
-      }
       if (known) {
         const std::int16_t* lattice = facts_.lattice.data() + j * kv_.dv;
         const int own = lattice_of(t.weight);
         for (std::size_t c = 0; c < n; ++c) lattice_[c] = std::min(lattice_[c], lattice[c] + own);
       }
-      if (model_.kind != StepModel::Kind::pairwise) continue;
-      for (std::size_t c = 0; c < n; ++c)
-        if (t.subnormal || head[c] <= facts_.emin)
-          flushed_[c] += reach * std::fabs(static_cast<double>(v[c]));
     }
     if (count == 0) return;
     const std::int64_t steps = (last - first + model_.group - 1) / model_.group;
@@ -129,6 +90,35 @@ class Stepper {
   }
 
  private:
+  // The next partial sums start from `to`, and nothing has been added.
+  void begin(const Columns& to) {
+    std::fill(head_.begin(), head_.end(), -kNever);
+    for (auto* x : {&products_, &common_, &own_, &flushed_}) std::fill(x->begin(), x->end(), 0.0);
+    next_ = to.sum;
+  }
+
+  // Term j of every column; false where it is nothing.
+  bool add(std::int64_t j) {
+    const auto n = step_.size();
+    const ValueTerm& t = terms_[j];
+    const double reach = t.weight + t.common + t.own;
+    if (reach == 0) return false;
+    const float* v = kv_.v.data() + j * kv_.dv;
+    const std::int16_t* head = facts_.head.data() + j * kv_.dv;
+    for (std::size_t c = 0; c < n; ++c) {
+      const double magnitude = std::fabs(static_cast<double>(v[c]));
+      next_[c] += t.weight * static_cast<double>(v[c]);
+      products_[c] += reach * magnitude;
+      common_[c] += t.common * magnitude;
+      own_[c] += t.own * magnitude;
+      head_[c] = std::max(head_[c], head[c] + t.head);
+    }
+    if (model_.kind != StepModel::Kind::pairwise) return true;
+    for (std::size_t c = 0; c < n; ++c)
+      if (t.subnormal || head[c] <= facts_.emin) flushed_[c] += reach * std::fabs(static_cast<double>(v[c]));
+    return true;
+  }
+
   void count_inexact(std::int64_t first, std::int64_t last) {
     const auto n = step_.size();
     for (std::int64_t j = first; j < last; ++j) {
