@@ -1,0 +1,220 @@
+#include "reference/replay/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
+#include "reference/parallel.hpp"
+#include "reference/replay/attention_row.hpp"
+#include "reference/replay/fold.hpp"
+#include "reference/replay/special_functions.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::int64_t kBlockRows = 64;
+
+float rounded(const ScalarFormat* format, float x) {
+  return format == nullptr ? x : static_cast<float>(round_to(*format, static_cast<double>(x)));
+}
+const ScalarFormat* format_of(const std::string& name) {
+  return name == "f32" ? nullptr : &scalar_format(name);
+}
+
+}  // namespace
+
+struct AttentionReplay::Data {
+  ReplayKeys keys;
+  std::vector<float> v_columns;  // [dv, keys]: a unit sums along the last axis
+  std::map<std::string, PackedOperand> k, v;
+
+  const PackedOperand& packed_k(const std::string& unit) {
+    auto at = k.find(unit);
+    if (at == k.end())
+      at = k.emplace(unit, PackedOperand(matrix_unit(unit), PackedOperand::Side::b, keys.format,
+                                         keys.k.data(), keys.keys, keys.d, keys.d))
+               .first;
+    return at->second;
+  }
+  const PackedOperand& packed_v(const std::string& unit) {
+    auto at = v.find(unit);
+    if (at == v.end())
+      at = v.emplace(unit, PackedOperand(matrix_unit(unit), PackedOperand::Side::b, keys.format,
+                                         v_columns.data(), keys.dv, keys.keys, keys.keys))
+               .first;
+    return at->second;
+  }
+};
+
+AttentionReplay::AttentionReplay(ReplayKeys keys) : data_(std::make_unique<Data>()) {
+  data_->keys = std::move(keys);
+  const ReplayKeys& kv = data_->keys;
+  data_->v_columns.resize(static_cast<std::size_t>(kv.keys * kv.dv));
+  for (std::int64_t j = 0; j < kv.keys; ++j)
+    for (std::int64_t c = 0; c < kv.dv; ++c)
+      data_->v_columns[static_cast<std::size_t>(c * kv.keys + j)] =
+          kv.v[static_cast<std::size_t>(j * kv.dv + c)];
+}
+AttentionReplay::~AttentionReplay() = default;
+
+// One part of the keys, one block of rows: o [rows, dv] not yet divided, m and l of each row.
+namespace {
+
+struct Part {
+  std::vector<float> o, top, sum;
+};
+
+struct Block {
+  const AttentionSchedule& how;
+  const ReplayKeys& keys;
+  const PackedOperand& v;
+  std::int64_t rows, tiles;
+  std::span<const float> rescale;  // [rows, tiles]
+};
+
+Part values_of(const Block& b, const PackedOperand& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t dv = b.keys.dv;
+  Part part;
+  part.o.assign(static_cast<std::size_t>(b.rows * dv), 0.0f);
+  std::vector<float> of_tile;
+  for (std::int64_t n = begin; n < end; ++n) {
+    const std::int64_t t = b.how.descending ? end - 1 - (n - begin) : n;
+    const std::int64_t from = t * b.how.tile, to = std::min(b.keys.keys, from + b.how.tile);
+    const bool chained = b.how.values == ValueChain::chained;
+    if (!chained) of_tile.assign(part.o.size(), 0.0f);
+    if (!chained) fused_gemm_range(matrix_unit(b.how.pv), p, b.v, from, to, of_tile.data(), dv);
+    for (std::int64_t i = 0; i < b.rows; ++i) {
+      const float a = b.rescale[static_cast<std::size_t>(i * b.tiles + t)];
+      for (std::int64_t c = i * dv; c < (i + 1) * dv; ++c) {
+        float& o = part.o[static_cast<std::size_t>(c)];
+        o = chained ? o * a : std::fma(o, a, of_tile[static_cast<std::size_t>(c)]);
+      }
+    }
+    if (chained) fused_gemm_range(matrix_unit(b.how.pv), p, b.v, from, to, part.o.data(), dv);
+  }
+  return part;
+}
+
+float quotient(Quotient how, float o, float l) {
+  return l == 0 ? 0.0f : how == Quotient::division ? o / l : o * (1.0f / l);
+}
+
+// m and l of a part, to base e.
+std::optional<float> log_sum(float top, float sum, float scale) {
+  if (sum == 0) return kMinusInfinity;
+  const std::optional<float> log = cuda_fast_logf(sum);
+  if (!log) return std::nullopt;
+  return std::fma(top, scale, *log);
+}
+
+// The weights of the parts, expf(L_s - L); false where a logarithm is not modelled.
+bool weights_of_parts(const AttentionSchedule& how, std::span<const std::optional<float>> logs,
+                      std::span<float> weights, float& whole) {
+  float top = kMinusInfinity;
+  for (const std::optional<float>& log : logs) {
+    if (!log) return false;
+    top = std::max(top, *log);
+  }
+  if (top == kMinusInfinity) top = 0;
+  std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f);
+  for (std::size_t s = 0; s < logs.size(); ++s) lanes[s % lanes.size()] += cuda_expf(*logs[s] - top);
+  std::int32_t at = 0;
+  for (const FoldAddition& f : additions(fold_of("halving", how.merge_lanes), how.merge_lanes, at))
+    lanes[static_cast<std::size_t>(f.into)] += lanes[static_cast<std::size_t>(f.from)];
+  const float sum = lanes[static_cast<std::size_t>(at)];
+  whole = sum == 0 ? std::numeric_limits<float>::infinity() : cuda_logf(sum) + top;
+  for (std::size_t s = 0; s < logs.size(); ++s) weights[s] = cuda_expf(*logs[s] - whole);
+  return true;
+}
+
+}  // namespace
+
+ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQueries& queries) const {
+  const ReplayKeys& kv = data_->keys;
+  const MatrixUnit& qk = matrix_unit(how.qk);
+  const MatrixUnit& pv = matrix_unit(how.pv);
+  const PackedOperand& packed_k = data_->packed_k(how.qk);
+  const PackedOperand& packed_v = data_->packed_v(how.pv);
+  const ScalarFormat* p_format = format_of(how.p);
+  const ScalarFormat* out_format = format_of(how.out);
+  const auto scale = static_cast<float>(queries.scale);
+  ReplayedRows result;
+  result.out.resize(static_cast<std::size_t>(queries.rows * kv.dv));
+  result.lse.resize(static_cast<std::size_t>(queries.rows));
+  result.known.resize(static_cast<std::size_t>(queries.rows));
+  const std::int64_t tiles = (kv.keys + how.tile - 1) / how.tile;
+  const std::int64_t each = (tiles + how.split - 1) / how.split;
+  parallel_units(
+      static_cast<std::size_t>((queries.rows + kBlockRows - 1) / kBlockRows), [&](std::size_t block) {
+        const std::int64_t first = static_cast<std::int64_t>(block) * kBlockRows;
+        const std::int64_t rows = std::min(kBlockRows, queries.rows - first);
+        const PackedOperand q(qk, PackedOperand::Side::a, kv.format, queries.q.data() + first * kv.d, rows,
+                              kv.d, kv.d);
+        std::vector<float> s(static_cast<std::size_t>(rows * kv.keys), 0.0f);
+        fused_gemm(qk, q, packed_k, s.data(), kv.keys);
+        std::vector<float> rescale(static_cast<std::size_t>(rows * tiles));
+        std::vector<float> tops(static_cast<std::size_t>(how.split * rows)), sums(tops.size());
+        AttentionRow row(how, queries.scale);
+        for (std::int64_t i = 0; i < rows; ++i) {
+          if (queries.visible) {
+            for (std::int64_t j = 0; j < kv.keys; ++j)
+              if (!queries.visible(first + i, j))
+                s[static_cast<std::size_t>(i * kv.keys + j)] = kMinusInfinity;
+          }
+          for (std::int64_t part = 0; part < how.split; ++part) {
+            row.start();
+            const std::int64_t begin = std::min(tiles, part * each), end = std::min(tiles, begin + each);
+            for (std::int64_t n = begin; n < end; ++n) {
+              const std::int64_t t = how.descending ? end - 1 - (n - begin) : n;
+              const std::int64_t from = t * how.tile, to = std::min(kv.keys, from + how.tile);
+              const std::span<float> w(s.data() + i * kv.keys + from, static_cast<std::size_t>(to - from));
+              rescale[static_cast<std::size_t>(i * tiles + t)] = row.tile(w);
+              for (float& x : w) x = rounded(p_format, x);
+            }
+            row.finish();
+            sums[static_cast<std::size_t>(part * rows + i)] = row.sum;
+            tops[static_cast<std::size_t>(part * rows + i)] = row.top;
+          }
+        }
+        const PackedOperand p(pv, PackedOperand::Side::a, how.p, s.data(), rows, kv.keys, kv.keys);
+        const Block of{how, kv, packed_v, rows, tiles, rescale};
+        std::vector<Part> parts;
+        for (std::int64_t part = 0; part < how.split; ++part) {
+          const std::int64_t begin = std::min(tiles, part * each);
+          parts.push_back(values_of(of, p, begin, std::min(tiles, begin + each)));
+        }
+        std::vector<std::optional<float>> logs(parts.size());
+        std::vector<float> weights(parts.size());
+        for (std::int64_t i = 0; i < rows; ++i) {
+          const auto at = [&](std::size_t part) {
+            return part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i);
+          };
+          const auto out_row = static_cast<std::size_t>(first + i);
+          for (std::size_t part = 0; part < parts.size(); ++part)
+            logs[part] = log_sum(tops[at(part)], sums[at(part)], scale);
+          float whole = logs[0].value_or(std::numeric_limits<float>::quiet_NaN());
+          const bool merges = parts.size() > 1;
+          const bool known = !merges || weights_of_parts(how, logs, weights, whole);
+          result.known[out_row] = known ? 1 : 0;
+          result.lse[out_row] = known ? whole : std::numeric_limits<float>::quiet_NaN();
+          for (std::int64_t c = 0; c < kv.dv; ++c) {
+            float y = 0;
+            for (std::size_t part = 0; part < parts.size(); ++part) {
+              const float o = quotient(how.quotient, parts[part].o[static_cast<std::size_t>(i * kv.dv + c)],
+                                       sums[at(part)]);
+              y = merges ? std::fma(weights[part], o, y) : o;
+            }
+            result.out[out_row * static_cast<std::size_t>(kv.dv) + static_cast<std::size_t>(c)] =
+                rounded(out_format, y);
+          }
+        }
+      });
+  return result;
+}
+
+}  // namespace assay

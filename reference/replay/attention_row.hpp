@@ -1,0 +1,168 @@
+// The online softmax of one row, tile by tile: a part of the replay of fused attention.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "reference/replay/attention_schedule.hpp"
+#include "reference/replay/fold.hpp"
+#include "reference/replay/special_functions.hpp"
+
+namespace assay {
+
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+inline constexpr double kLog2E = 1.4426950408889634;
+
+using Exp = float (*)(float);
+inline float nearest_exp(float x) {
+  const double y = std::exp(static_cast<double>(x));
+  return y >= 0x1p-126 ? static_cast<float>(y) : 0.0f;
+}
+inline Exp exp_of(Exponential e) {
+  if (e == Exponential::nearest) return nearest_exp;
+  return e == Exponential::ex2 ? ex2_approx_ftz : e == Exponential::exp2f ? exp2_subnormal : cuda_expf;
+}
+
+// The softmax of one row: weights and rescalings, tile by tile.
+class AttentionRow {
+ public:
+  AttentionRow(const AttentionSchedule& how, double scale)
+      : how_(how),
+        exp_(exp_of(how.exp)),
+        scale_(static_cast<float>(scale)),
+        constant_(how.constant_double
+                      ? static_cast<float>(static_cast<double>(scale_) * (natural(how.exp) ? 1 : kLog2E))
+                      : scale_ * static_cast<float>(natural(how.exp) ? 1 : kLog2E)),
+        lanes_(static_cast<std::size_t>(how.lanes), 0.0f) {
+    folds_ = additions(fold_of(how.fold, how.lanes), how.lanes, folded_);
+  }
+
+  void start() {
+    top = kMinusInfinity, sum = 0;
+    std::fill(lanes_.begin(), lanes_.end(), 0.0f);
+  }
+  // s: the tile's S, -inf where the mask hides a key; becomes the weights. Returns a.
+  float tile(std::span<float> s) {
+    const float c = constant_;
+    float now = top;
+    if (how_.argument == Argument::scaled) {
+      for (float& x : s) now = std::max(now, x = x * c);
+    } else if (how_.argument == Argument::scaled_twice) {
+      for (float& x : s) {
+        const float once = x * scale_;
+        now = std::max(now, x = once * static_cast<float>(kLog2E));
+      }
+    } else if (how_.argument == Argument::scaled_fma) {
+      for (float& x : s) now = std::max(now, x = x * scale_);
+    } else if (how_.argument == Argument::fma_max) {
+      float largest = kMinusInfinity;
+      for (const float x : s) largest = std::max(largest, x);
+      now = std::max(now, largest * c);
+    } else {
+      for (const float x : s) now = std::max(now, x);
+    }
+    const float old = top;
+    top = now;
+    const float m = now == kMinusInfinity ? 0.0f : now;
+    const float e = static_cast<float>(kLog2E);
+    const float mc = how_.argument == Argument::scaled_fma ? m * e : m * c;
+    float a = 0;
+    if (old != kMinusInfinity) {
+      const bool plain = how_.argument == Argument::scaled || how_.argument == Argument::scaled_twice ||
+                         how_.argument == Argument::fma_max;
+      const float k = how_.argument == Argument::scaled_fma ? e : c;
+      a = exp_(plain                                ? old - m
+               : how_.rescale == Rescale::sub_mul   ? (old - m) * k
+               : how_.argument == Argument::mul_sub ? old * k - mc
+                                                    : std::fma(old, k, -mc));
+    }
+    for (float& x : s) {
+      switch (how_.argument) {
+        case Argument::fma:
+          x = std::fma(x, c, -mc);
+          break;
+        case Argument::mul_sub: {
+          const float p = x * c;
+          x = p - mc;
+          break;
+        }
+        case Argument::scaled:
+        case Argument::scaled_twice:
+          x = x - m;
+          break;
+        case Argument::sub_mul: {
+          const float d = x - m;
+          x = d * c;
+          break;
+        }
+        case Argument::scaled_fma:
+          x = std::fma(x, e, -mc);
+          break;
+        case Argument::fma_max:
+          x = std::fma(x, c, -m);
+          break;
+      }
+      x = exp_(x);
+    }
+    add(s, a);
+    return a;
+  }
+  // Folds the lanes where they were kept apart.
+  void finish() {
+    if (how_.sums == RowSums::thread) sum = folded(lanes_);
+  }
+
+  float top = kMinusInfinity, sum = 0;
+
+ private:
+  float folded(std::vector<float>& x) const {
+    for (const FoldAddition& f : folds_)
+      x[static_cast<std::size_t>(f.into)] += x[static_cast<std::size_t>(f.from)];
+    return x[static_cast<std::size_t>(folded_)];
+  }
+  // Adds a range of keys to the lanes, each of which is rescaled along with its first addition; 1 leaves it as it is.
+  void add_to_lanes(std::span<const float> w, float a) {
+    const auto pack = static_cast<std::size_t>(how_.pack), stride = lanes_.size() * pack;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      float l = lanes_[lane];
+      const std::size_t first = lane * pack;
+      if (first < w.size() && how_.sum_fma) {
+        l = std::fma(l, a, w[first]);
+      } else {
+        l *= a;
+        if (first < w.size()) l += w[first];
+      }
+      for (std::size_t j = first; j < w.size(); j += stride)
+        for (std::size_t i = j == first ? j + 1 : j; i < std::min(j + pack, w.size()); ++i) l += w[i];
+      lanes_[lane] = l;
+    }
+  }
+  void add(std::span<const float> w, float a) {
+    if (how_.sums == RowSums::thread) return add_to_lanes(w, a);
+    const auto range = static_cast<std::size_t>(how_.tile / how_.warps);
+    for (std::size_t first = 0; first < static_cast<std::size_t>(how_.tile); first += range) {
+      std::fill(lanes_.begin(), lanes_.end(), 0.0f);
+      if (first < w.size()) add_to_lanes(w.subspan(first, std::min(range, w.size() - first)), 1);
+      const float part = folded(lanes_);
+      const float rescale = first == 0 ? a : 1;
+      if (how_.sum_fma) {
+        sum = std::fma(sum, rescale, part);
+      } else {
+        sum *= rescale;
+        sum += part;
+      }
+    }
+  }
+
+  const AttentionSchedule& how_;
+  Exp exp_;
+  float scale_, constant_;
+  std::vector<float> lanes_;
+  std::vector<FoldAddition> folds_;
+  std::int32_t folded_ = 0;
+};
+
+}  // namespace assay

@@ -1,0 +1,155 @@
+#include "reference/replay/attention_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <vector>
+
+#include "reference/arithmetic/matrix_unit.hpp"
+#include "reference/error.hpp"
+#include "reference/near_names.hpp"
+#include "reference/replay/fold.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kKeys = {
+    AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit", "of q.k"},
+    AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit", "of the weighted values"},
+    AttentionScheduleKey{"p", "bf16", "a format that pv takes", "to which weights are rounded"},
+    AttentionScheduleKey{"out", "bf16", "f32|f16|bf16", "of the output"},
+    AttentionScheduleKey{"tile", "64", "1..65536", "keys between two rescalings; a multiple of pv's block"},
+    AttentionScheduleKey{"order", "ascending", "ascending|descending", "of the tiles"},
+    AttentionScheduleKey{"argument", "fma", "fma|mul_sub|scaled|sub_mul|scaled_twice|scaled_fma|fma_max",
+                         "operations of the exponent"},
+    AttentionScheduleKey{"constant", "double", "double|float", "in which scale * log2 e is formed"},
+    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest", "the exponential"},
+    AttentionScheduleKey{"rescale", "sub_mul", "sub_mul|as_argument",
+                         "operations of the old maximum's exponent"},
+    AttentionScheduleKey{"sums", "thread", "thread|tile",
+                         "where the lanes of the row sum are folded: at the end, or in each tile"},
+    AttentionScheduleKey{"sum_fma", "yes", "no|yes", "rescaling and first addition are one rounding"},
+    AttentionScheduleKey{"warps", "1", "1..64",
+                         "ranges of a tile's keys with lanes of their own, added in turn; sums=tile"},
+    AttentionScheduleKey{"lanes", "4", "1..65536", "partial sums of a row"},
+    AttentionScheduleKey{"pack", "2", "1..65536", "neighbouring keys that one lane takes at a time"},
+    AttentionScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
+    AttentionScheduleKey{"values", "chained", "chained|tile",
+                         "where a chain of pv begins: at the output so far, or at zero"},
+    AttentionScheduleKey{"quotient", "reciprocal", "reciprocal|division", "o (1/l), o / l"},
+    AttentionScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
+    AttentionScheduleKey{"merge_lanes", "32", "1..65536",
+                         "partial sums of the parts' exponentials, folded by halves"},
+};
+constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"ascending", "descending"},
+                                          kConstants = {"float", "double"},
+                                          kRescales = {"sub_mul", "as_argument"}, kSums = {"thread", "tile"},
+                                          kValues = {"chained", "tile"};
+constexpr std::array<std::string_view, 4> kExps = {"ex2", "exp2f", "expf", "nearest"};
+constexpr std::array<std::string_view, 2> kQuotients = {"reciprocal", "division"};
+constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
+constexpr std::array<std::string_view, 7> kArguments = {"fma",          "mul_sub",    "scaled", "sub_mul",
+                                                        "scaled_twice", "scaled_fma", "fma_max"};
+
+[[noreturn]] void refuse(std::string_view key, std::string_view value) {
+  std::string_view allowed;
+  for (const AttentionScheduleKey& each : kKeys)
+    if (each.name == key) allowed = each.allowed;
+  throw InputError(InputErrorKind::bad_value,
+                   fmt::format("attention schedule: {}={}; allowed: {}", key, excerpt(value), allowed));
+}
+
+std::int64_t count(std::string_view key, std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536)
+    refuse(key, text);
+  return value;
+}
+
+template <typename Words>
+std::size_t word(std::string_view key, std::string_view text, const Words& words) {
+  const auto at = std::find(words.begin(), words.end(), text);
+  if (at == words.end()) refuse(key, text);
+  return static_cast<std::size_t>(at - words.begin());
+}
+
+void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
+  if (key == "qk") s.qk = matrix_unit(value).name;
+  if (key == "pv") s.pv = matrix_unit(value).name;
+  if (key == "p") s.p = value;
+  if (key == "out") s.out = kOuts[word(key, value, kOuts)];
+  if (key == "tile") s.tile = count(key, value);
+  if (key == "order") s.descending = word(key, value, kOrders) == 1;
+  if (key == "argument") s.argument = static_cast<Argument>(word(key, value, kArguments));
+  if (key == "constant") s.constant_double = word(key, value, kConstants) == 1;
+  if (key == "exp") s.exp = static_cast<Exponential>(word(key, value, kExps));
+  if (key == "rescale") s.rescale = static_cast<Rescale>(word(key, value, kRescales));
+  if (key == "sums") s.sums = static_cast<RowSums>(word(key, value, kSums));
+  if (key == "sum_fma") s.sum_fma = word(key, value, kNoYes) == 1;
+  if (key == "warps") s.warps = count(key, value);
+  if (key == "lanes") s.lanes = count(key, value);
+  if (key == "pack") s.pack = count(key, value);
+  if (key == "fold") s.fold = value;
+  if (key == "values") s.values = static_cast<ValueChain>(word(key, value, kValues));
+  if (key == "quotient") s.quotient = static_cast<Quotient>(word(key, value, kQuotients));
+  if (key == "split") s.split = count(key, value);
+  if (key == "merge_lanes") s.merge_lanes = count(key, value);
+}
+
+template <typename Words, typename Value>
+std::string_view name(const Words& words, Value value) {
+  return words[static_cast<std::size_t>(value)];
+}
+
+}  // namespace
+
+std::span<const AttentionScheduleKey> attention_schedule_keys() { return kKeys; }
+
+AttentionSchedule parse_attention_schedule(std::string_view text) {
+  AttentionSchedule schedule;
+  std::set<std::string_view> given;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\n"), text.size()));
+    if (text.empty()) break;
+    const std::string_view pair = text.substr(0, text.find_first_of(" \t\n"));
+    text.remove_prefix(pair.size());
+    const std::size_t equals = pair.find('=');
+    const std::string_view key = pair.substr(0, equals);
+    if (std::none_of(kKeys.begin(), kKeys.end(),
+                     [&](const AttentionScheduleKey& k) { return k.name == key; }))
+      throw unknown_name("key of an attention schedule", key, names_of(kKeys));
+    if (equals == std::string_view::npos || !given.insert(key).second)
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("attention schedule: {}; wanted: each key once, as key=value", excerpt(pair)));
+    set(schedule, key, pair.substr(equals + 1));
+  }
+  schedule.fold = to_string(fold_of(schedule.fold, schedule.lanes), schedule.lanes);
+  const MatrixUnit& pv = matrix_unit(schedule.pv);
+  if (!accepts(pv, schedule.p)) refuse("p", schedule.p);
+  if (schedule.tile % pv.group != 0) refuse("tile", std::to_string(schedule.tile));
+  if (schedule.tile % schedule.warps != 0) refuse("warps", std::to_string(schedule.warps));
+  return schedule;
+}
+
+std::string print_schedule(const AttentionSchedule& s) {
+  std::string text;
+  const auto add = [&](std::string_view key, const auto& value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  };
+  add("qk", s.qk), add("pv", s.pv), add("p", s.p), add("out", s.out), add("tile", s.tile);
+  add("order", name(kOrders, s.descending)), add("argument", name(kArguments, s.argument));
+  add("constant", name(kConstants, s.constant_double)), add("exp", name(kExps, s.exp));
+  add("rescale", name(kRescales, s.rescale)), add("sums", name(kSums, s.sums)),
+      add("sum_fma", name(kNoYes, s.sum_fma));
+  add("warps", s.warps), add("lanes", s.lanes), add("pack", s.pack), add("fold", s.fold);
+  add("values", name(kValues, s.values)), add("quotient", name(kQuotients, s.quotient));
+  add("split", s.split), add("merge_lanes", s.merge_lanes);
+  return text;
+}
+
+}  // namespace assay

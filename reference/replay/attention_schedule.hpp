@@ -1,0 +1,80 @@
+// The schedule of a fused attention kernel: everything that decides the bits of its output, as one line of text.
+//
+//   qk=hopper_bf16 pv=hopper_bf16 p=bf16 tile=128 order=descending argument=mul_sub lanes=4 pack=2 out=bf16
+//
+// One head's keys are cut into tiles of `tile` keys, taken in `order`. With c the constant of the exponent (`constant`), for a tile
+//   S_j  = q.k_j by a chain of `qk`
+//   m'   = max(m, max S_j)                     over the keys that the mask leaves
+//   w_j  = exp(S_j c - m' c)                   in the operations that `argument` names
+//   a    = exp((m - m') c)                     likewise (`rescale`)
+//   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
+//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile)
+//   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
+// and at the end out(o / l), the quotient as `quotient` says.
+//
+// split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
+// L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded by halves, and
+//   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+enum class Argument : std::uint8_t {
+  fma,           // fma(S, c, -(m c))
+  mul_sub,       // S c - m c, three roundings
+  scaled,        // x = S c, m of those; x - m
+  sub_mul,       // (S - m) c
+  scaled_twice,  // x = S scale log2 e, two roundings, m of those; x - m
+  scaled_fma,    // z = S scale, m of those; fma(z, log2 e, -(m log2 e))
+  fma_max,       // x = S, m = max(S c) rounded; fma(S, c, -m)
+};
+enum class Exponential : std::uint8_t {
+  ex2,  // special_functions.hpp
+  exp2f,
+  expf,
+  nearest,  // e^x rounded once, 0 below 2^-126: what the emulated backend computes
+};
+constexpr bool natural(Exponential e) {
+  return e == Exponential::expf || e == Exponential::nearest;
+}  // base e
+enum class Rescale : std::uint8_t { sub_mul, as_argument };
+enum class RowSums : std::uint8_t { thread, tile };
+enum class ValueChain : std::uint8_t { chained, tile };
+enum class Quotient : std::uint8_t { reciprocal, division };
+
+struct AttentionSchedule {
+  std::string qk = "hopper_bf16", pv = "hopper_bf16", p = "bf16", out = "bf16";
+  std::int64_t tile = 64;
+  bool descending = false;
+  Argument argument = Argument::fma;
+  bool constant_double = true;  // c = f32(scale * log2 e) from the product in double; no: of two f32
+  Exponential exp = Exponential::exp2f;
+  Rescale rescale = Rescale::sub_mul;
+  RowSums sums = RowSums::thread;
+  bool sum_fma = true;  // l a + w_0 in one rounding
+  std::int64_t warps =
+      1;  // sums=tile: ranges of a tile's keys that are summed by themselves, then added to l in turn
+  std::int64_t lanes = 4, pack = 2;
+  std::string fold = "halving";
+  ValueChain values = ValueChain::chained;
+  Quotient quotient = Quotient::reciprocal;
+  std::int64_t split = 1;
+  std::int64_t merge_lanes = 32;
+  bool operator==(const AttentionSchedule&) const = default;
+};
+
+struct AttentionScheduleKey {
+  std::string_view name, fallback, allowed, meaning;
+};
+std::span<const AttentionScheduleKey> attention_schedule_keys();
+// Keys that are left out have their defaults. Throws InputError unknown_name or bad_value.
+AttentionSchedule parse_attention_schedule(std::string_view text);
+// Canonical: every key, in the table's order.
+std::string print_schedule(const AttentionSchedule& schedule);
+
+}  // namespace assay

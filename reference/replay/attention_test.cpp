@@ -1,0 +1,166 @@
+// Fused attention replayed: rows that an H200 gave, bit for bit; a schedule that differs in one field does not pass for another;
+// special functions as the device has them.
+#include "reference/replay/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
+#include "reference/replay/special_functions.hpp"
+
+namespace assay {
+namespace {
+
+// The numbers that the device was given: four fields of 16 bits of a mixed counter, added.
+std::vector<float> drawn(std::uint64_t seed, std::size_t first, std::size_t count, float scale,
+                         const std::string& format) {
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t z = (first + i) + (seed << 40) + 0x9E3779B97F4A7C15U;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    z ^= z >> 31;
+    std::int64_t sum = -131070;
+    for (int field = 0; field < 4; ++field) sum += static_cast<std::int64_t>(z >> (16 * field) & 0xFFFF);
+    x[i] = static_cast<float>(
+        round_to(scalar_format(format), static_cast<double>(static_cast<float>(sum) * (0x1p-15f * scale))));
+  }
+  return x;
+}
+
+struct GoldenRow {
+  std::string format, kernel;
+  std::int64_t d = 0, rows = 0, keys = 0, heads = 0, kv_heads = 0, left = 0, right = 0, head = 0, row = 0;
+  bool causal = false;
+  float k_scale = 1;
+  std::uint64_t seed = 0;
+  AttentionSchedule schedule;
+  std::vector<float> out;
+
+  bool sees(std::int64_t key) const {
+    const std::int64_t position = row + keys - rows;
+    return causal ? key <= position : left < 0 || (key >= position - left && key <= position + right);
+  }
+  std::vector<float> replayed(const AttentionSchedule& how) const {
+    const auto size = static_cast<std::size_t>(keys * d), width = static_cast<std::size_t>(d);
+    const auto kv_head = static_cast<std::size_t>(head / (heads / kv_heads));
+    const auto q = drawn(seed * 3, static_cast<std::size_t>(head * rows + row) * width, width, 1, format);
+    const auto k = drawn(seed * 3 + 1, kv_head * size, size, k_scale, format);
+    const auto v = drawn(seed * 3 + 2, kv_head * size, size, 1, format);
+    const AttentionReplay replay({keys, d, d, k, v, format});
+    return replay
+        .run(how, {1, q, std::pow(static_cast<double>(d), -0.5),
+                   [&](std::int64_t, std::int64_t j) { return sees(j); }})
+        .out;
+  }
+};
+
+std::vector<GoldenRow> golden_rows() {
+  std::ifstream file(ASSAY_GOLDEN_REPLAY "/attention.csv");
+  std::vector<GoldenRow> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    std::istringstream in(line);
+    const auto next = [&] {
+      std::string field;
+      std::getline(in, field, ',');
+      return field;
+    };
+    GoldenRow r;
+    r.format = next(), r.d = std::stoll(next()), r.rows = std::stoll(next()), r.keys = std::stoll(next());
+    r.heads = std::stoll(next()), r.kv_heads = std::stoll(next()), r.causal = next() == "1";
+    r.left = std::stoll(next()), r.right = std::stoll(next()), r.k_scale = std::stof(next()),
+    r.seed = std::stoull(next());
+    r.head = std::stoll(next()), r.row = std::stoll(next()), r.kernel = next();
+    r.schedule = parse_attention_schedule(next());
+    std::istringstream codes(next());
+    for (std::string code; codes >> code;)
+      r.out.push_back(static_cast<float>(
+          decode(scalar_format(r.format), static_cast<std::uint32_t>(std::stoul(code, nullptr, 16)))));
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+TEST(AttentionReplay, rows_of_an_h200_are_replayed_with_no_bit_different) {
+  const std::vector<GoldenRow> rows = golden_rows();
+  ASSERT_GE(rows.size(), 11U);
+  for (const GoldenRow& r : rows) {
+    ASSERT_EQ(r.out.size(), static_cast<std::size_t>(r.d));
+    EXPECT_EQ(r.replayed(r.schedule), r.out)
+        << r.kernel << " " << r.format << " d=" << r.d << " keys=" << r.keys;
+  }
+}
+
+TEST(AttentionReplay, a_tampered_schedule_is_refuted) {
+  const std::vector<GoldenRow> rows = golden_rows();
+  const std::map<std::string, std::function<void(AttentionSchedule&)>> tampering = {
+      {"order", [](AttentionSchedule& s) { s.descending = !s.descending; }},
+      {"tile", [](AttentionSchedule& s) { s.tile = s.tile == 64 ? 128 : s.tile / 2; }},
+      {"argument",
+       [](AttentionSchedule& s) {
+         s.argument = s.argument == Argument::mul_sub ? Argument::scaled : Argument::mul_sub;
+       }},
+      {"p", [](AttentionSchedule& s) { s.qk = s.pv = "a100_f16", s.p = "f16"; }},
+      {"unit", [](AttentionSchedule& s) { s.qk = s.pv = s.p == "f16" ? "a100_f16" : "a100_bf16"; }},
+  };
+  for (const auto& [field, tamper] : tampering) {
+    int refuted = 0;
+    for (const GoldenRow& r : rows) {
+      AttentionSchedule wrong = r.schedule;
+      tamper(wrong);
+      if (field == "p" && r.format != "f16") continue;  // the unit takes one format
+      refuted += r.replayed(wrong) != r.out ? 1 : 0;
+    }
+    EXPECT_GT(refuted, 0) << field;
+  }
+}
+
+TEST(AttentionSchedule, what_is_printed_is_read_back_and_errors_say_what_is_allowed) {
+  for (const GoldenRow& r : golden_rows())
+    EXPECT_EQ(parse_attention_schedule(print_schedule(r.schedule)), r.schedule);
+  for (const char* text : {"tile=0", "tile=40", "order=sideways", "exp=", "lanes=4 lanes=4", "fold=3",
+                           "p=f16", "nonsense=1", "split"})
+    EXPECT_THROW(static_cast<void>(parse_attention_schedule(text)), InputError) << text;
+}
+
+// What an H200 gave (reports/results/cards/special_functions.md: all inputs).
+TEST(SpecialFunctions, are_those_of_the_device) {
+  constexpr std::array<std::array<std::uint32_t, 2>, 12> kEx2 = {{{0x3f800001, 0x40000001},
+                                                                  {0xbf800000, 0x3f000000},
+                                                                  {0xbf800001, 0x3efffffe},
+                                                                  {0xbf7fffff, 0x3f000000},
+                                                                  {0xbf000000, 0x3f3504f2},
+                                                                  {0xbe800000, 0x3f5744fc},
+                                                                  {0xbe000000, 0x3f6ac0c5},
+                                                                  {0xc0000001, 0x3e7ffffc},
+                                                                  {0xc1000001, 0x3b7ffff4},
+                                                                  {0xc2800001, 0x1f7fffa6},
+                                                                  {0xc2f80001, 0x017fffa6},
+                                                                  {0xc2fc0001, 0}}};
+  for (const auto& [x, y] : kEx2)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(ex2_approx_ftz(std::bit_cast<float>(x))), y) << std::hex << x;
+  constexpr std::array<std::array<std::uint32_t, 2>, 8> kLg2 = {{{0x3f800000, 0},
+                                                                 {0x3f800001, 0x3495f600},
+                                                                 {0x3fc00000, 0x3f15c01b},
+                                                                 {0x3fffffff, 0x3f7fffff},
+                                                                 {0x40000001, 0x3f800002},
+                                                                 {0x40400000, 0x3fcae00d},
+                                                                 {0x40800001, 0x40000001},
+                                                                 {0x43400000, 0x40f2b803}}};
+  for (const auto& [x, y] : kLg2)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(lg2_approx_ftz(std::bit_cast<float>(x)).value_or(-1)), y)
+        << std::hex << x;
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(exp2_subnormal(std::bit_cast<float>(0xc2fc0001U))), 0x7fffd3U);
+  EXPECT_FALSE(lg2_approx_ftz(0.75f));
+  EXPECT_TRUE(std::isnan(ex2_approx_ftz(std::nanf(""))));
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,50 @@
+// The bits of a schedule: many sums at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/arithmetic/fused_gemm.hpp"
+#include "reference/replay/schedule.hpp"
+#include "reference/replay/sum_plan.hpp"
+
+namespace assay {
+
+// One side of a product: rows [rows, k] of numbers that are exact in `format` (a scalar format; it decides nothing but the
+// exponents that a matrix unit aligns by), and for units with block scales those.
+struct ReplayOperand {
+  std::int64_t rows = 0, k = 0;
+  std::string format;
+  std::vector<float> values;
+  std::vector<float> block_scales = {};
+};
+
+// y[m,n] = sum_k a[m,k] b[n,k]: operands once, any number of schedules. Results are the numbers that a kernel of that schedule
+// holds before its epilogue. By up to reference_threads() threads (parallel.hpp).
+class GemmReplay {
+ public:
+  GemmReplay(ReplayOperand a, ReplayOperand b);
+  ~GemmReplay();
+  GemmReplay(GemmReplay&&) noexcept;
+  std::int64_t rows() const;
+  std::int64_t columns() const;
+  std::int64_t terms() const;
+  // Throws InputError bad_value where the schedule's unit does not take the formats, or its slices cut a block.
+  std::vector<double> sums(const Schedule& schedule) const;
+  // The same of terms [0, terms) alone, the rest as if it were not there: what a kernel gives whose inputs end there in zeros.
+  std::vector<double> sums(const SumPlan& plan) const;
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
+
+// sums[r] = sum_k x[r,k] y[r,k] for rows [rows, k], y empty: sum_k x[r,k]. No matrix units (bad_value).
+std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,
+                             std::int64_t rows, std::int64_t k);
+
+}  // namespace assay

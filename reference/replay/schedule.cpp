@@ -1,0 +1,287 @@
+#include "reference/replay/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+
+#include "reference/near_names.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kKeys = {
+    ScheduleKey{"acc", "f32", "f64|f32|f16|bf16, or a matrix unit", "what a step adds in"},
+    ScheduleKey{"fma", "no", "no|yes", "product and sum are one rounding"},
+    ScheduleKey{"lanes", "1", "1..65536", "partial sums of a chunk"},
+    ScheduleKey{"pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"},
+    ScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
+    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart",
+                "where the terms behind the last whole pass over the lanes go"},
+    ScheduleKey{"order", "ascending", "ascending|descending|swapped",
+                "of the terms, or of the unit's blocks"},
+    ScheduleKey{"chunk", "0", "0..2147483647",
+                "terms that are summed from zero before they join a slice's sum"},
+    ScheduleKey{"chunk_acc", "f32", "f64|f32|f16|bf16", "in which they join"},
+    ScheduleKey{"split", "1", "1..65536", "slices"},
+    ScheduleKey{"slicing", "even", "even|balanced|proportional|interleaved|cuts:A.B.C",
+                "how terms are shared out"},
+    ScheduleKey{"quantum", "1", "1..1048576", "terms that no slice divides"},
+    ScheduleKey{"part", "f32", "f64|f32|f16|bf16", "in which a slice's sum is kept"},
+    ScheduleKey{"merge", "sequential", "as fold", "how the slices' sums are added"},
+    ScheduleKey{"merge_acc", "f32", "f64|f32|f16|bf16", "in which they are added"},
+    ScheduleKey{"scales", "none", "none|a_b|b_a|product", "(c sa) sb, (c sb) sa or c (sa sb)"},
+};
+constexpr std::array<std::string_view, 5> kSlicings = {"even", "balanced", "proportional", "interleaved",
+                                                       "cuts"};
+constexpr std::array<std::string_view, 5> kTails = {"lanes", "vector", "first", "after", "apart"};
+constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"};
+constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
+
+[[noreturn]] void refuse(std::string_view key, std::string_view value) {
+  std::string_view allowed;
+  for (const ScheduleKey& each : kKeys)
+    if (each.name == key) allowed = each.allowed;
+  throw InputError(InputErrorKind::bad_value,
+                   fmt::format("schedule: {}={}; allowed: {}", key, excerpt(value), allowed));
+}
+
+std::int64_t integer(std::string_view key, std::string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool plain = !text.empty() && (text.size() == 1 || text.front() != '0');
+  if (error != std::errc() || end != text.data() + text.size() || !plain || value < least || value > most)
+    refuse(key, text);
+  return value;
+}
+
+template <typename Words>
+std::size_t word(std::string_view key, std::string_view text, const Words& words) {
+  const auto found = std::find(words.begin(), words.end(), text);
+  if (found == words.end()) refuse(key, text);
+  return static_cast<std::size_t>(found - words.begin());
+}
+
+std::vector<std::string_view> pieces(std::string_view text, char separator) {
+  std::vector<std::string_view> list;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    list.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return list;
+}
+
+void set(Schedule& s, std::string_view key, std::string_view value) {
+  const auto tail_of = [&](std::string_view text) { return text.substr(0, text.find(':')); };
+  if (key == "acc") {
+    Accumulator known;
+    if (!find_accumulator(value, known) || known.kind == Accumulator::Kind::integer ||
+        (known.unit != nullptr && known.unit->combine == Combine::wrap))
+      refuse(key, value);
+    s.acc = value;
+  } else if (key == "fma") {
+    s.fma = word(key, value, std::array<std::string_view, 2>{"no", "yes"}) == 1;
+  } else if (key == "lanes") {
+    s.lanes = integer(key, value, 1, 65536);
+  } else if (key == "pack") {
+    s.pack = integer(key, value, 1, 65536);
+  } else if (key == "fold") {
+    s.fold = value;
+  } else if (key == "tail") {
+    s.tail = static_cast<Tail>(word(key, tail_of(value), kTails));
+    const bool wide = s.tail == Tail::vector || s.tail == Tail::first;
+    const bool has_width = value.find(':') != std::string_view::npos;
+    if (wide != has_width) refuse(key, value);
+    s.tail_width = wide ? integer(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
+  } else if (key == "order") {
+    const std::size_t order =
+        word(key, value, std::array<std::string_view, 3>{"ascending", "descending", "swapped"});
+    s.descending = order == 1, s.swapped = order == 2;
+  } else if (key == "chunk") {
+    s.chunk = integer(key, value, 0, INT32_MAX);
+  } else if (key == "chunk_acc") {
+    s.chunk_acc = kFloats[word(key, value, kFloats)];
+  } else if (key == "split") {
+    s.split = integer(key, value, 1, 65536);
+  } else if (key == "slicing") {
+    s.slicing = static_cast<Slicing>(word(key, tail_of(value), kSlicings));
+    if ((s.slicing == Slicing::cuts) != (value.find(':') != std::string_view::npos)) refuse(key, value);
+    s.cuts.clear();
+    if (s.slicing == Slicing::cuts)
+      for (const std::string_view cut : pieces(value.substr(value.find(':') + 1), '.')) {
+        s.cuts.push_back(integer(key, cut, 1, INT32_MAX));
+        if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) refuse(key, value);
+      }
+  } else if (key == "quantum") {
+    s.quantum = integer(key, value, 1, 1048576);
+  } else if (key == "part") {
+    s.part = kFloats[word(key, value, kFloats)];
+  } else if (key == "merge") {
+    s.merge = value;
+  } else if (key == "merge_acc") {
+    s.merge_acc = kFloats[word(key, value, kFloats)];
+  } else if (key == "scales") {
+    s.scales = kScales[word(key, value, kScales)];
+  } else {
+    throw unknown_name("schedule key", key, names_of(kKeys));
+  }
+}
+
+std::string value_of(const Schedule& s, std::string_view key) {
+  if (key == "acc") return s.acc;
+  if (key == "fma") return s.fma ? "yes" : "no";
+  if (key == "lanes") return std::to_string(s.lanes);
+  if (key == "pack") return std::to_string(s.pack);
+  if (key == "fold") return s.lanes == 1 ? "halving" : s.fold;
+  if (key == "tail") {
+    const bool wide = s.tail == Tail::vector || s.tail == Tail::first;
+    const std::string name(kTails[static_cast<std::size_t>(s.tail)]);
+    return wide ? fmt::format("{}:{}", name, s.tail_width) : name;
+  }
+  if (key == "order") return s.descending ? "descending" : s.swapped ? "swapped" : "ascending";
+  if (key == "chunk") return std::to_string(s.chunk);
+  if (key == "chunk_acc") return s.chunk_acc;
+  if (key == "split") return std::to_string(s.split);
+  if (key == "slicing") {
+    std::string text(kSlicings[static_cast<std::size_t>(s.slicing)]);
+    for (std::size_t i = 0; i < s.cuts.size(); ++i)
+      text += fmt::format("{}{}", i == 0 ? ':' : '.', s.cuts[i]);
+    return text;
+  }
+  if (key == "quantum") return std::to_string(s.quantum);
+  if (key == "part") return s.part;
+  if (key == "merge") return s.merge;
+  if (key == "merge_acc") return s.merge_acc;
+  return s.scales;
+}
+
+// Contradictions between keys, and the canonical spelling of the folds.
+void finish(Schedule& s) {
+  if (s.unit() != nullptr && s.lanes != 1)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("schedule: acc={} is a matrix unit and lanes={}; allowed: "
+                                 "lanes=1, and interleaved slices for sums side by side",
+                                 s.acc, s.lanes));
+  if (s.unit() != nullptr && s.swapped)
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("schedule: acc={} is a matrix unit and order=swapped; allowed: ascending, descending",
+                    s.acc));
+  if (s.unit() != nullptr && s.fma)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("schedule: acc={} is a matrix unit and fma=yes; allowed: fma=no", s.acc));
+  if (s.unit() != nullptr && s.chunk % s.unit()->group != 0)
+    throw InputError(InputErrorKind::bad_value, fmt::format("schedule: chunk={}; {} adds blocks of {}",
+                                                            s.chunk, s.acc, s.unit()->group));
+  if (s.tail_width > s.lanes) refuse("tail", value_of(s, "tail"));
+  if (s.slicing == Slicing::cuts) {
+    const auto count = static_cast<std::int64_t>(s.cuts.size()) + 1;
+    if (s.split != 1 && s.split != count) refuse("slicing", value_of(s, "slicing"));
+    s.split = count;
+  }
+  s.fold = to_string(fold_of(s.fold, s.lanes), s.lanes);
+  s.merge = s.split == 1 ? "sequential" : to_string(fold_of(s.merge, s.split), s.split);
+}
+
+}  // namespace
+
+std::span<const ScheduleKey> schedule_keys() { return kKeys; }
+
+Schedule parse_schedule(std::string_view text, std::string_view prefix) {
+  Schedule s;
+  std::vector<std::string_view> seen;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
+    std::string_view pair = text.substr(at, end - at);
+    at = end + 1;
+    if (pair.empty() || !pair.starts_with(prefix)) continue;
+    pair.remove_prefix(prefix.size());
+    const std::size_t separator = pair.find_first_of("=:");
+    if (separator == std::string_view::npos)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("schedule: '{}'; allowed: key=value pairs", excerpt(pair)));
+    const std::string_view key = pair.substr(0, separator);
+    if (std::find(seen.begin(), seen.end(), key) != seen.end())
+      throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {} is given twice", excerpt(key)));
+    seen.push_back(key);
+    set(s, key, pair.substr(separator + 1));
+  }
+  finish(s);
+  return s;
+}
+
+std::string print_schedule(const Schedule& schedule, std::string_view prefix) {
+  std::string text;
+  for (const ScheduleKey& key : kKeys) {
+    const std::string value = value_of(schedule, key.name);
+    if (key.name == "split" && schedule.slicing == Slicing::cuts) continue;  // the cuts say it
+    if (value != key.fallback || key.name == "acc")
+      text += fmt::format("{}{}{}={}", text.empty() ? "" : " ", prefix, key.name, value);
+  }
+  return text;
+}
+
+std::string as_contract_value(std::string_view printed) {
+  std::string text(printed);
+  std::replace(text.begin(), text.end(), ' ', '/');
+  std::replace(text.begin(), text.end(), '=', ':');
+  return text;
+}
+
+std::vector<std::vector<TermRun>> slices(const Schedule& s, std::int64_t n) {
+  std::vector<std::vector<TermRun>> list;
+  const std::int64_t q = s.quantum, quanta = (n + q - 1) / q;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    list.emplace_back();
+    if (begin < std::min(end, n)) list.back().push_back({begin, std::min(end, n)});
+  };
+  if (s.slicing == Slicing::cuts) {
+    std::int64_t begin = 0;
+    for (const std::int64_t cut : s.cuts) add(begin, cut), begin = cut;
+    add(begin, n);
+    return list;
+  }
+  if (s.split == 1) {
+    add(0, n);
+    return list;
+  }
+  for (std::int64_t i = 0; i < s.split; ++i) {
+    if (s.slicing == Slicing::even) {
+      const std::int64_t each = (quanta + s.split - 1) / s.split;
+      add(i * each * q, (i + 1) * each * q);
+    } else if (s.slicing == Slicing::balanced) {
+      const std::int64_t each = quanta / s.split, more = quanta % s.split;
+      add((i * each + std::min(i, more)) * q, ((i + 1) * each + std::min(i + 1, more)) * q);
+    } else if (s.slicing == Slicing::proportional) {
+      add(i * quanta / s.split * q, (i + 1) * quanta / s.split * q);
+    } else {
+      std::vector<TermRun> runs;
+      for (std::int64_t t = i; t < quanta; t += s.split) runs.push_back({t * q, std::min((t + 1) * q, n)});
+      list.push_back(std::move(runs));
+    }
+  }
+  return list;
+}
+
+std::vector<std::vector<TermRun>> chunks(const Schedule& s, const std::vector<TermRun>& slice) {
+  if (slice.empty()) return {};
+  if (s.chunk == 0) return {slice};
+  std::vector<std::vector<TermRun>> list;
+  std::int64_t room = 0;
+  for (TermRun run : slice)
+    while (run.length() > 0) {
+      if (room == 0) list.emplace_back(), room = s.chunk;
+      const std::int64_t take = std::min(room, run.length());
+      if (!list.back().empty() && list.back().back().end == run.begin)
+        list.back().back().end += take;
+      else
+        list.back().push_back({run.begin, run.begin + take});
+      run.begin += take, room -= take;
+    }
+  return list;
+}
+
+}  // namespace assay
