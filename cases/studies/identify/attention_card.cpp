@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cases/studies/identify/attention.hpp"
+
+namespace assay {
+
+std::string card_text(const AttentionCard& card) {
+  std::string out = card.subject + "\n";
+  if (!card.refused.empty()) return out + "  not run  " + card.refused + "\n";
+  out += fmt::format("  schedule {}\n", card.schedule ? print_schedule(*card.schedule) : "unknown");
+  if (card.schedule)
+    out += fmt::format("  bits     {} of {} stored outputs equal, seeds 1..{}; {:.1f} s\n",
+                       card.compared - card.unequal, card.compared, card.last_seed, card.seconds);
+  else
+    out += fmt::format(
+        "  nearest  {}\n           {} of {} stored outputs equal ({:.4f} %); {:.1f} s\n",
+        print_schedule(card.nearest), card.compared - card.unequal, card.compared,
+        100.0 * static_cast<double>(card.compared - card.unequal) / static_cast<double>(card.compared),
+        card.seconds);
+  if (!card.declared_contract.empty()) out += fmt::format("  declared {}\n", card.declared_contract);
+  if (!card.declared_path.empty()) out += fmt::format("  path     {}\n", card.declared_path);
+  for (const std::string& kernel : card.kernels) out += fmt::format("  seen     {}\n", kernel);
+  for (const AttentionField& f : card.fields)
+    out += fmt::format("  {:<10} {:<22} <- {}\n", f.field,
+                       f.concluded ? f.value : "unknown (" + f.value + ")", f.against);
+  if (card.also > 0) out += fmt::format("  also     {} more that give the same bits here\n", card.also);
+  return out + fmt::format("  repeat   assay identify '{}'\n", card.line);
+}
+
+std::string card_json(const AttentionCard& card) {
+  nlohmann::ordered_json out;
+  out["subject"] = card.subject, out["line"] = card.line;
+  if (!card.refused.empty()) out["not_run"] = card.refused;
+  out["schedule"] = card.schedule ? print_schedule(*card.schedule) : "unknown";
+  if (!card.schedule) out["nearest"] = print_schedule(card.nearest);
+  out["compared"] = card.compared, out["unequal"] = card.unequal, out["last_seed"] = card.last_seed,
+  out["also"] = card.also;
+  out["declared"] = card.declared_contract, out["path"] = card.declared_path, out["kernels"] = card.kernels;
+  out["seconds"] = card.seconds;
+  for (const AttentionField& f : card.fields)
+    out["fields"].push_back({{"field", f.field},
+                             {"value", f.concluded ? f.value : "unknown"},
+                             {"here", f.value},
+                             {"against", f.against}});
+  return out.dump(2) + "\n";
+}
+
+}  // namespace assay

@@ -1,0 +1,101 @@
+#include "cases/studies/identify/attention_hypotheses.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "cases/studies/identify/attention.hpp"
+#include "reference/arithmetic/matrix_unit.hpp"
+
+namespace assay {
+
+std::vector<std::string> units_of(const std::string& format, const std::string& declared) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    const MatrixUnit* unit = find_matrix_unit(name);
+    if (unit == nullptr || unit->out != "f32" || !accepts(*unit, format) || !unit->scales.empty()) return;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  std::istringstream words(declared);
+  for (std::string word; words >> word;)
+    if (word.starts_with("qk=") || word.starts_with("pv=")) add(word.substr(3));
+  for (const char* family : {"hopper_", "a100_", "cdna3_"}) add(family + format);
+  for (const MatrixUnit& unit : matrix_units()) add(std::string(unit.name));
+  return names;
+}
+
+std::vector<std::int64_t> splits_of(std::int64_t tiles) {
+  std::vector<std::int64_t> splits;
+  for (std::int64_t s = 1; s <= std::min<std::int64_t>(tiles, 256); ++s)
+    if (s == 1 || (tiles + s - 1) / s != (tiles + s - 2) / (s - 1)) splits.push_back(s);
+  return splits;
+}
+
+std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
+  struct Lanes {
+    std::int64_t lanes, pack;
+    const char* fold;
+  };
+  std::vector<AttentionSchedule> list;
+  for (const Exponential exp : {Exponential::exp2f, Exponential::nearest})
+    for (const RowSums sums : {RowSums::thread, RowSums::tile})
+      for (const Lanes& lanes : {Lanes{4, 2, "halving"}, Lanes{4, 2, "adjacent"}, Lanes{1, 1, "halving"}})
+        for (const ValueChain values : {ValueChain::chained, ValueChain::tile})
+          for (const Argument argument :
+               {Argument::mul_sub, Argument::fma, Argument::fma_max, Argument::scaled, Argument::scaled_twice,
+                Argument::scaled_fma, Argument::sub_mul})
+            for (const bool constant_double : {true, false})
+              for (const bool fma : {true, false})
+                for (const Quotient quotient : {Quotient::reciprocal, Quotient::division}) {
+                  AttentionSchedule s = base;
+                  s.exp = exp, s.sums = sums, s.lanes = lanes.lanes, s.pack = lanes.pack, s.fold = lanes.fold;
+                  s.values = values, s.argument = argument, s.constant_double = constant_double;
+                  s.sum_fma = fma, s.quotient = quotient;
+                  list.push_back(s);
+                }
+  return list;
+}
+
+std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionSchedule& s,
+                                                                const AttentionHead& head) {
+  std::vector<std::pair<std::string, AttentionSchedule>> list;
+  const auto add = [&](const char* field, auto change) {
+    AttentionSchedule other = s;
+    change(other);
+    if (!(other == s)) list.emplace_back(field, other);
+  };
+  for (const std::string& unit : units_of(head.format, "")) {
+    add("qk", [&](AttentionSchedule& o) { o.qk = unit; });
+    add("pv", [&](AttentionSchedule& o) { o.pv = unit; });
+  }
+  for (const std::int64_t tile : {16, 32, 64, 128, 256})
+    if (tile % s.warps == 0 && (tile < head.keys || s.tile < head.keys))
+      add("tile", [&](AttentionSchedule& o) { o.tile = tile; });
+  add("order", [](AttentionSchedule& o) { o.descending = !o.descending; });
+  for (const Argument a : {Argument::fma, Argument::mul_sub, Argument::scaled, Argument::sub_mul,
+                           Argument::scaled_twice, Argument::scaled_fma, Argument::fma_max})
+    add("argument", [&](AttentionSchedule& o) { o.argument = a; });
+  add("constant", [](AttentionSchedule& o) { o.constant_double = !o.constant_double; });
+  for (const Exponential e : {Exponential::ex2, Exponential::exp2f, Exponential::nearest})
+    add("exp", [&](AttentionSchedule& o) { o.exp = e; });
+  add("rescale", [](AttentionSchedule& o) {
+    o.rescale = o.rescale == Rescale::sub_mul ? Rescale::as_argument : Rescale::sub_mul;
+  });
+  add("sums",
+      [](AttentionSchedule& o) { o.sums = o.sums == RowSums::thread ? RowSums::tile : RowSums::thread; });
+  add("sum_fma", [](AttentionSchedule& o) { o.sum_fma = !o.sum_fma; });
+  add("lanes", [](AttentionSchedule& o) { o.lanes = o.lanes == 1 ? 4 : 1; });
+  add("pack", [](AttentionSchedule& o) { o.pack = o.pack == 1 ? 2 : 1; });
+  if (s.lanes > 1)
+    add("fold", [&](AttentionSchedule& o) { o.fold = o.fold == "adjacent" ? "halving" : "adjacent"; });
+  add("values", [](AttentionSchedule& o) {
+    o.values = o.values == ValueChain::chained ? ValueChain::tile : ValueChain::chained;
+  });
+  add("quotient", [](AttentionSchedule& o) {
+    o.quotient = o.quotient == Quotient::division ? Quotient::reciprocal : Quotient::division;
+  });
+  for (const std::int64_t split : splits_of((head.keys + s.tile - 1) / s.tile))
+    if (split <= 2 * s.split) add("split", [&](AttentionSchedule& o) { o.split = split; });
+  return list;
+}
+
+}  // namespace assay

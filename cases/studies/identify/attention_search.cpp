@@ -1,0 +1,272 @@
+// The schedule of a fused attention kernel among hypotheses: coarse ones first, then fine ones, every bit held against the outputs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <sstream>
+
+#include "cases/studies/identify/attention.hpp"
+#include "cases/studies/identify/attention_hypotheses.hpp"
+#include "reference/arithmetic/matrix_unit.hpp"
+
+namespace assay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One head with its keys prepared, and as many of its rows as a first look needs.
+class Replayed {
+ public:
+  explicit Replayed(const AttentionHead& head)
+      : head_(head), replay_({head.keys, head.d, head.dv, head.k, head.v, head.format}) {}
+  // Outputs that differ among those of the last `rows` rows, which see most keys under any mask.
+  std::int64_t unequal(const AttentionSchedule& how, std::int64_t rows) const {
+    const std::int64_t skipped = head_.rows - rows;
+    ReplayQueries queries{
+        rows,
+        std::span<const float>(head_.q).subspan(static_cast<std::size_t>(skipped * head_.d)),
+        head_.scale,
+        {}};
+    if (!head_.visible.empty())
+      queries.visible = [&](std::int64_t i, std::int64_t j) {
+        return head_.visible[static_cast<std::size_t>((skipped + i) * head_.keys + j)] != 0;
+      };
+    const ReplayedRows out = replay_.run(how, queries);
+    const auto first = static_cast<std::size_t>(skipped * head_.dv);
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < out.out.size(); ++i)
+      count += out.known[i / static_cast<std::size_t>(head_.dv)] != 0 && out.out[i] == head_.got[first + i]
+                   ? 0
+                   : 1;
+    return count;
+  }
+  std::int64_t unequal(const AttentionSchedule& how) const { return unequal(how, head_.rows); }
+  const AttentionHead& head() const { return head_; }
+
+ private:
+  const AttentionHead& head_;
+  AttentionReplay replay_;
+};
+
+struct Candidate {
+  AttentionSchedule schedule;
+  std::int64_t unequal;
+};
+
+// The coarse half: tiles, their order and the parts move many bits, the unit fewer, the rest few. The first unit with every tile,
+// every other one with the tile that fitted best.
+std::vector<Candidate> coarse(const Replayed& first, const std::string& declared, std::int64_t rows,
+                              const std::function<bool()>& over) {
+  std::vector<Candidate> list;
+  const AttentionHead& head = first.head();
+  const std::vector<std::string> units = units_of(head.format, declared);
+  if (units.empty()) return list;
+  for (const std::int64_t tile : {64, 128, 32, 256, 16, 512}) {
+    for (const bool descending : {true, false}) {
+      if (tile >= 2 * head.keys && tile != 64) continue;
+      for (const std::int64_t split : splits_of((head.keys + tile - 1) / tile)) {
+        if (split > 1 && (!descending || head.rows > 256)) continue;  // no kernel is known that does
+        AttentionSchedule s;
+        s.qk = s.pv = units.front(), s.p = s.out = head.format, s.tile = tile, s.descending = descending,
+        s.split = split;
+        s.merge_lanes = head.d % 128 == 0 ? 32 : head.d % 64 == 0 ? 16 : 8;
+        s.argument = Argument::mul_sub;
+        list.push_back({s, first.unequal(s, rows)});
+        if (over()) return list;
+      }
+    }
+  }
+  const AttentionSchedule best = std::ranges::min_element(list, {}, &Candidate::unequal)->schedule;
+  for (std::size_t i = 1; i < units.size(); ++i) {
+    AttentionSchedule s = best;
+    s.qk = s.pv = units[i];
+    list.push_back({s, first.unequal(s, rows)});
+  }
+  return list;
+}
+
+// The search over one kernel: hypotheses are held against every head on which an earlier one failed, those heads first.
+class Search {
+ public:
+  Search(const AttentionAsk& ask, const AttentionSearch& options, AttentionCard& card)
+      : ask_(ask), options_(options), card_(card) {}
+
+  // False where the kernel does not take the call.
+  bool draw_first() {
+    drawn_ = ask_(1);
+    if (!drawn_) return false;
+    card_.line = drawn_->line, card_.declared_contract = drawn_->declared_contract;
+    card_.declared_path = drawn_->declared_path, card_.kernels = drawn_->kernels;
+    for (const AttentionHead& head : drawn_->heads) refuters_.push_back(std::make_unique<Replayed>(head));
+    return true;
+  }
+  const Replayed& first() const { return *refuters_.front(); }
+  const std::string& declared() const { return drawn_->declared_contract; }
+  bool over() const { return elapsed() > options_.seconds; }
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // Whether s gives every bit of everything that was and will be asked; the card then says so.
+  bool holds(const AttentionSchedule& s) {
+    std::int64_t compared = 0;
+    for (std::size_t i = 0; i < refuters_.size(); ++i) {
+      const std::int64_t unequal = refuters_[i]->unequal(s);
+      compared += refuters_[i]->head().outputs();
+      if (unequal == 0) continue;
+      const double share =
+          1 - static_cast<double>(unequal) / static_cast<double>(refuters_[i]->head().outputs());
+      if (share > nearest_share_) {
+        nearest_share_ = share, card_.nearest = s;
+        card_.compared = refuters_[i]->head().outputs(), card_.unequal = unequal;
+      }
+      std::rotate(refuters_.begin(), refuters_.begin() + static_cast<std::ptrdiff_t>(i),
+                  refuters_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return false;
+    }
+    for (std::uint64_t seed = 2; seed == 2 || compared < options_.outputs; ++seed) {
+      std::optional<AttentionAnswer> more = ask_(seed);
+      if (!more) break;
+      for (AttentionHead& head : more->heads) {
+        auto replayed = std::make_unique<Replayed>(head);
+        compared += head.outputs();
+        if (replayed->unequal(s) == 0) continue;
+        kept_.push_back(std::make_unique<AttentionHead>(std::move(head)));
+        refuters_.insert(refuters_.begin(), std::make_unique<Replayed>(*kept_.back()));
+        return false;
+      }
+      card_.last_seed = seed;
+    }
+    card_.schedule = s, card_.compared = compared, card_.unequal = 0;
+    return true;
+  }
+
+  bool find(const std::vector<AttentionSchedule>& known) {
+    const std::int64_t rows = std::min<std::int64_t>(first().head().rows, 64);
+    for (const AttentionSchedule& s : known) {
+      if (s.p != first().head().format || !holds(s)) continue;
+      narrow(fine(s));
+      if (card_.schedule) return true;
+    }
+    std::vector<Candidate> list = coarse(first(), declared(), rows, [&] { return over(); });
+    std::ranges::stable_sort(list, {}, &Candidate::unequal);
+    // Few bits tell units apart in bf16: the declared one is asked first.
+    const std::string unit = units_of(first().head().format, declared()).front();
+    const auto own = std::ranges::find_if(list, [&](const Candidate& c) { return c.schedule.qk == unit; });
+    if (own != list.end() && own->unequal <= 2 * list[0].unequal + rows)
+      std::rotate(list.begin(), own, own + 1);
+    for (std::size_t i = 0; i < std::min<std::size_t>(4, list.size()); ++i) {
+      if (list[i].unequal > 2 * list[0].unequal + 2 * rows) break;
+      const std::vector<AttentionSchedule> hypotheses = fine(list[i].schedule);
+      for (std::size_t h = 0; h < hypotheses.size(); ++h) {
+        if (over()) return false;
+        if (!holds(hypotheses[h])) continue;
+        narrow({hypotheses.begin() + static_cast<std::ptrdiff_t>(h) + 1, hypotheses.end()});
+        if (card_.schedule) return true;
+        break;  // further draws refuted all that these coarse fields allow
+      }
+    }
+    return false;
+  }
+
+  // Further draws for as long as they tell apart what gave the same bits so far; the schedule is then the first that is left.
+  void narrow(const std::vector<AttentionSchedule>& others) {
+    left_ = {*card_.schedule};
+    for (const AttentionSchedule& s : others) {
+      if (s == left_.front()) continue;
+      if (over()) break;
+      if (std::ranges::all_of(refuters_, [&](const auto& r) { return r->unequal(s) == 0; }))
+        left_.push_back(s);
+    }
+    for (int idle = 0; left_.size() > 1 && idle < kIdleDraws && !over();) {
+      const std::optional<AttentionAnswer> more = ask_(++card_.last_seed);
+      if (!more) break;
+      const std::size_t before = left_.size();
+      for (const AttentionHead& head : more->heads) {
+        const std::size_t of_head = left_.size();
+        const Replayed replayed(head);
+        std::erase_if(left_, [&](const AttentionSchedule& s) { return replayed.unequal(s) != 0; });
+        card_.compared += head.outputs();
+        if (left_.size() == of_head) continue;
+        kept_.push_back(std::make_unique<AttentionHead>(head));
+        refuters_.insert(refuters_.begin(), std::make_unique<Replayed>(*kept_.back()));
+      }
+      idle = left_.size() == before ? idle + 1 : 0;
+    }
+    // One that takes the place of the first must hold on what only that one was held against.
+    while (!left_.empty() && !(left_.front() == *card_.schedule)) {
+      if (holds(left_.front())) break;
+      left_.erase(left_.begin());
+    }
+    if (left_.empty()) {
+      card_.nearest = *card_.schedule, card_.unequal = 1;
+      card_.schedule.reset();
+      return;
+    }
+    card_.also = static_cast<std::int64_t>(left_.size()) - 1;
+  }
+
+  // What every other value of each field would have changed on the first draw.
+  void show_against() {
+    std::istringstream words(print_schedule(*card_.schedule));
+    for (std::string word; words >> word;) {
+      AttentionField field{word.substr(0, word.find('=')), word.substr(word.find('=') + 1), "", true};
+      std::int64_t least = -1;
+      for (const auto& [name, other] : tampered(*card_.schedule, first().head())) {
+        if (name != field.field || least == 0) continue;
+        std::int64_t unequal = 0, outputs = 0;
+        for (const auto& replayed : refuters_) {
+          if (outputs >= kEvidenceOutputs) break;
+          unequal += replayed->unequal(other), outputs += replayed->head().outputs();
+        }
+        if (least >= 0 && unequal >= least) continue;
+        least = unequal;
+        std::istringstream others(print_schedule(other));
+        for (std::string w; others >> w;)
+          if (w.starts_with(name + "="))
+            field.against = fmt::format("{}: {} of {} outputs differ", w, unequal, outputs);
+      }
+      // Whatever gave the same bits on all draws leaves open what it says otherwise.
+      for (const AttentionSchedule& other : left_) {
+        std::istringstream others(print_schedule(other));
+        for (std::string w; others >> w;) {
+          if (!w.starts_with(field.field + "=") || w == word) continue;
+          least = 0, field.against = w + ": no output differs on all that was asked";
+        }
+      }
+      field.concluded = least != 0;
+      if (least >= 0) card_.fields.push_back(field);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kEvidenceOutputs = 1 << 16;
+  static constexpr int kIdleDraws = 3;  // in a row that told nothing apart
+
+  const AttentionAsk& ask_;
+  const AttentionSearch& options_;
+  AttentionCard& card_;
+  Clock::time_point start_ = Clock::now();
+  std::optional<AttentionAnswer> drawn_;
+  std::vector<std::unique_ptr<AttentionHead>> kept_;
+  std::vector<std::unique_ptr<Replayed>> refuters_;
+  std::vector<AttentionSchedule> left_;  // that gave every bit that was asked for
+  double nearest_share_ = -1;
+};
+
+}  // namespace
+
+AttentionCard identify_attention(const AttentionAsk& ask, const std::vector<AttentionSchedule>& known,
+                                 const AttentionSearch& options) {
+  AttentionCard card;
+  Search search(ask, options, card);
+  if (!search.draw_first()) {
+    card.refused = "the kernel does not take this call";
+    return card;
+  }
+  if (search.find(known)) search.show_against();
+  card.seconds = search.elapsed();
+  return card;
+}
+
+}  // namespace assay

@@ -1,0 +1,129 @@
+// identify finds the schedule of a kernel that is itself a replay, or the reference's emulated kernel, and no other passes for it.
+#include "cases/studies/identify/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "reference/formats/scalar.hpp"
+#include "reference/ops/attention/emulated/emulated.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::int64_t kRows = 32, kKeys = 160, kD = 64;
+
+AttentionHead drawn(const std::string& format, std::uint64_t seed, std::int64_t rows = kRows,
+                    std::int64_t keys = kKeys) {
+  AttentionHead head{rows, keys, kD, kD, format, 0.1, {}, {}, {}, {}, {}};
+  std::uint64_t counter = 0;
+  for (auto* x : {&head.q, &head.k, &head.v}) {
+    for (std::int64_t i = 0; i < (x == &head.q ? rows : keys) * kD; ++i) {
+      std::uint64_t z = (seed << 40) + ++counter * 0x9E3779B97F4A7C15U;
+      z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U, z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+      const double u = static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-51 - 2;
+      x->push_back(static_cast<float>(round_to(scalar_format(format), u)));
+    }
+  }
+  return head;
+}
+
+AttentionAnswer answer(AttentionHead head, std::uint64_t seed, const std::string& unit) {
+  AttentionAnswer a;
+  a.declared_contract = "qk=" + unit + " pv=" + unit;
+  a.line = "seed=" + std::to_string(seed);
+  a.heads.push_back(std::move(head));
+  return a;
+}
+
+// A kernel that is this schedule.
+AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::int64_t keys = kKeys) {
+  const AttentionSchedule schedule = parse_attention_schedule(text);
+  return [=](std::uint64_t seed) -> std::optional<AttentionAnswer> {
+    AttentionHead head = drawn(schedule.p, seed, rows, keys);
+    const AttentionReplay replay({head.keys, head.d, head.dv, head.k, head.v, head.format});
+    head.got = replay.run(schedule, {head.rows, head.q, head.scale, {}}).out;
+    return answer(std::move(head), seed, schedule.qk);
+  };
+}
+
+// The reference's own emulated kernel.
+AttentionAsk emulated(const std::string& unit, const std::string& format) {
+  return [=](std::uint64_t seed) -> std::optional<AttentionAnswer> {
+    AttentionHead head = drawn(format, seed);
+    AttentionArithmetic how;
+    how.qk = how.pv = unit, how.p = how.out = format, how.exp_ulp = 1;
+    const AttentionEmulator emulator(how, {head.keys, head.d, head.dv, head.k, head.v, format, format});
+    head.got.resize(static_cast<std::size_t>(head.outputs()));
+    for (std::int64_t i = 0; i < head.rows; ++i) {
+      QueryRow row;
+      row.q = std::span<const float>(head.q).subspan(static_cast<std::size_t>(i * kD), kD);
+      row.q_format = format, row.scale = head.scale;
+      emulator.run(row, std::span<float>(head.got).subspan(static_cast<std::size_t>(i * kD), kD));
+    }
+    return answer(std::move(head), seed, unit);
+  };
+}
+
+TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
+  for (const char* hidden :
+       {"qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=128 order=descending argument=mul_sub",
+        "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=32 argument=fma_max constant=float sums=tile",
+        "qk=a100_f16 pv=a100_f16 p=f16 out=f16 tile=64 argument=scaled fold=adjacent quotient=division"}) {
+    const AttentionCard card = identify_attention(kernel_of(hidden), {}, {.outputs = 20'000});
+    ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
+    EXPECT_GE(card.compared, 20'000);
+    EXPECT_GE(card.last_seed, 2U);
+    const AttentionSchedule truth = parse_attention_schedule(hidden);
+    EXPECT_EQ(card.schedule->tile, truth.tile) << hidden;
+    EXPECT_EQ(card.schedule->descending, truth.descending) << hidden;
+    // No field is concluded that the hidden schedule has otherwise.
+    const std::string words = " " + print_schedule(truth) + " ";
+    for (const AttentionField& f : card.fields) {
+      const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
+      EXPECT_TRUE(same || !f.concluded) << f.field << "\n" << card_text(card);
+    }
+  }
+}
+
+TEST(IdentifyAttention, finds_the_parts_of_a_split_decode) {
+  const AttentionCard card =
+      identify_attention(kernel_of("qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 order=descending "
+                                   "argument=mul_sub split=3 merge_lanes=16",
+                                   4, 400),
+                         {}, {.outputs = 2'000});
+  ASSERT_TRUE(card.schedule) << card_text(card);
+  EXPECT_EQ(card.schedule->split * 10 + card.schedule->tile / 64, 31) << card_text(card);
+}
+
+TEST(IdentifyAttention, the_emulated_kernel_is_replayed_with_no_bit_different) {
+  for (const auto& [unit, format] : {std::pair{"hopper_f16", "f16"}, std::pair{"cdna3_bf16", "bf16"}}) {
+    const AttentionSchedule s = parse_attention_schedule(
+        std::string("exp=nearest argument=scaled lanes=1 pack=1 sum_fma=no tile=64 qk=") + unit +
+        " pv=" + unit + " p=" + format + " out=" + format);
+    const AttentionAnswer asked = *emulated(unit, format)(1);
+    const AttentionHead& h = asked.heads[0];
+    const AttentionReplay replay({h.keys, h.d, h.dv, h.k, h.v, h.format});
+    EXPECT_EQ(replay.run(s, {h.rows, h.q, h.scale, {}}).out, h.got) << unit;
+    if (std::string_view(format) == "bf16") continue;  // tells too little apart in a few thousand outputs
+    const AttentionCard card = identify_attention(emulated(unit, format), {}, {.outputs = 6'000});
+    ASSERT_TRUE(card.schedule) << card_text(card);
+  }
+}
+
+TEST(IdentifyAttention, a_kernel_that_no_hypothesis_describes_stays_unknown) {
+  const AttentionAsk good = kernel_of("qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 argument=fma");
+  const AttentionAsk off = [&](std::uint64_t seed) {
+    std::optional<AttentionAnswer> a = good(seed);
+    float& x = a->heads[0].got[77];  // one output, one unit in its last place
+    x = static_cast<float>(round_to(scalar_format("f16"), static_cast<double>(x) * (1 + 0x1p-10)));
+    return a;
+  };
+  const AttentionCard card = identify_attention(off, {}, {.outputs = 6'000, .seconds = 2});
+  EXPECT_FALSE(card.schedule) << card_text(card);
+  EXPECT_GT(card.unequal, 0);
+  EXPECT_NE(card_text(card).find("unknown"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,165 @@
+#include "cases/studies/identify/hypotheses.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace assay {
+namespace {
+
+std::string steps_of(const std::vector<std::int64_t>& strides) {
+  return fmt::format("{}", fmt::join(strides, "."));
+}
+
+// Every order in which a vector of W = 2, 4, 8 or 16 lanes can be folded by halves of any stride.
+std::vector<std::string> vector_folds(std::int64_t width) {
+  std::vector<std::int64_t> strides;
+  for (std::int64_t s = width / 2; s >= 1; s /= 2) strides.push_back(s);
+  std::vector<std::string> list;
+  if (width > 16)
+    return {steps_of(strides), steps_of({strides.rbegin(), strides.rend()}), fmt::format("1*{}", width)};
+  std::ranges::sort(strides, std::greater<>{});
+  do {
+    list.push_back(steps_of(strides));
+  } while (std::prev_permutation(strides.begin(), strides.end()));
+  if (width > 2) list.push_back(fmt::format("1*{}", width));
+  return list;
+}
+
+// `count` vectors at this stride.
+std::vector<std::string> stack_folds(std::int64_t count, std::int64_t stride) {
+  std::vector<std::string> list{fmt::format("{}*{}", stride, count)};
+  if (count == 2) return {std::to_string(stride)};
+  std::vector<std::int64_t> up, down;
+  for (std::int64_t s = 1; s < count; s *= 2) up.push_back(s * stride), down.insert(down.begin(), s * stride);
+  list.push_back(steps_of(up));
+  list.push_back(steps_of(down));
+  return list;
+}
+
+std::set<std::string> folds_of(std::int64_t lanes) {
+  std::set<std::string> list;
+  if (lanes == 1) return {"halving"};
+  const auto keep = [&](const std::string& text) { list.insert(to_string(fold_of(text, lanes), lanes)); };
+  for (const std::string& fold : vector_folds(lanes)) keep(fold);
+  keep("reverse");
+  for (std::int64_t width = 2; width < lanes && width <= 1024; width *= 2) {
+    const std::int64_t stack = lanes / width;
+    if (stack > 64) continue;
+    for (const std::string& over : stack_folds(stack, width))
+      for (const std::string& within : vector_folds(width)) {
+        keep(over + "." + within);
+        if (width <= 16 || stack <= 16) {
+          // Lanes first, then the vectors one after another.
+          keep(within + "." + over);
+        }
+      }
+  }
+  return list;
+}
+
+std::vector<std::string> tails_of(std::int64_t lanes, std::int64_t pass, std::int64_t n) {
+  std::vector<std::string> list{"lanes"};
+  if (lanes == 1 || n % pass == 0) return list;
+  list.push_back("after");
+  list.push_back("apart");
+  for (const std::int64_t width : {4, 8, 16, 32})
+    if (width < lanes)
+      list.push_back(fmt::format("vector:{}", width)), list.push_back(fmt::format("first:{}", width));
+  list.push_back("first:1");
+  return list;
+}
+
+}  // namespace
+
+std::vector<Schedule> lane_schedules(std::int64_t n, bool products) {
+  std::vector<Schedule> list;
+  const auto emit = [&](const std::string& text) {
+    for (const char* order : {"", " order=descending", " order=swapped"})
+      list.push_back(parse_schedule(text + order));
+  };
+  for (const bool fma : {true, false}) {
+    if (fma && !products) continue;
+    const std::string step = fma ? "acc=f32 fma=yes" : "acc=f32";
+    for (std::int64_t lanes = 1; lanes <= std::min<std::int64_t>(1024, n); lanes *= 2)
+      for (const std::string& fold : folds_of(lanes))
+        for (const std::int64_t pack : std::set<std::int64_t>{1, 2, 4, 8, 16, (n + lanes - 1) / lanes}) {
+          if (lanes == 1 && pack > 1) continue;
+          if (pack > 1 && lanes * pack > n && pack != (n + lanes - 1) / lanes) continue;
+          for (const std::string& tail : tails_of(lanes, lanes * pack, n)) {
+            const std::string text =
+                fmt::format("{} lanes={} pack={} fold={} tail={}", step, lanes, pack, fold, tail);
+            if (pack == 1)
+              emit(text);
+            else
+              list.push_back(parse_schedule(text));
+          }
+        }
+  }
+  for (const char* acc : {"f64", "bf16", "f16"}) emit(std::string("acc=") + acc);
+  if (products)
+    for (const char* acc : {"bf16", "f16"}) emit(std::string("acc=") + acc + " fma=yes");
+  return list;
+}
+
+std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b) {
+  std::vector<Schedule> list;
+  std::vector<const MatrixUnit*> units;
+  for (const Standing standing : {Standing::silicon, Standing::vectors, Standing::published})
+    for (const MatrixUnit& unit : matrix_units()) {
+      if (unit.combine == Combine::wrap || unit.scale_block > 0 || unit.standing != standing) continue;
+      if (!accepts(unit, a) || !accepts(unit, b)) continue;
+      if (std::ranges::any_of(units, [&](const MatrixUnit* u) { return same_arithmetic(*u, unit); }))
+        continue;
+      units.push_back(&unit);
+      list.push_back(parse_schedule("acc=" + std::string(unit.name)));
+    }
+  return list;
+}
+
+std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n) {
+  std::vector<Schedule> list{inner};
+  const std::int64_t g = inner.unit() != nullptr ? inner.unit()->group : 1;
+  std::set<std::string> seen;  // slices and chunks that are the same terms
+  const auto emit = [&](Schedule s) {
+    std::string key = s.merge + s.part + s.merge_acc + s.chunk_acc;
+    for (const auto& slice : slices(s, n)) {
+      key += '|';
+      for (const auto& chunk : chunks(s, slice)) {
+        key += ',';
+        for (const TermRun& run : chunk) key += fmt::format("{}-{}.", run.begin, run.end);
+      }
+    }
+    if (seen.insert(key).second) list.push_back(std::move(s));
+  };
+  std::set<std::int64_t> lengths;
+  for (const std::int64_t blocks : {1, 2, 4, 8, 16, 32}) lengths.insert(blocks * g);
+  for (const std::int64_t length : {32,  48,  64,  96,  128, 144, 160, 192, 240, 256, 288,  320,  336, 352,
+                                    384, 400, 448, 480, 512, 576, 640, 768, 864, 960, 1024, 2048, 4096})
+    if (length % g == 0) lengths.insert(length);
+  for (const std::int64_t length : lengths) {
+    Schedule s = inner;
+    s.chunk = length;
+    if (length >= 2 && length < n) emit(std::move(s));
+  }
+  std::set<std::int64_t> quanta{g, 2 * g, 4 * g, 8 * g, 16 * g};
+  for (const std::int64_t q : {8, 32, 64, 128, 256})
+    if (q % g == 0) quanta.insert(q);
+  for (std::int64_t split = 2; split <= 64; ++split)
+    for (const Slicing slicing :
+         {Slicing::even, Slicing::balanced, Slicing::proportional, Slicing::interleaved})
+      for (const std::int64_t quantum : quanta) {
+        if (split > (n + quantum - 1) / quantum) continue;
+        if (slicing == Slicing::interleaved && split > 8) continue;
+        for (const char* merge : {"sequential", "reverse", "halving", "adjacent"}) {
+          Schedule s = inner;
+          s.split = split, s.slicing = slicing, s.quantum = quantum;
+          s.merge = to_string(fold_of(merge, split), split);
+          emit(s);
+        }
+      }
+  return list;
+}
+
+}  // namespace assay

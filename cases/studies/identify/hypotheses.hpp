@@ -1,0 +1,22 @@
+// Schedules that a kernel may have, from the simple to the involved, and the search among them by replay.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/studies/identify/subject.hpp"
+
+namespace assay {
+
+// Sums of one slice in one chunk. Of products in formats `a` and `b` (scalar formats): every matrix unit that takes both and
+// whose model is no assumption, what silicon was seen to do first.
+std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b);
+// Lanes of every width, fold and tail, of f32 and, in one lane, of the other floating accumulators, for `n` terms. Sums of plain
+// numbers have no fma.
+std::vector<Schedule> lane_schedules(std::int64_t n, bool products = true);
+// How a kernel may cut n terms into chunks and slices: `inner` in each of them.
+std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n);
+
+}  // namespace assay

@@ -1,0 +1,285 @@
+#include "cases/studies/identify/identify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <stdexcept>
+
+#include "cases/studies/identify/crafted.hpp"
+#include "cases/studies/identify/hypotheses.hpp"
+#include "reference/error.hpp"
+#include "reference/mix.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::uint64_t kFirstSeed = 1;
+
+bool all_found(const std::vector<RowPiece>& pieces) {
+  return !pieces.empty() &&
+         std::ranges::all_of(pieces, [](const RowPiece& p) { return p.schedule.has_value(); });
+}
+
+// The inner schedules whose cuts into chunks and slices are worth a search: matrix units, and the plainest lanes.
+std::vector<Schedule> worth_cutting(const std::vector<Schedule>& inner) {
+  std::vector<Schedule> list;
+  for (const Schedule& s : inner)
+    if (s.unit() != nullptr ||
+        (s.acc == "f32" && s.pack == 1 && !s.descending && s.tail == Tail::lanes && s.lanes <= 32 &&
+         (s.fold == "halving" || (s.lanes > 1 && s.fold == "sequential"))))
+      list.push_back(s);
+  return list;
+}
+
+// Lanes that are as long as a chunk are chunks: the plainer spelling of the same additions.
+void respell(RowPiece& piece, std::int64_t n) {
+  const Schedule found = *piece.schedule;
+  if (found.lanes == 1 || found.unit() != nullptr) return;
+  const std::uint64_t same = signature(plan_sum(found, n));
+  Schedule plain = found;
+  plain.lanes = plain.pack = 1, plain.fold = "halving", plain.tail = Tail::lanes, plain.tail_width = 0;
+  for (std::int64_t lanes = 1; lanes < found.lanes; lanes *= 2) {
+    plain.lanes = lanes;
+    for (const Schedule& s : outer_schedules(plain, n))
+      if (s != found && signature(plan_sum(s, n)) == same) {
+        piece.also.insert(piece.also.begin(), found);
+        piece.schedule = s;
+        return;
+      }
+    if (found.pack == 1 && !found.swapped) return;  // strided lanes are no chunks
+  }
+}
+
+std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
+                           const std::vector<Schedule>& known, const std::string& a, const std::string& b,
+                           const IdentifyOptions& options, bool scaled) {
+  if (!known.empty()) {
+    std::vector<RowPiece> pieces = search(answer, stored_as, known, {.scaled = scaled});
+    if (all_found(pieces)) return pieces;
+  }
+  const std::int64_t n = answer.a.k;
+  const std::vector<Schedule> units = unit_schedules(a, b);
+  std::vector<RowPiece> pieces = search(answer, stored_as, units, {.scaled = scaled});
+  if (all_found(pieces)) return pieces;
+  std::vector<Schedule> cut;
+  for (const Schedule& s : units) {
+    const std::vector<Schedule> of = outer_schedules(s, n);
+    cut.insert(cut.end(), of.begin() + 1, of.end());
+  }
+  // What silicon was seen to do first, and few slices before many.
+  std::ranges::stable_sort(
+      cut, {}, [](const Schedule& s) { return std::pair(s.unit()->standing != Standing::silicon, s.split); });
+  std::vector<Schedule> lanes = lane_schedules(n);
+  const std::vector<Schedule> inner = lanes;
+  for (const Schedule& s : worth_cutting(inner)) {
+    const std::vector<Schedule> of = outer_schedules(s, n);
+    lanes.insert(lanes.end(), of.begin() + 1, of.end());
+  }
+  // Without a unit for these formats the lanes alone; where there is one, whichever is the shorter search first.
+  const SearchOptions first_that_fits{
+      .alternatives = false, .scaled = scaled, .seconds = options.search_seconds};
+  if (n > 1024 && !cut.empty()) {
+    pieces = search(answer, stored_as, cut, first_that_fits);
+    if (all_found(pieces)) return pieces;
+  }
+  std::vector<RowPiece> by_lanes =
+      search(answer, stored_as, inner, {.scaled = scaled, .seconds = options.search_seconds});
+  if (all_found(by_lanes)) {
+    for (RowPiece& piece : by_lanes) respell(piece, n);
+    return by_lanes;
+  }
+  if (n <= 1024 && !cut.empty()) {
+    pieces = search(answer, stored_as, cut, first_that_fits);
+    if (all_found(pieces)) return pieces;
+  }
+  lanes.insert(lanes.end(), units.begin(), units.end());
+  std::vector<RowPiece> last = search(answer, stored_as, lanes, first_that_fits);
+  return all_found(last) || cut.empty() || last.front().nearest_share > pieces.front().nearest_share ? last
+                                                                                                     : pieces;
+}
+
+}  // namespace
+
+bool ShapeCard::identified() const { return all_found(pieces); }
+
+std::int64_t ShapeCard::compared() const {
+  std::int64_t sum = 0;
+  for (const RowPiece& p : pieces) sum += p.compared;
+  return sum;
+}
+
+ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std::vector<Schedule>& known,
+                         const IdentifyOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const int before = subject.calls;
+  ShapeCard card;
+  card.shape = shape;
+  const auto finish = [&] {
+    card.calls = subject.calls - before;
+    card.kernels = subject.kernels;
+    card.declared_contract = subject.declared_contract, card.declared_path = subject.declared_path;
+    card.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const std::string stored_as = subject.stored_as();
+  std::optional<Answer> first;
+  std::vector<Answer> crafted, tiny;
+  try {
+    first = subject.drawn(shape, kFirstSeed);
+    if (!first) {
+      card.refused = "the kernel does not take this shape";
+      finish();
+      return card;
+    }
+    if (options.most_mask_calls > 0)
+      if (const std::optional<MaskAnswers> masks = ask_masks(subject, shape, options.most_mask_calls)) {
+        card.masks = first_row_text(*masks);
+        card.tree = tree_text(*masks);
+        crafted = masks->calls;
+      }
+    std::optional<Answer> residue;
+    if (options.most_mask_calls > 0)
+      for (Answer& answer : crafted_calls(subject, shape)) {
+        if (answer.line.starts_with(kCancelling))
+          residue = std::move(answer);
+        else
+          (answer.line.starts_with(kTiny) ? tiny : crafted).push_back(std::move(answer));
+      }
+    card.line = first->line;
+    const auto shows = [](const Answer& answer) {
+      const auto zeros = std::ranges::count(answer.got, 0.0);
+      return 4 * zeros < static_cast<std::ptrdiff_t>(answer.got.size());
+    };
+    // What shows most is searched; the rest confirms.
+    const bool sharp = residue && shows(*residue);
+    if (residue) crafted.push_back(*residue);
+    if (sharp) crafted.insert(crafted.begin(), *first);
+    card.sharp = sharp;
+    card.pieces = find(sharp ? *residue : *first, stored_as, known, subject.a_element(), subject.b_element(),
+                       options, !first->a_scale.empty() || !first->b_scale.empty());
+    for (const Answer& answer : crafted) confirm(card.pieces, answer, stored_as);
+    // A kernel that flushes subnormals is no other schedule: what it does there is said apart.
+    for (const Answer& answer : tiny) {
+      std::vector<RowPiece> pieces = card.pieces;
+      confirm(pieces, answer, stored_as);
+      std::int64_t unequal = 0;
+      for (const RowPiece& p : pieces) unequal += p.schedule ? 0 : p.unequal;
+      if (unequal == 0)
+        card.pieces = std::move(pieces);
+      else
+        card.tiny = fmt::format("{} of {} outputs of subnormal size differ: flushed, or read as zero",
+                                unequal, answer.got.size());
+    }
+    if (!card.tiny.empty()) tiny.clear();
+    crafted.insert(crafted.end(), tiny.begin(), tiny.end());
+    const std::int64_t enough = std::max(options.least_outputs, options.most_outputs);
+    for (std::uint64_t seed = kFirstSeed + 1;
+         seed <= kFirstSeed + 1 ||
+         (card.compared() < enough && seed < static_cast<std::uint64_t>(options.most_draws));
+         ++seed) {
+      if (std::ranges::none_of(card.pieces, [](const RowPiece& p) { return p.schedule.has_value(); })) break;
+      const std::optional<Answer> next = subject.drawn(shape, seed);
+      if (!next) break;
+      confirm(card.pieces, *next, stored_as);
+      card.last_seed = seed;
+    }
+  } catch (const std::runtime_error& failure) {
+    card.refused = failure.what();
+    finish();
+    return card;
+  }
+  if (!card.pieces.empty() && card.pieces.front().schedule) {
+    const RowPiece& piece = card.pieces.front();
+    const Schedule& s = *piece.schedule;
+    std::vector<RowPiece> one(1);
+    for (const ScheduleKey& key : schedule_keys()) {
+      const std::string text = " " + print_schedule(s) + " ";
+      const std::size_t at = text.find(fmt::format(" {}=", key.name));
+      Evidence e{std::string(key.name), std::string(key.fallback), "", true};
+      if (at != std::string::npos) {
+        const std::size_t value = at + key.name.size() + 2;
+        e.value = text.substr(value, text.find(' ', value) - value);
+      }
+      for (const Tampered& t : tampered(s, shape.k)) {
+        if (t.field != e.field) continue;
+        one[0] = RowPiece{};
+        one[0].rows = piece.rows, one[0].schedule = t.schedule;
+        std::string what;
+        try {
+          confirm(one, *first, stored_as);
+          for (const Answer& answer : crafted) confirm(one, answer, stored_as);
+        } catch (const InputError&) {
+          continue;
+        }
+        std::string pair = print_schedule(t.schedule);
+        const std::size_t of = (" " + pair).find(fmt::format(" {}=", key.name));
+        pair = of == std::string::npos ? fmt::format("{}={}", key.name, key.fallback)
+                                       : pair.substr(of, pair.find(' ', of) - of);
+        const bool differs = one[0].unequal > 0;
+        e.concluded &= differs;
+        e.against += fmt::format("{}{}: {} of {} differ", e.against.empty() ? "" : "; ", pair, one[0].unequal,
+                                 one[0].compared);
+      }
+      if (!e.against.empty() || at != std::string::npos) card.evidence.push_back(std::move(e));
+    }
+  }
+  finish();
+  return card;
+}
+
+void unify(std::vector<ShapeCard>& shapes) {
+  for (std::size_t i = 1; i < shapes.size(); ++i) {
+    if (!shapes[i].identified() || shapes[i].pieces.size() != 1) continue;
+    // The shapes before it that had one schedule among them, and what all of them and this one admit.
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!shapes[j].identified() || shapes[j].pieces.size() != 1) continue;
+      const Schedule region = *shapes[j].pieces.front().schedule;
+      std::vector<RowPiece*> members;
+      for (std::size_t k = 0; k < i; ++k)
+        if (shapes[k].identified() && shapes[k].pieces.size() == 1 &&
+            *shapes[k].pieces.front().schedule == region)
+          members.push_back(&shapes[k].pieces.front());
+      members.push_back(&shapes[i].pieces.front());
+      std::vector<Schedule> common{*members.back()->schedule};
+      common.insert(common.end(), members.back()->also.begin(), members.back()->also.end());
+      for (const RowPiece* m : members)
+        std::erase_if(common, [&](const Schedule& s) {
+          return *m->schedule != s && std::ranges::find(m->also, s) == m->also.end();
+        });
+      if (common.empty()) continue;
+      const Schedule chosen = std::ranges::find(common, region) != common.end() ? region : common.front();
+      for (RowPiece* m : members) {
+        if (*m->schedule == chosen) continue;
+        std::erase(m->also, chosen);
+        m->also.insert(m->also.begin(), *m->schedule);
+        m->schedule = chosen;
+      }
+      break;
+    }
+  }
+}
+
+std::optional<Border> find_border(GemmSubject& subject, const ShapeCard& low, const ShapeCard& high,
+                                  char axis) {
+  const auto value = [&](const GemmShape& s) { return axis == 'm' ? s.m : axis == 'n' ? s.n : s.k; };
+  if (!low.identified() || !high.identified()) return std::nullopt;
+  std::int64_t last = value(low.shape), next = value(high.shape);
+  while (next - last > 1) {
+    GemmShape middle = low.shape;
+    (axis == 'm' ? middle.m : axis == 'n' ? middle.n : middle.k) = last + (next - last) / 2;
+    const std::optional<Answer> answer = subject.drawn(middle, kFirstSeed);
+    if (!answer) return std::nullopt;
+    const auto fits = [&](const Schedule& s) {
+      const std::vector<RowPiece> pieces = search(*answer, subject.stored_as(), {s}, {.alternatives = false});
+      return all_found(pieces);
+    };
+    const bool as_low = fits(*low.pieces.front().schedule), as_high = fits(*high.pieces.front().schedule);
+    if (as_low == as_high) return std::nullopt;
+    (as_low ? last : next) = value(middle);
+  }
+  return Border{axis, last, next};
+}
+
+}  // namespace assay

@@ -1,0 +1,215 @@
+// assay identify: which arithmetic ran, from the bits alone.
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "cases/lists.hpp"
+#include "cases/studies/identify/attention_subject.hpp"
+#include "cases/studies/identify/card.hpp"
+#include "cases/studies/identify/declared.hpp"
+#include "cases/studies/identify/replay_level.hpp"
+#include "cases/studies/identify/worker_subject.hpp"
+#include "harness/backend_names.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/plan.hpp"
+#include "harness/suites.hpp"
+#include "reference/ops/op.hpp"
+#include "reference/parallel.hpp"
+#include "reports/file.hpp"
+
+namespace assay {
+namespace {
+
+struct Options {
+  std::vector<std::string> words, backends;
+  std::string json, schedule;
+  std::int64_t outputs = 10'000;
+  int masks = 8, threads = 1;
+  double seconds = 20;
+  bool invariance = false;
+};
+
+// The schedules of all shapes are one: the same text stands for the same additions at every m, since no key depends on it.
+void decide_invariance(Card& card) {
+  card.invariance = "proven";
+  const ShapeCard* first = nullptr;
+  for (const ShapeCard& shape : card.shapes) {
+    if (!shape.identified()) {
+      card.invariance = "unknown";
+      card.invariance_detail = fmt::format("no schedule was found at m={}", shape.shape.m);
+      return;
+    }
+    if (first == nullptr) first = &shape;
+    const bool same = shape.pieces.size() == 1 && first->pieces.size() == 1 &&
+                      shape.shape.n == first->shape.n && shape.shape.k == first->shape.k &&
+                      *shape.pieces.front().schedule == *first->pieces.front().schedule;
+    if (same) continue;
+    card.invariance = "refuted";
+    const std::string one = print_schedule(*first->pieces.front().schedule);
+    if (shape.pieces.size() > 1)
+      card.invariance_detail = fmt::format("at m={} row {} has {} and row {} has {}: {}", shape.shape.m,
+                                           shape.pieces[0].rows.front(), one, shape.pieces[1].rows.front(),
+                                           print_schedule(*shape.pieces[1].schedule), shape.line);
+    else
+      card.invariance_detail = fmt::format(
+          "m={} has {} and m={} has {}: row 0 of '{}' and of '{}' are summed otherwise", first->shape.m, one,
+          shape.shape.m, print_schedule(*shape.pieces.front().schedule), first->line, shape.line);
+    return;
+  }
+  card.invariance_detail =
+      fmt::format("one schedule at all {} values of m that were asked", card.shapes.size());
+}
+
+int identify(const Options& options) {
+  set_reference_threads(options.threads);
+  std::unique_ptr<ReportFile> file;
+  if (!options.json.empty())
+    file = std::make_unique<ReportFile>(options.json);  // refused now rather than at the end
+  const auto known_list = known_backends();
+  Workers workers(known_list);
+  const Plan plan = make_plan(gather_lines(options.words), {options.backends, "", 0, 1, false, 1}, known_list,
+                              input_lists(), [&](const std::string& b) { return workers.open(b).variants; });
+  std::map<std::string, Card> cards;
+  std::vector<std::string> order;
+  std::map<std::string, std::vector<Schedule>> found;
+  std::vector<AttentionSchedule> attention_found;
+  bool finding = false, nothing = true;
+  std::string json = "[\n";
+  std::vector<Case> cases;
+  for (const Group& group : plan.groups)
+    for (const Case& c : group.cases) cases.push_back(c);
+  std::map<std::string, std::unique_ptr<GemmSubject>> subjects;
+  for (const Case& c : cases) {
+    if (c.op->name == "attention") {
+      if (!options.schedule.empty() || options.invariance)
+        throw InputError(InputErrorKind::bad_value,
+                         "identify: --schedule and --invariance: allowed with matmul");
+      AttentionCard card =
+          identify_attention(attention_subject(c, workers), attention_found, {.outputs = options.outputs});
+      card.subject = c.line();
+      if (card.schedule && std::ranges::find(attention_found, *card.schedule) == attention_found.end())
+        attention_found.push_back(*card.schedule);
+      fmt::print("{}\n", card_text(card));
+      json += (json.size() > 2 ? ",\n" : "") + card_json(card);
+      nothing &= !card.refused.empty();
+      continue;
+    }
+    if (c.op->name != "matmul")
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("identify: op {}; allowed: matmul, attention", c.op->name));
+    std::map<std::string, std::string> given = c.attributes.all();
+    const GemmShape shape{c.attributes.integer("m"), c.attributes.integer("n"), c.attributes.integer("k")};
+    std::string key = fmt::format("{} a={} b={} dtype={} path={} fill={} backend={}{}", c.op->name,
+                                  given["a"], given["b"], given["dtype"], given["path"], c.fill, c.backend,
+                                  c.variant.empty() ? "" : " variant=" + c.variant);
+    if (!cards.contains(key)) {
+      order.push_back(key);
+      cards[key].subject = key;
+      cards[key].backend = workers.open(c.backend).description;
+      subjects[key] = worker_subject(c, workers);
+    }
+    if (!options.schedule.empty()) {
+      const Schedule declared = parse_schedule(options.schedule);
+      const std::int64_t outputs = std::max<std::int64_t>(1, shape.m * shape.n);
+      const int seeds =
+          static_cast<int>(std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000));
+      const ReplayVerdict verdict = judge_by_replay(*subjects[key], shape, declared, seeds);
+      fmt::print("{}  {}", c.line(), describe(verdict, declared));
+      finding |= !verdict.ok(), nothing = false;
+      continue;
+    }
+    Card& card = cards[key];
+    ShapeCard one = identify_shape(*subjects[key], shape, found[key],
+                                   {.most_mask_calls = options.masks,
+                                    .least_outputs = options.outputs,
+                                    .search_seconds = options.seconds});
+    for (const RowPiece& p : one.pieces) {
+      if (!p.schedule) continue;
+      std::vector<Schedule>& list = found[key];
+      std::vector<Schedule> candidates{*p.schedule};
+      candidates.insert(candidates.end(), p.also.begin(), p.also.end());
+      for (const Schedule& s : candidates)
+        if (std::ranges::find(list, s) == list.end()) list.push_back(s);
+    }
+    card.shapes.push_back(std::move(one));
+    fmt::print(stderr, "{} {}x{}x{}: {} calls, {:.1f} s\n", key, shape.m, shape.n, shape.k,
+               card.shapes.back().calls, card.shapes.back().seconds);
+  }
+  for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {
+    Card& card = cards[key];
+    unify(card.shapes);
+    for (std::size_t i = 1; i < card.shapes.size(); ++i) {
+      const ShapeCard &low = card.shapes[i - 1], &high = card.shapes[i];
+      if (!low.identified() || !high.identified() || low.pieces.size() != 1 || high.pieces.size() != 1 ||
+          *low.pieces[0].schedule == *high.pieces[0].schedule)
+        continue;
+      const bool m = low.shape.m < high.shape.m, n = low.shape.n < high.shape.n,
+                 k = low.shape.k < high.shape.k;
+      if (m + n + k != 1) continue;
+      if (const auto border = find_border(*subjects[key], low, high, m ? 'm' : n ? 'n' : 'k'))
+        card.borders.push_back(*border);
+    }
+    if (options.invariance) decide_invariance(card);
+    fmt::print("{}", card_text(card));
+    for (const ShapeCard& shape : card.shapes) {
+      nothing &= !shape.refused.empty();
+      if (!shape.identified() || shape.declared_contract.empty()) continue;
+      const Contract contract = Contract::parse(shape.declared_contract, op("matmul").contract);
+      for (const RowPiece& p : shape.pieces) {
+        const std::string against = contradiction(contract, *p.schedule, shape.shape.k);
+        if (against.empty()) continue;
+        finding = true;
+        fmt::print("\n  fallback {}x{}x{}: {}\n", shape.shape.m, shape.shape.n, shape.shape.k, against);
+        break;
+      }
+    }
+    finding |= card.invariance == "refuted";
+    json += (json.size() > 2 ? ",\n" : "") + card_json(card);
+    fmt::print("\n");
+  }
+  if (file != nullptr) {
+    file->stream() << json << "]\n";
+    file->finish();
+  }
+  return nothing ? kNothingExecuted : finding ? kFinding : kGreen;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  using namespace assay;
+  CLI::App app{"Finds the schedule of a kernel's sums from its outputs, and proves it bit by bit"};
+  app.name("assay identify");
+  app.footer(
+      "Examples:\n  assay identify 'matmul m=4,64 n=64 k=512 a=bf16 dtype=f32' -b cpu\n"
+      "  assay identify 'matmul m=1,16,64 n=64 k=512 a=f32 dtype=f32' -b onednn --invariance");
+  Options options;
+  app.add_option("case", options.words,
+                 "Case lines of matmul (sets of m, n and k are the shapes) or attention")
+      ->required();
+  std::string backends;
+  app.add_option("--backend,-b", backends, "Whose kernels");
+  app.add_option("--json", options.json, "Write the cards to this file");
+  app.add_option("--outputs", options.outputs, "Outputs to compare for each shape, at least")
+      ->check(CLI::Range(1.0, 1e12));
+  app.add_option("--masks", options.masks, "Most calls with masks for each shape; 0: none")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--seconds", options.seconds, "Of search for each shape and family of schedules, at most")
+      ->check(CLI::Range(0.1, 1e6));
+  app.add_option("--threads", options.threads, "Threads of the search")->check(CLI::Range(1, 1024));
+  app.add_option("--schedule", options.schedule,
+                 "Judge instead: every stored bit must be that of this schedule, or the first step that "
+                 "differs is named");
+  app.add_flag("--invariance", options.invariance, "Whether all values of m have one schedule");
+  int exit_code = kGreen;
+  app.callback([&] {
+    if (!backends.empty()) options.backends = typed_backends(backends);
+    exit_code = identify(options);
+  });
+  return run_program(app, argc, argv, exit_code);
+}
