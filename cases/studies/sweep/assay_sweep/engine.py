@@ -1,0 +1,184 @@
+"""assay sweep engine: computed-weight models on a real server, a prefill for each cell, all questions on its cached prefix."""
+import json
+import math
+import os
+import time
+
+from assay_sweep import kernel, line, prompts, runner, stats
+from assay_sweep.client import ServerError
+from assay_sweep.line import LineError
+from assay_sweep.models_cache import model
+
+DEPTHS = 8
+GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3}  # seconds per token of prompt, questions included
+DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "engine": "", "seed": "1"}
+TYPES = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"
+SUITES = {
+    "quick": ["ladder len=4096 k=q8_0,q4_0", "pair len=4096 side=k,v k=q8_0 v=q8_0,q4_0"],
+    "ladder": ["ladder len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
+    "mrcr": ["mrcr len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
+    "pair": ["pair len=4096 side=k,v k=q8_0,q4_0 v=q8_0,q4_0 seed=1,2,3,4"],
+    "nightly": ["ladder len=4096,16384 k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "ladder len=4096 k=f16 v=q4_0", "ladder len=4096 k=q4_0 v=f16",
+                "pair len=4096 side=k,v k=f16,q8_0,q4_0,q5_0", "mrcr len=4096,16384 k=f16,q8_0,q4_0"],
+    "weekly": ["ladder len=32768 k=f16,q8_0,q4_0", "mrcr len=32768 k=f16,q8_0,q4_0"],
+}
+
+
+def _integer(low, high):
+    def canonical(text):
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"{low}..{high}")
+        return str(value)
+    return canonical
+
+
+def _word(allowed):
+    def canonical(text):
+        if text not in allowed.split():
+            raise ValueError(allowed)
+        return text
+    return canonical
+
+
+ALLOWED = {"len": _integer(64, 1 << 20), "k": _word(TYPES), "v": lambda text: text and _word(TYPES)(text), "fa": _word("on off auto"),
+           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "engine": str, "seed": _integer(0, 1 << 40)}
+
+
+def planned_of(lines, label, rotate=0):
+    cells, seen = [], set()
+    for text in lines:
+        probe = text.split()[0] if text.split() else ""
+        if probe not in GUESS:
+            raise LineError(f"'{text}': allowed probes: {' '.join(GUESS)}")
+        for _, values in line.expand(text, DEFAULTS, ALLOWED, f"'{text}'"):
+            values["v"] = values["v"] or values["k"]
+            if values["engine"] and label and values["engine"] != label:
+                raise LineError(f"'{text}': engine={values['engine']}, and --engine is a {label}")
+            values["engine"] = label or values["engine"]
+            if rotate:
+                values["seed"] = str(int(values["seed"]) + rotate)
+            if probe != "pair":
+                values["side"] = DEFAULTS["side"]
+            defaults = {**DEFAULTS, "v": values["k"], "side": None if probe == "pair" else "k"}
+            cell = line.spelt(probe, values, defaults)
+            if cell in seen:
+                continue
+            seen.add(cell)
+            group = line.without(cell, "side")
+            rate = f"engine {probe} {values['engine']} {values['k']} {values['v']} {values['fa']} {values['threads']}"
+            cells.append(runner.Planned(cell, int(values["len"]), group, rate, 448, GUESS[probe]))
+    return cells
+
+
+def values_of(cell):
+    probe, given = line.words(cell)
+    values = {key: given.get(key, fallback) for key, fallback in DEFAULTS.items()}
+    values["v"] = given.get("v", values["k"])
+    return probe, values
+
+
+def questions_of(probe, about, values):
+    length, seed = int(values["len"]), int(values["seed"])
+    if probe == "pair":
+        return prompts.pair(about, length, seed, values["side"])
+    return {"ladder": prompts.ladder, "mrcr": prompts.mrcr}[probe](about, length, seed)
+
+
+def counted(questions, answers):
+    """What a row says of the answers [(token, log-probability)] to its questions."""
+    depth, rungs, bits, right = [[0, 0] for _ in range(DEPTHS)], {}, 0, 0
+    for question, (token, _) in zip(questions, answers):
+        ok = int(token == question["answer"])
+        right += ok
+        bits = 2 * bits + ok
+        for at in (depth[min(DEPTHS - 1, int(question["at"] * DEPTHS))], rungs.setdefault(str(question["rung"]), [0, 0])):
+            at[0] += ok
+            at[1] += 1
+    shift = -len(questions) % 4  # as the kernel's cells: the first needle in the highest bit of the first digit
+    logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
+    return {"needles": len(questions), "right": right, "depth": depth, "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
+            "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}", "log_probability": sum(logs) / max(1, len(logs)),
+            "centinats": [round(100 * p) for p in logs],
+            "lost_from": min((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None),
+            "lost_to": max((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None)}
+
+
+def measure(engine, cache, timeout):
+    """A function for runner.run."""
+    def one(cell, server, about, probe, values, seconds):
+        prompt, questions = questions_of(probe, about, values)
+        answers, prefill = [], None
+        for question in questions:
+            start = time.monotonic()
+            answers.append(server.client.ask(prompt + question["ask"], question["answer"]))
+            prefill = prefill or time.monotonic() - start
+        return {"cell": cell, "kind": "engine", "verdict": "pass", **counted(questions, answers), "model_sha256": about["sha256"],
+                "prefill_seconds": prefill, "total_seconds": seconds()}
+
+    def group(cells):
+        begin = [time.monotonic()]
+
+        def seconds():
+            took, begin[0] = time.monotonic() - begin[0], time.monotonic()
+            return took
+
+        def failed(planned, verdict, what):
+            return planned, {"cell": planned.cell, "kind": "engine", "verdict": verdict, "summary": what, "total_seconds": seconds()}
+        probe, values = values_of(cells[0].cell)
+        left = list(cells)
+        try:
+            path, about = model(probe, int(values["seed"]), cache)
+            texts = {text: i for i, text in enumerate(about.get("token_texts", ()))}
+            with engine.start(path, values, int(values["len"]) + 256, timeout, texts) as server:
+                yield None, {"engine": engine.text, "versions": engine.versions(), **server.client.describe()}
+                while left:
+                    probe, values = values_of(left[0].cell)
+                    try:
+                        row = one(left[0].cell, server, about, probe, values, seconds)
+                    except ServerError as error:
+                        yield failed(left.pop(0), error.verdict, f"{error}{server.died()}")
+                        break  # what is left of the group is asked of a new server
+                    yield left.pop(0), row
+        except (ServerError, ValueError) as error:
+            verdict = error.verdict if isinstance(error, ServerError) else "impossible"
+            yield failed(left.pop(0), verdict, str(error))
+        if left:
+            yield from group(left)
+
+    def measuring(cells):
+        groups, described = {}, set()
+        for planned in cells:
+            groups.setdefault(planned.group, []).append(planned)
+        for planned in groups.values():
+            for found, row in group(planned):
+                if found is None:
+                    text = json.dumps(row)
+                    if text in described:
+                        continue
+                    described.add(text)
+                yield found, row
+    return measuring
+
+
+def table(rows):
+    found = []
+    for name, group in kernel.series_of(rows).items():
+        read = [row for row in group if "right" in row]
+        verdicts = ",".join(sorted({row["verdict"] for row in group}))
+        if not read:
+            found.append((name, verdicts, "", "", "", ""))
+            continue
+        mean, half = stats.mean_interval([row["right"] / row["needles"] for row in read])
+        gap = stats.gap75(stats.pooled(read, "rungs")) if not name.startswith("mrcr") else None
+        log = sum(row["log_probability"] for row in read) / len(read)
+        found.append((name, verdicts, f"{mean:.3f}" + (f" +- {half:.3f}" if math.isfinite(half) else ""), f"{len(read)} models",
+                      f"{gap:.2g}" if gap else "", f"{log:.2f}"))
+    return ("cells", "verdict", "right", "seeds", "gap at 75 %", "log-probability"), found
+
+
+def cache_folder(store_path):
+    return os.path.abspath(store_path) + ".models"

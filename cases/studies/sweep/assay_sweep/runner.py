@@ -1,0 +1,171 @@
+"""One run of a sweep: which cells, in which order, under which budget; results to the store as they end; progress by cost."""
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+
+from assay_sweep import line
+from assay_sweep.store import StoreError
+
+
+class Planned:
+    """A cell to be measured. `work` is what its time goes with (multiply-adds, tokens); cells of one `group` share what is
+    made for them and are measured one after another; cells of one `rate` have the same seconds per work."""
+
+    def __init__(self, cell, work, group, rate, needles, first_guess):
+        self.cell, self.work, self.group, self.rate = cell, work, group, rate
+        self.needles, self.first_guess, self.seconds = needles, first_guess, None
+
+
+def predict(cells, store):
+    """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its kind; else a guess."""
+    rates = {}
+    for planned in cells:
+        own = [row["total_seconds"] for row in store.history(planned.cell) if row.get("total_seconds")] if store else []
+        if own:
+            planned.seconds = statistics.median(own)
+    for planned in cells:
+        if planned.seconds is not None:
+            rates.setdefault(planned.rate, []).append((planned.seconds, planned.work))
+    if store:
+        for row in store.index().execute("SELECT row FROM cells WHERE seconds > 0 ORDER BY rowid DESC LIMIT 2000"):
+            row = json.loads(row["row"])
+            if row.get("rate") and row.get("work"):
+                rates.setdefault(row["rate"], []).append((row["total_seconds"], row["work"]))
+    for planned in cells:
+        if planned.seconds is None:
+            known = rates.get(planned.rate)
+            per_work = sum(s for s, _ in known) / sum(w for _, w in known) if known else planned.first_guess
+            planned.seconds = max(0.02, planned.work * per_work)
+    return sum(planned.seconds for planned in cells)
+
+
+def information(planned, store):
+    """Expected squared uncertainty that measuring a cell removes, per second: p (1 - p) of what is known of it, and 1/4 where
+    nothing is. A cell that has always been all right or all wrong waits behind those on a ladder's slope."""
+    right = needles = 0
+    series = line.without(planned.cell, "seed")
+    for row in store.index().execute("SELECT right, needles FROM cells WHERE cell LIKE ? AND needles > 0",
+                                     (series.replace("%", "") + " seed=%",)) if store else ():
+        right, needles = right + row["right"], needles + row["needles"]
+    p = (right + 1) / (needles + 2)
+    return (p * (1 - p) + 1 / (needles + 4)) / planned.seconds
+
+
+def choose(cells, budget, store):
+    """The most informative groups that fit a budget of seconds, in the order given; all of them without one."""
+    if budget is None:
+        return cells
+    groups = {}
+    for planned in cells:
+        groups.setdefault(planned.group, []).append(planned)
+    worth = sorted(groups.values(), key=lambda g: -sum(information(p, store) * p.seconds for p in g) / sum(p.seconds for p in g))
+    chosen, left = [], budget
+    for group in worth:
+        cost = sum(planned.seconds for planned in group)
+        if cost <= left:
+            chosen += group
+            left -= cost
+    return chosen
+
+
+def seconds_of(text):
+    """"90m", "30s", "2h" or a number of seconds."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], units[text[-1]]) if text and text[-1] in units else (text, 1)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = -1
+    if not 0 < value < 1e8:
+        raise line.LineError(f"budget {text}: allowed: a time such as 30s, 90m or 2h")
+    return value
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            model = next((text.split(":", 1)[1].strip() for text in file if text.startswith("model name")), model)
+    except OSError:
+        pass
+    return f"{model}, {len(os.sched_getaffinity(0))} cores"
+
+
+def commit():
+    """Of the tree that this file stands in; "" for an installation."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    try:
+        found = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True,
+                               text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+
+
+class Progress:
+    def __init__(self, cells, quiet):
+        self.cost = sum(planned.seconds for planned in cells)
+        self.done, self.count, self.all, self.quiet = 0.0, 0, len(cells), quiet
+        self.start = time.monotonic()
+
+    def finished(self, planned, row):
+        self.done += planned.seconds
+        self.count += 1
+        if self.quiet:
+            return
+        took = time.monotonic() - self.start
+        left = took / self.done * (self.cost - self.done) if self.done > 0 else 0
+        verdict = row["verdict"] + (f" {row['right']}/{row['needles']}" if "right" in row else "")
+        sys.stderr.write(f"[{self.count}/{self.all}, {100 * self.done / max(self.cost, 1e-9):.0f} % of the cost, {left:.0f} s left] "
+                         f"{planned.cell}: {verdict}\n")
+        sys.stderr.flush()
+
+
+def run(store, header, cells, measure, quiet=False, resumed=None):
+    """Measures `cells` by measure(cells), which yields (planned, row) as each ends. Returns the run's id and whether it is complete."""
+    name = resumed["run"] if resumed else uuid.uuid4().hex[:12]
+    done = store.cells(name) if resumed else {}
+    if not resumed:
+        store.append({"run": name, "started": now(), "host": platform.node(), "machine": machine(), "commit": commit(),
+                      "python": platform.python_version(), **header, "cells": [planned.cell for planned in cells]})
+    left = [planned for planned in cells if planned.cell not in done]
+    predicted, start = sum(planned.seconds for planned in left), time.monotonic()
+    progress = Progress(left, quiet)
+    ended = "complete"
+    try:
+        for planned, row in measure(left):
+            if planned is None:  # what an engine or a backend is: part of the record, no cell
+                store.append({"about": row, "of": name})
+                continue
+            store.append({**row, "of": name, "finished": now(), "rate": planned.rate, "work": planned.work})
+            progress.finished(planned, row)
+    except KeyboardInterrupt:
+        ended = "SIGINT"
+    except BrokenPipeError:
+        ended = "SIGPIPE"
+    if ended == "complete" and len(store.cells(name)) < len(cells):
+        ended = "cells are missing"
+    store.append({"end": ended, "of": name})
+    took = time.monotonic() - start
+    if not quiet and left:
+        sys.stderr.write(f"{len(left)} cells in {took:.1f} s; {predicted:.1f} s were predicted"
+                         f" (factor {max(took, predicted) / max(0.001, min(took, predicted)):.2f})\n")
+    return name, ended == "complete"
+
+
+def unfinished(store, kind, name=None):
+    """The run that --resume takes up: the last of this kind that did not end complete."""
+    for header in reversed(store.runs(kind)):
+        if name in (None, "last", header["run"]) and header["ended"] != "complete":
+            return header
+    raise StoreError(f"{store.path}: no unfinished run of this kind is there to be resumed")

@@ -1,0 +1,293 @@
+"""The parts of assay sweep that measure nothing at the kernel: the test for a regression, the client of an engine against a server
+that answers as told, the computed weights against a forward pass of their own.
+
+    sweep_engine_test.py BUILD [--nights N] [TEST ...]
+"""
+import argparse
+import contextlib
+import http.server
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from assay_sweep import client, engine, page, regression, runner, servers, stats, store  # noqa: E402
+
+GIVEN = argparse.Namespace(build="", nights=60)
+# Models' shares differ by about this from seed to seed (reports/results/sweeps.md: ladders of eight seeds).
+MODEL_DEVIATION = 0.036
+# The midpoint rule with 20,000 steps on (1 + x)^40: its error is 40 * 39 / 24 steps^-2 of the largest term, relative to a mean of 1/41 of it.
+MIDPOINT_ERROR = 1e-4
+# The printed digits of the tables of Student's distribution.
+TABLE_ERROR = 2e-5
+
+
+def program(*words):
+    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True, text=True)
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sweep_test_")
+        self.addCleanup(folder.cleanup)
+        self.folder, self.store = folder.name, os.path.join(folder.name, "s.jsonl")
+
+
+def simulated(seed, series, night_seeds, drop=0.0):
+    """Rows of one night: models that differ by their seed (MODEL_DEVIATION), needles that a seed decides."""
+    rows = []
+    for s, base in enumerate(series):
+        for model in night_seeds:
+            source = random.Random(f"{seed} {s} {model}")
+            share = min(1.0, max(0.0, base + source.gauss(0, MODEL_DEVIATION)))
+            bits = 0
+            for _ in range(448):
+                bits = 2 * bits + (source.random() < share - (drop if s == 0 else 0))
+            rows.append({"cell": f"ladder len=4096 k=t{s} seed={model}", "right": bits.bit_count(), "needles": 448, "bits": f"{bits:0112x}"})
+    return rows
+
+
+class Regression(Scratch):
+    SERIES = [0.96, 0.7, 0.5] * 4
+
+    def nights(self, count, drop=0.0, seed=1, replayed=True, good=8):
+        detector = regression.Detector(simulated(seed, self.SERIES, range(1, 1 + good)))
+        for night in range(count):
+            seeds = [100 + night] + ([1 + night % 8] if replayed else [])
+            found = detector.night(simulated(seed, self.SERIES, seeds, drop))
+            yield [name for name, row in found.items() if row["reported"]]
+
+    def test_the_unchanged_build_is_not_reported(self):
+        reports = [r for seed in range(max(1, GIVEN.nights // 100)) for r in self.nights(min(GIVEN.nights, 100), seed=seed) if r]
+        self.assertLessEqual(len(reports), 1)
+
+    def test_a_loss_is_reported_in_the_first_night_that_replays_a_seed(self):
+        for seed in range(20 if GIVEN.nights >= 400 else 4):
+            self.assertEqual(next(self.nights(1, 0.08, seed)), ["ladder len=4096 k=t0"], seed)
+
+    def test_a_loss_on_new_seeds_alone_takes_a_few_nights(self):
+        reported = [i for i, r in enumerate(self.nights(12, 0.19, replayed=False, good=40)) if r]
+        self.assertTrue(reported and reported[0] <= 6, reported)
+
+    def test_the_functions_are_what_they_say(self):
+        # A rectangle rule of 20,000 steps and the tables of Student's distribution.
+        for lost, gained in ((0, 0), (9, 0), (3, 5), (40, 12)):
+            steps = 20000
+            sum_ = sum((1 + x) ** lost * (1 - x) ** gained for x in ((i + 0.5) / steps for i in range(steps))) / steps
+            self.assertLess(abs(regression.beta_tail(lost, gained) / sum_ - 1), MIDPOINT_ERROR)
+        for freedom, t in ((1, 12.706), (10, 2.228), (30, 2.042)):
+            self.assertLess(abs(regression.student_tail(t, freedom) - 0.025), TABLE_ERROR)
+        # An e-value: the mean over a uniform p is at most 1.
+        n = 200000
+        self.assertLess(sum(regression.calibrated((i + 0.5) / n) for i in range(n)) / n, 1)
+
+    def test_from_the_store_with_an_accepted_change(self):
+        s = store.Store(self.store)
+        for night, drop in enumerate((0, 0.2)):
+            s.append({"run": f"n{night}", "started": str(night), "kind": "engine", "cells": []})
+            for row in simulated(1, self.SERIES, range(1, 9), drop):
+                s.append({**row, "kind": "engine", "verdict": "pass", "of": f"n{night}"})
+            s.append({"end": "complete", "of": f"n{night}"})
+        self.assertEqual(program("compare", "--store", self.store).returncode, 3)
+        self.assertEqual(program("good", "n0", "--store", self.store).returncode, 0)
+        done = program("compare", "--store", self.store)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("1 of 12 series are worse", done.stdout)
+        self.assertEqual(program("accept", "--cells", "k=t0", "--reason", "4 bits less, on purpose", "--store", self.store).returncode, 0)
+        done = program("compare", "--store", self.store)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("4 bits less, on purpose", done.stdout)
+
+
+class Told(http.server.BaseHTTPRequestHandler):
+    """A server that knows the answers: what stands behind the key that the prompt ends with. `faults` spoil it."""
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status, body):
+        raw = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def do_GET(self):
+        self.server.loading -= 1
+        self.answer(503 if self.server.loading >= 0 and self.path == "/health" else 200, {"build_info": "told", "status": "ok"})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked += 1
+        if self.server.fault == "dies" and self.server.asked > 5:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        prompt = body["prompt"]
+        at = prompt.index(prompt[-1])
+        skipped = self.server.fault == "skips" and 1000 <= at < 1200
+        token = prompt[at + 1] + (1 if skipped else 0)
+        p = float("nan") if self.server.fault == "nan" else -0.25
+        if self.server.openai:
+            if self.path != "/v1/completions":
+                return self.answer(404, {})
+            return self.answer(200, {"choices": [{"text": "", "logprobs": {"top_logprobs": [{f"token_id:{token}": p, "token_id:7": -3.0}]}}]})
+        self.answer(200, {"content": "", "completion_probabilities": [{"top_logprobs": [{"id": token, "logprob": p}, {"id": 7, "logprob": -3.0}]}]})
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def told(fault="", openai=False, loading=0):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Told)
+    server.fault, server.openai, server.loading, server.asked = fault, openai, loading, 0
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+ABOUT = {"fillers": 260, "values": 4356, "keys": 4484, "separator": 259, "sha256": "of no model"}
+
+
+class Engine(Scratch):
+    def measured(self, url, cell="ladder len=4096 seed=1"):
+        original, engine.model = engine.model, lambda *_: ("no file", ABOUT)
+        try:
+            cells = engine.planned_of([cell], "endpoint")
+            rows = [row for planned, row in engine.measure(servers.Engine(url), self.folder, 20)(cells) if planned]
+        finally:
+            engine.model = original
+        return rows[0]
+
+    def test_a_server_that_knows_all_answers_gets_them_all_right_in_both_dialects(self):
+        for openai in (False, True):
+            with told(openai=openai, loading=3) as url:
+                row = self.measured(url)
+            self.assertEqual((row["verdict"], row["right"], row["needles"]), ("pass", 448, 448))
+            self.assertEqual(row["log_probability"], -0.25)
+            self.assertEqual(sum(n for _, n in row["rungs"].values()), 448)
+
+    def test_a_skipped_stretch_is_located(self):
+        with told("skips") as url:
+            row = self.measured(url)
+        self.assertLess(row["right"], 448)
+        self.assertLess(abs(row["lost_from"] * 4093 - 1000), 24)  # a needle stands every nine or so tokens
+        self.assertLess(abs(row["lost_to"] * 4093 - 1200), 24)
+
+    def test_nan_is_found_by_nobody(self):
+        with told("nan") as url:
+            row = self.measured(url)
+        self.assertEqual(row["right"], 0)
+
+    def test_a_server_that_dies_is_a_verdict(self):
+        with told("dies") as url:
+            self.assertEqual(self.measured(url)["verdict"], "crash")
+        self.assertEqual(self.measured("http://127.0.0.1:1")["verdict"] in ("crash", "hang"), True)
+
+    def test_an_engine_that_ends_at_once_is_a_verdict_with_its_words(self):
+        original, engine.model = engine.model, lambda *_: ("no file", ABOUT)
+        try:
+            cells = engine.planned_of(["ladder len=4096 seed=1"], "command")
+            rows = list(engine.measure(servers.Engine("command:sh -c 'echo no such card; exit 7'"), self.folder, 20)(cells))
+        finally:
+            engine.model = original
+        self.assertEqual(rows[0][1]["verdict"], "crash")
+        self.assertIn("no such card", rows[0][1]["summary"])
+
+    def test_a_stopped_sweep_leaves_no_server_behind(self):
+        with self.assertRaises(client.ServerError):
+            servers.Server(servers.Engine("command:sleep 600"), "no file", {}, 0, 0.3, {})
+        left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
+        self.assertNotIn("sleep 600", left)
+
+
+class Models(unittest.TestCase):
+    """The computed weights, against a forward pass in f64 that shares no code with an engine."""
+
+    def test_the_ladder_finds_every_needle_in_exact_arithmetic(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("numpy is not here")
+        from assay_sweep import models, prompts
+        words, table, output, divisors, layers, about = models.ladder(5)
+        prompt, questions = prompts.ladder(about, 4096, 5)
+        tokens = np.array(prompt)
+        place = np.arange(len(tokens))
+
+        def normed(x):
+            return x / np.sqrt((x * x).mean(-1, keepdims=True))
+
+        def turned(x, at):
+            angle = np.outer(at, models.ROPE_BASE ** (-2 * np.arange(64) / 128) / divisors)
+            out = np.empty_like(x)
+            out[:, 0::2] = x[:, 0::2] * np.cos(angle) - x[:, 1::2] * np.sin(angle)
+            out[:, 1::2] = x[:, 0::2] * np.sin(angle) + x[:, 1::2] * np.cos(angle)
+            return out
+
+        def attention(layer, q_in, q_at, k_in, k_at):
+            scores = turned(q_in @ layer.q.T, q_at) @ turned(k_in @ layer.k.T, k_at).T / np.sqrt(128)
+            scores[k_at[None, :] > q_at[:, None]] = -np.inf
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            return (weights / weights.sum(-1, keepdims=True)) @ (k_in @ layer.v.T) @ layer.o.T
+
+        x = table[tokens]
+        x = x + attention(layers[0], normed(x), place, normed(x), place)
+        asked = np.array([q["ask"][0] for q in questions])
+        y = table[asked]
+        at = np.full(len(asked), len(tokens))
+        # The asked token attends to the prompt, its own key apart: one more column would be itself, which holds no value.
+        y = y + attention(layers[0], normed(y), at, normed(table[tokens]), place)
+        y = y + attention(layers[1], normed(y), at, normed(x), place)
+        answers = (normed(y) @ output.T).argmax(-1)
+        right = (answers == np.array([q["answer"] for q in questions])).sum()
+        self.assertEqual(right, len(questions))
+
+    def test_gguf_is_what_its_specification_says(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("numpy is not here")
+        from assay_sweep import gguf
+        raw = gguf.encode([("a.b", "u32", 7), ("c", "[string]", ["x", "yz"])], [("t", np.arange(6.0).reshape(2, 3)), ("u", np.ones(1))])
+        self.assertEqual(raw[:24], b"GGUF" + bytes([3, 0, 0, 0]) + bytes([2] + [0] * 7) + bytes([2] + [0] * 7))
+        self.assertEqual(len(raw) % 32, 0)
+        self.assertEqual(np.frombuffer(raw[-64:-40], "<f4").tolist(), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(np.frombuffer(raw[-32:-28], "<f4").tolist(), [1])
+
+
+class Numbers(unittest.TestCase):
+    def test_gaps_and_intervals(self):
+        self.assertEqual(stats.gap75({1: (4, 4), 2: (4, 4), 3: (2, 4), 4: (1, 4)}), 2.0 ** -2.5)
+        self.assertIsNone(stats.gap75({1: (4, 4), 2: (4, 4)}))
+        low, high = stats.interval(50, 100)
+        self.assertTrue(0.40 < low < 0.41 and 0.59 < high < 0.60)
+        self.assertEqual(runner.seconds_of("90m"), 5400)
+
+    def test_a_page_escapes_what_servers_say(self):
+        with tempfile.TemporaryDirectory() as folder:
+            s = store.Store(folder + "/s")
+            s.append({"run": "r", "started": "1", "kind": "engine", "engine": "</script><script>alert(1)</script>", "cells": []})
+            page.write(folder + "/p.html", s, "last")
+            with open(folder + "/p.html", encoding="utf-8") as file:
+                self.assertNotIn("alert(1)</script>", file.read())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--nights", type=int, default=GIVEN.nights)
+    parser.add_argument("--kills", help=argparse.SUPPRESS)  # of sweep_program_test.py
+    _, names = parser.parse_known_args(namespace=GIVEN)
+    unittest.main(argv=[sys.argv[0], "-v", *names])
