@@ -1,0 +1,63 @@
+// What is asked of an attention kernel: logits and rows of V at a plain shape, and what the weights are that come of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/attribution/bench.hpp"
+#include "reference/ops/attention/problem.hpp"
+
+namespace assay::attribution {
+
+// A weight, or a factor, that is off by more is no matter of roundings: f16 and bf16 keep 1/128.
+inline constexpr double kGross = 0.01;
+// Columns of a plain shape's V, and its keys; with fewer keys the limits are a few roundings wide.
+inline constexpr std::int64_t kColumns = 128;
+inline constexpr std::int64_t kKeys = 100;
+
+// What the weights that a one-hot V showed are beside those that they should be.
+struct Weights {
+  bool seen = false;       // there are rows to look at
+  bool uniform = true;     // each row is off by one factor of its own
+  bool gross = false;      // by more than a per cent
+  bool missing = false;    // a key that has a weight has none
+  bool extra = false;      // a key that has none has one
+  bool at_edge = true;     // and only next to the border of what is visible
+  bool other_row = false;  // a row is another row's
+  bool dead_rows = true;   // every bad element is in a row that sees nothing
+  bool finite = true;
+  double slope = 0;  // of log(got / truth) over log(truth), where that explains it
+  bool sloped = false;
+  std::vector<std::int64_t> keys;  // columns that are off
+};
+
+Weights look_at_weights(const Answer& a, std::int64_t columns = kColumns);
+
+enum class Logits { equal, first, parts, rising, spread, spread_of_codes, spread_alike, low, steep };
+enum class Rows { one_hot, ones, many_bits };
+
+class AttentionQuestions {
+ public:
+  explicit AttentionQuestions(Bench& bench)
+      : g(attention_geometry(bench.the_case().attributes)), bench_(bench) {}
+
+  // What the case has is left out as far as the kernel then takes the call. False when it takes none.
+  bool find_plain();
+  // One run at the plain shape with changes, under these logits and rows of V.
+  Answer ask(const std::vector<Change>& changes, Logits logits, Rows rows);
+  // Few keys; and the case's own width of a head, which decides the scale.
+  static Change few_keys() { return {"len", "3"}; }
+  Change own_width() const;
+  bool stored_in_codes() const;  // K or V
+
+  // Of the case; and of what the kernel declares at the plain shape.
+  AttentionGeometry g;
+  std::int64_t tile = 1, split = 1;
+  bool casts_weights = false, converts_q = false;
+
+ private:
+  Bench& bench_;
+  std::vector<Change> plain_;
+};
+
+}  // namespace assay::attribution

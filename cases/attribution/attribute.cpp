@@ -1,0 +1,123 @@
+#include "cases/attribution/attribute.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cases/attribution/conclusion.hpp"
+
+namespace assay::attribution {
+namespace {
+
+constexpr StageRow kStages[] = {
+    {"codec", "stored codes and scales to numbers, or numbers to codes"},
+    {"qk", "the dot products q.k"},
+    {"dot", "the dot products of a matrix product"},
+    {"scale", "what is done to logits or products afterwards: scale, softcap, alibi, epilogue scales"},
+    {"mask", "which keys are visible, and how long a sequence is"},
+    {"max", "the running maximum"},
+    {"rescale", "the rescaling of what is summed when the maximum rises"},
+    {"exp", "the exponential"},
+    {"p_cast", "the cast of the weights before PV"},
+    {"pv", "the sum of weights times V"},
+    {"row_sum", "the sum of the weights"},
+    {"sink", "the sink in the denominator"},
+    {"merge", "the merge of the parts of a split"},
+    {"moments", "mean, variance, mean square"},
+    {"normalise", "1/sqrt and what it multiplies"},
+    {"transform", "the butterflies, signs and factor of a transform"},
+    {"output", "the quotient, the rotation back, the rounding and the store"},
+    {"kv_write", "the cache write: scale policy, slots, codes"},
+    {"addressing", "rows, heads, pages, strides, loop bounds"},
+    {"dispatch", "another kernel than the one declared"},
+    {"race", "bits that differ from run to run"},
+};
+
+// Ops that have one stage to be wrong in, besides where they read and write.
+struct OneStage {
+  std::string_view op, stage;
+};
+constexpr OneStage kOneStage[] = {{"quantize", "codec"},
+                                  {"dequantize", "codec"},
+                                  {"requantize", "codec"},
+                                  {"kv_write", "kv_write"},
+                                  {"wht", "transform"}};
+
+using Probes = void (*)(Bench&, Attribution&);
+struct ProbedOp {
+  std::string_view op;
+  Probes run;
+};
+constexpr ProbedOp kProbed[] = {{"attention", attribute_attention}, {"softmax", attribute_softmax},
+                                {"logsumexp", attribute_softmax},   {"rmsnorm", attribute_norm},
+                                {"layernorm", attribute_norm},      {"matmul", attribute_matmul}};
+
+// Ratios that lie so close together are one factor behind roundings to 8 bits.
+constexpr double kOneFactor = 0.02;
+
+// "1.95 to 2.05 times the truth" of elements that are wrong: what a factor, a sign or a width look like.
+void describe_ratio(const Bench& bench, Attribution& a) {
+  const Answer& o = bench.original();
+  double low = INFINITY, high = -INFINITY;
+  for (std::size_t t = 0; t < std::min(o.got.size(), o.truths.size()); ++t)
+    for (std::size_t i = 0; i < o.got[t].size(); ++i) {
+      const double want = o.truths[t].value[i], limit = o.truths[t].limit[i];
+      if (!(std::fabs(want) > 8 * limit) || std::fabs(o.got[t][i] - want) <= limit) continue;
+      const double ratio = o.got[t][i] / want;
+      if (!std::isfinite(ratio)) {
+        low = NAN;
+        continue;
+      }
+      low = std::min(low, ratio), high = std::max(high, ratio);
+    }
+  if (o.not_finite)
+    a.what = "not finite";
+  else if (low == high || (high - low < kOneFactor * std::fabs(high)))
+    a.what = low < 0 ? fmt::format("sign: {:.4g} times the truth", low)
+                     : fmt::format("scale: {:.4g} times the truth", low);
+  else if (low > 0.9 && high < 1.1)
+    a.what = "width: relative errors of few per cent or less, of either sign";
+}
+
+bool early_end(Status s) {
+  return s == Status::crash || s == Status::hang || s == Status::overrun || s == Status::unwritten ||
+         s == Status::leak || s == Status::input_changed;
+}
+
+}  // namespace
+
+std::span<const StageRow> stages() { return kStages; }
+
+Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, const JudgeOptions& options) {
+  Bench bench(c, lists, workers, options);
+  Attribution a;
+  a.first = bench.first();
+  const Status status = a.first.verdict.status;
+  const auto probed = std::ranges::find(kProbed, c.op->name, &ProbedOp::op);
+  const auto single = std::ranges::find(kOneStage, c.op->name, &OneStage::op);
+  if (status == Status::fallback) {
+    a.stage = "dispatch";
+    a.support.push_back("the numbers are right, and the kernel that was declared did not run");
+  } else if (status == Status::nondeterministic) {
+    a.stage = "race";
+    a.support.push_back("two runs on the same bytes differ");
+  } else if (early_end(status) && probed == std::end(kProbed) &&
+             (single == std::end(kOneStage) || c.layout != "dense")) {
+    a.stage = "addressing";
+    a.support.push_back(
+        fmt::format("verdict {}: what is read or written is not what is the kernel's", to_string(status)));
+  } else if (status == Status::wrong || early_end(status)) {
+    describe_ratio(bench, a);
+    if (probed != std::end(kProbed)) {
+      probed->run(bench, a);
+    } else if (single != std::end(kOneStage)) {
+      a.stage = single->stage;
+      a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));
+    }
+  }
+  a.runs = bench.runs();
+  return a;
+}
+
+}  // namespace assay::attribution

@@ -1,0 +1,15 @@
+// What the probes of an op hand back.
+#pragma once
+
+#include "cases/attribution/attribute.hpp"
+#include "cases/attribution/bench.hpp"
+
+namespace assay::attribution {
+
+// attention.cpp, rows.cpp (softmax, logsumexp, norms), matmul.cpp: fill in stage, what, where and evidence.
+void attribute_attention(Bench& bench, Attribution& a);
+void attribute_softmax(Bench& bench, Attribution& a);
+void attribute_norm(Bench& bench, Attribution& a);
+void attribute_matmul(Bench& bench, Attribution& a);
+
+}  // namespace assay::attribution

@@ -1,0 +1,162 @@
+// assay attribution: what `assay attribute` says of defects whose stage is known, and how often it is right.
+//
+// The corpus (corpus.json) was fixed before there was a hypothesis: exhibits of the museum by hand, generated mutants by the
+// source line that they change (stages.list). A row has one stage, or several that no output tells apart, any of which is
+// right. precision = right / named, recall = right / all: `unknown` counts against recall alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <sstream>
+
+#include "cases/attribution/attribute.hpp"
+#include "cases/attribution/exhibits.hpp"
+#include "cases/lists.hpp"
+#include "cases/studies/museum/exhibits.hpp"
+#include "cases/studies/mutants/mutant_list.hpp"
+#include "harness/backend_names.hpp"
+#include "harness/cli/program.hpp"
+#include "harness/json_list.hpp"
+#include "harness/suite_text.hpp"
+
+namespace assay {
+namespace {
+
+struct Row {
+  std::string name;    // "museum max_from_half_f16", "backends/cpu/attention.cpp: a -> b"
+  std::string stages;  // separated by commas
+  std::string where;
+  std::string line;  // the case with its backend
+};
+
+struct Options {
+  std::string corpus = ASSAY_CORPUS, mutants, filter;
+  int every = 1, offset = 0;
+  bool verbose = false, museum_alone = false;
+};
+
+std::vector<Row> corpus(const Options& o) {
+  const std::string folder = o.mutants.empty() ? program_directory() + "/mutants" : o.mutants;
+  const auto manifest = mutants::read_manifest(folder + "/mutants.json");
+  const std::string plugin = escaped_path(folder + "/assay_backend_cpu_mutants.so");
+  std::vector<Row> rows;
+  for (const JsonRow& row : parse_json_list(read_text(o.corpus, "corpus"), o.corpus)) {
+    Row r{"", row.text("stages"), row.optional_text("where"), ""};
+    if (const std::string exhibit = row.optional_text("exhibit"); !exhibit.empty()) {
+      const auto found = std::ranges::find(museum::exhibits(), exhibit, &museum::Exhibit::name);
+      if (found == museum::exhibits().end()) row.refuse(fmt::format("there is no exhibit '{}'", exhibit));
+      const auto near = std::ranges::find(attribution::exhibits(), exhibit, &attribution::Exhibit::name);
+      if (near == attribution::exhibits().end() || near->stages != r.stages)
+        row.refuse(fmt::format("cases/attribution/exhibits.cpp says otherwise of '{}'", exhibit));
+      r.name = "museum " + exhibit;
+      r.line = fmt::format("{} backend=museum variant={}", found->line, exhibit);
+    } else {
+      std::int64_t left = row.integer("which", 1, 1000);
+      int id = 0;
+      for (const auto& m : manifest)
+        if (m.file == row.text("file") && m.text == row.text("text") && m.before == row.text("before") &&
+            m.after == row.text("after") && --left == 0)
+          id = m.id;
+      if (id == 0) {
+        fmt::print(stderr, "{}: this build has no such mutant\n", row.where());
+        continue;
+      }
+      r.name = fmt::format("{} {}: {} -> {}", id, row.text("file"), row.text("before"), row.text("after"));
+      r.line = fmt::format("{} backend={}:{}", row.text("case"), plugin, id);
+    }
+    rows.push_back(std::move(r));
+  }
+  return rows;
+}
+
+bool is_right(const std::string& stages, const std::string& stage) {
+  std::istringstream words(stages);
+  for (std::string word; std::getline(words, word, ',');)
+    if (word == stage) return true;
+  return false;
+}
+
+struct Count {
+  int all = 0, named = 0, right = 0, runs = 0, where = 0, where_right = 0;
+  void add(const Row& r, const attribution::Attribution& a) {
+    ++all;
+    runs += a.runs;
+    if (a.stage != "unknown") ++named;
+    if (is_right(r.stages, a.stage)) ++right;
+    if (!r.where.empty()) ++where, where_right += a.where == r.where ? 1 : 0;
+  }
+  std::string print() const {
+    return fmt::format("{:>5} {:>6} {:>6} {:>10.1f} {:>8.1f} {:>6.1f}", all, named, right,
+                       named > 0 ? 100.0 * right / named : 0.0, all > 0 ? 100.0 * right / all : 0.0,
+                       all > 0 ? static_cast<double>(runs) / all : 0.0);
+  }
+};
+
+int measure(const Options& o) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto known = known_backends();
+  std::map<std::string, Count> by_op, by_stage, by_kind;
+  Count total;
+  int number = 0;
+  for (const Row& r : corpus(o)) {
+    if (number++ % o.every != o.offset || r.name.find(o.filter) == std::string::npos) continue;
+    const bool exhibit = r.name.starts_with("museum ");
+    if (o.museum_alone && !exhibit) continue;
+    Workers workers(known);
+    const Case c = expand(parse_case(r.line)).front();
+    JudgeOptions judge;
+    judge.timeout = std::chrono::milliseconds(2000);
+    const attribution::Attribution a = attribution::attribute(c, input_lists(), workers, judge);
+    if (a.first.verdict.status == Status::pass) {
+      fmt::print("passes    {} | {}\n", r.name, r.line);
+      continue;
+    }
+    const std::string op(c.op->name);
+    by_op[op].add(r, a), by_stage[r.stages].add(r, a), total.add(r, a);
+    by_kind[exhibit ? "museum" : "mutants"].add(r, a);
+    const bool right = is_right(r.stages, a.stage);
+    if (o.verbose || (!right && a.stage != "unknown")) {
+      fmt::print("{} {} for {} | {} | {} | {} {}\n",
+                 right                  ? "right    "
+                 : a.stage == "unknown" ? "unknown  "
+                                        : "wrong    ",
+                 a.stage, r.stages, r.name, r.line.substr(0, r.line.find(" backend=")), a.what, a.where);
+      if (o.verbose && !right)
+        for (const auto& text : a.support) fmt::print("            + {}\n", text);
+      if (o.verbose && !right)
+        for (const auto& text : a.against) fmt::print("            - {}\n", text);
+    }
+  }
+  const auto table = [](const char* title, const std::map<std::string, Count>& counts) {
+    fmt::print("\n{:<24}   all  named  right  precision   recall   runs\n", title);
+    for (const auto& [key, count] : counts) fmt::print("{:<24} {}\n", key, count.print());
+  };
+  table("stage", by_stage);
+  table("op", by_op);
+  table("corpus", by_kind);
+  fmt::print("{:<24} {}\n", "together", total.print());
+  fmt::print("places named of those that have one: {} of {}\n", total.where_right, total.where);
+  fmt::print("{:.0f} s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return total.all > 0 ? kGreen : kNothingExecuted;
+}
+
+}  // namespace
+}  // namespace assay
+
+int main(int argc, char** argv) {
+  using namespace assay;
+  CLI::App app{"Attributes defects whose stage is known, and counts how often that is right"};
+  app.name("assay attribution");
+  Options o;
+  app.add_option("--corpus", o.corpus, "The list of defects");
+  app.add_option("--mutants", o.mutants, "Directory of the plug-in of mutants and of mutants.json");
+  app.add_option("--filter", o.filter, "Rows whose name has this text");
+  app.add_option("--every", o.every, "Every so many-th row")->check(CLI::Range(1, 100000));
+  app.add_option("--offset", o.offset, "From this one on");
+  app.add_flag("--museum-alone", o.museum_alone, "The exhibits alone");
+  app.add_flag("--verbose,-v", o.verbose, "Every row with its evidence");
+  int exit_code = kGreen;
+  app.callback([&] { exit_code = measure(o); });
+  return run_program(app, argc, argv, exit_code);
+}

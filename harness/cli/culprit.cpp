@@ -1,0 +1,141 @@
+// assay export, assay shrink: a case with its data in one file, and the smallest that still fails.
+#include "harness/culprit/shrink.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/cli/commands.hpp"
+#include "harness/cli/commit.hpp"
+#include "harness/interrupt.hpp"
+#include "reports/file.hpp"
+
+namespace assay {
+namespace {
+
+using culprit::Finding;
+using culprit::Provenance;
+using culprit::Specimen;
+
+const Provenance kProvenance{ASSAY_VERSION, ASSAY_COMMIT};
+
+struct Arguments {
+  std::string word, backend, file, text, counterpart, counterpart_variant;
+  double budget_seconds = 25, timeout_seconds = 10;
+};
+
+void write_file(const std::string& path, const std::string& content) {
+  ReportFile file(path);
+  file.stream() << content;
+  file.finish();
+}
+
+void require_case_file(const std::string& path) {
+  if (!is_case_file(path))
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("--out '{}': a case file is named PATH.safetensors", path));
+}
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
+}
+
+int export_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
+  require_case_file(a.file);
+  const auto known = known_backends();
+  WorkerSettings settings;
+  settings.stop_descriptor = signals.descriptor();
+  Workers workers(known, settings);
+  const Case c = culprit::one_case(a.word, a.backend);
+  (void)workers.open(c.backend);
+  const Specimen specimen{c, make_inputs(c, lists)};
+  JudgeOptions judge;
+  judge.timeout = milliseconds(a.timeout_seconds);
+  const Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
+  write_file(a.file, print_case_file(culprit::case_file_of(specimen, finding, kProvenance)));
+  fmt::print("{}: {}{}{}\n", c.line(), to_string(finding.symptom.status),
+             finding.result.verdict.summary.empty() ? "" : ": ", finding.result.verdict.summary);
+  fmt::print("written: {}; judge it with: assay run {}\n", a.file, a.file);
+  return kGreen;
+}
+
+int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
+  require_case_file(a.file);
+  const auto known = known_backends();
+  WorkerSettings settings;
+  settings.stop_descriptor = signals.descriptor();
+  Workers workers(known, settings);
+  const Case c = culprit::one_case(a.word, a.backend);
+  const std::string description = workers.open(c.backend).description;
+  culprit::ShrinkOptions options;
+  options.budget = milliseconds(a.budget_seconds);
+  options.judge.timeout = milliseconds(a.timeout_seconds);
+  options.counterpart = a.counterpart;
+  options.counterpart_variant = a.counterpart_variant;
+  if (!a.counterpart.empty()) (void)workers.open(a.counterpart);
+  options.stopped = [&] { return signals.stopped(); };
+  const culprit::Shrunk shrunk = culprit::shrink(c, lists, workers, options);
+  const Status status = shrunk.first.symptom.status;
+  if (shrunk.judged == 1) {
+    fmt::print("{}: {}: there is nothing to shrink\n", c.line(), to_string(status));
+    return status == Status::pass ? kGreen : kNothingExecuted;
+  }
+  if (!shrunk.repeats)
+    fmt::print("the finding is not there again in a new process: the case is kept as it was given\n");
+  const std::string text =
+      culprit::issue_text(shrunk, a.file, kProvenance, fmt::format("backend {}: {}", c.backend, description));
+  write_file(a.file, print_case_file(culprit::case_file_of(shrunk.specimen, shrunk.finding, kProvenance)));
+  if (!a.text.empty()) write_file(a.text, text);
+  fmt::print("{}\n{} cases judged{}\nfrom     {}\nto       {}\nwritten  {}\n", text, shrunk.judged,
+             shrunk.done ? "" : "; the budget ended before nothing smaller was left", c.line(),
+             shrunk.specimen.c.line(), a.file);
+  return kFinding;
+}
+
+using Run = int (*)(const Arguments&, const InputLists&, const StopSignals&);
+void add(const Command& command, Run run, const std::shared_ptr<Arguments>& arguments, int& exit_code,
+         const InputLists& lists) {
+  command.option("case", arguments->word, "A case line, or a case file (*.safetensors)", {.required = true});
+  command.option("--backend,-b", arguments->backend, "The backend, in place of the one in the line");
+  command.option("--out,-o", arguments->file, "The file to write: PATH.safetensors", {.required = true});
+  command.option("--timeout", arguments->timeout_seconds,
+                 "Seconds of processor time that a thread may take in one run of a kernel",
+                 {.low = 0.001, .high = 86400});
+  command.callback([run, arguments, &exit_code, lists] {
+    const StopSignals signals;
+    try {
+      exit_code = run(*arguments, lists, signals);
+    } catch (const Stopped&) {
+      exit_code = 128 + signals.signal();
+    }
+  });
+}
+
+}  // namespace
+
+void add_export(const Command& program, int& exit_code, const InputLists& lists) {
+  auto arguments = std::make_shared<Arguments>();
+  const Command command =
+      program.subcommand("export", "Write a case with its data, truth and limits into one file");
+  add(command, export_case, arguments, exit_code, lists);
+  command.footer(
+      "Example:\n  assay export 'softmax rows=1 cols=4' -b cpu -o softmax.safetensors\n"
+      "  assay run softmax.safetensors");
+}
+
+void add_shrink(const Command& program, int& exit_code, const InputLists& lists) {
+  auto arguments = std::make_shared<Arguments>();
+  const Command command =
+      program.subcommand("shrink", "From a failing case to the smallest that still fails alike");
+  add(command, shrink_case, arguments, exit_code, lists);
+  command.option("--budget", arguments->budget_seconds, "Seconds", {.low = 0.1, .high = 86400});
+  command.option("--counterpart", arguments->counterpart,
+                 "A backend that must pass each smaller case: another build, the release before");
+  command.option("--counterpart-variant", arguments->counterpart_variant, "Its variant");
+  command.option("--text", arguments->text, "Also write the text for an issue into this file");
+  command.footer(
+      "Example:\n  assay shrink 'attention heads=2 d=64 len=256 fill=abyss backend=museum "
+      "variant=max_from_half_f16' -o small.safetensors\n  assay run small.safetensors");
+}
+
+}  // namespace assay

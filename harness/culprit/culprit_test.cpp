@@ -1,0 +1,164 @@
+// The programs around a finding, as a person starts them: export, run FILE, shrink, attribute, hunt.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/testing/command.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using assay::Outcome;
+
+class Culprit : public testing::Test {
+ protected:
+  Culprit() { fs::create_directories(folder_); }
+  ~Culprit() override { fs::remove_all(folder_); }
+  Outcome assay(const std::string& arguments) const {
+    return assay::run_command("cd '" + folder_.string() + "' && '" ASSAY_PROGRAM "' " + arguments);
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(file)), {});
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+  }
+
+ private:
+  fs::path folder_ =
+      fs::path(testing::TempDir()) /
+      ("culprit_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
+       std::to_string(getpid()));
+};
+
+const std::string kAbyss = "attention heads=2 d=64 len=256 fill=abyss";
+
+TEST_F(Culprit, an_exported_case_is_judged_from_its_file) {
+  ASSERT_EQ(assay("export 'softmax rows=2 cols=5 dtype=bf16 fill=peaked' -b cpu -o a.safetensors").code, 0);
+  const Outcome run = assay("run a.safetensors");
+  EXPECT_EQ(run.code, 0) << run.text;
+  EXPECT_NE(run.text.find("1 pass; 10 outputs judged"), std::string::npos) << run.text;
+  // The file is a fill like any other, which another shape cannot have.
+  EXPECT_EQ(assay("run 'softmax rows=2 cols=5 dtype=bf16 fill=file:a.safetensors' -b cpu").code, 0);
+  const Outcome other = assay("run 'softmax rows=2 cols=6 dtype=bf16 fill=file:a.safetensors' -b cpu");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.text.find("it holds the data of"), std::string::npos) << other.text;
+}
+
+TEST_F(Culprit, the_data_of_the_file_are_judged_and_not_those_of_its_fill) {
+  ASSERT_EQ(assay("export '" + kAbyss + " backend=museum variant=max_from_half_f16' -o a.safetensors").code,
+            0);
+  EXPECT_EQ(assay("run a.safetensors").code, 1);
+  // All keys alike at 0: the maximum that starts too high hides nothing.
+  std::string bytes = read("a.safetensors");
+  const std::string key = "\"k\":{\"dtype\":\"F16\",\"shape\":[1,256,2,64],\"data_offsets\":[";
+  const auto at = bytes.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const std::size_t first = std::stoul(bytes.substr(at + key.size()));
+  std::size_t header = 0;
+  for (std::size_t i = 0; i < 8; ++i)
+    header |= static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])) << 8 * i;
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(8 + header + first), 256 * 2 * 64 * 2, '\0');
+  write("b.safetensors", bytes);
+  const Outcome run = assay("run b.safetensors");
+  EXPECT_EQ(run.code, 0) << run.text;
+}
+
+TEST_F(Culprit, a_damaged_file_is_refused_by_name) {
+  ASSERT_EQ(assay("export 'softmax rows=1 cols=2' -b cpu -o a.safetensors").code, 0);
+  const std::string whole = read("a.safetensors");
+  for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{40}, whole.size() - 1}) {
+    write("cut.safetensors", whole.substr(0, length));
+    const Outcome run = assay("run cut.safetensors");
+    EXPECT_EQ(run.code, 2) << length << run.text;
+    EXPECT_NE(run.text.find("cut.safetensors"), std::string::npos) << run.text;
+  }
+  write("long.safetensors", whole + "x");
+  EXPECT_EQ(assay("run long.safetensors").code, 2);
+  std::string other = whole;
+  other.replace(other.find("rows=1"), 6, "rows=2");
+  write("other.safetensors", other);
+  const Outcome run = assay("run other.safetensors");
+  EXPECT_EQ(run.code, 2);
+  EXPECT_NE(run.text.find("the case has"), std::string::npos) << run.text;
+}
+
+TEST_F(Culprit, a_page_table_that_leads_out_of_the_cache_is_refused) {
+  ASSERT_EQ(assay("export 'attention heads=1 d=1 len=2 page=1' -b cpu -o a.safetensors").code, 0);
+  std::string bytes = read("a.safetensors");
+  const std::string key = "\"page_table\":{\"dtype\":\"I32\",\"shape\":[1,2],\"data_offsets\":[";
+  const auto at = bytes.find(key);
+  ASSERT_NE(at, std::string::npos);
+  std::size_t header = 0;
+  for (std::size_t i = 0; i < 8; ++i)
+    header |= static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])) << 8 * i;
+  bytes[8 + header + std::stoul(bytes.substr(at + key.size())) + 2] = '\x7f';
+  write("b.safetensors", bytes);
+  const Outcome run = assay("run b.safetensors");
+  EXPECT_EQ(run.code, 2) << run.text;
+  EXPECT_NE(run.text.find("outside of the cache"), std::string::npos) << run.text;
+}
+
+TEST_F(Culprit, a_shrunk_file_fails_alike_and_its_counterpart_passes) {
+  struct Row {
+    const char *line, *variant;
+    std::size_t bytes;
+  };
+  for (const Row& row :
+       {Row{"attention heads=2 d=64 len=256 fill=abyss", "max_from_half_f16", 2048},
+        Row{"quantize rows=16 cols=1024 to=int8_tok fill=quotient_ties", "reciprocal_for_divide", 2048},
+        Row{"matmul m=4 n=32 k=128 a=bf16 b=bf16 dtype=bf16", "exception_in_log", 2048}}) {
+    const std::string variant = row.variant;
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome shrunk =
+        assay(std::string("shrink '") + row.line + " backend=museum variant=" + variant +
+              "' --counterpart museum --counterpart-variant " + variant + ".correct -o s.safetensors");
+    EXPECT_EQ(shrunk.code, 1) << shrunk.text;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    EXPECT_NE(shrunk.text.find("How to run it"), std::string::npos);
+    EXPECT_LT(read("s.safetensors").size(), row.bytes);
+    EXPECT_EQ(assay("run s.safetensors").code, 1);
+    const auto to = shrunk.text.find("to       ");
+    ASSERT_NE(to, std::string::npos);
+    std::string line = shrunk.text.substr(to + 9, shrunk.text.find('\n', to) - to - 9);
+    if (const auto fill = line.find(" fill="); fill != std::string::npos)
+      line.erase(fill, line.find(' ', fill + 1) - fill);
+    const Outcome twin = assay("run '" + line + ".correct fill=file:s.safetensors'");
+    EXPECT_EQ(twin.code, 0) << twin.text;
+  }
+}
+
+TEST_F(Culprit, what_passes_is_not_shrunk) {
+  const Outcome run = assay("shrink 'softmax rows=1 cols=2' -b cpu -o a.safetensors");
+  EXPECT_EQ(run.code, 0);
+  EXPECT_NE(run.text.find("nothing to shrink"), std::string::npos) << run.text;
+  EXPECT_EQ(read("a.safetensors"), "");
+}
+
+TEST_F(Culprit, a_stage_is_named_with_its_evidence) {
+  const Outcome rescale =
+      assay("attribute 'attention heads=2 d=64 len=96 fill=ramp backend=museum variant=rescale_skipped'");
+  EXPECT_NE(rescale.text.find("stage     rescale"), std::string::npos) << rescale.text;
+  const Outcome head =
+      assay("attribute 'attention heads=12 kv_heads=4 d=64 len=96 backend=museum variant=gqa_wrong_head'");
+  EXPECT_NE(head.text.find("stage     addressing"), std::string::npos) << head.text;
+  const Outcome right = assay(
+      "attribute 'attention heads=2 d=64 len=96 fill=ramp backend=museum variant=rescale_skipped.correct'");
+  EXPECT_NE(right.text.find("stage     unknown"), std::string::npos) << right.text;
+}
+
+TEST_F(Culprit, a_hunt_leaves_a_text_a_page_and_a_file) {
+  const Outcome run =
+      assay("hunt 'softmax rows=16 cols=128 fill=extreme backend=museum variant=max_of_first_warp' -o found");
+  EXPECT_EQ(run.code, 1) << run.text;
+  EXPECT_NE(read("found/finding-1.md").find("stage     max"), std::string::npos);
+  EXPECT_NE(read("found/finding-1.html").find("</html>"), std::string::npos);
+  EXPECT_EQ(assay("run found/finding-1.safetensors").code, 1);
+  EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none").code, 0);
+  EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none --good a").code, 2);
+}
+
+}  // namespace

@@ -1,0 +1,18 @@
+// Outputs that were recorded, in an engine or by another harness, judged without running anything.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/case_file.hpp"
+#include "harness/result.hpp"
+
+namespace assay {
+
+// The verdict over the file's outputs, which is that of a run that left them: pass, wrong, distrust; with `strict` blind. Who
+// wrote and read what, whether the bits repeat and which kernel ran cannot be told from a record. `contract`: in place of the
+// one that the file names; without either, the op's defaults. Throws InputError for a file without outputs, of a case with a
+// fault (whose requirement needs two runs), or with a contract that the op does not have.
+CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>& contract, bool strict);
+
+}  // namespace assay
