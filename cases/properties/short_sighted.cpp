@@ -1,0 +1,132 @@
+// A plug-in with four kernels, each correct, and each with one defect that the customary inputs do not show: the fills of
+// cases/fills that aim at it must. A variant names the defect; without one all is right.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "backends/assay_backend.h"
+
+namespace {
+
+const assay_tensor& tensor(const assay_tensor* list, int32_t count, const char* name) {
+  for (int32_t i = 0; i < count; ++i)
+    if (std::strcmp(list[i].name, name) == 0) return list[i];
+  return list[0];
+}
+bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
+template <typename T>
+T* row_of(const assay_tensor& t, int64_t row) {
+  return reinterpret_cast<T*>(static_cast<char*>(t.data) + row * t.stride[0]);
+}
+
+// Nearest e4m3fn, saturating; a tie goes to the even code, or away from zero.
+std::uint8_t to_e4m3fn(float x, bool half_up) {
+  const std::uint8_t sign = std::signbit(x) ? 0x80 : 0;
+  if (std::isnan(x)) return 0x7F;
+  const double a = std::fabs(static_cast<double>(x));
+  if (a > 448) return sign | 0x7E;
+  const int exponent = a < 0x1p-6 ? -6 : std::ilogb(a);
+  const double steps = std::ldexp(a, 3 - exponent);  // in units of the last place: exact
+  const double rounded = half_up ? std::floor(steps + 0.5) : std::nearbyint(steps);
+  const int code = (exponent + 7) * 8 + static_cast<int>(rounded) - 8;  // a carry reaches the exponent
+  return sign | static_cast<std::uint8_t>(code > 0x7E ? 0x7E : code);
+}
+
+void quantize(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  for (int64_t r = 0; r < x.shape[0]; ++r)
+    for (int64_t i = 0; i < x.shape[1]; ++i)
+      row_of<std::uint8_t>(y, r)[i] = to_e4m3fn(row_of<const float>(x, r)[i], is(c, "half_up"));
+}
+
+void rmsnorm(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  const float* gamma = static_cast<const float*>(tensor(c->inputs, c->input_count, "gamma").data);
+  double eps = 0;
+  for (int32_t i = 0; i < c->attribute_count; ++i)
+    if (std::strcmp(c->attributes[i].name, "eps") == 0) eps = std::stod(c->attributes[i].value);
+  const int64_t n = x.shape[1];
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row_of<const float>(x, r);
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      if (is(c, "drops_last") && i + 1 == n && n % 4 != 0) continue;  // a tail of vectors of four
+      if (is(c, "drops_lane") && n >= 1024 && i == n / 1024 * 1024)
+        continue;  // the first element behind the last block
+      if (is(c, "skips_tile") && in[i / 64 * 64] == 0)
+        continue;  // "a tile of zeros", judged by its first element
+      sum += static_cast<double>(in[i]) * in[i];
+    }
+    const double factor = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
+    for (int64_t i = 0; i < n; ++i) row_of<float>(y, r)[i] = static_cast<float>(in[i] * factor * gamma[i]);
+  }
+}
+
+void softmax(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row_of<const float>(x, r);
+    double largest = is(c, "starts_high") ? -16384.0 : -INFINITY, sum = 0;
+    for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
+    for (int64_t i = 0; i < x.shape[1]; ++i) sum += std::exp(in[i] - largest);
+    for (int64_t i = 0; i < x.shape[1]; ++i)
+      row_of<float>(y, r)[i] = static_cast<float>(std::exp(in[i] - largest) / sum);
+  }
+}
+
+bool all_in(const assay_tensor* list, int32_t count, const char* format) {
+  for (int32_t i = 0; i < count; ++i)
+    if (std::strcmp(list[i].format, format) != 0) return false;
+  return true;
+}
+bool is_default(const assay_call* c, const char* name, const char* value) {
+  for (int32_t i = 0; i < c->attribute_count; ++i)
+    if (std::strcmp(c->attributes[i].name, name) == 0) return std::strcmp(c->attributes[i].value, value) == 0;
+  return true;
+}
+
+assay_status declare(void*, const assay_call* c, assay_declaration* d) {
+  std::memset(d, 0, sizeof *d);
+  const std::string op = c->op;
+  const bool f32 = all_in(c->inputs, c->input_count, "f32");
+  const bool quantizes = op == "quantize" && f32 && all_in(c->outputs, c->output_count, "e4m3fn");
+  const bool plain = is_default(c, "mask", "none") && is_default(c, "sinks", "no") &&
+                     is_default(c, "softcap", "0") && is_default(c, "temperature", "1");
+  if (!quantizes && !(op == "rmsnorm" && f32) && !(op == "softmax" && f32 && plain)) {
+    std::snprintf(d->reason, sizeof d->reason, "rmsnorm and plain softmax in f32, and quantize to e4m3fn");
+    return ASSAY_UNSUPPORTED;
+  }
+  std::snprintf(d->contract, sizeof d->contract, "%s",
+                quantizes ? "round=nearest_even overflow=saturate" : "acc=f32");
+  std::snprintf(d->promises, sizeof d->promises, "deterministic=yes");
+  return ASSAY_OK;
+}
+
+assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
+  const std::string op = c->op;
+  if (op == "quantize") quantize(c);
+  if (op == "rmsnorm") rmsnorm(c);
+  if (op == "softmax") softmax(c);
+  return ASSAY_OK;
+}
+
+}  // namespace
+
+const assay_backend* assay_backend_open(const char*, char*) {
+  static const assay_backend backend = {
+      ASSAY_BACKEND_VERSION,
+      "short_sighted",
+      "kernels with defects that few inputs show",
+      "quantize:half_up rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
+      "softmax:starts_high",
+      nullptr,
+      declare,
+      run,
+      [](void*) {}};
+  return &backend;
+}

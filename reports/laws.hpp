@@ -1,0 +1,19 @@
+// What `assay laws` found, as a table and as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/laws.hpp"
+
+namespace assay {
+
+// law, op, backend and what it came to, with the formats that share it. Markdown, which reads as text too.
+std::string law_table(const std::vector<LawResult>& results);
+// One broken promise, or one fact, in several lines.
+std::string describe(const LawResult& result);
+// Schema "assay-laws" version 1: reports/schema.md.
+std::string law_json(const std::string& command, const std::string& commit,
+                     const std::vector<LawResult>& results);
+
+}  // namespace assay
