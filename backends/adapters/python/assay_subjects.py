@@ -2,7 +2,7 @@
 
     from assay_subjects import subject
 
-    @subject(op="softmax", contract="acc=f32 exp_ulp=2", path="my_softmax_kernel")
+    @subject(op="softmax", contract="acc=f32 exp_ulp=2", path="softmax_warp_forward")
     def my_softmax(call, x):              # inputs by name, as PyTorch tensors on the device of this run
         return torch.softmax(x, dim=-1)   # the output; a dict by name when an op has several
 
@@ -11,7 +11,10 @@ PyTorch: it reads `call.floats(name)` or `call.rows(name)`, and returns a flat l
 """
 
 import inspect
+import math
 import struct
+
+import cuda_graph
 
 # Formats of which one stored element is one element of this PyTorch type. Packed ones (two codes to a byte) and index
 # planes come as bytes and integers.
@@ -22,6 +25,7 @@ TORCH_TYPES = {
 }
 ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all others here: 1
 PACKED = ("e2m1", "int4")
+BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "iq4_nl": 18, "mxfp4_ggml": 17}  # bytes of 32 elements
 
 
 class Unsupported(Exception):
@@ -42,8 +46,30 @@ class Tensor:
         self.offset = message.get("offset", -1)
 
     @property
+    def elements(self):
+        return math.prod(self.shape)
+
+    @property
+    def item_bytes(self):
+        """Of one element; 0 where several share bytes."""
+        return 0 if self.format in PACKED or self.format in BLOCKS else ITEM_BYTES.get(self.format, 1)
+
+    @property
+    def natural_alignment(self):
+        """Of what is stored as a whole: an element, a block."""
+        unit = BLOCKS.get(self.format) or self.item_bytes or 1
+        return min(unit & -unit, 64)
+
+    @property
+    def extent(self):
+        """From the first byte of the first element to the last of the last."""
+        return sum((n - 1) * stride for n, stride in zip(self.shape[:-1], self.stride[:-1])) + self.row_bytes
+
+    @property
     def row_bytes(self):
         """Of the innermost axis."""
+        if self.format in BLOCKS:
+            return self.shape[-1] // 32 * BLOCKS[self.format]
         if self.format in PACKED:
             need(self.shape[-1] % 2 == 0, f"{self.name}: an odd number of {self.format} codes in a row")
             return self.shape[-1] // 2
@@ -65,7 +91,7 @@ class Call:
         self.attributes = dict(message["attributes"])
         self.inputs = {t["name"]: Tensor(t) for t in message["inputs"]}
         self.outputs = {t["name"]: Tensor(t) for t in message["outputs"]}
-        self.memory, self.device = memory, device
+        self.memory, self.device, self.guarded, self.graph = memory, device, None, False
         self.kernels, self.notes = [], []
 
     def text(self, name):
@@ -86,6 +112,8 @@ class Call:
     def rows(self, name):
         """The rows of a tensor's innermost axis as writable memory, row-major."""
         t = self.tensor(name)
+        if name in self.outputs and name in self._placed():
+            raise TypeError(f"{name} is on the device: write to call.torch({name!r}), or return what it is to be")
         return [memoryview(self.memory)[start:start + t.row_bytes] for start in t.row_offsets()]
 
     def floats(self, name):
@@ -95,9 +123,14 @@ class Call:
         return [x for row in self.rows(name) for x in struct.unpack(f"<{t.shape[-1]}f", row)]
 
     def torch(self, name):
-        """A tensor as PyTorch sees it: a view of the shared memory on the CPU, a copy on a device."""
-        view = self._view(self.tensor(name))
-        return view if self.device == "cpu" else view.to(self.device)
+        """A tensor as PyTorch sees it: a view of the shared memory on the CPU, of guarded memory on a device. Strides and the
+        place of its first element are those of the case."""
+        t = self.tensor(name)
+        view = self._view(t)
+        return view if self.device == "cpu" or t.name in self._placed() else view.to(self.device)
+
+    def _placed(self):
+        return self.guarded.planes if self.guarded is not None else {}
 
     def store(self, result):
         """Writes what a function returned."""
@@ -108,11 +141,19 @@ class Call:
             result = {next(iter(self.outputs)): result}
         for name, value in result.items():
             if isinstance(value, (list, tuple)):
-                cols = self.outputs[name].shape[-1]
-                for r, row in enumerate(self.rows(name)):
-                    struct.pack_into(f"<{cols}f", row, 0, *value[r * cols:(r + 1) * cols])
+                self._store_numbers(self.outputs[name], value)
             else:
                 self._store_torch(self.outputs[name], value)
+
+    def _store_numbers(self, t, value):
+        need(t.format == "f32", f"{t.name} is {t.format}: a list of numbers becomes f32")
+        cols, placed = t.shape[-1], self._placed().get(t.name)
+        for r, start in enumerate(t.row_offsets()):
+            row = struct.pack(f"<{cols}f", *value[r * cols:(r + 1) * cols])
+            if placed is not None:
+                placed.driver.write_bytes(placed.address(start), row)
+            else:
+                self.memory[start:start + len(row)] = row
 
     def _view(self, t):
         import torch
@@ -121,6 +162,9 @@ class Call:
         item = ITEM_BYTES.get(t.format, 1)
         shape = (*t.shape[:-1], t.row_bytes // item)
         stride = (*(s // item for s in t.stride[:-1]), 1)
+        if t.name in self._placed():
+            from torch_memory import array_of
+            return array_of(self.guarded.planes[t.name], item).as_strided(shape, stride, 0).view(kind)
         # By way of an integer type of that width: not every type can be made of a buffer.
         integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[item]
         whole = torch.frombuffer(self.memory, dtype=integer)
@@ -131,12 +175,14 @@ class Call:
         if value.dtype != target.dtype or tuple(value.shape) != tuple(target.shape):
             raise TypeError(f"{t.name} must be {target.dtype} {tuple(target.shape)}, "
                             f"not {value.dtype} {tuple(value.shape)}")
-        target.copy_(value)
+        if value.data_ptr() != target.data_ptr() or value.stride() != target.stride():  # written in place already
+            target.copy_(value)
 
 
 class Subject:
-    def __init__(self, function, op, variant, contract, path, promises, device):
+    def __init__(self, function, op, variant, contract, path, promises, device, alignment=1):
         self.function, self.op, self.variant, self.device = function, op, variant, device
+        self.alignment = alignment
         self._contract, self._path, self._promises = contract, path, promises
         self.tensors = list(inspect.signature(function).parameters)[1:]
 
@@ -147,8 +193,8 @@ class Subject:
                 "promises": resolve(self._promises)}
 
     def arguments(self, call):
-        """`k_scale` is the tensor k.scale."""
-        known = {name.replace(".", "_"): name for name in call.inputs}
+        """`k_scale` is the tensor k.scale. A function that names an output is given it, to write there."""
+        known = {name.replace(".", "_"): name for name in (*call.inputs, *call.outputs)}
         return {p: call.torch(known[p]) for p in self.tensors if p in known}
 
 
@@ -157,14 +203,16 @@ DEVICE = "cpu"  # of the run; set before a plug-in is loaded
 PLUGIN = "assay_plugin"  # the module that a plug-in's file becomes: its subjects come before those that it imports
 
 
-def subject(op, contract, path="", variant="", promises="deterministic=yes", device=""):
+def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1):
     """contract, path, promises: as in assay_backend.h; texts, or functions of the call, which may raise Unsupported.
-    path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest open.
+    path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest open. On a CPU: a
+    Python function that is entered (its name, or FILE.NAME), or an operator of PyTorch (aten::softmax).
     variant: the word that selects this function among several of an op; the first of an op is its own choice.
-    device: "cpu" for a function that never uses a device; "" follows the run."""
+    device: "cpu" for a function that never uses a device; "" follows the run.
+    alignment: of the first element of every tensor on a device, in bytes, where the function demands more than an element has."""
 
     def register(function):
-        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device))
+        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment))
         return function
 
     return register
@@ -174,11 +222,18 @@ def select(call):
     of_op = [s for s in SUBJECTS if s.op == call.op]
     of_op.sort(key=lambda s: s.function.__module__ != PLUGIN)
     need(of_op, f"op {call.op}: here are {' '.join(sorted({s.op for s in SUBJECTS})) or 'none'}")
+    wanted, graph = call.variant, False
+    if wanted not in [s.variant for s in of_op]:
+        wanted, graph = cuda_graph.of_variant(wanted)
     for s in of_op:
-        if call.variant in ("", s.variant):
+        if wanted in ("", s.variant):
+            call.graph = graph
             return s
     raise Unsupported(f"op {call.op} has no variant {call.variant}: {' '.join(s.variant for s in of_op)}")
 
 
-def variants():
-    return [f"{s.op}:{s.variant}" for s in SUBJECTS if s.variant]
+def variants(device="cpu"):
+    named = [(s.op, s.variant) for s in SUBJECTS if s.variant]
+    if device == "cuda":
+        named += [(s.op, cuda_graph.variant_of(s.variant)) for s in SUBJECTS if s.device != "cpu"]
+    return list(dict.fromkeys(f"{op}:{variant}" for op, variant in named))

@@ -2,7 +2,7 @@
 """worker.py spoken to as the assay program does, with subjects that need python3 alone: each message of protocol.md, the
 witness, and the refusals. Then that PyTorch's subjects load, where PyTorch is: skipped (77) with the reason where not.
 
-    conformance_test.py protocol FAKE_WITNESS|none | pytorch
+    conformance_test.py protocol FAKE_WITNESS|none | pytorch | memory
 """
 
 import json
@@ -16,9 +16,12 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUBJECTS = '''
 from assay_subjects import subject, need
-@subject(op="twice", variant="good", contract="out=f32", path="twice_kernel", device="cpu")
+@subject(op="twice", variant="good", contract="out=f32", path="twice", device="cpu")
 def twice(call):
     call.note("rows", call.integer("rows"))
+    return [2 * x for x in call.floats("x")]
+@subject(op="twice", variant="dead", contract="out=f32", path="no_such_kernel", device="cpu")
+def dead(call):
     return [2 * x for x in call.floats("x")]
 @subject(op="twice", variant="throws", contract=lambda call: "out=f32", device="cpu")
 def throws(call):
@@ -88,14 +91,15 @@ def protocol(fake_witness):
         run = {"type": "run", "memory_bytes": BYTES, "slots": [[4096, 4096, "w"], [8192, 4096, "w"]]}
 
         declared = opened.ask(type="declare", call=call("", offsets=False))
-        same(declared, {"type": "declared", "contract": "out=f32", "path": "twice_kernel",
+        same(declared, {"type": "declared", "contract": "out=f32", "path": "twice",
                         "promises": "deterministic=yes"})
         same(opened.ask(type="declare", call=call("refuses", False)), {"type": "unsupported", "reason": "d=96"})
         same(opened.ask(type="declare", call={**call("", False), "op": "thrice"}),
              {"type": "unsupported", "reason": "op thrice: here are twice"})
         done = opened.ask(**run, call=call("good"))
         wall = done.pop("wall_ns")
-        same(done, {"type": "done", "kernels": ["twice_kernel"], "notes": [["rows", str(ROWS)]]})
+        same("twice" in done["kernels"], True)  # it was entered
+        same({**done, "kernels": []}, {"type": "done", "kernels": [], "notes": [["rows", str(ROWS)]]})
         same(wall >= 0, True)
         after = os.pread(opened.memory, BYTES, 0)
         for r in range(ROWS):
@@ -103,6 +107,8 @@ def protocol(fake_witness):
             same(struct.unpack("<3f", after[at:at + 12]), tuple(2.0 * (10 * r + c) for c in range(COLS)))
             before = before[:at] + after[at:at + 12] + before[at + 12:]
         same(after == before, True)  # nothing but the elements of y was touched
+        dead = opened.ask(**run, call=call("dead"))  # what was declared is no evidence
+        same(("no_such_kernel" in dead["kernels"], "dead" in dead["kernels"]), (False, True))
         same(opened.ask(**run, call=call("throws")),
              {"type": "failed", "reason": "ValueError: no memory for the tile"})
         same(opened.ask(type="dance")["type"], "failed")
@@ -114,6 +120,9 @@ def protocol(fake_witness):
         same(vast.ask(**{**run, "memory_bytes": 1 << 50}, call=call("good"))["type"], "host_limit")
         same(vast.bye(), 0)
 
+        unwatched = open_worker(plugin.name, {})
+        same(unwatched.ask(**run, call=call("device"))["kernels"], [])  # nobody saw it
+        unwatched.bye()
         for variant, seen in (("device", ["twice_kernel<float>"]), ("good", None)):  # a CPU is not watched
             if fake_witness == "none":
                 continue
@@ -122,7 +131,7 @@ def protocol(fake_witness):
             same([k["name"] for k in done["witness"]["kernels"]] if "witness" in done else None, seen)
             watched.bye()
 
-        for options, reason in (("colour=red", "colour=red"), ("device=cuda", "device=cuda"), ("/no/such.py", "/no/such.py")):
+        for options, reason in (("colour=red",) * 2, ("guards=none",) * 2, ("device=cuda",) * 2, ("/no/such.py",) * 2):
             client = Client()
             client.ask(type="hello", protocol="assay-worker", version=2)
             refused = client.ask(type="open", plugin=plugin.name, options=options)
@@ -132,12 +141,52 @@ def protocol(fake_witness):
             client.bye()
 
 
+def memory():
+    """What guarded device memory is computed from: no device is needed."""
+    sys.path.insert(0, HERE)
+    import ctypes
+    import assay_subjects
+    import cuda_graph
+    import guarded_memory
+    import regions
+
+    granule = 2 << 20
+    same(regions.in_granules([(granule - 1, 2)], granule), ((0, 2 * granule),))
+    same(regions.in_granules([(0, 4096), (8192, 4096), (3 * granule, 1)], granule), ((0, granule), (3 * granule, granule)))
+
+    def tensor(name, offset, shape=(2, 3), stride=(12, 4)):
+        return assay_subjects.Tensor({"name": name, "format": "f32", "shape": shape, "stride": stride, "offset": offset})
+
+    right = [tensor("x", 8192 - 24), tensor("empty", 16384, (0, 3)), tensor("y", 40960 - 24)]
+    far = tensor("z", 65536, stride=(1 << 20, 4))
+    slots = [[4096, 4096, "r"], [12288, 4096, "r"], [36864, 4096, "w"], [65536, 8192, "w"], [65536 + (1 << 20) - 8192, 12288, "w"]]
+    owned = guarded_memory.slots_of([*right, far], slots)
+    same({name: len(parts) for name, parts in owned.items()}, {"x": 1, "empty": 1, "y": 1, "z": 2})
+    same(guarded_memory.on_the_left([right[0], right[2]], owned), False)
+    left = [tensor("x", 4096), tensor("y", 36864)]
+    same(guarded_memory.on_the_left(left, guarded_memory.slots_of(left, [slots[0], slots[2]])), True)
+    whole = [tensor("x", 4096, (4, 256), (1024, 4))]  # a page: both of its ends are the slot's
+    same(guarded_memory.on_the_left(whole, guarded_memory.slots_of(whole, [slots[0]])), False)
+
+    poison = (ctypes.c_ubyte * 100)(*[0x5A] * 100)
+    same(guarded_memory.first_other(poison, 0x5A), -1)
+    poison[99] = 0
+    same(guarded_memory.first_other(poison, 0x5A), 99)
+    same(guarded_memory.first_other((ctypes.c_ubyte * 0)(), 0x5A), -1)
+
+    # The decoy of a graph's capture: other rows, of one row other elements; and the same indices.
+    rows = bytes(range(24))
+    same(cuda_graph.decoy(tensor("x", 0), rows), [(0, rows[12:]), (12, rows[:12])])
+    same(cuda_graph.decoy(tensor("x", 0, (3,), (4,)), rows), [(0, rows[8:12] + rows[4:8] + rows[:4])])
+    same([cuda_graph.of_variant(name) for name in ("graph", "flash.graph", "flash")], [("", True), ("flash", True), ("flash", False)])
+
+
 def open_worker(plugin, environment):
     client = Client(environment)
     same(client.ask(type="hello", protocol="assay-worker", version=2)["type"], "hello")
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
-    same(opened["variants"], ["twice:good", "twice:throws", "twice:refuses", "twice:device"])
+    same(opened["variants"], ["twice:good", "twice:dead", "twice:throws", "twice:refuses", "twice:device"])
     return client
 
 
@@ -158,4 +207,4 @@ def pytorch():
 
 
 if __name__ == "__main__":
-    {"protocol": protocol, "pytorch": pytorch}[sys.argv[1]](*sys.argv[2:])
+    {"protocol": protocol, "pytorch": pytorch, "memory": memory}[sys.argv[1]](*sys.argv[2:])

@@ -23,7 +23,7 @@ def plain_softmax(call):
     return "acc=f64 exp_ulp=1 out=f32"
 
 
-@subject(op="softmax", contract=plain_softmax, path="example.softmax", device="cpu")
+@subject(op="softmax", contract=plain_softmax, path="example_subjects.softmax", device="cpu")
 def softmax(call):
     result = []
     for row in rows_of(call, "x"):
@@ -34,7 +34,7 @@ def softmax(call):
     return result
 
 
-@subject(op="rmsnorm", device="cpu", path="example.rmsnorm",
+@subject(op="rmsnorm", device="cpu", path="example_subjects.rmsnorm",
          contract=lambda call: need(call.text("dtype") == "f32", "only dtype=f32") or "acc=f64 out=f32")
 def rmsnorm(call):
     gamma, eps = call.floats("gamma"), struct.unpack("f", struct.pack("f", call.real("eps")))[0]

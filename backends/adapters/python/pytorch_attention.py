@@ -11,6 +11,7 @@ from pytorch_units import WIDE, softmax_kernel, unit
 
 FLASH, CUDNN = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
 EFFICIENT, MATH = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH
+FLASH_ON_CPU, MATH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_attention_math"
 FLASH_KERNELS = "pytorch_flash::flash_fwd_*"  # flash_fwd_kernel, or flash_fwd_splitkv_kernel for few rows
 MOST_SPLITS = 128  # of flash's heuristic; cuDNN's kernel for one query row splits the keys too
 
@@ -97,10 +98,10 @@ def visible(call, device):
     return {"attn_mask": (key <= position) & (key > position - call.integer("window"))}
 
 
-def attend(call, q, k, v, allowed=None):
+def attend(call, q, k, v, allowed=None, grouped=None):
     scale = call.real("scale")
     arguments = visible(call, q.device)
-    arguments["enable_gqa"] = call.integer("heads") != call.integer("kv_heads")
+    arguments["enable_gqa"] = call.integer("heads") != call.integer("kv_heads") if grouped is None else grouped
     arguments["scale"] = None if scale == 0 else scale
     heads_first = [t.transpose(1, 2) for t in (q, k, v)]  # [batch, rows, heads, d] as stored
     if allowed is None:
@@ -119,13 +120,13 @@ def attention(call, q, k, v):
     return attend(call, q, k, v)
 
 
-@subject(op="attention", variant="flash", contract=flash_contract, path=path(FLASH_KERNELS, "aten::flash_attention_cpu"))
+@subject(op="attention", variant="flash", contract=flash_contract, path=path(FLASH_KERNELS, FLASH_ON_CPU))
 def flash(call, q, k, v):
     return attend(call, q, k, v, FLASH)
 
 
 @subject(op="attention", variant="flash_first", contract=any_contract,
-         path=path(FLASH_KERNELS, "aten::flash_attention_cpu"))
+         path=path(FLASH_KERNELS, FLASH_ON_CPU))
 def flash_first(call, q, k, v):
     return attend(call, q, k, v, [FLASH, EFFICIENT, MATH])
 
@@ -140,12 +141,11 @@ def efficient(call, q, k, v):
     if call.integer("heads") != call.integer("kv_heads"):  # its kernels know no groups: every engine repeats the heads
         group = call.integer("heads") // call.integer("kv_heads")
         k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)
-        call.attributes["kv_heads"] = call.attributes["heads"]
-    return attend(call, q, k, v, EFFICIENT)
+    return attend(call, q, k, v, EFFICIENT, grouped=False)
 
 
 @subject(op="attention", variant="math", contract=math_contract,
-         path=lambda call: "aten::math" if call.device == "cpu" else softmax_kernel(call.integer("len")))
+         path=lambda call: MATH_ON_CPU if call.device == "cpu" else softmax_kernel(call.integer("len")))
 def math(call, q, k, v):
     return attend(call, q, k, v, MATH)
 

@@ -62,26 +62,27 @@ def scaled(call, a, b, a_scale, b_scale, fast):
     return torch._scaled_mm(a, b.t(), a_scale, b_scale, out_dtype=torch_type(call.text("dtype")), use_fast_accum=fast)
 
 
-# cuBLASLt's FP8 kernels on Hopper; elsewhere no claim. Those without fast accumulation carry `algo2` in their names.
+# cuBLASLt asks for tensors that begin at a multiple of 16 bytes. Its FP8 kernels on Hopper; elsewhere no claim. Those without
+# fast accumulation carry `algo2` in their names.
 def scaled_path(call):
     return "nvjet_sm90_qq*" if call.device == "cuda" and unit("fp8") == "hopper_fp8" else ""
 
 
-@subject(op="matmul", variant="scaled_mm", contract=scaled_contract(4), path=scaled_path)
+@subject(op="matmul", variant="scaled_mm", contract=scaled_contract(4), path=scaled_path, alignment=16)
 def scaled_mm(call, a, b, a_scale, b_scale):
     return scaled(call, a, b, a_scale, b_scale, fast=False)
 
 
-@subject(op="matmul", variant="scaled_mm_fast", contract=scaled_contract(0), path=scaled_path)
+@subject(op="matmul", variant="scaled_mm_fast", contract=scaled_contract(0), path=scaled_path, alignment=16)
 def scaled_mm_fast(call, a, b, a_scale, b_scale):
     return scaled(call, a, b, a_scale, b_scale, fast=True)
 
 
-@subject(op="matmul", variant="scaled_mm_in_order", contract=scaled_contract(4, in_order=True), path=scaled_path)
+@subject(op="matmul", variant="scaled_mm_in_order", contract=scaled_contract(4, in_order=True), path=scaled_path, alignment=16)
 def scaled_mm_in_order(call, a, b, a_scale, b_scale):
     return scaled(call, a, b, a_scale, b_scale, fast=False)
 
 
-@subject(op="matmul", variant="scaled_mm_fast_in_order", contract=scaled_contract(0, in_order=True), path=scaled_path)
+@subject(op="matmul", variant="scaled_mm_fast_in_order", contract=scaled_contract(0, in_order=True), path=scaled_path, alignment=16)
 def scaled_mm_fast_in_order(call, a, b, a_scale, b_scale):
     return scaled(call, a, b, a_scale, b_scale, fast=True)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The worker for subjects in Python: speaks harness/worker/protocol.md. The plug-in is a file that registers functions by
-assay_subjects.subject. Options: a comma-separated list of FILE (in place of the plug-in) and device=cpu|cuda."""
+assay_subjects.subject. Options: a comma-separated list of FILE (in place of the plug-in), device=cpu|cuda, and guards=: what
+surrounds a tensor on a device: no memory (the default), canary (poisoned memory: a fault becomes a place), off (as it comes)."""
 
+import contextlib
 import ctypes
 import importlib.util
 import json
-import mmap
 import os
 import socket
 import sys
@@ -13,35 +14,15 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import assay_subjects  # noqa: E402
+import cuda_graph  # noqa: E402
+import evidence  # noqa: E402
+import guarded_memory  # noqa: E402
+from cuda_driver import Driver, DriverError  # noqa: E402
+from host_memory import MEMORY, HostLimit, HostMemory  # noqa: E402
 
-CONTROL, MEMORY = 3, 4
-
-
-class Witness:
-    """The library that ASSAY_WITNESS names: what it saw goes into the reply."""
-
-    def __init__(self, path):
-        self.collect_text, self.absence = None, ""
-        if not path:
-            return
-        try:
-            library = ctypes.CDLL(path)
-            opened, collect = library.assay_witness_open, library.assay_witness_collect
-        except (OSError, AttributeError) as error:
-            self.absence = str(error)
-            return
-        opened.restype = collect.restype = ctypes.c_char_p
-        reason = opened()
-        if reason is None:
-            self.collect_text = collect
-        else:
-            self.absence = reason.decode(errors="replace")
-
-    def standing(self):
-        return ", watched" if self.collect_text else f", not watched: {self.absence}" if self.absence else ""
-
-    def collect(self):
-        return json.loads(self.collect_text().decode(errors="replace")) if self.collect_text else None
+CONTROL = 3
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+OPTIONS = {"device": ("cpu", "cuda"), "guards": ("on", "canary", "off")}
 
 
 def pick_device(wanted):
@@ -58,38 +39,47 @@ def pick_device(wanted):
     return "cuda" if available else "cpu"
 
 
-def synchronize(device):
-    """PyTorch's queue. A function that uses a device without PyTorch waits for it itself."""
-    if device == "cuda" and "torch" in sys.modules:
-        sys.modules["torch"].cuda.synchronize()
+def timed(compute):
+    begin = time.perf_counter_ns()
+    result = compute()
+    return result, time.perf_counter_ns() - begin
 
 
-class HostLimit(Exception):
-    """This machine cannot map the memory: nobody's fault."""
+def fault(error, guarded):
+    """What a fault of the device says, and what would say more."""
+    if error.code == 716:
+        return f"{error.text} on the device: a function that demands more than an element's alignment declares alignment=16"
+    if error.code == 700 and guarded is not None and not guarded.canary:
+        return (f"{error.text} on the device: it reads or writes where no tensor is (past an end, in front, between rows "
+                "far apart); with the option guards=canary, as in -b python:mine.py,guards=canary, what it writes is named")
+    return f"{error.text} on the device"
 
 
 class Worker:
     def __init__(self):
-        self.memory, self.device = None, "cpu"
-        self.witness = Witness(os.environ.get("ASSAY_WITNESS", ""))  # watches from before PyTorch is loaded
+        self.memory, self.device = HostMemory(), "cpu"
+        self.guarded = self.driver = None
+        self.witness = evidence.Witness(os.environ.get("ASSAY_WITNESS", ""))  # watches from before PyTorch is loaded
 
     def hello(self, request):
         if request["protocol"] != "assay-worker" or request["version"] != 2:
             sys.exit(f"cannot speak {request['protocol']} version {request['version']}")
-        return {"type": "hello", "protocol": "assay-worker", "version": 2}
+        return {"type": "hello", "protocol": "assay-worker", "version": 2, "guards": self.memory.guards}
 
     def open(self, request):
-        file, wanted = request["plugin"], ""
+        file, chosen = request["plugin"], {"device": "", "guards": "on"}
         for option in filter(None, request["options"].split(",")):
             key, equals, value = option.partition("=")
             if not equals:
                 file = option
-            elif key == "device" and value in ("cpu", "cuda"):
-                wanted = value
+            elif value in OPTIONS.get(key, ()):
+                chosen[key] = value
             else:
-                return {"type": "refused", "reason": f"option {option}: FILE and device=cpu|cuda are known"}
+                known = ", ".join(f"{k}={'|'.join(v)}" for k, v in OPTIONS.items())
+                return {"type": "refused", "reason": f"option {option}: FILE, {known} are known"}
         try:
-            self.device = assay_subjects.DEVICE = pick_device(wanted)
+            self.device = assay_subjects.DEVICE = pick_device(chosen["device"])
+            guards = self.guard(chosen["guards"]) if self.device == "cuda" else ""
             sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
             spec = importlib.util.spec_from_file_location(assay_subjects.PLUGIN, file)
             module = importlib.util.module_from_spec(spec)
@@ -99,10 +89,20 @@ class Worker:
         if not assay_subjects.SUBJECTS:
             return {"type": "refused", "reason": f"{file} registers no subject"}
         description = getattr(module, "DESCRIPTION", os.path.basename(file))
-        standing = self.witness.standing() if self.device == "cuda" else ""
+        standing = guards + self.witness.standing() if self.device == "cuda" else ", watched by Python's profiler"
         return {"type": "opened", "name": os.path.splitext(os.path.basename(file))[0],
                 "description": f"{description}, Python {sys.version.split()[0]}, {self.device}{standing}",
-                "variants": assay_subjects.variants()}
+                "variants": assay_subjects.variants(self.device)}
+
+    def guard(self, guards):
+        """Before anything is allocated: device memory is ours from here on. What the description says of it."""
+        self.driver = Driver()
+        if guards == "off":
+            return ", guards off"
+        self.guarded = guarded_memory.GuardedMemory(self.driver, canary=guards == "canary")
+        import torch_memory
+        kept = torch_memory.take_over(self.guarded)
+        return f", guards around inputs and outputs alone ({kept})" if kept else ", guarded memory"
 
     def call(self, request, memory=None):
         call = assay_subjects.Call(request["call"], memory)
@@ -115,34 +115,95 @@ class Worker:
         return {"type": "declared", **subject.declaration(call)}
 
     def run(self, request):
-        if self.memory is None or self.memory.closed:  # of one length for the whole life of this process
-            try:
-                self.memory = mmap.mmap(MEMORY, request["memory_bytes"], mmap.MAP_SHARED)
-            except OSError as error:
-                raise HostLimit(f"{request['memory_bytes']} bytes of shared memory: {error}") from error
-        call, subject = self.call(request, self.memory)
-        path = subject.declaration(call)["path"]
-        arguments = subject.arguments(call)
-        watched = call.device == "cuda" and self.witness.collect_text is not None
-        synchronize(call.device)
-        if watched:
-            self.witness.collect()
-        begin = time.perf_counter_ns()
+        call, subject = self.call(request)
+        size, slots = request["memory_bytes"], request["slots"]
+        if call.device != "cuda":
+            call.memory = self.memory.guarded(size, slots)
+            return self.on_the_host(call, subject)
+        call.memory = self.memory.whole(size)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(call.memory))
+        try:
+            if self.guarded is not None:
+                call.guarded = self.guarded
+                self.guarded.place(call, slots, request.get("stack", -1), base, subject.alignment)
+            return self.on_the_device(call, subject, base)
+        except DriverError as error:
+            if error.code == OUT_OF_MEMORY:
+                raise HostLimit(f"on the device: {error}") from error
+            if error.lost:
+                raise guarded_memory.Violation("crash", fault(error, self.guarded)) from error
+            raise
+        finally:
+            if self.guarded is not None:
+                self.guarded.settle()
+
+    def on_the_host(self, call, subject):
+        path, arguments = subject.declaration(call)["path"], subject.arguments(call)
+        entered = evidence.Entered() if path else contextlib.nullcontext()
+        result, wall_ns = timed(lambda: self.called(subject, call, arguments, entered))
+        names = entered.names(path) if path else []
+        call.store(result)
+        return {"type": "done", "notes": call.notes, "wall_ns": wall_ns, "kernels": [*call.kernels, *names]}
+
+    def on_the_device(self, call, subject, base):
+        subject.declaration(call)
+        arguments, result = subject.arguments(call), None
+        compute = lambda: self.called(subject, call, arguments, contextlib.nullcontext())
+        if call.graph:
+            result, compute = self.waited(lambda: cuda_graph.capture(subject.function, call, arguments, base))
+        computed, wall_ns, seen = self.watched(compute)
+        if seen is not None and seen.get("error") and self.guarded is not None:
+            # More launches than a witness keeps: what was tuned in the first run is so in the second.
+            call.kernels.clear()
+            call.notes.clear()
+            self.guarded.restore(base)
+            computed, wall_ns, seen = self.watched(compute)
+        reply = {"type": "done", "notes": call.notes, "wall_ns": wall_ns, "kernels": call.kernels}
+        if seen is not None:
+            reply["witness"] = seen
+        elif self.witness.absence:
+            call.note("witness_absent", self.witness.absence)
+        self.waited(lambda: call.store(computed if computed is not None else result))
+        if self.guarded is not None:
+            self.guarded.collect(base)
+        return reply
+
+    def watched(self, compute):
+        """(what it gives, its time, what the witness saw)."""
+        self.synchronize()
+        self.witness.collect()
+        if self.guarded is not None:
+            self.guarded.forget()
+        computed, wall_ns = timed(lambda: self.waited(compute))
+        seen = self.witness.collect()
+        if seen is not None and self.guarded is not None:
+            self.guarded.correct(seen)
+        return computed, wall_ns, seen
+
+    def waited(self, compute):
+        """What `compute` gives, when the device is idle. A fault of the device is DriverError, whoever noticed it first."""
+        try:
+            result = compute()
+        except Exception:
+            self.synchronize()
+            raise
+        self.synchronize()
+        if self.guarded is not None and self.guarded.exhausted:
+            raise HostLimit("the device has no memory left for what the function asks for")
+        return result
+
+    def synchronize(self):
+        if self.driver is not None:
+            self.driver.synchronize()
+
+    @staticmethod
+    def called(subject, call, arguments, entered):
         folder = os.getcwd()
         try:
-            result = subject.function(call, **arguments)
-            synchronize(call.device)
-            end = time.perf_counter_ns()
+            with entered:
+                return subject.function(call, **arguments)
         finally:
             os.chdir(folder)  # the next call is to find what this one found
-        reply = {"type": "done", "notes": call.notes, "wall_ns": end - begin}
-        if watched:
-            reply["witness"] = self.witness.collect()
-        elif call.device == "cuda" and self.witness.absence:
-            call.note("witness_absent", self.witness.absence)
-        reply["kernels"] = call.kernels or ([path] if path else [])
-        call.store(result)
-        return reply
 
     def ping(self, request):
         return {"type": "pong"}
@@ -154,6 +215,8 @@ class Worker:
             return getattr(self, request["type"])(request)
         except assay_subjects.Unsupported as reason:
             return {"type": "unsupported", "reason": str(reason)}
+        except guarded_memory.Violation as found:
+            return {"type": "failed", "finding": found.finding, "reason": str(found)}
         except HostLimit as reason:
             return {"type": "host_limit", "reason": str(reason)}
         except Exception as error:  # whatever a kernel throws is this call's failure, not the worker's end
@@ -184,6 +247,7 @@ def main():
     worker = Worker()
     for line in control.makefile("r", encoding="utf-8"):
         request = json.loads(line)
+        worker.memory.request(request["id"])
         if request["type"] == "bye":
             break
         control.sendall(line_of(request, worker.answer(request)))

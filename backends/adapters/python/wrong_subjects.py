@@ -6,7 +6,7 @@ from assay_subjects import subject
 from example_subjects import plain_softmax, rows_of
 
 
-@subject(op="softmax", contract=plain_softmax, path="wrong.softmax", device="cpu")
+@subject(op="softmax", contract=plain_softmax, path="wrong_subjects.softmax", device="cpu")
 def softmax(call):
     result = []
     for row in rows_of(call, "x"):

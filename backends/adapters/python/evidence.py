@@ -1,0 +1,105 @@
+"""What ran, from evidence: on a device the library that ASSAY_WITNESS names, on a CPU the functions that Python entered and
+the operators that PyTorch dispatched. What a subject declares is no evidence."""
+
+import ctypes
+import glob
+import json
+import os
+import sys
+
+MOST_NAMES = 256
+
+
+def _cupti_of_pip():
+    """Where pip puts CUPTI, which a witness may be linked with."""
+    for folder in sys.path:
+        yield from sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.*")))
+
+
+class Witness:
+    """The library that ASSAY_WITNESS names: what it saw goes into the reply."""
+
+    def __init__(self, path):
+        self.name, self.absence = os.path.splitext(os.path.basename(path))[0], ""
+        self._collect = None
+        if not path:
+            return
+        try:
+            library = self._loaded(path)
+            opened, collect = library.assay_witness_open, library.assay_witness_collect
+        except (OSError, AttributeError) as error:
+            self.absence = str(error)
+            return
+        opened.restype = collect.restype = ctypes.c_char_p
+        reason = opened()
+        if reason is None:
+            self._collect = collect
+        else:
+            self.absence = reason.decode(errors="replace")
+
+    @staticmethod
+    def _loaded(path):
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            for cupti in _cupti_of_pip():
+                try:
+                    ctypes.CDLL(cupti, mode=ctypes.RTLD_GLOBAL)
+                    return ctypes.CDLL(path)
+                except OSError:
+                    continue
+            raise
+
+    @property
+    def watches(self):
+        return self._collect is not None
+
+    def standing(self):
+        if self.watches:
+            return f", watched by {self.name}"
+        return f", NOT watched: {self.absence}" if self.absence else ", NOT watched"
+
+    def collect(self):
+        return json.loads(self._collect().decode(errors="replace")) if self._collect else None
+
+
+class Entered:
+    """The functions that Python enters while it is open, as FILE.NAME and NAME of each, and PyTorch's operators."""
+
+    def __init__(self):
+        self._codes, self._builtins, self._profile = {}, {}, None
+
+    def __enter__(self):
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            self._profile = torch.autograd.profiler.profile(use_kineto=False)
+            self._profile.__enter__()
+        self._before = sys.getprofile()
+        sys.setprofile(self._event)
+        return self
+
+    def _event(self, frame, event, argument):
+        if event == "call":
+            self._codes[frame.f_code] = True
+        elif event == "c_call":
+            self._builtins[argument] = True
+
+    def __exit__(self, *error):
+        sys.setprofile(self._before)
+        if self._profile is not None:
+            self._profile.__exit__(*error)
+
+    def names(self, path):
+        """Each once; where there are many, those that `path` could mean come first."""
+        found = {}
+        if self._profile is not None:
+            found.update((e.name, True) for e in self._profile.function_events)
+        for code in self._codes:
+            if code.co_filename == __file__:
+                continue
+            file = os.path.splitext(os.path.basename(code.co_filename))[0]
+            found[code.co_name] = found[f"{file}.{code.co_name}"] = True
+        for builtin in self._builtins:
+            found[getattr(builtin, "__name__", "builtin")] = True
+        stem = path.rstrip("*")
+        return sorted(found, key=lambda name: not (name == path or (stem != path and stem in name)))[:MOST_NAMES]
