@@ -1,0 +1,97 @@
+// A project's own list of known findings: --expected, --write-expected, and what a run says as Markdown.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "harness/cli/program_testing.hpp"
+
+namespace {
+
+using program_testing::assay;
+using program_testing::json_of;
+using program_testing::kFaulty;
+using program_testing::Outcome;
+using program_testing::Scratch;
+using program_testing::text_of;
+
+const std::string kRun = "run -q 'softmax rows=3 cols=8 variant=wrong,fallback,read_past' " + kFaulty;
+
+std::string with(const std::string& text, const std::string& what, const std::string& by) {
+  std::string out = text;
+  const auto at = out.find(what);
+  EXPECT_NE(at, std::string::npos) << what << "\n" << text;
+  return out.replace(at, what.size(), by);
+}
+
+class Expected : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(assay(kRun + " --write-expected " + scratch_.file("written.list")).code, 1);
+    written_ = text_of(scratch_.file("written.list"));
+  }
+  Outcome under(const std::string& list, const std::string& options = "") {
+    std::ofstream(scratch_.file("known.list")) << list;
+    return assay(kRun + " --expected " + scratch_.file("known.list") + " " + options);
+  }
+  Scratch scratch_;
+  std::string written_;
+};
+
+TEST_F(Expected, what_a_run_writes_explains_that_run_and_nothing_else) {
+  const Outcome o =
+      under(written_, "--junit " + scratch_.file("r.xml") + " --json " + scratch_.file("r.json"));
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(text_of(scratch_.file("r.xml")).find("message=\"not examined yet"), std::string::npos);
+  EXPECT_EQ(json_of(scratch_.file("r.json"))["summary"]["expected"], 3);
+  const Outcome other = assay("run -q 'softmax rows=3 cols=9 variant=wrong' " + kFaulty + " --expected " +
+                              scratch_.file("known.list"));
+  EXPECT_EQ(other.code, 1) << other.text;
+}
+
+TEST_F(Expected, a_small_finding_hides_no_great_one) {
+  const auto at = written_.find("@ratio=");
+  ASSERT_NE(at, std::string::npos);
+  const std::string word = written_.substr(at, written_.find(' ', at) - at);
+  EXPECT_EQ(under(with(written_, word, "@ratio=1000000")).code, 0);
+  const Outcome o = under(with(written_, word, "@ratio=2"));  // it is off by a hundred limits
+  EXPECT_EQ(o.code, 1) << o.text;
+  EXPECT_NE(o.text.find("FAIL softmax"), std::string::npos) << o.text;
+}
+
+TEST_F(Expected, a_date_that_has_passed_explains_nothing_and_is_said) {
+  EXPECT_EQ(under(with(written_, " # ", " @owner=anna @until=2999-12-31 # ")).code, 0);
+  const Outcome o = under(with(written_, " # ", " @until=2001-12-31 # "));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.text.find("expired 2001-12-31"), std::string::npos) << o.text;
+}
+
+TEST_F(Expected, one_that_is_fixed_is_said) {
+  const Outcome o = under(written_ + "crash softmax rows=3 variant=wrong # it crashed\n");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.text.find("stale expectation, remove it"), std::string::npos) << o.text;
+}
+
+TEST_F(Expected, what_is_no_condition_is_refused) {
+  for (const std::string word : {"@ratio=0.5", "@ratio=inf", "@ratio=2x", "@until=tomorrow",
+                                 "@until=2027-13-01", "@owner=", "@who=me"}) {
+    const Outcome o = under("wrong softmax " + word + " # why\n");
+    EXPECT_EQ(o.code, 2) << word << "\n" << o.text;
+    EXPECT_NE(o.text.find("known.list:1"), std::string::npos) << o.text;
+  }
+  EXPECT_EQ(assay(kRun + " --expected /nowhere.list").code, 2);
+}
+
+TEST_F(Expected, markdown_has_the_matrix_the_findings_and_their_repro_and_is_not_broken_by_a_strangers_text) {
+  const std::string file = scratch_.file("r.md");
+  EXPECT_EQ(
+      assay("run -q 'softmax rows=3 cols=8 variant=correct,wrong,paints' " + kFaulty + " --md " + file).code,
+      1);
+  const std::string text = text_of(file);
+  EXPECT_EQ(text.find("### not green: 3 cases"), 0u) << text;
+  EXPECT_NE(text.find("op       formats"), std::string::npos) << text;
+  EXPECT_NE(text.find("assay run 'softmax rows=3 cols=8 seed=1"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+}  // namespace

@@ -1,0 +1,94 @@
+// assay judge: tensors that were recorded, against truth and limit.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "harness/cli/commands.hpp"
+#include "harness/cli/words.hpp"
+#include "harness/recorded.hpp"
+#include "harness/suite_text.hpp"
+#include "reference/error.hpp"
+
+namespace assay {
+namespace {
+
+struct JudgeArguments {
+  std::vector<std::string> files, names;
+  std::string line, contract;
+  bool strict = false, contract_given = false;
+};
+
+std::map<std::string, std::string> names_of(const std::vector<std::string>& words) {
+  std::map<std::string, std::string> names;
+  for (const std::string& word : words) {
+    const auto at = word.find('=');
+    if (at == std::string::npos || at == 0 || at + 1 == word.size())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("--map {}: allowed: TENSOR=NAME, the case's and the file's", word));
+    names[word.substr(0, at)] = word.substr(at + 1);
+  }
+  return names;
+}
+
+int judge(const JudgeArguments& a) {
+  std::size_t red = 0, outputs = 0;
+  for (const std::string& path : a.files) {
+    const std::string bytes = read_text(path, "file of tensors");
+    if (a.line.empty() && !has_case(bytes, path))
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("{}: it does not say which case it is: --case 'OP key=value ...' does", path));
+    const CaseFile file =
+        a.line.empty() ? parse_case_file(bytes, path) : parse_dump(bytes, a.line, names_of(a.names), path);
+    const CaseResult r =
+        judge_recorded(file, a.contract_given ? std::optional(a.contract) : std::nullopt, a.strict);
+    const Verdict& v = r.verdict;
+    outputs += v.elements;
+    fmt::print("{} {}: {}\n", v.status == Status::wrong ? "FAIL" : to_string(v.status), path, r.c.line());
+    if (!v.summary.empty()) fmt::print("  what   {}\n", v.summary);
+    if (!v.detail.empty()) fmt::print("{}\n", v.detail);
+    fmt::print("  under  {}\n", r.contract);
+    if (v.green())
+      fmt::print(
+          "  worst  {:.3g} of the limit; an error of {} would have been seen in half of the elements\n",
+          v.worst_ratio, percent(v.seen.half, "no size"));
+    else
+      ++red;
+  }
+  fmt::print("{} file{}, {} outputs: {}\n", a.files.size(), a.files.size() == 1 ? "" : "s", outputs,
+             red == 0 ? "all green" : "not green");
+  return red == 0 ? kGreen : kFinding;
+}
+
+}  // namespace
+
+void add_judge(const Command& program, int& exit_code) {
+  auto arguments = std::make_shared<JudgeArguments>();
+  const Command command =
+      program.subcommand("judge", "Judge outputs that were recorded, without running anything");
+  command.option(
+      "files", arguments->files,
+      "Files of safetensors with inputs and outputs: those of `assay export`, or anybody's with --case",
+      {.required = true});
+  command.option(
+      "--case", arguments->line,
+      "What the tensors of the files are: a case line (assay manual OP names the tensors and their shapes)");
+  command.option("--map", arguments->names, "How the files call them, where it is not so: x=hidden,y=out",
+                 {.split = split_commas});
+  command.option(
+      "--contract", arguments->contract,
+      "The arithmetic that the kernel declares (default: what the file says, or the op's defaults)");
+  command.flag("--strict", arguments->strict,
+               "A pass that could not have shown an error of 10 % in half of its elements is red");
+  command.footer(
+      "Examples:\n"
+      "  assay judge layer7.safetensors --case 'rmsnorm rows=4 cols=4096 dtype=bf16' --map x=hidden,y=out "
+      "--contract 'acc=f32'\n"
+      "  assay export 'softmax rows=4 cols=33' -b cpu -o case.safetensors && assay judge case.safetensors");
+  command.callback([command, arguments, &exit_code] {
+    arguments->contract_given = command.count("--contract") > 0;
+    exit_code = judge(*arguments);
+  });
+}
+
+}  // namespace assay
