@@ -1,5 +1,6 @@
 // `assay cascade` as a user runs it: the backend cpu's own kernels, through the worker.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -17,8 +18,13 @@ Outcome cascade(const std::string& arguments) {
   return assay::run_command(ASSAY_PROGRAM " cascade " + arguments);
 }
 
+// CTest runs these tests side by side: each process has files of its own.
+std::string own_file(const std::string& ending) {
+  return testing::TempDir() + "assay_cascade_test_" + std::to_string(getpid()) + "." + ending;
+}
+
 nlohmann::json report(const std::string& arguments) {
-  const std::string path = testing::TempDir() + "assay_cascade_test.json";
+  const std::string path = own_file("json");
   const Outcome o = cascade("--json " + path + " " + arguments);
   EXPECT_EQ(o.code, 0) << o.text;
   std::ifstream file(path);
@@ -81,7 +87,7 @@ TEST(Program, monitors_take_less_than_5_percent_of_the_engines_time) {
 }
 
 TEST(Program, the_page_is_self_contained_and_shows_the_spread) {
-  const std::string path = testing::TempDir() + "assay_cascade_test.html";
+  const std::string path = own_file("html");
   ASSERT_EQ(cascade("--quick --html " + path).code, 0);
   std::ifstream file(path);
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

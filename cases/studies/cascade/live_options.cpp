@@ -17,6 +17,10 @@ void add_live_options(CLI::App& command, LiveOptions& o) {
                           "What a fresh server sees first: small_first, large_first or dummy_first"));
   live(command.add_option("--against", o.against,
                           "JSON report of a run with another --order, before the server was restarted"));
+  live(command.add_option(
+      "--baseline", o.baseline,
+      "JSON report of the same model with another KV type: how far apart the answers are"));
+  live(command.add_option("--wait", o.wait_seconds, "Seconds for a server that is still loading (503)"));
   live(command.add_option("--nonce", o.nonce, "Heads every prompt; default: drawn and printed"));
   live(command.add_option("--large-ids", o.large_ids, "Token ids for the large-range prompts")
            ->delimiter(','));

@@ -48,16 +48,27 @@ std::string text(const Json& object, const char* key) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
+// The text of a token; with its id where other tokens may be written alike: partial characters as U+FFFD, special tokens as
+// nothing.
+std::string token_name(const Json& row, const char* key) {
+  std::string name = text(row, key);
+  const bool ambiguous = name.empty() || name.find("\xEF\xBF\xBD") != std::string::npos;
+  const auto id = row.find("id");
+  if (ambiguous && id != row.end() && id->is_number_integer())
+    name += "<" + std::to_string(id->get<long>()) + ">";
+  return name;
+}
+
 // {token, logprob, top_logprobs: [...]}: chat completions, and llama.cpp. {prob, top_probs} after sampling.
 Step step_of(const Json& row) {
-  Step s{text(row, "token"), kNaN, {}};
+  Step s{token_name(row, "token"), kNaN, {}};
   const auto value = [](const Json& r) {
     return r.contains("prob") ? std::log(number(r, "prob")) : number(r, "logprob");
   };
   s.logprob = value(row);
   for (const char* key : {"top_logprobs", "top_probs"})
     if (const auto at = row.find(key); at != row.end() && at->is_array())
-      for (const auto& t : *at) s.top.emplace_back(text(t, "token"), value(t));
+      for (const auto& t : *at) s.top.emplace_back(token_name(t, "token"), value(t));
   return s;
 }
 

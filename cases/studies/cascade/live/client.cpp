@@ -171,7 +171,22 @@ void Client::detect() {
     return raw.failure == FailureKind::none ? Json::parse(raw.body, nullptr, false)
                                             : Json(Json::value_t::discarded);
   };
-  const auto health = http_->send("GET", "/health");
+  // 503 is a server that loads its model: it is waited for, and the asking is no request of the sequence.
+  auto health = http_->send_once("GET", "/health", "");
+  const auto start = Clock::now();
+  while (health.status == 503 &&
+         Clock::now() - start < std::chrono::duration<double>(options_.wait_seconds)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    --http_->sent;
+    health = http_->send_once("GET", "/health", "");
+  }
+  if (health.status == 503)
+    throw Unusable(fmt::format("{} was not ready within {} s (--wait): {}", options_.endpoint,
+                               options_.wait_seconds, health.detail));
+  if (health.failure == FailureKind::unreachable) {
+    --http_->sent;
+    health = http_->send("GET", "/health");
+  }
   if (health.failure == FailureKind::unreachable || health.failure == FailureKind::timeout)
     throw Unusable(fmt::format("{} cannot be reached: {} ({})", options_.endpoint, to_string(health.failure),
                                health.detail));

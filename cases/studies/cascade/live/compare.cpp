@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace assay::live {
@@ -9,24 +10,39 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// |difference| for the tokens of `x`, or the least that it can be where `y` does not list one.
+// The log-probabilities that a step gives to tokens written as `text`, largest first. Several tokens may be written alike:
+// llama.cpp writes each partial character as U+FFFD and special tokens as nothing. The chosen token is among those listed,
+// or in front of them.
+std::vector<double> values_of(const Step& s, const std::string& text) {
+  std::vector<double> values;
+  bool chosen_is_listed = false;
+  for (const auto& [token, p] : s.top) {
+    if (token != text || std::isnan(p)) continue;
+    values.push_back(p);
+    chosen_is_listed = chosen_is_listed || (s.token == text && p == s.logprob);
+  }
+  if (s.token == text && !chosen_is_listed && !std::isnan(s.logprob)) values.push_back(s.logprob);
+  std::ranges::sort(values, std::greater<>());
+  return values;
+}
+
+// |difference| for the tokens of `x`, or the least that it can be where `y` does not list one. Tokens written alike are
+// compared in the order of their probabilities: equal steps have gap 0, whatever they are written as.
 double gap(const Step& x, const Step& y) {
-  double largest = 0;
-  const auto of = [](const Step& s, const std::string& token, double& value) {
-    if (s.token == token) return value = s.logprob, true;
-    for (const auto& [t, p] : s.top)
-      if (t == token) return value = p, true;
-    return false;
-  };
-  double lowest = kInfinity;
+  double largest = 0, lowest = kInfinity;
   for (const auto& [t, p] : y.top) lowest = std::fmin(lowest, p);
-  double value = 0;
-  if (of(y, x.token, value))
-    largest = std::fmax(largest, std::fabs(x.logprob - value));
-  else if (std::isfinite(lowest))
-    largest = std::fmax(largest, x.logprob - lowest);
+  std::vector<std::string> texts = {x.token};
   for (const auto& [t, p] : x.top)
-    if (of(y, t, value)) largest = std::fmax(largest, std::fabs(p - value));  // fmax leaves NaN out
+    if (std::ranges::find(texts, t) == texts.end()) texts.push_back(t);
+  for (const std::string& text : texts) {
+    const std::vector<double> a = values_of(x, text), b = values_of(y, text);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (i < b.size())
+        largest = std::fmax(largest, a[i] == b[i] ? 0.0 : std::fabs(a[i] - b[i]));  // fmax leaves NaN out
+      else if (text == x.token && i == 0 && std::isfinite(lowest))
+        largest = std::fmax(largest, x.logprob - lowest);
+    }
+  }
   return largest;
 }
 

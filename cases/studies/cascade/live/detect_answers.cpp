@@ -170,19 +170,24 @@ double largest_share(const std::vector<const Exchange*>& answers, const std::str
   return (most + 1) / (all + 2);
 }
 
-// Nothing was chosen by its probability: no number, or all listed alternatives exactly as probable.
-bool blind(const Answer& a, std::size_t repeated) {
+// Where the server does not say how many tokens there are: no model has fewer.
+constexpr double kFewestTokens = 1000;
+
+// Nothing was chosen by its probability: no number, or all listed alternatives exactly as probable and no more so than under
+// a flat distribution: exact ties above that are the model's own.
+bool blind(const Answer& a, std::size_t repeated, long vocabulary) {
+  const double flat = -std::log(vocabulary > 0 ? static_cast<double>(vocabulary) : kFewestTokens);
   std::size_t n = 0;
   for (std::size_t i = a.steps.size() - repeated; i < a.steps.size(); ++i) {
     const Step& s = a.steps[i];
-    const bool tied =
-        s.top.size() > 1 && std::ranges::all_of(s.top, [&](const auto& o) { return o.second == s.logprob; });
+    const bool tied = s.top.size() > 1 && s.logprob <= flat + kRounding &&
+                      std::ranges::all_of(s.top, [&](const auto& o) { return o.second == s.logprob; });
     n += std::isnan(s.logprob) || tied ? 1 : 0;
   }
   return 2 * n > repeated;
 }
 
-Verdict repetition(const std::vector<const Exchange*>& answers) {
+Verdict repetition(const Transcript& t, const std::vector<const Exchange*>& answers) {
   Verdict v{
       "repetition",
       Outcome::not_run,
@@ -190,7 +195,9 @@ Verdict repetition(const std::vector<const Exchange*>& answers) {
       {},
       fmt::format(
           "a loop at the end of an answer is a habit of the model unless (a) it fills half of the answer and "
-          "its tokens were not chosen by probability: no number, or exactly tied with every alternative; "
+          "its tokens were not chosen by probability: no number, or exactly tied with every alternative at "
+          "what a "
+          "flat distribution gives; "
           "(b) without log-probabilities, it fills half of the answer to each of the {} small and large "
           "prompts; (c) the same prompt was answered without it before, and its chance under the token "
           "shares of this server's answers to other prompts is below {}",
@@ -232,7 +239,7 @@ Verdict repetition(const std::vector<const Exchange*>& answers) {
   for (const auto& c : candidates) {
     const Answer& a = *c.e->reply.answer;
     const char* why = nullptr;
-    if (c.half && !a.steps.empty() && blind(a, c.loop.repeated))
+    if (c.half && !a.steps.empty() && blind(a, c.loop.repeated, t.server.vocabulary))
       why = "(a) not chosen by probability";
     else if (c.half && a.steps.empty() && everywhere(c.key))
       why = "(b) the end of the answers to different prompts";
@@ -279,7 +286,7 @@ std::vector<Verdict> judge_answers(const Transcript& t) {
   for (const auto& e : t.exchanges)
     if (e.reply.answer) answers.push_back(&e);
   return {server_failure(t), empty_output(answers), nonfinite_logprobs(t, answers), greedy_choice(answers),
-          repetition(answers)};
+          repetition(t, answers)};
 }
 
 std::vector<Verdict> judge(const Transcript& t) {

@@ -238,6 +238,48 @@ class Pairs {
     return finish(std::move(v), fmt::format("as in the run with order {}", t_.earlier_order));
   }
 
+  // The same prompts, answered by the same model with another KV type: how far apart, in the unit that one word is.
+  Verdict baseline() {
+    Verdict v{"baseline",
+              Outcome::not_run,
+              "needs --baseline: the report of a run on the same model with another KV type",
+              {},
+              "of the prompts, at least half are answered nearer to the baseline than one exchanged word is"};
+    if (t_.baseline.empty()) return v;
+    std::vector<double> parts;  // distance / that of one word
+    std::size_t forked = 0;
+    double most = 0;
+    for (const char* kind : {"small", "large"})
+      for (int n = 0; n < kPrompts; ++n) {
+        const std::string prompt = name(kind, n);
+        const std::string phase = kind == std::string("small") ? "before" : "trigger";
+        const Group ours = group(all_, phase, prompt, steady()),
+                    theirs = group(t_.baseline, phase, prompt, steady());
+        if (ours.empty() || theirs.empty()) continue;
+        const Distance d = between(theirs.front(), ours.front());
+        const double word = yardstick(prompt);
+        forked += d.forked ? 1 : 0;
+        most = std::max(most, d.value);
+        parts.push_back(d.value > 0 ? d.value / word : 0);
+        if (d.value > 0 && d.value >= word)
+          v.evidence.push_back(
+              fmt::format("{}: request {} against the baseline's {}: distance {:.3g}, one word makes {:.3g}",
+                          prompt, ours.front()->number, theirs.front()->number, d.value, word));
+      }
+    if (parts.empty()) {
+      v.summary = "the baseline has no answer in common";
+      return v;
+    }
+    const bool bad = 2 * v.evidence.size() > parts.size();
+    std::ranges::sort(parts);
+    v.summary = fmt::format(
+        "{} prompts, {} with other tokens; distance at most {:.3g}, in the middle {:.3g} of one word's",
+        parts.size(), forked, most, parts[parts.size() / 2]);
+    v.outcome = bad ? Outcome::finding : Outcome::clean;
+    if (!bad) v.evidence.clear();
+    return v;
+  }
+
  private:
   const Transcript& t_;
   const std::vector<Exchange>& all_;
@@ -280,7 +322,8 @@ std::vector<Verdict> judge_pairs(const Transcript& t) {
   Pairs p(t);
   // In this order: an initialiser list is evaluated from left to right, and the first decides what the others
   // can say.
-  return {p.nondeterminism(), p.changed_answer(), p.poisoned_prefix(), p.collapse(), p.order_dependence()};
+  return {p.nondeterminism(), p.changed_answer(),   p.poisoned_prefix(),
+          p.collapse(),       p.order_dependence(), p.baseline()};
 }
 
 }  // namespace assay::live

@@ -26,10 +26,11 @@ struct Transcript {
   ServerInfo server;
   std::vector<Exchange> earlier;  // of --against; empty: none
   std::string earlier_order;
+  std::vector<Exchange> baseline;  // of --baseline; empty: none
 };
 
 // In the order of this list: server_failure, empty_output, nonfinite_logprobs, greedy_choice, repetition,
-// nondeterminism, changed_answer, poisoned_prefix, collapse, order_dependence.
+// nondeterminism, changed_answer, poisoned_prefix, collapse, order_dependence, baseline.
 std::vector<Verdict> judge(const Transcript& transcript);
 
 // The loop at the end of an answer: the tokens that repeat, and how many tokens only repeat what stood before.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -38,6 +39,7 @@ void check(const LiveOptions& o) {
   range("--max-requests", o.max_requests, 1, 10000);
   range("--retries", o.retries, 0, 10);
   range("--timeout", o.timeout_seconds, 0.01, 3600);
+  range("--wait", o.wait_seconds, 0, 86400);
   if (!o.large_ids.empty() && o.large_ids.size() < 4)
     throw InputError(InputErrorKind::bad_value, "--large-ids: at least 4 token ids");
 }
@@ -84,6 +86,14 @@ int run_live_cascade(const LiveOptions& given) {
     t.earlier = std::move(earlier.exchanges);
     t.earlier_order = earlier.order;
   }
+  if (!o.baseline.empty()) {
+    auto other = live::read_report(o.baseline, "--baseline");
+    if (!o.nonce.empty() && o.nonce != other.nonce)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("--nonce {}: the run of --baseline had {}", o.nonce, other.nonce));
+    o.nonce = other.nonce;
+    t.baseline = std::move(other.exchanges);
+  }
   if (o.nonce.empty()) o.nonce = fmt::format("{:08x}", std::random_device{}());
   std::unique_ptr<ReportFile> file;
   if (!o.json.empty()) file = std::make_unique<ReportFile>(o.json);  // refused now rather than after the run
@@ -95,7 +105,26 @@ int run_live_cascade(const LiveOptions& given) {
     fmt::print(stderr, "assay: {}\n", e.what());
     return kNoEndpoint;
   }
+  // What has come is on the disk, however the run ends.
+  std::ofstream stream;
+  if (!o.json.empty()) {
+    stream.open(o.json + ".jsonl", std::ios::app);
+    stream << nlohmann::ordered_json{{"schema", "assay-cascade-live"},
+                                     {"endpoint", o.endpoint},
+                                     {"order", o.order},
+                                     {"nonce", o.nonce},
+                                     {"seed", o.seed},
+                                     {"tokens", o.tokens}}
+                  .dump()
+           << std::endl;
+  }
   t.exchanges = live::run_sequence(client, o, o.nonce, [&](const live::Exchange& e) {
+    if (stream.is_open())
+      stream << exchange_json(e).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    if (!o.quiet && e.number == 1)
+      fmt::print(stderr, "{} completions of {} tokens; the first took {:.1f} s, all about {:.0f} s\n",
+                 live::sequence_length(o, client.server().fresh), o.tokens, e.reply.seconds,
+                 e.reply.seconds * live::sequence_length(o, client.server().fresh));
     if (!o.quiet)
       fmt::print(stderr, "\r{} requests, {} {} {}        ", client.requests(), e.phase, e.prompt,
                  to_string(e.mode));

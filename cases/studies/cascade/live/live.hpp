@@ -13,7 +13,8 @@ struct LiveOptions {
   std::string order = "small_first";  // small_first, large_first, dummy_first: what a fresh server sees first
   std::string nonce;            // heads every prompt, so that no cache knows it; empty: drawn and printed
   std::string against;          // JSON report of an earlier run, on a server that was restarted since
-  std::string json;             // write the report here
+  std::string baseline;         // JSON report of a server of the same model with another KV type
+  std::string json;             // write the report here; each exchange is added to PATH.jsonl as it ends
   std::vector<long> large_ids;  // token ids for the large-range prompts, where the server takes ids
   int seed = 1;                 // sent with every request
   int tokens = 32;              // generated per request
@@ -21,7 +22,8 @@ struct LiveOptions {
   int retries = 2;              // after a refused connection and after HTTP 429, 502, 503, 504
   double timeout_seconds = 60;  // for one request, all of it
   double connect_seconds = 5;
-  bool quiet = false;  // findings and the last line only
+  double wait_seconds = 120;  // for a server whose /health answers 503
+  bool quiet = false;         // findings and the last line only
 };
 
 // Runs the sequence, prints the report, writes the JSON. Returns 0 clean, 1 a finding, 3 nothing was

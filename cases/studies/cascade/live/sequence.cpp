@@ -87,6 +87,12 @@ Prompt behind_prompt(const LiveOptions& options, const std::string& nonce, int n
   return p;
 }
 
+int sequence_length(const LiveOptions& options, bool fresh) {
+  const int first = options.order == "small_first" ? 0 : 1;
+  // before: cold, 3 warm, 3 fresh, edits; trigger: cold, warm, fresh, joint; after: 3 warm, 3 fresh, behind warm and fresh
+  return first + kPrompts * (fresh ? 7 + kEdits + 4 + 8 : 4 + kEdits + 3 + 4);
+}
+
 std::vector<Exchange> run_sequence(Client& client, const LiveOptions& options, const std::string& nonce,
                                    const std::function<void(const Exchange&)>& seen) {
   std::vector<Exchange> all;

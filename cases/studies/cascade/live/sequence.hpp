@@ -38,6 +38,9 @@ Prompt large_prompt(const LiveOptions& options, const std::string& nonce, int n)
 Prompt joint_prompt(const std::string& nonce, int n);
 Prompt behind_prompt(const LiveOptions& options, const std::string& nonce, int n);
 
+// How many completions the whole sequence has, when nothing ends it early.
+int sequence_length(const LiveOptions& options, bool fresh);
+
 // The whole sequence; ends early when the budget is spent, the server refuses the key, or two requests in a
 // row time out or find nobody. `seen` is called after each request.
 std::vector<Exchange> run_sequence(Client& client, const LiveOptions& options, const std::string& nonce,

@@ -73,6 +73,7 @@ struct StubServer::Running {
   mutable std::mutex mutex;
   std::vector<std::string> bodies;
   std::atomic<bool> stopping = false;
+  std::atomic<int> asked_health = 0;
   int port = 0;
   std::thread thread;
 
@@ -163,7 +164,8 @@ struct StubServer::Running {
       refuse(response, 401, "invalid API key");
       return httplib::Server::HandlerResponse::Handled;
     });
-    server.Get("/health", [](const httplib::Request&, httplib::Response& r) {
+    server.Get("/health", [this](const httplib::Request&, httplib::Response& r) {
+      if (asked_health++ < options.loading) return refuse(r, 503, "Loading model");
       r.set_content(R"({"status":"ok"})", "application/json");
     });
     server.Get("/v1/models", [](const httplib::Request&, httplib::Response& r) {

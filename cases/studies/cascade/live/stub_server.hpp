@@ -12,6 +12,7 @@ namespace assay::live {
 struct StubOptions {
   std::uint64_t seed = 1;
   Fault fault = Fault::none;
+  int loading = 0;          // answers 503 of /health before the first 200
   int from = 1;             // the first completion that a fault of transport strikes
   bool llama = true;        // /completion, /props
   bool completions = true;  // /v1/completions; without it only chat

@@ -18,6 +18,8 @@ double number_or_nan(const Json& j) {
   return j.is_number() ? j.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+}  // namespace
+
 Json exchange_json(const Exchange& e) {
   Json j = {{"number", e.number},
             {"phase", e.phase},
@@ -48,8 +50,6 @@ Json exchange_json(const Exchange& e) {
   return j;
 }
 
-}  // namespace
-
 Json report_json(const LiveOptions& o, const Transcript& t, const std::vector<Verdict>& verdicts,
                  int requests, const std::vector<std::string>& notes) {
   Json j = {{"schema", "assay-cascade-live"},
@@ -77,9 +77,9 @@ Json report_json(const LiveOptions& o, const Transcript& t, const std::vector<Ve
   return j;
 }
 
-EarlierRun read_report(const std::string& path) {
+EarlierRun read_report(const std::string& path, const char* option) {
   const auto refuse = [&](const std::string& why) {
-    throw InputError(InputErrorKind::bad_value, fmt::format("--against '{}': {}", path, why));
+    throw InputError(InputErrorKind::bad_value, fmt::format("{} '{}': {}", option, path, why));
   };
   std::ifstream file(path);
   if (!file) refuse("cannot be read");

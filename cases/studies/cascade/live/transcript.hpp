@@ -12,11 +12,14 @@ nlohmann::ordered_json report_json(const LiveOptions& options, const Transcript&
                                    const std::vector<Verdict>& verdicts, int requests,
                                    const std::vector<std::string>& notes);
 
+// One member of its `exchanges`, and a line of the file that is written while they come.
+nlohmann::ordered_json exchange_json(const Exchange& exchange);
+
 struct EarlierRun {
   std::string nonce, order;
   std::vector<Exchange> exchanges;
 };
-// Throws InputError.
-EarlierRun read_report(const std::string& path);
+// Of the option that named the path. Throws InputError.
+EarlierRun read_report(const std::string& path, const char* option = "--against");
 
 }  // namespace assay::live
