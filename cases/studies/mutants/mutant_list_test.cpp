@@ -2,6 +2,7 @@
 #include "cases/studies/mutants/mutant_list.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -12,7 +13,7 @@ namespace assay::mutants {
 namespace {
 
 std::vector<Excuse> list_of(const std::string& text) {
-  const std::string path = testing::TempDir() + "assay_excuses.list";
+  const std::string path = testing::TempDir() + "assay_excuses_" + std::to_string(getpid()) + ".list";
   std::ofstream(path) << text;
   auto list = read_excuses(path);
   std::remove(path.c_str());
