@@ -13,10 +13,21 @@ extern "C" {
 #define ASSAY_BACKEND_VERSION 1
 #define ASSAY_MAX_RANK 5
 
-/* Bytes with a meaning. `format` is a row of `assay list formats`; a format with separate scales arrives as several
- * tensors: "k" (codes) with "k.scale" (f32). shape is in elements, outermost axis first. stride[a] is the distance in
- * BYTES between neighbours on axis a; the innermost axis is always dense (its stride is that of one element, or of one
- * block's bytes / block elements, rounded down). Bytes outside the elements are poison: never read, never write them. */
+/* Bytes with a meaning. shape is in elements, outermost axis first. stride[a] is the distance in BYTES between neighbours
+ * on axis a; the innermost axis is always dense (its stride is that of one element, or of one block's bytes / block
+ * elements, rounded down). Bytes outside the elements are poison: never read, never write them.
+ *
+ * `format` is that of these bytes. A scalar or a block with its scales inside (q8_0) is one tensor whose format is the one
+ * that the case names. A format with separate scales arrives as several tensors, and none of them has its name: of
+ * a=int4_g32 the tensor "a" has format "int4" and shape [rows,cols], and "a.scale" is f32; the attribute "a" says which it
+ * is. Along what the scales follow, for a tensor [..., outer, middle, inner] (of two axes: [outer, inner], middle 1; all
+ * axes in front of middle count as outer):
+ *   *_tensor   NAME.scale [1]                       *_row, int4_ch   NAME.scale [outer * middle]
+ *   *_head     NAME.scale [middle]                  *_ch             NAME.scale [middle, inner]
+ *   *_tok      NAME.scale [outer]                   *_g32            NAME.scale [outer * middle, inner / 32]
+ *   mxfp4, mxfp8, mxfp8_e5m2   NAME.scale e8m0, one for 32 neighbours along inner
+ *   nvfp4      NAME.block_scale e4m3fn, one for 16 along inner, and NAME.global_scale f32 [1]: number = code * block / global
+ * `assay explain 'CASE'` prints the tensors of a case. */
 typedef struct assay_tensor {
   const char* name;
   const char* format;
@@ -60,7 +71,8 @@ typedef enum assay_status {
  *   contract  the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; `assay explain OP` lists the keys
  *   path      the kernel that must be seen in the trace, "" when nothing is claimed; on a device that a witness watches
  *             (harness/worker/protocol.md), the name of the device function
- *   promises  "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors
+ *   promises  "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors; and laws that hold
+ *             bit for bit (`assay laws`): "batch=bitwise", "order=", "chunk=", "heads=", "pages=", "padding="
  *   reason    why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
 typedef struct assay_declaration {
   char contract[512];

@@ -53,11 +53,11 @@ std::vector<BackendInfo> located(std::vector<BackendRow> rows, const fs::path& d
   return known;
 }
 
-// The worker of the backend that loads files of this kind; empty for those of assay-worker.
-std::vector<std::string> worker_for(const fs::path& plugin, const std::vector<BackendInfo>& known) {
+// The backend whose worker loads files of this kind; nullptr for those of assay-worker.
+const BackendInfo* loader_of(const fs::path& plugin, const std::vector<BackendInfo>& known) {
   for (const auto& b : known)
-    if (!b.worker.empty() && fs::path(b.file).extension() == plugin.extension()) return b.worker;
-  return {};
+    if (!b.worker.empty() && fs::path(b.file).extension() == plugin.extension()) return &b;
+  return nullptr;
 }
 
 }  // namespace
@@ -118,7 +118,10 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
       throw InputError(
           InputErrorKind::unknown_name,
           fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", excerpt(base)));
-    choice.info.worker = worker_for(choice.info.file, known);
+    if (const BackendInfo* loader = loader_of(choice.info.file, known)) {
+      choice.info.worker = loader->worker;
+      choice.info.witness = loader->witness;
+    }
     if (const char* witness = std::getenv(std::string(kWitnessVariable).c_str()))
       choice.info.witness = witness;
     return choice;

@@ -56,13 +56,27 @@ BufferPlane make_plane(const std::string& tensor, const PlaneSpec& spec, const C
   return plane;
 }
 
-}  // namespace
-
-WorkerCall make_call(const Case& c, const Inputs& inputs) {
+WorkerCall named_call(const Case& c) {
   WorkerCall call;
   call.op = c.op->name;
   call.variant = c.variant;
   for (const auto& [name, value] : c.attributes.all()) call.attributes.emplace_back(name, value);
+  return call;
+}
+
+}  // namespace
+
+WorkerCall make_empty_call(const Case& c) {
+  WorkerCall call = named_call(c);
+  for (const auto& t : c.op->tensors(c.attributes)) {
+    auto& list = t.role == TensorRole::output ? call.outputs : call.inputs;
+    for (const auto& spec : planes(format(t.format), t.shape)) list.push_back(make_plane(t.name, spec, c));
+  }
+  return call;
+}
+
+WorkerCall make_call(const Case& c, const Inputs& inputs) {
+  WorkerCall call = named_call(c);
   for (const auto& t : inputs.tensors) {
     if (t.role == TensorRole::output) {
       for (const auto& spec : planes(format(t.format), t.shape))

@@ -10,6 +10,8 @@ namespace assay {
 
 // The planes of a case's tensors as the worker takes them. `inputs` must outlive the call.
 WorkerCall make_call(const Case& c, const Inputs& inputs);
+// The same without any byte: enough to ask the backend for its declaration. Throws InputError for an impossible shape.
+WorkerCall make_empty_call(const Case& c);
 
 // A run's outputs, plane after plane, as tensors by name.
 TensorSet output_tensors(const Inputs& inputs, const Outputs& planes_of_all);

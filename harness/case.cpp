@@ -24,6 +24,7 @@ constexpr std::size_t kMostBytes = std::size_t{1}
 
 constexpr std::string_view kNameBytes = "!-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
 
+constexpr std::string_view kFileFill = "file:";  // and the path of the data (harness/case_file.hpp), escaped
 constexpr std::string_view kAfter = "after=\"";
 constexpr std::string_view kReserved[] = {"fill", "fault", "seed", "layout", "backend", "variant", "after"};
 
@@ -211,7 +212,12 @@ std::vector<std::string> values_of(const std::string& key, std::string_view text
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("{}: '{}': a value of {} bytes; allowed: at most {}", where, excerpt(word),
                                    value.size(), kLongestValue));
-    if ((key == "fill" || key == "fault") && value.find_first_not_of(kNameBytes) != std::string::npos)
+    if (key == "fill" && value.starts_with(kFileFill)) {
+      const std::string path = unescaped(std::string_view(value).substr(kFileFill.size()), where);
+      if (path.empty())
+        throw InputError(InputErrorKind::bad_value, fmt::format("{}: fill=file: has no path", where));
+      value = std::string(kFileFill) + escaped_path(path);
+    } else if ((key == "fill" || key == "fault") && value.find_first_not_of(kNameBytes) != std::string::npos)
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}={}: allowed: a name; assay list {}s",
                                                               where, key, excerpt(value), key));
     if (!seen.insert(value).second)

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ctime>
 
+#include "harness/backend_names.hpp"
 #include "harness/suite_text.hpp"
 #include "reference/near_names.hpp"
 
@@ -18,9 +22,57 @@ Status parse_status(const std::string& word, const std::string& where) {
                    fmt::format("{}: no verdict '{}'; {}", where, excerpt(word), suggest(word, allowed)));
 }
 
+// "2027-01-31": days in this spelling compare as text.
+bool is_day(std::string_view text) {
+  if (text.size() != 10) return false;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (at == 4 || at == 7 ? text[at] != '-' : text[at] < '0' || text[at] > '9') return false;
+  return text.substr(5, 2) >= "01" && text.substr(5, 2) <= "12" && text.substr(8) >= "01" &&
+         text.substr(8) <= "31";
+}
+
+// Takes the words that begin with @ out of the text.
+std::string take_conditions(std::string_view text, Expectation& e, const std::string& where) {
+  std::string rest;
+  const auto refuse = [&](std::string_view word, const std::string& allowed) {
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{}: {}: allowed: {}", where, excerpt(std::string(word)), allowed));
+  };
+  while (!text.empty()) {
+    const auto end = std::min(text.find_first_of(" \t"), text.size());
+    const std::string_view word = text.substr(0, end);
+    text = trimmed(text.substr(end));
+    if (!word.starts_with('@')) {
+      rest += (rest.empty() ? "" : " ") + std::string(word);
+    } else if (word.starts_with("@ratio=")) {
+      const auto value = word.substr(7);
+      const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), e.ratio);
+      if (error != std::errc{} || last != value.data() + value.size() || !(e.ratio >= 1) ||
+          std::isinf(e.ratio))
+        refuse(word, "@ratio=NUMBER, 1 or more");
+    } else if (word.starts_with("@owner=") && word.size() > 7) {
+      e.owner = word.substr(7);
+    } else if (word.starts_with("@until=")) {
+      e.until = word.substr(7);
+      if (!is_day(e.until)) refuse(word, "@until=YYYY-MM-DD");
+    } else {
+      refuse(word, "@ratio=NUMBER, @owner=NAME, @until=YYYY-MM-DD");
+    }
+  }
+  return rest;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  gmtime_r(&now, &day);
+  return fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+}
+
 }  // namespace
 
-std::vector<Expectation> parse_expectations(std::string_view content, const std::string& name) {
+std::vector<Expectation> parse_expectations(std::string_view content, const std::string& name,
+                                            const std::string& today) {
   refuse_binary(content, name);
   std::vector<Expectation> list;
   for (int number = 1; !content.empty(); ++number) {
@@ -38,23 +90,42 @@ std::vector<Expectation> parse_expectations(std::string_view content, const std:
     const auto blank = text.find_first_of(" \t");
     Expectation e;
     e.status = parse_status(std::string(text.substr(0, blank)), where);
-    e.set = parse_case(blank == std::string_view::npos ? "" : text.substr(blank + 1), where);
+    e.set = parse_case(
+        take_conditions(blank == std::string_view::npos ? "" : trimmed(text.substr(blank + 1)), e, where),
+        where);
     make_matchable(e.set, where);
     e.reason = reason, e.where = where;
+    if (!e.owner.empty()) e.reason += fmt::format(" (owner {})", e.owner);
+    e.expired = !e.until.empty() && e.until < today;
     list.push_back(std::move(e));
   }
   return list;
 }
 
 std::vector<Expectation> read_expectations(const std::string& path) {
-  return parse_expectations(read_text(path, "list"), path);
+  return parse_expectations(read_text(path, "list"), path, today());
+}
+
+bool explains(const Expectation& e, const Case& c, const Verdict& verdict) {
+  return !e.expired && e.status == verdict.status && verdict.worst_ratio <= e.ratio && matches(e.set, c);
+}
+
+std::string expectation_line(const Case& c, const Verdict& verdict, const std::string& reason) {
+  std::string line = fmt::format("{} {}", to_string(verdict.status), c.op->name);
+  for (const auto& [key, value] : c.attributes.all()) line += fmt::format(" {}={}", key, value);
+  line += fmt::format(" fill={} fault={} layout={} seed={} backend={}", c.fill, c.fault, c.layout, c.seed,
+                      c.backend);
+  if (!c.variant.empty()) line += " variant=" + escaped_text(c.variant);
+  if (verdict.status == Status::wrong && std::isfinite(verdict.worst_ratio))
+    line += fmt::format(" @ratio={:.3g}", 2 * std::max(1.0, verdict.worst_ratio));
+  return line + " # " + reason;
 }
 
 void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict) {
   for (auto& e : expectations) {
     if (!matches(e.set, c)) continue;
     ++e.cases;
-    if (e.status != verdict.status) continue;
+    if (!explains(e, c, verdict)) continue;
     ++e.confirmed;
     verdict.expected = true;
     verdict.reason = e.reason;
@@ -64,7 +135,7 @@ void apply_expectations(std::vector<Expectation>& expectations, const Case& c, V
 std::vector<const Expectation*> stale(const std::vector<Expectation>& expectations) {
   std::vector<const Expectation*> list;
   for (const auto& e : expectations)
-    if (e.cases > 0 && e.confirmed == 0) list.push_back(&e);
+    if (e.cases > 0 && e.confirmed == 0) list.push_back(&e);  // one that has expired confirms nothing
   return list;
 }
 

@@ -5,8 +5,13 @@
 //
 //   verdict op key=value[,value] ... # reason            op may be *
 //   unsupported softmax backend=onednn dtype=f16 # oneDNN 2 has no f16 on a CPU
+//   wrong attention backend=./mine.so window=!0 @ratio=20 @owner=anna @until=2027-01-31 # issue 12
+//
+// Before the #: @ratio is the largest error / limit that is explained, so that a known finding of 2 x does not hide one of
+// 1000 x; @owner is told with the reason; after the day @until nothing is explained any more, and the line is stale.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,17 +25,27 @@ struct Expectation {
   Status status;
   CaseSet set;
   std::string reason;
-  std::string where;          // "expected.list:12"
+  std::string where;  // "expected.list:12"
+  double ratio = std::numeric_limits<double>::infinity();
+  std::string owner, until;   // until: "2027-01-31", or "" for ever
+  bool expired = false;       // at the day that the list was read
   std::size_t cases = 0;      // of this run that lie in the set
   std::size_t confirmed = 0;  // of those, with this verdict
 };
 
 // Throws InputError for a line that does not parse, names no verdict, gives no reason, or has a value that no case has.
-std::vector<Expectation> parse_expectations(std::string_view text, const std::string& where);
+// `today` is a day as in @until; "" is before all of them.
+std::vector<Expectation> parse_expectations(std::string_view text, const std::string& where,
+                                            const std::string& today = "");
+// Read today, in UTC.
 std::vector<Expectation> read_expectations(const std::string& path);
+// Whether the expectation is of this case, and says what the verdict says.
+bool explains(const Expectation& e, const Case& c, const Verdict& verdict);
+// The line that explains a finding and no other case: every attribute of the case, @ratio at twice the ratio found.
+std::string expectation_line(const Case& c, const Verdict& verdict, const std::string& reason);
 // Marks the verdict as expected when one of the list says so, and counts.
 void apply_expectations(std::vector<Expectation>& expectations, const Case& c, Verdict& verdict);
-// Those that had cases in the run and were confirmed by none.
+// Those that had cases in the run and were confirmed by none, and those that have expired.
 std::vector<const Expectation*> stale(const std::vector<Expectation>& expectations);
 
 }  // namespace assay

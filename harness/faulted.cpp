@@ -56,11 +56,13 @@ void set(CaseResult& r, Status status, std::string summary) {
   r.verdict.summary = std::move(summary);
 }
 
-// `contain` and `conceal`: the elements that the fault does not reach keep their bits.
+// `contain` and `conceal`: the elements that the fault does not reach keep their bits. One whose truth is another finite
+// number with the fault (a format without NaN stores something else) is neither reached nor kept.
 void check_bits(CaseResult& r, Requirement requirement, const Run& faulted, const Run& clean,
-                const std::vector<Truth>& truths) {
+                const std::vector<Truth>& truths, const std::vector<Truth>& clean_truths) {
   std::size_t reached = 0, kept = 0;
-  for (const auto& t : truths) {
+  for (std::size_t n = 0; n < truths.size(); ++n) {
+    const Truth& t = truths[n];
     const std::vector<double> with = decode_tensor(faulted.outputs.at(t.output));
     const std::vector<double> without = decode_tensor(clean.outputs.at(t.output));
     for (std::size_t i = 0; i < with.size(); ++i) {
@@ -68,6 +70,7 @@ void check_bits(CaseResult& r, Requirement requirement, const Run& faulted, cons
         ++reached;
         continue;
       }
+      if (requirement == Requirement::contain && t.value[i] != clean_truths[n].value[i]) continue;
       ++kept;
       if (std::bit_cast<std::uint64_t>(with[i]) == std::bit_cast<std::uint64_t>(without[i])) continue;
       r.verdict.bad = 1;
@@ -88,9 +91,10 @@ void check_bits(CaseResult& r, Requirement requirement, const Run& faulted, cons
 }
 
 CaseResult judge_input_fault(const Judge& judge, Inputs plain, const Case& c) {
-  plain.set = judge.inputs.clean;
+  Inputs clean_inputs = plain;
+  clean_inputs.set = judge.inputs.clean;
   TruthCache clean_truths;
-  const Run clean = run_plain(judge, plain, clean_truths, c);
+  const Run clean = run_plain(judge, clean_inputs, clean_truths, c);
   if (clean.result.verdict.status != Status::pass) return not_judged(clean.result, "fault");
   plain.set = judge.inputs.set;
   const Run faulted = run_plain(judge, plain, judge.truths, c);
@@ -98,7 +102,9 @@ CaseResult judge_input_fault(const Judge& judge, Inputs plain, const Case& c) {
   add_time(r, clean.result);
   const Requirement requirement = judge.inputs.fault->requirement;
   if (r.verdict.status == Status::pass && requirement != Requirement::judge)
-    check_bits(r, requirement, faulted, clean, judge.truths_of(r));
+    check_bits(r, requirement, faulted, clean, judge.truths_of(r),
+               clean_truths.of(clean.result.c, clean_inputs,
+                               Contract::parse(clean.result.contract, c.op->contract)));
   return r;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/case_file.hpp"
 #include "harness/input_lists.hpp"
 #include "reference/parallel.hpp"
 
@@ -55,6 +56,12 @@ Inputs make_inputs(const Case& c, const InputLists& lists) {
   const auto start = Clock::now();
   Inputs inputs;
   inputs.tensors = c.op->tensors(c.attributes);
+  if (const auto path = file_of_fill(c.fill)) {
+    inputs.fault = find_fault(lists, c.fault, c.op->name);
+    take_inputs(c, *path, inputs);
+    if (c.op->unused) inputs.unused = c.op->unused(c.attributes, inputs.set);
+    return inputs;
+  }
   TensorSet indices;
   if (c.op->indices) c.op->indices(c.attributes, c.seed, indices);
   Values values;

@@ -178,7 +178,8 @@ const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
 void Judge::ask_again(const Case& c, const Contract& contract, const RunResult& run, CaseResult& r) const {
   const std::optional<Contract> likely = second_opinion(*c.op, c.attributes, inputs.set, contract);
   if (!likely) return;
-  const std::vector<Truth>& truths_again = truths.of(c, inputs, *likely, &r.reference_seconds);
+  std::vector<Truth> truths_again = truths.of(c, inputs, *likely, &r.reference_seconds);
+  keep_silent_with(truths.of(c, inputs, contract), truths_again);
   const Verdict again =
       judge_numbers(inputs, truths_again, output_tensors(inputs, run.outputs), &r.reference_seconds);
   r.verdict.likely_ratio = again.worst_ratio;
@@ -202,6 +203,8 @@ CaseResult Judge::judge_plain(const Case& c) const {
   r.worker_seconds = seconds_since(asked);
   if (declared.status != RunStatus::done) {
     set(r.verdict, status_of(declared.status), declared.reason);
+    if (declared.status != RunStatus::unsupported && !declared.output_tail.empty())
+      r.verdict.detail = "  the worker printed:\n" + quoted_block(declared.output_tail);
     r.total_seconds = seconds_since(start);
     return r;
   }

@@ -63,6 +63,9 @@ PathFinding check_path(std::string_view path, std::string_view promises, const T
       return announced == path || (path.ends_with('*') && names_kernel(path, announced));
     });
     if (path.empty() || ran) return {};
+    if (trace.kernels.empty())
+      return fallback(fmt::format(
+          "declared kernel {} was not seen: nobody watched, and the backend announced none", path));
     return fallback(fmt::format("declared kernel {} did not run; seen: {}", path, listed(trace.kernels)));
   }
   const Witness& witness = *trace.witness;

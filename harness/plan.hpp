@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@
 namespace assay {
 
 struct PlanOptions {
-  std::vector<std::string> backends;  // for cases that name none; empty: the default ones that were built
+  // Those that may run, in the order of the plan: a case that names a backend requires it, and is left out when it is
+  // not among them. Empty: the default ones that were built, and whatever a case names.
+  std::vector<std::string> backends;
   std::string filter;         // a regular expression (ECMAScript) searched in the whole line; empty: all
   int shard = 0, shards = 1;  // this part of so many
   bool seed_given = false;
@@ -31,6 +34,8 @@ struct Plan {
   InputLists lists;  // of fills and faults, as make_plan was given them
   std::vector<Group> groups;
   std::size_t cases = 0;
+  // Cases that were left out because they require a backend that PlanOptions::backends lacks: how many, by its name.
+  std::map<std::string, std::size_t> elsewhere;
 };
 
 // variants(backend): the names that variant=all stands for.

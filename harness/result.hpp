@@ -65,6 +65,7 @@ struct Summary {
   std::size_t blind = 0;  // passes that could not have shown an error of 10 % in half of the elements
   std::vector<std::string> stale;  // expectations that this run did not confirm
   std::size_t outputs = 0;         // elements judged
+  std::size_t left = 0;            // cases that --budget left no time for
   std::string ended_by;            // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,

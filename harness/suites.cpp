@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "harness/backends.hpp"
+#include "harness/case_file.hpp"
 #include "reference/near_names.hpp"
 
 namespace assay {
@@ -86,15 +87,15 @@ bool begins_with_op(const std::string& word) {
   for (auto& name : further_suite_names()) names.push_back(std::move(name));
   for (const Op& o : ops())
     if (std::ranges::find(names, o.name) == names.end()) names.emplace_back(o.name);
-  throw InputError(
-      InputErrorKind::unknown_name,
-      fmt::format("no suite '{0}', nor an op that is called so; {1}; a case file is named PATH.cases",
-                  excerpt(word), suggest(word, names)));
+  throw InputError(InputErrorKind::unknown_name,
+                   fmt::format("no suite '{0}', nor an op that is called so; {1}; a case file is named "
+                               "PATH.cases, or PATH.safetensors with its data",
+                               excerpt(word), suggest(word, names)));
 }
 
 }  // namespace
 
-std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
+std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words, bool bare_files) {
   std::vector<SuiteLine> lines;
   const auto add = [&](const std::string& path) {
     for (auto& line : read_suite(path)) lines.push_back(std::move(line));
@@ -107,6 +108,8 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words) {
     // A path may have blanks, and a line may end in a plug-in of this name: then the file decides.
     if (word.ends_with(".cases") && (!begins_with_op(word) || fs::exists(word, error))) {
       add(word);
+    } else if (is_case_file(word) && (!begins_with_op(word) || fs::exists(word, error))) {
+      lines.push_back({case_file_line(word, bare_files), word});
     } else if (const std::string file = blank ? "" : suite_file(word); !file.empty()) {
       add(file);
     } else if (blank || begins_with_op(word)) {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "harness/worker/printable.hpp"
+#include "reports/digest.hpp"
 #include "reports/matrix.hpp"
 #include "reports/reporter.hpp"
 
@@ -53,7 +54,10 @@ class Console : public Reporter {
     progress();
   }
 
-  void result(const CaseResult& r) override { matrix_.add(r); }
+  void result(const CaseResult& r) override {
+    matrix_.add(r);
+    digest_.add(r);
+  }
 
   void end(const Summary& s) override {
     clear_bar();
@@ -62,6 +66,10 @@ class Console : public Reporter {
         fmt::print("... and {} more: {} {} backend={}\n", count - kShownPerKind, kind.status, kind.op,
                    kind.backend);
     if (!quiet_) fmt::print("\n{}", (verbose_ ? matrix_ : matrix_.folded()).text());
+    for (const DigestLine& line : digest_.lines()) fmt::print("\n{}\n", line.text());
+    for (const auto& [name, count] : header_.elsewhere)
+      fmt::print("\n{} case{} not run: {} backend={}, which --backend does not name\n", with_commas(count),
+                 count == 1 ? "" : "s", count == 1 ? "it requires" : "they require", name);
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
     fmt::print("\n{}; {} outputs judged in {:.1f} s\n", counts(s), with_commas(s.outputs), s.wall_seconds);
     if (verbose_) work(s);
@@ -76,6 +84,9 @@ class Console : public Reporter {
       fmt::print("{} of them {} blind: an error of 10 % would go unseen in half of the elements{}\n",
                  with_commas(s.blind), s.blind == 1 ? "is" : "are",
                  verbose_ ? "" : "; case by case: -v; red with --strict");
+    if (s.left > 0)
+      fmt::print("{} of {} cases were left when the budget was spent\n", with_commas(s.left),
+                 with_commas(header_.cases));
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));
@@ -176,6 +187,7 @@ class Console : public Reporter {
   bool quiet_, verbose_, terminal_, bar_ = false;
   RunHeader header_;
   Matrix matrix_;
+  Digest digest_;
   std::map<Kind, std::size_t> shown_;
   std::size_t done_ = 0;
   Clock::time_point start_, last_;

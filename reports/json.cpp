@@ -1,6 +1,7 @@
 // The machine-readable report: schema "assay-run" version 2, described in schema.md and assay-run.schema.json.
 #include <nlohmann/json.hpp>
 
+#include "reports/digest.hpp"
 #include "reports/file.hpp"
 #include "reports/matrix.hpp"
 #include "reports/reporter.hpp"
@@ -22,16 +23,25 @@ class JsonReport : public Reporter {
   explicit JsonReport(const std::string& path) : file_(path) {}
 
   void begin(const RunHeader& h) override {
-    document_ = {
-        {"schema", "assay-run"},        {"version", 2},      {"command", h.command}, {"commit", h.commit},
-        {"backends", Json(h.backends)}, {"jobs", h.jobs},    {"shard", h.shard},     {"shards", h.shards},
-        {"planned", h.cases},           {"complete", false}, {"ended_by", ""}};
+    document_ = {{"schema", "assay-run"},
+                 {"version", 2},
+                 {"command", h.command},
+                 {"commit", h.commit},
+                 {"backends", Json(h.backends)},
+                 {"jobs", h.jobs},
+                 {"shard", h.shard},
+                 {"shards", h.shards},
+                 {"planned", h.cases},
+                 {"complete", false},
+                 {"ended_by", ""},
+                 {"elsewhere", Json(h.elsewhere)}};
     document_["results"] = Json::array();
     document_["failures"] = Json::array();
   }
 
   void result(const CaseResult& r) override {
     matrix_.add(r);
+    digest_.add(r);
     document_["results"].push_back(to_json(r));
     if (!r.verdict.green()) add_failure(r.c.line(), to_string(r.verdict.status), r.verdict.summary);
   }
@@ -53,6 +63,15 @@ class JsonReport : public Reporter {
     document_["matrix"] = std::move(matrix);
     for (const auto& expectation : s.stale)
       add_failure(expectation, "stale", "no case of this run confirms it: remove the line");
+    Json digest = Json::array();
+    for (const DigestLine& line : digest_.lines())
+      digest.push_back({{"op", line.op},
+                        {"backend", line.backend},
+                        {"red", line.red},
+                        {"shared", line.shared},
+                        {"passes", line.passes},
+                        {"passes_too", line.passes_too}});
+    document_["digest"] = std::move(digest);
     document_["complete"] = s.ended_by.empty();
     document_["ended_by"] = s.ended_by;
     document_["summary"] = {{"cases", s.cases},
@@ -62,6 +81,7 @@ class JsonReport : public Reporter {
                             {"verdicts", counts_of(s.counts)},
                             {"suspect", s.suspect},
                             {"blind", s.blind},
+                            {"left", s.left},
                             {"outputs", s.outputs},
                             {"wall_seconds", s.wall_seconds},
                             {"busy_seconds", s.busy_seconds},
@@ -81,6 +101,7 @@ class JsonReport : public Reporter {
   ReportFile file_;
   Json document_;
   Matrix matrix_;
+  Digest digest_;
 };
 
 }  // namespace

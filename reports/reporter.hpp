@@ -20,6 +20,7 @@ struct RunHeader {
   std::size_t cases = 0;
   int jobs = 1;
   int shard = 0, shards = 1;
+  std::map<std::string, std::size_t> elsewhere = {};  // Plan::elsewhere
 };
 
 class Reporter {
@@ -44,6 +45,8 @@ std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
 // and std::runtime_error from end() when the file cannot be completed.
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);  // reports/junit.xsd
 std::unique_ptr<Reporter> json_reporter(const std::string& path);  // reports/assay-run.schema.json, schema.md
+std::unique_ptr<Reporter> markdown_reporter(const std::string& path);
+std::unique_ptr<Reporter> expected_reporter(const std::string& path);  // harness/expectations.hpp
 
 // The reports that a run writes to files, each by an option of `assay run`: the rows stand in reports.cpp. The record of a
 // run that names none stands beside the first that is asked for.

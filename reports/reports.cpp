@@ -6,6 +6,9 @@ namespace {
 constexpr ReportKind kReports[] = {
     {"--json", "Write the results as JSON to this file", json_reporter},
     {"--junit", "Write JUnit XML to this file", junit_reporter},
+    {"--md", "Write the matrix and the findings as Markdown to this file, for an issue or a job's summary",
+     markdown_reporter},
+    {"--write-expected", "Write the findings to this file as a list for --expected", expected_reporter},
 };
 
 }  // namespace

@@ -148,12 +148,17 @@ void absorb(const AttentionProblem& problem, const Engine& engine, const float* 
   if (round_p_to_f16) {
     for (std::size_t j = 0; j < n; ++j) weights[j] = f16_value(f16_code(weights[j]));
   }
+  // A block's own sum first, then onto the accumulator: rounding errors grow with the number of blocks, not of keys.
+  float block_out[kLargestHead];
+  std::fill(block_out, block_out + dv, 0.0F);
   const float* w = weights;
   for (std::int64_t r = 0; r < run_count; ++r) {
     const std::size_t count = static_cast<std::size_t>(runs[r].end - runs[r].begin);
-    engine.add_rows(w, block.values + (runs[r].begin - block.first) * problem.dv, dv, count, dv, stream.acc);
+    engine.add_rows(w, block.values + (runs[r].begin - block.first) * problem.dv, dv, count, dv, block_out);
     w += count;
   }
+  constexpr float kOne = 1;
+  engine.add_rows(&kOne, block_out, dv, 1, dv, stream.acc);
 }
 
 void finish(const AttentionProblem& problem, const Engine& engine, Stream& stream) {
@@ -188,8 +193,13 @@ void attention_check(const Call& call) {
 }
 
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p) {
-  return "qk=f32 tile=" + std::to_string(tile) + " exp_ulp=" + std::to_string(engine.exp_ulp) +
-         " p=" + std::string(p) + " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+  return "qk=f32 tile=" + std::to_string(tile) + " promote=" + std::to_string(tile) +
+         " exp_ulp=" + std::to_string(engine.exp_ulp) + " p=" + std::string(p) +
+         " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+}
+
+std::string attention_dot_order(const Engine& engine) {
+  return " qk_order=lanes:" + std::to_string(engine.dot_lanes);
 }
 
 std::string attention_name(const Call& call, std::string_view kind) {

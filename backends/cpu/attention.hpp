@@ -86,6 +86,8 @@ void finish(const AttentionProblem& problem, const Engine& engine, Stream& strea
 void attention_check(const Call& call);
 // Every kernel here accumulates in f32; tile: keys per step of the online softmax; p: format of the weights.
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p = "f32");
+// Of kernels whose logits are engine.dot_rows.
+std::string attention_dot_order(const Engine& engine);
 std::string attention_name(const Call& call, std::string_view kind);  // attention_KIND_K_V
 
 }  // namespace assay_cpu

@@ -45,7 +45,7 @@ bool attention_convert_f16_chosen(const Call&) { return false; }  // only when a
 std::string attention_convert_f16_name(const Call&) { return "attention_convert_f16"; }
 
 std::string attention_convert_f16_contract(const Call&, const Engine& engine) {
-  return "convert=f16 " + attention_contract(engine, kBlockKeys);
+  return "convert=f16 " + attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
 
 void attention_convert_f16_run(const Call& call, const Engine& engine, const Trace& trace) {

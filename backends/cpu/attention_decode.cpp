@@ -17,7 +17,7 @@ bool attention_decode_chosen(const Call& call) {
 }
 
 std::string attention_decode_contract(const Call&, const Engine& engine) {
-  return attention_contract(engine, kBlockKeys);
+  return attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
 
 std::string attention_decode_name(const Call& call) { return attention_name(call, "decode"); }

@@ -54,7 +54,7 @@ void run(const AttentionProblem& problem, const Engine& engine, bool round_p_to_
 bool attention_prefill_chosen(const Call& call) { return call.integer("q") > 2; }
 
 std::string attention_prefill_contract(const Call&, const Engine& engine) {
-  return attention_contract(engine, kTileKeys);
+  return attention_contract(engine, kTileKeys) + attention_dot_order(engine);
 }
 
 std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
@@ -67,7 +67,7 @@ void attention_prefill_run(const Call& call, const Engine& engine, const Trace& 
 bool attention_prefill_p_f16_chosen(const Call&) { return false; }  // only when asked for
 
 std::string attention_prefill_p_f16_contract(const Call&, const Engine& engine) {
-  return attention_contract(engine, kTileKeys, "f16");
+  return attention_contract(engine, kTileKeys, "f16") + attention_dot_order(engine);
 }
 
 std::string attention_prefill_p_f16_name(const Call& call) { return attention_name(call, "prefill_p_f16"); }

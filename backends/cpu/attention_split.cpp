@@ -45,7 +45,8 @@ bool attention_split_chosen(const Call& call) {
 }
 
 std::string attention_split_contract(const Call& call, const Engine& engine) {
-  return attention_contract(engine, kBlockKeys) + " split=" + std::to_string(part_count(call.integer("len")));
+  return attention_contract(engine, kBlockKeys) + attention_dot_order(engine) +
+         " split=" + std::to_string(part_count(call.integer("len")));
 }
 
 std::string attention_split_name(const Call& call) { return attention_name(call, "split"); }

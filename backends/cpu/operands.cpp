@@ -16,6 +16,16 @@ bool row_scaled(std::string_view format) {
                               found->scaling == Scaling::row);
 }
 
+// What path=auto takes for codes of a row: those, a scale per head (one row has one), and 8-bit scalars, whose scale is 1.
+bool has_row_codes(std::string_view format) {
+  const Layout* found = find_layout(format);
+  if (found == nullptr) return false;
+  const bool wide =
+      format == "f32" || format == "tf32" || format == "f16" || format == "bf16" || format == "int32";
+  return row_scaled(format) || found->scaling == Scaling::head ||
+         (!wide && found->scaling == Scaling::none && found->block_elements <= 2 && !found->has_block_scale);
+}
+
 bool integers(std::string_view format) { return format.starts_with("int8_") || format == "int4_ch"; }
 
 // The codes of a row as numbers, without the scale.
@@ -70,7 +80,7 @@ void quantise_q8(float* x, std::size_t n) {
 
 std::string resolve_path(std::string_view path, std::string_view a, std::string_view b) {
   if (path != "auto") return std::string(path);
-  if (row_scaled(a) && row_scaled(b)) return "codes";
+  if (has_row_codes(a) && has_row_codes(b)) return "codes";
   for (const std::string_view format : {a, b}) {
     if (format == "f16" || format == "bf16") return std::string(format);
   }

@@ -244,6 +244,17 @@ void abyss(const FillRequest& r, Values& values) {
   f.value([](I, I, I, I, float x) { return 1.0 + 0.25 * x; });
 }
 
+// No key has more than a few times the weight of another, and every V is 1/2 .. 1 but the needle's, which is 0: the sum is
+// large against each of its terms, and a truncating accumulator of t bits loses up to 2^-t of it at each step, always to
+// the same side. Weights so near to each other survive a conversion to 8 bits.
+void distractors(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? 2.0 : 0.0; }, 1.0, 0.25);
+  f.value([&](I b, I g, I j, I, float x) {
+    return j == f.visible_key(b, g) ? 0.0 : 0.75 + 0.25 * std::clamp(static_cast<double>(x) / 4, -1.0, 1.0);
+  });
+}
+
 void value_mean(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.value([](I, I, I, I, float x) { return 0.5 + x; });

@@ -25,7 +25,14 @@ void sparse(const FillRequest&, Values&);
 void wide(const FillRequest&, Values&);
 void below_powers(const FillRequest&, Values&);
 
+// reductions.cpp: any op; one element of a row, or of each run, carries what is summed or compared.
+void last_element(const FillRequest&, Values&);
+void carrier(const FillRequest&, Values&);
+void one_per_tile(const FillRequest&, Values&);
+void negative_extreme(const FillRequest&, Values&);
+
 // quotients.cpp: any op; aims at the quantiser of its output.
+void output_ties(const FillRequest&, Values&);
 void quotient_ties(const FillRequest&, Values&);
 
 // attention.cpp: q, k and v are shaped together.
@@ -42,6 +49,7 @@ void huge_logits(const FillRequest&, Values&);
 void near_ties(const FillRequest&, Values&);
 void deep_logits(const FillRequest&, Values&);
 void abyss(const FillRequest&, Values&);
+void distractors(const FillRequest&, Values&);
 void value_mean(const FillRequest&, Values&);
 void outlier_channels(const FillRequest&, Values&);
 void subnormal_values(const FillRequest&, Values&);

@@ -1,5 +1,6 @@
 // Data whose quotients by their own scale lie on the boundaries between codes: the one place where x / s and
 // x * (1 / s) part. Random data have none of them.
+#include <algorithm>
 #include <cmath>
 
 #include "cases/fills/families.hpp"
@@ -30,6 +31,70 @@ void quotient_ties(const FillRequest& r, Values& values) {
       const auto half_codes = static_cast<std::uint64_t>(2 * divisor - 1);
       const double code = static_cast<double>(stream.below(i, half_codes)) - (divisor - 1) - 0.5;
       out[i] = i % columns == 0 ? largest : static_cast<float>((code + (code < 0 ? 1 : 0)) * scale);
+    }
+  }
+}
+
+namespace {
+
+// The scalar format that a quantiser's output stores its elements in; nullptr where it is no scalar. *divisor: by what an
+// absmax is divided to give the scale, 0 where nothing is scaled.
+const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
+  for (const auto& t : r.tensors) {
+    if (t.role != TensorRole::output) continue;
+    const Format& f = format(t.format);
+    *divisor = f.scale_divisor;
+    if (const ScalarFormat* scalar = find_scalar_format(t.format)) return scalar;
+    return f.element.empty() ? nullptr : find_scalar_format(f.element);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Half-way between two neighbours of the output's element format, or one f32 step to either side. Where a scale follows
+// from the absmax, every run of 32 elements begins with D 2^k, D the divisor of the format (127 for int8 and for a block
+// without a scalar of its own), so that the scale is 2^k and x / scale is exact.
+void output_ties(const FillRequest& r, Values& values) {
+  double divisor = 0;
+  const ScalarFormat* const element = element_of_output(r, &divisor);
+  const bool integer = element == nullptr || element->kind != ScalarKind::floating;
+  if (element == nullptr) divisor = 127;
+  for (const auto& t : r.tensors) {
+    if (t.role != TensorRole::data) continue;
+    const Stream stream(r.seed, t.name);
+    const auto columns = static_cast<std::size_t>(t.shape.back());
+    auto& out = values[t.name];
+    out.resize(static_cast<std::size_t>(element_count(t.shape)));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (divisor > 0 && i % columns % 32 == 0) {
+        out[i] = static_cast<float>(divisor);
+        continue;
+      }
+      double middle = 0;
+      if (integer) {
+        const double most = divisor > 0 ? divisor : element->max_finite;
+        middle = std::floor(stream.uniform(i) * (2 * most - 1)) - most + 0.5;
+      } else {
+        // Neighbours low and low + step of one binade; every tenth below the smallest normal number.
+        const int bottom = 1 - element->bias;
+        const int top = std::min(std::ilogb(divisor > 0 ? divisor : element->max_finite) - 1, bottom + 24);
+        const int binade =
+            stream.below(~i, 10) == 0
+                ? bottom - 1
+                : bottom + static_cast<int>(stream.below(
+                               i * 2 + 1, static_cast<std::uint64_t>(std::max(1, top - bottom))));
+        const double step = std::ldexp(1.0, std::max(binade, bottom) - element->fraction_bits);
+        const auto steps = stream.below(i, std::uint64_t{1} << std::min(element->fraction_bits, 22));
+        middle =
+            (binade < bottom ? 0.0 : std::ldexp(1.0, binade)) + (static_cast<double>(steps) + 0.5) * step;
+        if (stream.below(i * 3 + 2, 2) == 0) middle = -middle;
+      }
+      const auto m = static_cast<float>(middle);
+      const auto choice = stream.below(i * 5 + 3, 4);  // every second one is the tie itself
+      out[i] = choice == 0   ? std::nextafterf(m, 0.0F)
+               : choice == 1 ? std::nextafterf(m, std::copysign(INFINITY, m))
+                             : m;
     }
   }
 }

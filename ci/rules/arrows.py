@@ -15,6 +15,7 @@ reference/real                           reference/* OWN
 reference/formats                        reference/* reference/real/ OWN
 reference/arithmetic                     reference/* reference/formats/ OWN                                  | reference/real/
 reference/inputs                         reference/* reference/ops/* OWN
+reference/replay                         reference/* reference/formats/ reference/arithmetic/ OWN
 reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ OWN
 reference/ops/attention/value            reference/* reference/real/ reference/formats/ reference/ops/attention/* reference/ops/attention/value/ | reference/ops/
 reference/ops/attention/emulated         reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/emulated/
@@ -30,22 +31,30 @@ backends/vulkan/testing                  backends/assay_backend.h backends/plugi
 harness                                  harness/* harness/worker/ reference/* reference/inputs/ reference/ops/* | cases/* harness/testing/
 harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
+harness/culprit                          harness/* harness/worker/ reference/ OWN                             | harness/testing/
 harness/worker                           backends/assay_backend.h reference/mix.hpp reference/stable_order.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
 harness/witness                          harness/worker/ reference/stable_order.hpp OWN
-harness/cli                              harness/* harness/worker/ reference/ reports/* OWN | harness/testing/
-harness/cli/CMakeLists.txt               harness/* reports/* cases/* OWN
+harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
+harness/cli/CMakeLists.txt               harness/* harness/culprit/ reports/* cases/* cases/attribution/ cases/laws/ OWN
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
-harness/cli/main.cpp                     harness/* OWN cases/lists.hpp
+harness/cli/main.cpp                     harness/* OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
 cases                                    harness/* reference/ cases/* cases/fills/ cases/faults/
+cases/attribution                        harness/* harness/culprit/ harness/worker/ reference/ OWN            | cases/* cases/studies/museum/ harness/testing/
 cases/fills                              reference/ OWN                                                      | harness/* cases/*
 cases/faults                             reference/ OWN                                                      | harness/* cases/*
+cases/laws                               harness/* reference/ OWN                                            | cases/*
+cases/laws/lawless.cpp                   backends/assay_backend.h
 cases/properties                         harness/ reference/ cases/* cases/faults/ OWN
 cases/properties/violating.cpp           backends/assay_backend.h OWN
+cases/properties/short_sighted.cpp       backends/assay_backend.h
 cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* OWN
+cases/studies/bisect                     OWN backends/assay_backend.h
+cases/studies/attribution                harness/* harness/cli/program.hpp reference/ cases/* cases/attribution/ cases/studies/museum/* cases/studies/mutants/* OWN
 cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp OWN | harness/testing/
+cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/lanes                      reference/ backends/hip/ OWN
 cases/studies/museum                     harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/studies/mutants/* OWN
 cases/studies/mutants/CMakeLists.txt     harness/ reference/ reports/file.hpp cases/ backends/cpu/ backends/plugin/ OWN

@@ -5,6 +5,8 @@
 #include "harness/case.hpp"
 #include "harness/cli/command.hpp"
 #include "harness/exit_code.hpp"
+#include "harness/judge.hpp"
+#include "harness/laws.hpp"
 #include "reference/inputs/lists.hpp"
 
 namespace assay {
@@ -13,10 +15,20 @@ namespace assay {
 inline std::vector<std::string> backend_names(const std::string& text) { return typed_backends(text); }
 
 void add_run(const Command& program, int& exit_code, const InputLists& lists);
+void add_compare(const Command& program, int& exit_code);
+void add_judge(const Command& program, int& exit_code);
+void add_laws(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws);
 void add_list(const Command& program, int& exit_code, const InputLists& lists);
 void add_explain(const Command& program, int& exit_code, const InputLists& lists);
 void add_manual(const Command& program, int& exit_code);
 void add_doctor(const Command& program, int& exit_code);
+void add_export(const Command& program, int& exit_code, const InputLists& lists);
+void add_shrink(const Command& program, int& exit_code, const InputLists& lists);
+// What `assay attribute` prints of a case; cases/attribution has it.
+using AttributeCase = std::string (*)(const Case& c, const InputLists& lists, Workers& workers,
+                                      const JudgeOptions& options);
+void add_attribute(const Command& program, int& exit_code, const InputLists& lists, AttributeCase attribute);
+void add_hunt(const Command& program, int& exit_code, const InputLists& lists, AttributeCase attribute);
 void add_selftest(const Command& program, int& exit_code);
 
 }  // namespace assay

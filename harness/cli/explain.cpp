@@ -124,12 +124,12 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
   }
   const auto known = known_backends();
   Workers workers(known);
-  const Plan plan =
-      make_plan(gather_lines(words), {backends, "", 0, 1, false, 1}, known, lists, [&](const std::string& b) {
-        const auto opened = workers.of(b).worker->open();
-        const auto* here = std::get_if<reply::Opened>(&opened);
-        return here ? here->variants : std::vector<std::string>{};
-      });
+  const Plan plan = make_plan(gather_lines(words, !backends.empty()), {backends, "", 0, 1, false, 1}, known,
+                              lists, [&](const std::string& b) {
+                                const auto opened = workers.of(b).worker->open();
+                                const auto* here = std::get_if<reply::Opened>(&opened);
+                                return here ? here->variants : std::vector<std::string>{};
+                              });
   for (const auto& group : plan.groups) {
     const Inputs inputs = make_inputs(group.cases.front(), lists);
     for (const auto& c : group.cases) {
@@ -150,6 +150,9 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
       fmt::print("\n");
     }
   }
+  for (const auto& [name, count] : plan.elsewhere)
+    fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
+               count == 1 ? " requires" : "s require", name);
   return plan.cases > 0 ? kGreen : kNothingExecuted;
 }
 

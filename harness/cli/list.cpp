@@ -5,6 +5,7 @@
 
 #include "harness/backends.hpp"
 #include "harness/cli/commands.hpp"
+#include "harness/strangers.hpp"
 #include "harness/suites.hpp"
 #include "harness/verdict.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
@@ -43,6 +44,7 @@ void list_backends(const InputLists&) {
 void list_suites(const InputLists&) {
   for (const auto& names : {suite_names(), further_suite_names()})
     for (const auto& name : names) fmt::print("{:<28} {}\n", name, suite_purpose(suite_file(name)));
+  fmt::print("{:<28} {}\n", kStrangers, stranger_purpose());
 }
 void list_verdicts(const InputLists&) {
   for (const auto& s : kStatuses) {

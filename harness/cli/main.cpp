@@ -1,6 +1,8 @@
 // assay: finds out whether LLM inference kernels compute what they claim, and by the path that they claim.
 #include <cstdio>
 
+#include "cases/attribution/report.hpp"
+#include "cases/laws/laws.hpp"
 #include "cases/lists.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/studies.hpp"
@@ -29,6 +31,12 @@ constexpr const char* kFooter =
     "Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was executed, 125 cannot be built or "
     "run.";
 
+// The text of an attribution.
+std::string attribute_case(const assay::Case& c, const assay::InputLists& lists, assay::Workers& workers,
+                           const assay::JudgeOptions& options) {
+  return assay::attribution::report(assay::attribution::attribute(c, lists, workers, options));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -36,8 +44,15 @@ int main(int argc, char** argv) {
   int exit_code = kGreen;
   const auto add = [&](const Command& program) {
     add_run(program, exit_code, input_lists());
+    add_compare(program, exit_code);
+    add_judge(program, exit_code);
+    add_laws(program, exit_code, input_lists(), laws());
     add_list(program, exit_code, input_lists());
     add_explain(program, exit_code, input_lists());
+    add_export(program, exit_code, input_lists());
+    add_shrink(program, exit_code, input_lists());
+    add_attribute(program, exit_code, input_lists(), attribute_case);
+    add_hunt(program, exit_code, input_lists(), attribute_case);
     add_manual(program, exit_code);
     add_doctor(program, exit_code);
     add_selftest(program, exit_code);

@@ -1,5 +1,6 @@
 // assay run: cases against backends.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "harness/backend_names.hpp"
 #include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
@@ -18,6 +20,7 @@
 #include "harness/expectations.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
+#include "harness/strangers.hpp"
 #include "harness/suites.hpp"
 #include "reference/parallel.hpp"
 
@@ -25,6 +28,7 @@ namespace assay {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kStrangersBudget = 180;  // seconds
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
@@ -39,6 +43,45 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
       if (!described.contains(c.backend)) described[c.backend] = workers.open(c.backend).description;
   return described;
 }
+
+// Without a word, plug-ins that are named by a path get the suite that is made for them.
+bool are_strangers(const std::vector<std::string>& backends) {
+  return !backends.empty() && std::ranges::all_of(backends, [](const std::string& b) {
+    return parse_backend(b, "--backend").name.find('/') != std::string::npos;
+  });
+}
+
+// The lines of the words, and those that are made for each backend where a word asks for them.
+std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std::vector<BackendInfo>& known,
+                                const InputLists& lists, Workers& workers) {
+  std::vector<std::string> words = a.words;
+  std::erase(words, kStrangers);
+  std::vector<SuiteLine> lines;
+  if (!generated || !words.empty()) lines = gather_lines(words, !a.plan.backends.empty());
+  if (!generated) return lines;
+  std::vector<std::string> backends = a.plan.backends;
+  if (backends.empty())
+    for (const auto& b : known)
+      if (b.is_default && b.not_built.empty()) backends.push_back(b.name);
+  const auto factors = stranger_factors();
+  for (const auto& backend : backends) {
+    GeneratedSuite made = generate_suite(factors, backend, a.plan.seed, lists, workers);
+    if (!a.detail.quiet)
+      fmt::print("{} takes {}: {} cases were made for it\n", backend,
+                 made.ops.empty() ? "none of what the suite strangers asks"
+                                  : fmt::format("{}", fmt::join(made.ops, ", ")),
+                 made.lines.size());
+    for (auto& line : made.lines) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// What a case that was made for a backend may come to without being anybody's defect.
+constexpr std::string_view kOfGenerated =
+    "distrust * # made for this backend: under the contract that it declares, these inputs show nothing\n"
+    "impossible * # made for this backend: the reference has no truth of it\n"
+    "too_big * # made for this backend: this machine has too little memory\n"
+    "unsupported * # made for this backend: it declared the call, and refused to run it\n";
 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
 // earlier run left at that place, because it was killed, is kept under another name.
@@ -140,35 +183,49 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
     settings.workers.sandbox = {std::filesystem::absolute(a.sandbox).string(),
                                 static_cast<std::int64_t>(bytes)};
   }
-  settings.stopped = [&] { return signals.stopped(); };
+  if (a.words.empty() && are_strangers(a.plan.backends)) a.words = {std::string(kStrangers)};
+  const bool generated = std::ranges::find(a.words, kStrangers) != a.words.end();
+  const double budget = a.budget_seconds > 0 ? a.budget_seconds : generated ? kStrangersBudget : 0;
+  auto begun = start;  // once the cases are made: those that there is time for are judged, be it one
+  const auto spent = [&] {
+    return budget > 0 && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(budget);
+  };
+  settings.stopped = [&] { return signals.stopped() || spent(); };
 
   const auto known = known_backends();
   Workers workers(known, settings.workers);
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
-  const Plan plan = make_plan(gather_lines(a.words), a.plan, known, lists, variants);
+  const Plan plan = make_plan(lines_of(a, generated, known, lists, workers), a.plan, known, lists, variants);
   if (plan.cases == 0) {
     fmt::print(stderr, "assay: no case is left{}{}\n", a.plan.filter.empty() ? "" : " after --filter ",
                a.plan.filter);
+    for (const auto& [name, count] : plan.elsewhere)
+      fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
+                 count == 1 ? " requires" : "s require", name);
     return kNothingExecuted;
   }
   if (resumed) settings.known = results_of(*resumed, plan);
 
   Outputs outputs(a);
   outputs.begin({a.command(), ASSAY_COMMIT, describe_backends(plan, workers), plan.cases, a.jobs,
-                 a.plan.shard, a.plan.shards},
+                 a.plan.shard, a.plan.shards, plan.elsewhere},
                 a.header(plan), resumed ? &*resumed : nullptr);
 
   // What cases side by side leave of the machine, a large case uses within itself.
   const auto groups = static_cast<int>(std::min<std::size_t>(plan.groups.size(), 1024));
   set_reference_threads(a.jobs / std::max(1, std::min(a.jobs, groups)));
   auto expected = expectations();
+  for (const std::string& file : a.expected)
+    for (Expectation& e : read_expectations(file)) expected.push_back(std::move(e));
+  std::vector<Expectation> of_generated;
+  if (generated) of_generated = parse_expectations(kOfGenerated, "strangers");
   settings.explained = [&](const Case& c, const Verdict& v) {
-    return v.green() || std::ranges::any_of(expected, [&](const Expectation& e) {
-             return e.status == v.status && matches(e.set, c);
-           });
+    const auto says = [&](const Expectation& e) { return explains(e, c, v); };
+    return v.green() || std::ranges::any_of(expected, says) || std::ranges::any_of(of_generated, says);
   };
   Summary summary;
   const auto count = [&](CaseResult& r) {
+    apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
   };
@@ -176,21 +233,27 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
     count(r);
     outputs.found(r);
   }
+  begun = std::chrono::steady_clock::now();
   RunEvents events;
   events.finished = [&](std::size_t place, CaseResult& r) {
     count(r);
     outputs.finished(place, r);
   };
   events.in_order = [&](CaseResult& r) { outputs.in_order(r); };
-  if (!run_plan(plan, known, settings, events)) {
+  if (!run_plan(plan, known, settings, events) && !signals.stopped()) {
+    summary.left = plan.cases - summary.cases;
+  } else if (signals.stopped()) {
     summary.ended_by = fmt::format("SIG{}", sigabbrev_np(signals.signal()));
   } else {
-    for (const Expectation* e : stale(expected))  // of a part of the run they say nothing
-      summary.stale.push_back(fmt::format("{}: {} {}", e->where, to_string(e->status), e->set.print()));
+    if (!generated)
+      for (const Expectation* e : stale(expected))  // of a part of the run they say nothing
+        summary.stale.push_back(fmt::format("{}: {} {}{}", e->where, to_string(e->status), e->set.print(),
+                                            e->expired ? fmt::format(" (expired {})", e->until) : ""));
   }
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
+  if (summary.cases == 0 && summary.left > 0) return kNothingExecuted;
   if (!summary.green()) return kFinding;
   if (!written) return kCannotRun;
   // A run of expected gaps only executed no kernel: that must not look like success.

@@ -29,6 +29,8 @@ void parse_shard(const std::string& text, PlanOptions& options) {
     refuse(fmt::format("--shard {}: allowed: i/n with 0 <= i < n", text));
 }
 
+std::vector<std::string> one_word(const std::string& text) { return {text}; }
+
 }  // namespace
 
 std::string RunArguments::command() const {
@@ -40,7 +42,9 @@ std::string RunArguments::command() const {
   if (!shard.empty()) text += " --shard " + shard;
   if (timeout_seconds != RunArguments{}.timeout_seconds)
     text += fmt::format(" --timeout {}", timeout_seconds);
+  if (budget_seconds > 0) text += fmt::format(" --budget {}", budget_seconds);
   if (repeats > 0) text += fmt::format(" --repeats {}", repeats);
+  for (const auto& list : expected) text += " --expected " + shell_quoted(list);
   if (isolate) text += " --isolate";
   if (strict) text += " --strict";
   if (!sandbox.empty()) text += " --sandbox " + shell_quoted(sandbox);
@@ -111,12 +115,14 @@ void add_run_options(const Command& command, RunArguments& a) {
   command.option(
       "cases", a.words,
       "Case lines ('softmax rows=4 cols=64 dtype=f16'), suite names (assay list suites) or *.cases "
-      "files; none: the main job, which is every suite without a / in its name");
-  command.option(
-      "--backend,-b", a.plan.backends,
-      "For cases that name none: NAME[:options] or a plug-in's path, separated by commas (default: cpu and "
-      "onednn, as far as they were built)",
-      {.split = backend_names});
+      "files; strangers: a suite made from what the backend takes, within --budget; none: that for plug-ins "
+      "named by a "
+      "path, otherwise the main job, which is every suite without a / in its name");
+  command.option("--backend,-b", a.plan.backends,
+                 "What is judged: NAME[:options] or a plug-in's path, separated by commas; a case that names "
+                 "another backend is "
+                 "not run (default: cpu and onednn, as far as they were built, and what a case names)",
+                 {.split = backend_names});
   command.option("--filter,-f", a.plan.filter, "Keep the cases whose line matches this regular expression");
   command.option("--seed", a.plan.seed, "For cases that name none", {.shown = "1"});
   command.option("--shard", a.shard, "i/n: run part i of n");
@@ -130,6 +136,10 @@ void add_run_options(const Command& command, RunArguments& a) {
                  "Seconds of processor time that a thread may take in one run of a kernel; five times as "
                  "long by the clock",
                  {.low = 0.001, .high = 86400});
+  command.option("--budget", a.budget_seconds,
+                 "Seconds by the clock after which no further case is begun (default: none; 180 for the "
+                 "suite strangers)",
+                 {.low = 0.001, .high = 1e9});
   command.option("--repeats", a.repeats, "Further runs of each case, all of which must give the same bits",
                  {.low = 0, .high = 1'000'000});
   command.flag(
@@ -150,6 +160,11 @@ void add_run_options(const Command& command, RunArguments& a) {
       "--record", a.record,
       "Append each result to this file as soon as it is there, as JSON Lines (with --json or --junit: to "
       "FILE.jsonl until they are written)");
+  command.option(
+      "--expected", a.expected,
+      "A list of findings that are known, whose lines end with their reasons: they are green, and one that "
+      "is not there any more is red (assay list known; --write-expected makes one)",
+      {.split = one_word});
   command.option("--resume", a.resume, "Go on with the run whose record this is");
   command.flag("--quiet,-q", a.detail.quiet, "Findings and the summary only");
   command.flag("--verbose,-v", a.detail.verbose,

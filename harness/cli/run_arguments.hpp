@@ -18,11 +18,13 @@ struct RunArguments {
   double timeout_seconds = 10;
   double memory_gib = 0;  // 0: what is there
   int repeats = 0;
+  double budget_seconds = 0;  // by the clock, until no further case is begun; 0: none
   bool isolate = false;
   bool strict = false;
   std::string sandbox;  // the scratch folder; "" for none
   std::string shard, record, resume;
-  std::vector<std::string> reports;  // the file of each of report_kinds(), "" for none
+  std::vector<std::string> expected;  // lists of known findings, beside the project's own
+  std::vector<std::string> reports;   // the file of each of report_kinds(), "" for none
   ConsoleDetail detail;
 
   // The command that repeats the run, for a POSIX shell.

@@ -55,9 +55,10 @@ TEST(WitnessInTheWorker, the_description_says_whether_the_device_is_watched) {
     const auto* refused = std::get_if<reply::Refused>(&opened);
     return refused != nullptr ? refused->reason : std::get<reply::Opened>(opened).description;
   };
-  EXPECT_EQ(description("", ""), "breaks one rule per variant");
-  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, ""), "breaks one rule per variant, watched");
-  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, "blind"), "breaks one rule per variant, not watched: it is dark");
+  EXPECT_EQ(description("", ""), "breaks one rule per variant, NOT watched");
+  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, ""),
+            "breaks one rule per variant, watched by assay_fake_witness");
+  EXPECT_EQ(description(ASSAY_FAKE_WITNESS, "blind"), "breaks one rule per variant, NOT watched: it is dark");
 }
 
 TEST(WitnessInTheWorker, seeing_nothing_is_a_sight_too) {

@@ -262,7 +262,11 @@ std::string to_line(std::int64_t id, const Reply& message) {
                             {"promises", m.promises}};
               },
               [](const reply::Unsupported& m) { return Json{{"type", "unsupported"}, {"reason", m.reason}}; },
-              [](const reply::Failed& m) { return Json{{"type", "failed"}, {"reason", m.reason}}; },
+              [](const reply::Failed& m) {
+                Json json{{"type", "failed"}, {"reason", m.reason}};
+                if (!m.finding.empty()) json["finding"] = m.finding;
+                return json;
+              },
               [](const reply::Done& m) { return json_of(m.trace); },
               [](const reply::HostLimit& m) { return Json{{"type", "host_limit"}, {"reason", m.reason}}; },
               [](const reply::Pong&) { return Json{{"type", "pong"}}; },
@@ -302,7 +306,14 @@ NumberedReply parse_reply(std::string_view line) {
     if (type == "refused") return reply::Refused{json.at("reason")};
     if (type == "declared") return reply::Declared{json.at("contract"), json.at("path"), json.at("promises")};
     if (type == "unsupported") return reply::Unsupported{json.at("reason")};
-    if (type == "failed") return reply::Failed{json.at("reason")};
+    if (type == "failed") {
+      reply::Failed failed{json.at("reason"), json.value("finding", std::string())};
+      constexpr std::string_view kFindings[] = {"", "overrun", "leak", "input_changed", "crash"};
+      if (std::ranges::find(kFindings, failed.finding) == std::end(kFindings))
+        throw ProtocolError("unknown finding '" + failed.finding.substr(0, 40) +
+                            "': overrun, leak, input_changed or crash");
+      return failed;
+    }
     if (type == "done") return reply::Done{trace_of(json)};
     if (type == "host_limit") return reply::HostLimit{json.at("reason")};
     if (type == "pong") return reply::Pong{};

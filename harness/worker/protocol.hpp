@@ -128,6 +128,8 @@ struct Unsupported {
 };
 struct Failed {
   std::string reason;
+  std::string finding =
+      {};  // what the worker itself found out: "overrun", "leak", "input_changed", "crash"; "" for none
 };
 struct Done {
   Trace trace;

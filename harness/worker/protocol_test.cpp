@@ -49,6 +49,7 @@ TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
       reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
       reply::Unsupported{"d=96"},
       reply::Failed{"no memory"},
+      reply::Failed{"illegal address", "crash"},
       reply::Done{{{"a", "b", "a"}, {{"target", "AVX3"}, {"target", "SSE4"}}, 12345, {}}},
       reply::HostLimit{"cannot map the shared memory"},
       reply::Pong{},
@@ -60,7 +61,8 @@ TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
     EXPECT_EQ(read.message.index(), message.index());
     EXPECT_EQ(to_line(17, read.message), line);
   }
-  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(1, replies[9])).message).address, 0xFFFFFFFFFFFFFFF8U);
+  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(1, replies[10])).message).address,
+            0xFFFFFFFFFFFFFFF8U);
 }
 
 TEST(Protocol, what_a_witness_saw_is_part_of_the_trace) {

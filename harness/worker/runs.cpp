@@ -18,6 +18,14 @@ TensorMessage tensor_message(const BufferPlane& plane, const Geometry& shape) {
 // stores what it read there is told from one that never stored.
 int stack_byte(Poison poison) { return poison == Poison::nan ? 0x5A : 0xFF; }
 
+// What a worker found out itself about memory that the shared one does not show, as that of a device.
+RunStatus status_of_finding(std::string_view finding) {
+  if (finding == "overrun") return RunStatus::overrun;
+  if (finding == "leak") return RunStatus::leak;
+  if (finding == "input_changed") return RunStatus::input_changed;
+  return finding == "crash" ? RunStatus::crash : RunStatus::failed;
+}
+
 }  // namespace
 
 CallMessage call_message(const WorkerCall& call, const PlaneSet& set, const Layout* layout) {
@@ -93,12 +101,15 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     }
     return result;
   }
+  bool failed_with_finding = false;
   if (done != nullptr) {
     result.status = RunStatus::done;
   } else if (const auto* unsupported = std::get_if<reply::Unsupported>(&*reply)) {
     result.status = RunStatus::unsupported;
     result.reason = unsupported->reason;
   } else if (const auto* failed = std::get_if<reply::Failed>(&*reply)) {
+    result.status = status_of_finding(failed->finding);
+    failed_with_finding = !failed->finding.empty();
     result.reason = failed->reason;
   } else if (const auto* limit = std::get_if<reply::HostLimit>(&*reply)) {
     result.status = RunStatus::too_big;
@@ -112,6 +123,7 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     const Outputs& read = result.outputs.empty() && known != nullptr ? *known : result.outputs;
     check_outputs_unchanged(memory, set, layout, read, result);
   }
+  if (failed_with_finding) restart();  // its device, or what it holds there, may be in disorder
   return result;
 }
 

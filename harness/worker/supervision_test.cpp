@@ -67,17 +67,22 @@ TEST_P(ProtocolBreach, is_the_fault_of_the_case_that_ran) {
 constexpr const char* kBroken = "the worker broke the protocol: ";
 INSTANTIATE_TEST_SUITE_P(
     Breaches, ProtocolBreach,
-    ::testing::Values(Breach{"none", RunStatus::done, ""}, Breach{"no_id", RunStatus::crash, kBroken},
-                      Breach{"wrong_id", RunStatus::crash, "protocol: a reply of id"},
-                      Breach{"text_id", RunStatus::crash, kBroken},
-                      Breach{"two_replies", RunStatus::crash, "protocol: a second reply to one request"},
-                      Breach{"bytes_before", RunStatus::crash, kBroken},
-                      Breach{"bytes_behind", RunStatus::crash, kBroken},
-                      Breach{"no_json", RunStatus::crash, kBroken},
-                      Breach{"no_pong", RunStatus::hang, "hang: "},
-                      Breach{"other_pong", RunStatus::crash, "is no pong"},
-                      Breach{"two_pongs", RunStatus::crash, "more came behind its reply"},
-                      Breach{"bytes_behind_pong", RunStatus::crash, "more came behind its reply"}),
+    ::testing::Values(
+        Breach{"none", RunStatus::done, ""}, Breach{"no_id", RunStatus::crash, kBroken},
+        Breach{"wrong_id", RunStatus::crash, "protocol: a reply of id"},
+        Breach{"text_id", RunStatus::crash, kBroken},
+        Breach{"two_replies", RunStatus::crash, "protocol: a second reply to one request"},
+        Breach{"bytes_before", RunStatus::crash, kBroken}, Breach{"bytes_behind", RunStatus::crash, kBroken},
+        Breach{"no_json", RunStatus::crash, kBroken}, Breach{"no_pong", RunStatus::hang, "hang: "},
+        Breach{"other_pong", RunStatus::crash, "is no pong"},
+        Breach{"two_pongs", RunStatus::crash, "more came behind its reply"},
+        Breach{"bytes_behind_pong", RunStatus::crash, "more came behind its reply"},
+        // What a worker says of memory that the shared one does not show: believed, and a new process.
+        Breach{"finding_overrun", RunStatus::overrun, "found by the worker"},
+        Breach{"finding_leak", RunStatus::leak, "found by the worker"},
+        Breach{"finding_input_changed", RunStatus::input_changed, "found by the worker"},
+        Breach{"finding_crash", RunStatus::crash, "found by the worker"},
+        Breach{"finding_pass", RunStatus::crash, kBroken}),
     [](const auto& breach) { return std::string(breach.param.name); });
 
 TEST_F(Supervision, a_kernel_that_speaks_on_the_control_channel_is_at_fault_itself) {

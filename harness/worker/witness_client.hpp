@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -31,6 +32,7 @@ class WitnessClient {
       absence_ = reason;
     } else {
       collect_ = collect;
+      name_ = std::filesystem::path(path).stem().string();
     }
   }
   WitnessClient(const WitnessClient&) = delete;
@@ -40,8 +42,8 @@ class WitnessClient {
   const std::string& absence() const { return absence_; }
   // What a description of the backend says of it: whether the device is watched is nobody's to guess.
   std::string standing() const {
-    if (collect_ != nullptr) return ", watched";
-    return absence_.empty() ? "" : ", not watched: " + absence_;
+    if (collect_ != nullptr) return ", watched by " + name_;
+    return absence_.empty() ? ", NOT watched" : ", NOT watched: " + absence_;
   }
   void forget() const {
     if (collect_ != nullptr) collect_();
@@ -55,6 +57,7 @@ class WitnessClient {
  private:
   assay_witness_collect_fn collect_ = nullptr;
   std::string absence_;
+  std::string name_;
 };
 
 }  // namespace assay

@@ -233,6 +233,7 @@ DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
   }
   const PlaneSet set = plane_set(call, 1);
   const Exchange answer = ask(request::Declare{call_message(call, set, nullptr)}, timeout, true);
+  result.output_tail = answer.output_tail;
   if (!answer.reply) {
     result.status = answer.status;
     result.reason = "in declare: " + answer.reason;

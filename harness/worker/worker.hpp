@@ -100,6 +100,7 @@ struct DeclareResult {
   RunStatus status = RunStatus::failed;  // done, unsupported, failed, crash, hang
   std::string reason;
   reply::Declared declaration;
+  std::string output_tail;  // the end of what the worker printed
 };
 
 struct PlaneSet;

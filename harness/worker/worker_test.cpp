@@ -27,7 +27,7 @@ TEST_F(WorkerTest, open_tells_what_the_backend_is) {
   ASSERT_TRUE(std::holds_alternative<reply::Opened>(answer)) << std::get<reply::Refused>(answer).reason;
   const auto& opened = std::get<reply::Opened>(answer);
   EXPECT_EQ(opened.name, "misbehaving");
-  EXPECT_EQ(opened.description, "breaks one rule per variant");
+  EXPECT_EQ(opened.description, "breaks one rule per variant, NOT watched");
   ASSERT_EQ(opened.variants.size(), 30U);
   EXPECT_EQ(opened.variants.front(), "correct");
   EXPECT_EQ(opened.variants.back(), "print_much");

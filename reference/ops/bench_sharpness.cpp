@@ -62,21 +62,25 @@ TensorSet inputs_of(const Op& op, const Attributes& a, bool needle) {
 
 }  // namespace
 
+SharpnessFigure measure_sharpness(const SharpnessRow& row) {
+  const Op& o = op(row.op);
+  const Attributes a = Attributes::complete(o.attributes, words_of(row.attributes));
+  const TensorSet set = inputs_of(o, a, row.needle);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<Truth> truths = o.truth(a, set, Contract::parse(row.contract, o.contract));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {row, sharpness(truths, o.tensors(a)), seconds};
+}
+
 void measure_sharpness(double longest, const std::string& only,
                        const std::function<void(const SharpnessFigure&)>& each) {
   for (const SharpnessRow& row : sharpness_rows()) {
     if (!only.empty() && row.op != only) continue;
     const Op& o = op(row.op);
     const Attributes a = Attributes::complete(o.attributes, words_of(row.attributes));
-    const std::vector<TensorSpec> tensors = o.tensors(a);
     double elements = 0;
-    for (const TensorSpec& spec : tensors) elements += static_cast<double>(element_count(spec.shape));
-    if (elements > longest) continue;
-    const TensorSet set = inputs_of(o, a, row.needle);
-    const auto start = std::chrono::steady_clock::now();
-    const std::vector<Truth> truths = o.truth(a, set, Contract::parse(row.contract, o.contract));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    each({row, sharpness(truths, tensors), seconds});
+    for (const TensorSpec& spec : o.tensors(a)) elements += static_cast<double>(element_count(spec.shape));
+    if (elements <= longest) each(measure_sharpness(row));
   }
 }
 

@@ -34,6 +34,7 @@ struct SharpnessFigure {
   double seconds;  // of the truth, limits included
 };
 
+SharpnessFigure measure_sharpness(const SharpnessRow& row);
 // One row after the other. longest: rows whose tensors have more than so many elements are left out. only: rows of this op, ""
 // for all.
 void measure_sharpness(double longest, const std::string& only,

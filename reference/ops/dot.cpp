@@ -132,6 +132,9 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
                                                            : a.element_head * b.element_head;
     }
     m.flushed = acc_.unit->combine == Combine::pairwise_flush ? abs_sum : 0;
+    // On its way to the unit an operand may be flushed as an f32, and so may a promoted sum.
+    const double flushed = flush_ ? 2 * static_cast<double>(n) * 0x1p-126 * (2 + a.max_abs + b.max_abs) : 0;
+    return dot_bound(acc_, m, promote_) + flushed;
   }
   return dot_bound(acc_, m, promote_);
 }

@@ -63,6 +63,7 @@ class Dot {
   // model is an assumption.
   const MatrixUnit* replayable() const;
   std::int64_t promote() const { return promote_; }
+  bool flush() const { return flush_; }
   const std::string& a_element() const { return a_element_; }
   const std::string& b_element() const { return b_element_; }
 

@@ -12,7 +12,9 @@
 //   q8            ggml on a CPU: f32 activations to q8_0 blocks first
 //   blocks        nvfp4, mxfp4, mxfp8 on units that take block scales
 //
-// Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that row.
+// Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that row. Where the path
+// quantises activations (e4m3fn, q8), an infinity spoils every row that shares its scale, and so may a NaN: nothing is claimed of
+// those, for a saturating conversion makes a finite code of an infinity, and a maximum that takes NaN along a NaN of all.
 //
 // Limit (dot.hpp, products.hpp). A kernel's number before it is stored lies in [c - e, c + e], c the product of the
 // operands that the path really multiplies, exact or as the declared matrix unit forms it: so a path is told from another
@@ -68,17 +70,48 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
           {"y", TensorRole::output, a.text("dtype"), {m, n}}};
 }
 
-// Whether the infinity of an input is met by no other of the opposite sign on its way: no conversion of a finite number and
-// no sum of the finite products overflows.
-bool infinity_is_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc) {
+// Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
+// so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
+// a finite number and no sum of the finite products may overflow.
+bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc) {
   double finite = 0;
+  const auto exact = [](const OperandRow& row, std::size_t k) {
+    return row.exact.size() > k ? row.exact[k] : row.center[k];
+  };
+  const auto has_sign = [](const OperandRow& row, std::size_t k) {
+    return row.reach.empty() || row.reach[k] < 2 * std::fabs(row.center[k]);
+  };
   for (std::size_t k = 0; k < a.center.size(); ++k) {
     for (const OperandRow* row : {&a, &b})
-      if (std::isinf(row->center[k]) && row->exact.size() > k && std::isfinite(row->exact[k])) return false;
+      if (std::isinf(row->center[k]) != std::isinf(exact(*row, k))) return false;
+    if (std::isinf(a.center[k]) || std::isinf(b.center[k])) {
+      for (const OperandRow* row : {&a, &b})
+        if (exact(*row, k) != 0 && (row->center[k] == 0 || !has_sign(*row, k))) return false;
+      continue;
+    }
     const double product = std::fabs(a.center[k] * b.center[k]);
     if (std::isfinite(product)) finite += product;
   }
   return 2 * finite < largest_finite(acc.precision);
+}
+
+bool has_nan(const OperandRow& row) {
+  return std::ranges::any_of(row.exact, [](double x) { return std::isnan(x); });
+}
+bool is_infinite(double x) { return std::isinf(x); }
+
+// Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
+// quantiser may make either. Nothing is claimed of them, save that a row with a NaN of its own gives NaN.
+std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view path) {
+  std::vector<bool> spoilt(rows.size());
+  if (path != "e4m3fn" && path != "q8") return spoilt;
+  bool all = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    spoilt[i] = std::ranges::any_of(rows[i].exact, is_infinite);
+    all = all || (path == "e4m3fn" && (spoilt[i] || has_nan(rows[i])));  // one scale of the whole tensor
+  }
+  if (all) spoilt.assign(rows.size(), true);
+  return spoilt;
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, const Contract& contract) {
@@ -105,6 +138,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   std::vector<OperandRow> rows;
   for (std::int64_t i = 0; i < m; ++i) rows.push_back(left.row(i));
   const Products products(dot, std::move(rows));
+  const std::vector<bool> spoilt = spoilt_rows(products.rows(), path);
   for (std::int64_t first = 0; first < n; first += kProductBatch) {
     std::vector<OperandRow> weights;
     for (std::int64_t j = first; j < std::min(n, first + kProductBatch); ++j) weights.push_back(right.row(j));
@@ -113,10 +147,12 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const DotResult& r = results[p];
       const std::size_t row = p / weights.size(), column = p % weights.size();
       const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
-      if (std::isinf(r.exact) &&
-          !infinity_is_certain(left.row(static_cast<std::int64_t>(row)), weights[column], acc))
+      const bool is_finite = std::isfinite(r.exact);
+      const OperandRow &x = products.rows()[row], &w = weights[column];
+      if ((spoilt[row] && !has_nan(x)) ||
+          (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc)))
         set_unclaimed(t, at);
-      else if (!std::isfinite(r.exact))
+      else if (!is_finite)
         set_special(t, at, r.exact, store);
       else
         set_truth_within(t, at, r.kernel, store);

@@ -116,10 +116,15 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& sto
   if (std::isinf(low) && low == high) return set_special(truth, i, low);
   if (!std::isfinite(low) || !std::isfinite(high)) return;
   if (store.flush) {
-    const double through = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
-    const double smallest = std::max(std::ldexp(1.0, 1 - store.output->bias), through);
-    if (low > 0 && low < smallest) low = 0;
-    if (high < 0 && high > -smallest) high = 0;
+    // What is flushed after the first of two roundings may be a normal number after the second.
+    const auto may_vanish = [&](double z_end, double end) {
+      if (std::fabs(end) < std::ldexp(1.0, 1 - store.output->bias)) return true;
+      return store.through != nullptr && std::fabs(round_number(*store.through, z_end, store.policy)) <
+                                             std::ldexp(1.0, 1 - store.through->bias);
+    };
+    const double z_low = z.error > 0 ? z.low() : z.value, z_high = z.error > 0 ? z.high() : z.value;
+    if (low > 0 && may_vanish(z_low, low)) low = 0;
+    if (high < 0 && may_vanish(z_high, high)) high = 0;
   }
   truth.value[i] = low == high ? low : low / 2 + high / 2;
   truth.limit[i] = low == high ? 0 : up(std::max(high - truth.value[i], truth.value[i] - low));

@@ -73,7 +73,8 @@ inline constexpr std::array kStoreKeys = {
                 "rounding to the output"},
     ContractKey{"overflow", ContractValue::word, "ieee", "ieee|saturate",
                 "beyond the output's largest number"},
-    ContractKey{"ftz", ContractValue::word, "no", "no|yes", "subnormal inputs and results may become zero"},
+    ContractKey{"ftz", ContractValue::word, "no", "no|yes",
+                "subnormal inputs and results may become zero; in a matrix unit those below 2^-126 alone"},
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {

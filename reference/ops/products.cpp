@@ -6,7 +6,10 @@
 namespace assay {
 namespace {
 
-bool is_replayable(const OperandRow& row) {
+bool is_replayable(const OperandRow& row, bool flush) {
+  const auto may_flush = [](double x) { return x != 0 && std::fabs(x) < 0x1p-126; };
+  if (flush && (std::ranges::any_of(row.exact, may_flush) || std::ranges::any_of(row.center, may_flush)))
+    return false;
   const bool finite = std::isfinite(row.grid.sum_abs);
   const bool known =
       row.reach.empty() || (!row.undecided.empty() && row.undecided.size() <= kMostUndecided &&
@@ -31,7 +34,8 @@ std::unique_ptr<Products::Packed> Products::pack(PackedOperand::Side side,
   std::size_t length = 0;
   for (const OperandRow& row : rows) {
     length = row.center.size();
-    const std::size_t variants = is_replayable(row) ? std::size_t{1} << row.undecided.size() : 0;
+    const std::size_t variants =
+        is_replayable(row, dot_.flush()) ? std::size_t{1} << row.undecided.size() : 0;
     for (std::size_t choice = 0; choice < variants; ++choice) {
       const std::size_t at = values.size();
       if (row.elements.empty())

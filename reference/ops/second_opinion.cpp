@@ -38,4 +38,11 @@ std::optional<Contract> second_opinion(const Op& op, const Attributes& attribute
   return likely;
 }
 
+void keep_silent_with(std::span<const Truth> proof, std::vector<Truth>& opinion) {
+  constexpr double kNothing = std::numeric_limits<double>::infinity();
+  for (std::size_t o = 0; o < opinion.size(); ++o)
+    for (std::size_t i = 0; i < opinion[o].limit.size(); ++i)
+      if (!(proof[o].limit[i] < kNothing)) opinion[o].limit[i] = kNothing;
+}
+
 }  // namespace assay

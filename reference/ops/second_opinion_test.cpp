@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "reference/arithmetic/rounding.hpp"
 #include "reference/error.hpp"
 
 namespace assay {
@@ -68,6 +69,30 @@ TEST(SecondOpinion, is_refused_where_errors_are_not_independent) {
   EXPECT_FALSE(gaussian.ask("acc=f32 order=sequential"));  // its order is declared
   EXPECT_FALSE(few.ask("acc=f32"));
   EXPECT_FALSE(gaussian.ask("acc=hopper_f16"));  // a unit that cuts its sums off
+}
+
+// 16,384 positive terms in f16: a running sum stands still where they are less than half of its step.
+TEST(SecondOpinion, is_silent_where_sums_stand_still) {
+  constexpr std::size_t kTerms = 16384;
+  const MatmulCase c(kTerms);
+  TensorSet inputs;
+  for (const auto& [name, tensor] : c.inputs) {
+    std::vector<double> values = decode_tensor(tensor);
+    std::vector<float> positive(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      positive[i] = static_cast<float>(round_f16(0.25 + std::fabs(values[i]) / 16));
+    inputs[name] = encode_tensor(format("f32"), tensor.shape, positive);
+  }
+  const Contract contract = Contract::parse("acc=f16", c.o.contract);
+  const std::optional<Contract> likely = second_opinion(c.o, c.attributes, inputs, contract);
+  ASSERT_TRUE(likely);
+  std::vector<Truth> opinion = c.o.truth(c.attributes, inputs, *likely);
+  const std::vector<double> a = decode_tensor(inputs.at("a")), b = decode_tensor(inputs.at("b"));
+  double sum = 0;
+  for (std::size_t k = 0; k < kTerms; ++k) sum = round_f16(sum + round_f16(a[k] * b[k]));
+  EXPECT_GT(std::fabs(sum - opinion[0].value[0]), opinion[0].limit[0]);  // the model alone accuses it
+  keep_silent_with(c.o.truth(c.attributes, inputs, contract), opinion);
+  EXPECT_EQ(opinion[0].limit[0], std::numeric_limits<double>::infinity());
 }
 
 TEST(SecondOpinion, cannot_be_declared) {

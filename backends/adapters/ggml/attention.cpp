@@ -1,5 +1,7 @@
 // ggml_flash_attn_ext. Our q [batch, rows, heads, d] is ggml's {d, heads, rows, batch}; the op wants
 // {d, rows, heads, batch}, which is a view of it, as llama.cpp passes it.
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,15 +11,35 @@
 namespace assay_ggml {
 namespace {
 
-// 0 where row i of sequence b sees key j, -inf elsewhere; {keys, rows, 1, batch} in f16.
+// What asks attention for GGML_PREC_F32 has another name in newer versions of ggml, where it may refuse. The name is looked up
+// where the template is used, so that each version is compiled with the one it has.
+template <typename Tensor>
+bool asked_for_f32(Tensor* node) {
+  if constexpr (requires { ggml_prec_set_acc(node, GGML_PREC_F32); }) {
+    return ggml_prec_set_acc(node, GGML_PREC_F32);
+  } else {
+    ggml_flash_attn_ext_set_prec(node, GGML_PREC_F32);
+    return true;
+  }
+}
+
+// Older versions want the mask's rows filled up to a multiple of this; the rows that are more hide every key.
+#ifdef GGML_KQ_MASK_PAD
+constexpr std::int64_t kMaskPad = GGML_KQ_MASK_PAD;
+#else
+constexpr std::int64_t kMaskPad = 1;
+#endif
+std::int64_t mask_rows(std::int64_t rows) { return (rows + kMaskPad - 1) / kMaskPad * kMaskPad; }
+
+// 0 where row i of sequence b sees key j, -inf elsewhere; {keys, mask_rows, 1, batch} in f16.
 std::vector<char> mask_bytes(const Call& call, std::int64_t batch, std::int64_t rows, std::int64_t keys) {
   const std::string_view mask = call.text("mask");
   const std::int64_t window = call.integer("window");
   const assay_tensor* lengths = call.find_input("lengths");
   const assay_tensor* given = call.find_input("mask");
-  std::vector<ggml_fp16_t> cells(static_cast<std::size_t>(batch * rows * keys));
   const ggml_fp16_t hidden = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()),
                     seen = ggml_fp32_to_fp16(0.0F);
+  std::vector<ggml_fp16_t> cells(static_cast<std::size_t>(batch * mask_rows(rows) * keys), hidden);
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t length = lengths ? static_cast<const std::int32_t*>(lengths->data)[b] : keys;
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -28,13 +50,25 @@ std::vector<char> mask_bytes(const Call& call, std::int64_t batch, std::int64_t 
         if (mask == "window") visible = visible && j > self - window;
         if (given)
           visible = visible && static_cast<const std::int8_t*>(given->data)[i * given->stride[0] + j] != 0;
-        cells[static_cast<std::size_t>((b * rows + i) * keys + j)] = visible ? seen : hidden;
+        cells[static_cast<std::size_t>((b * mask_rows(rows) + i) * keys + j)] = visible ? seen : hidden;
       }
     }
   }
   std::vector<char> bytes(cells.size() * sizeof cells[0]);
   std::memcpy(bytes.data(), cells.data(), bytes.size());
   return bytes;
+}
+
+// Whether the library that was loaded, not the headers, is older than this.
+bool version_before(int major, int minor, int patch) {
+  std::array<int, 3> here{};
+  const char* text = ggml_version();
+  const char* const end = text + std::strlen(text);
+  for (int& number : here) {
+    text = std::from_chars(text, end, number).ptr;
+    if (text != end) ++text;  // the point
+  }
+  return here < std::array{major, minor, patch};
 }
 
 }  // namespace
@@ -53,7 +87,7 @@ void build_attention(const Call& call, Graph& graph) {
   ggml_tensor *qt = heads_outside(q), *kt = heads_outside(k), *vt = heads_outside(v);
   ggml_tensor* mask = nullptr;
   if (call.text("mask") != "none" || call.text("lengths") == "ragged")
-    mask = graph.own(GGML_TYPE_F16, {keys, rows, 1, batch},
+    mask = graph.own(GGML_TYPE_F16, {keys, mask_rows(rows), 1, batch},
                      q.data ? mask_bytes(call, batch, rows, keys) : std::vector<char>{});
   const double scale = call.real("scale") > 0 ? call.real("scale") : 1.0 / std::sqrt(static_cast<double>(d));
   ggml_tensor* node = ggml_flash_attn_ext(c, qt, kt, vt, mask, static_cast<float>(scale), 0.0F,
@@ -63,15 +97,30 @@ void build_attention(const Call& call, Graph& graph) {
   graph.kernel = "flash_attn_ext_" + std::string(ggml_type_name(kt->type)) + "_" + ggml_type_name(vt->type);
   // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
   const bool asks_f32 = call.variant() == "prec_f32";
-  if (asks_f32 && !ggml_prec_set_acc(node, GGML_PREC_F32)) throw Unsupported("ggml refuses GGML_PREC_F32");
-  // As ggml-cpu computes it: q goes to the partner type of K first; one key at a time, its weight in f32;
-  // with V in f16 the running output is f16, with any other V it is f32.
+  if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
+  // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of V that vectors
+  // divide: tiles of 64 keys, q as it is, all sums in f32.
+  constexpr std::int64_t kTile = 64, kVector = 16;  // GGML_FA_TILE_Q and _KV; the widest GGML_F32_EPR
+  const bool one_wide_type = kt->type == vt->type && (kt->type == GGML_TYPE_F32 || kt->type == GGML_TYPE_F16);
+  if (one_wide_type && rows >= kTile && v.shape[3] % kVector == 0 && !version_before(0, 9, 6)) {
+    if (version_before(0, 9, 8))
+      throw Unsupported("64 query rows or more: how ggml 0.9.6 and 0.9.7 sum them is not described");
+    graph.kernel += "_tiled";
+    graph.contract = "qk=f32 tile=64 exp_ulp=2 p=f32 rowsum=f32 pv=f32 out=f32";
+    return graph.finish(node, call.output("out"));
+  }
+  // Otherwise q goes to the partner type of K first; one key at a time, its weight in f32; with V in f16 the running output is
+  // f16, with any other V it is f32. One row of one sequence over 512 keys or more is split among the threads.
+  const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
+                     !version_before(0, 9, 6);
+  if (split) graph.kernel += "_split";
   const bool blocks = ggml_is_quantized(kt->type);
   const std::string_view q_type = blocks                      ? "q8_0"
                                   : kt->type == GGML_TYPE_F32 ? "none"
                                                               : ggml_type_name(kt->type);
   graph.contract = "qk=f32 q=" + std::string(q_type) + " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" +
-                   (vt->type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") + " out=f32";
+                   (vt->type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") + " out=f32" +
+                   (split ? " split=" + std::to_string(graph.threads) : "");
   graph.finish(node, call.output("out"));
 }
 

@@ -40,6 +40,7 @@ class Graph {
 
   std::string kernel;    // what the path is called in the trace: ggml's op and the types it meets
   std::string contract;  // the arithmetic as we read ggml's sources
+  int threads = 1;       // of the backend: keys are split among them
 
  private:
   struct Free {

@@ -1,5 +1,6 @@
 #include <ggml-cpu.h>
 
+#include <charconv>
 #include <memory>
 
 #include "backends/adapters/ggml/ggml.hpp"
@@ -7,15 +8,44 @@
 namespace assay_ggml {
 namespace {
 
+constexpr int kMostThreads = 512;  // GGML_MAX_N_THREADS
+
 struct State {
   ggml_backend_dev_t device = nullptr;
   ggml_backend_t backend = nullptr;
   std::string description, variants;
+  int threads = 1;
   assay_backend table{};
   ~State() {
     if (backend) ggml_backend_free(backend);
   }
 };
+
+struct Options {
+  std::string device;
+  int threads = 1;
+};
+
+Options parse_options(std::string_view text) {
+  constexpr std::string_view kThreads = "threads=";
+  Options options;
+  while (!text.empty()) {
+    const auto end = text.find(',');
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!part.starts_with(kThreads)) {
+      options.device = part;
+      continue;
+    }
+    const std::string_view number = part.substr(kThreads.size());
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), options.threads);
+    if (error != std::errc() || stop != number.data() + number.size() || options.threads < 1 ||
+        options.threads > kMostThreads)
+      throw Failed("option " + std::string(part) + ": allowed are threads=1 to " +
+                   std::to_string(kMostThreads));
+  }
+  return options;
+}
 
 void build(const Call& call, Graph& graph) {
   if (call.op() == "softmax") return build_softmax(call, graph);
@@ -34,6 +64,7 @@ assay_status declare(void* self, const assay_call* c, assay_declaration* declara
       kernel = codec_kernel(call), contract = codec_contract(call);
     } else {
       Graph graph;
+      graph.threads = static_cast<State*>(self)->threads;
       build(call, graph);
       if (!graph.supported_by(static_cast<State*>(self)->device))
         throw Unsupported("the device does not support this op");
@@ -53,6 +84,7 @@ assay_status run(void* self, const assay_call* c, const assay_trace* trace, char
       return;
     }
     Graph graph;
+    graph.threads = static_cast<State*>(self)->threads;
     build(call, graph);
     graph.run(static_cast<State*>(self)->backend);
     trace->kernel(trace->self, graph.kernel.c_str());
@@ -67,7 +99,7 @@ void no_log(ggml_log_level, const char*, void*) {}
 }  // namespace
 }  // namespace assay_ggml
 
-// Options: the name of a device of ggml's registry; none: the first CPU.
+// Options, separated by commas: the name of a device of ggml's registry (none: the first CPU), threads=N (1).
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   using namespace assay_ggml;
   return opened(reason, [&] {
@@ -77,17 +109,19 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     std::string names;
     for (std::size_t i = 0; i < ggml_backend_dev_count(); ++i)
       names += std::string(names.empty() ? "" : " ") + ggml_backend_dev_name(ggml_backend_dev_get(i));
-    state->device = *options != '\0' ? ggml_backend_dev_by_name(options)
-                                     : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!state->device)
-      throw Failed(std::string("no ggml device '") + options + "'; its registry lists: " + names);
+    const Options asked = parse_options(options);
+    state->threads = asked.threads;
+    state->device = !asked.device.empty() ? ggml_backend_dev_by_name(asked.device.c_str())
+                                          : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (!state->device) throw Failed("no ggml device '" + asked.device + "'; its registry lists: " + names);
     state->backend = ggml_backend_dev_init(state->device, nullptr);
     if (!state->backend)
       throw Failed(std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
     if (ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU)
-      ggml_backend_cpu_set_n_threads(state->backend, 1);
+      ggml_backend_cpu_set_n_threads(state->backend, asked.threads);
     state->description = std::string("ggml ") + ggml_version() + " on " +
-                         ggml_backend_dev_description(state->device) + " (devices: " + names + ")";
+                         ggml_backend_dev_description(state->device) + ", " + std::to_string(asked.threads) +
+                         (asked.threads == 1 ? " thread" : " threads") + " (devices: " + names + ")";
     state->table = {ASSAY_BACKEND_VERSION,
                     "ggml",
                     state->description.c_str(),

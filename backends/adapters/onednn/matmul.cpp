@@ -17,6 +17,7 @@ std::vector<float> output_scales(const assay_tensor* a_scale, const assay_tensor
 }  // namespace
 
 Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
+  call.only("path", "auto");
   const assay_tensor& a = call.input("a");
   const assay_tensor& b = call.input("b");
   const assay_tensor& y = call.output("y");
@@ -27,6 +28,7 @@ Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
     throw Unsupported("scaled formats other than int8: oneDNN 2 has no FP8 or 4-bit types");
   if (int8 && a_scale->shape[0] != 1) throw Unsupported("per-token scales: use a=int8_tensor");
   const auto n = y.shape[1];
+  if (int8 && (a_scale->rank != 1 || b_scale->rank != 1)) throw Unsupported("scales of channels");
   if (int8 && b_scale->shape[0] != 1 && b_scale->shape[0] != n)
     throw Unsupported("b's scales: per tensor or per row");
 

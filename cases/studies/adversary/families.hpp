@@ -5,8 +5,9 @@
 
 namespace assay::adversary {
 
-extern const Family kArgmaxFamily, kAttentionFamily, kDequantizeFamily, kKvWriteFamily, kLayernormFamily,
-    kLogsumexpFamily, kMatmulFamily, kMoeFamily, kQuantizeFamily, kRequantizeFamily, kRmsnormFamily,
-    kSoftmaxFamily, kWhtFamily;
+extern const Family kArgmaxFamily, kAttentionFamily, kAttentionUnitFamily, kAttentionStoredFamily,
+    kDequantizeFamily, kKvWriteFamily, kLayernormFamily, kLogsumexpFamily, kMatmulFamily, kMatmulUnitFamily,
+    kMatmulTf32Family, kMatmulE4m3fnFamily, kMatmulBlocksFamily, kMatmulQ8Family, kMoeFamily, kQuantizeFamily,
+    kRequantizeFamily, kRmsnormFamily, kSoftmaxFamily, kWhtFamily;
 
 }  // namespace assay::adversary

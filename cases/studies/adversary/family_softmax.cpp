@@ -104,7 +104,9 @@ double capped(const Arithmetic& m, const Problem& p, double x, int side) {
   if (temperature != 1) x = quotient(m, x, m.round(temperature), p.text("quotient"), side);
   if (softcap == 0) return x;
   const double inner = quotient(m, x, m.round(softcap), p.text("quotient"), side);
-  const double t = m.within(std::tanh(inner), p.number("tanh_ulp"), side);
+  // Of an infinity every library gives 1 (C23, annex F).
+  const double t =
+      std::isinf(inner) ? std::copysign(1, inner) : m.within(std::tanh(inner), p.number("tanh_ulp"), side);
   return m.mul(std::clamp(t, -1.0, 1.0), m.round(softcap));
 }
 

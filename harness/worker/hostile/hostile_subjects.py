@@ -170,7 +170,7 @@ def write_the_gap(call):
 def close_the_memory(call):
     result = twice(call)
     call.store(result)
-    call.memory.close()
+    call.memory.release()
 
 
 @variant

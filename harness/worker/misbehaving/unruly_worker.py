@@ -34,6 +34,9 @@ for line in control.makefile("r", encoding="utf-8"):
             text = "\n" + text
         elif breach == "bytes_behind":
             text += "{"
+        elif breach.startswith("finding_"):
+            finding = {"type": "failed", "reason": "found by the worker", "finding": breach.removeprefix("finding_")}
+            text = json.dumps({**finding, "id": request["id"]}) + "\n"
         elif breach == "no_json":
             text = "done\n"
     if runs == 2 and request["type"] == "ping":

@@ -1,9 +1,14 @@
 #include "reference/ops/attention/attention.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "reference/formats/block.hpp"
+#include "reference/formats/plane.hpp"
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_problem.hpp"
 #include "reference/ops/attention/limits/detap.hpp"
@@ -22,16 +27,37 @@ void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& li
                   std::numeric_limits<double>::infinity());
 }
 
+// The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero.
+double largest_scale(const AttentionProblem& problem, const Contract& contract) {
+  const AttentionGeometry& g = problem.geometry();
+  double scale = g.scale;
+  if (format(g.k_format).kind == FormatKind::scaled) {
+    double largest = 0;
+    const Plane& plane = plane_of(problem.k(), ".scale");
+    std::vector<double> scales(plane.bytes.size() / sizeof(float));
+    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
+    for (const double each : scales)
+      if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
+    scale *= std::max(1.0, largest);
+  }
+  if (!quantises_rows(contract.text("q"))) return scale;
+  double largest = 0;
+  for (const double each : problem.all_q())
+    if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
+  return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
+}
+
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   const AttentionProblem problem(attributes, inputs);
   AttentionProblem converted = problem;
   const Conversions conversions = apply_conversions(converted, contract);
   const CertifiedAttention exact = certified_attention(converted);
   AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
-  if (conversions.overflows) {
+  if (conversions.overflows || !(largest_scale(problem, contract) < std::numeric_limits<float>::max() / 2)) {
     std::ranges::fill(limits.limit, std::numeric_limits<double>::infinity());
     return {{"out", std::move(limits.value), std::move(limits.limit),
-             "reference/ops/attention: a declared conversion overflows, of which nothing follows"}};
+             "reference/ops/attention: a declared conversion or a product of scales overflows, of which "
+             "nothing follows"}};
   }
   std::string origin =
       "reference/ops/attention/detap: logits, exp and rescales, cast of the weights, PV, row sum, quotient; "
@@ -47,7 +73,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What
-// a mask hides may still be read, so it is not listed.
+// a mask hides may still be read, so it is not listed. Throws InputError for lengths and pages that lead out of the cache.
 std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& inputs) {
   const AttentionGeometry g = attention_geometry(attributes);
   const auto integers = [&](const char* name) {
@@ -62,10 +88,18 @@ std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& i
                          false);
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t j = 0; j < (g.ragged ? lengths[static_cast<std::size_t>(b)] : g.length); ++j) {
+      if (j >= g.length)
+        throw InputError(
+            InputErrorKind::bad_value,
+            fmt::format("attention: lengths[{}] is beyond the {} keys of a sequence", b, g.length));
       const std::int64_t token =
           g.page == 0
               ? b * g.length + j
               : table[static_cast<std::size_t>(b * g.table_width() + j / g.page)] * g.page + j % g.page;
+      if (token < 0 || token >= static_cast<std::int64_t>(used.size()))
+        throw InputError(InputErrorKind::bad_value,
+                         fmt::format("attention: key {} of sequence {} lies outside of the cache's {} keys",
+                                     j, b, used.size()));
       used[static_cast<std::size_t>(token)] = true;
     }
   std::vector<UnusedRange> ranges;

@@ -1,5 +1,6 @@
 #include "reference/ops/attention/bench_attention.hpp"
 
+#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "reference/ops/attention/value/certified.hpp"
 #include "reference/ops/attention/value/oracle_mp.hpp"
 #include "reference/ops/op.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -88,19 +90,81 @@ double measure_attention_mpfr_ns() {
   return best / static_cast<double>(shape.keys) * 1e9;
 }
 
-std::vector<AttentionFigure> attention_figures(int rounds, std::int64_t keys) {
+double measure_read_bandwidth(int threads, int rounds) {
+  constexpr std::size_t kWords = std::size_t{1} << 25;  // 256 MiB
+  constexpr std::size_t kPieces = 256, kPiece = kWords / kPieces;
+  std::vector<std::uint64_t> words(kWords);
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = i;
+  double best = 0;
+  for (int r = 0; r < rounds; ++r) {
+    std::vector<std::uint64_t> sums(kPieces);
+    const double start = seconds_now(threads);
+    parallel_units(
+        kPieces,
+        [&](std::size_t piece) {
+          const std::uint64_t* first = words.data() + piece * kPiece;
+          std::uint64_t sum[8] = {};
+          for (std::size_t i = 0; i < kPiece; i += 8)
+            for (std::size_t lane = 0; lane < 8; ++lane) sum[lane] += first[i + lane];
+          for (const std::uint64_t each : sum) sums[piece] += each;
+        },
+        threads);
+    const double seconds = seconds_now(threads) - start;
+    std::uint64_t sum = 0;
+    for (const std::uint64_t each : sums) sum += each;
+    if (sum == 12345) return 0;  // the sum is used
+    best = std::max(best, static_cast<double>(kWords * sizeof(std::uint64_t)) * 1e-9 / seconds);
+  }
+  return best;
+}
+
+std::vector<AttentionFigure> attention_figures(int rounds, double dot_ns, std::int64_t keys) {
   AttentionShape group;
   const AttentionSpeeds one = measure_attention(group, rounds);
   AttentionShape decode = group;
   decode.keys = keys;
   decode.threads = 2;
-  const AttentionSpeeds two = measure_attention(decode, std::max(1, rounds / 4));
+  const AttentionSpeeds two = measure_attention(decode, std::max(2, rounds / 2));
+  const double terms = 2 * static_cast<double>(group.d);  // q.k and p v of one pair
   return {{"attention_value_over_plain_f64", one.value_ns / one.plain_ns, 1.15},
           {"attention_moments_over_plain_f64", one.moments_ns / one.plain_ns, 1.8},
-          {"attention_e4m3_gqa8_value_ns_per_pair_2_threads", two.value_ns, 10},
-          {"attention_e4m3_gqa8_moments_ns_per_pair_2_threads", two.moments_ns, 16},
-          {"attention_e4m3_gqa8_value_speed_over_mpfr113", measure_attention_mpfr_ns() / one.value_ns, 500,
-           false}};
+          {"attention_2_threads_2^20_keys_value_over_plain_f64", two.value_ns / two.plain_ns, 1.15},
+          {"attention_2_threads_2^20_keys_moments_over_plain_f64", two.moments_ns / two.plain_ns, 1.8},
+          {"attention_plain_f64_over_f64_dots_of_its_terms", one.plain_ns / (terms * dot_ns), 1},
+          {"attention_mpfr113_over_value", measure_attention_mpfr_ns() / one.value_ns, 500, false}};
+}
+
+std::vector<std::string> attention_context() {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* name, const AttentionShape& shape, double bytes_per_key) {
+    const double bandwidth = measure_read_bandwidth(shape.threads, 4);
+    const AttentionSpeeds ns = measure_attention(shape, 3);
+    // Each KV head is read once for all query heads that share it.
+    const double pairs_per_key = static_cast<double>(shape.heads) / static_cast<double>(shape.kv_heads);
+    const auto share = [&](double pair_ns) {
+      return 100 * bytes_per_key / (pairs_per_key * pair_ns) / bandwidth;
+    };
+    lines.push_back(
+        fmt::format("{}, {} thread{}: ns per pair plain f64 {:.3g}, value {:.3g} ({:.2f} x), moments {:.3g} "
+                    "({:.2f} x); K and V "
+                    "are read with {:.2g} %, {:.2g} %, {:.2g} % of {:.3g} GB/s",
+                    name, shape.threads, shape.threads == 1 ? "" : "s", ns.plain_ns, ns.value_ns,
+                    ns.value_ns / ns.plain_ns, ns.moments_ns, ns.moments_ns / ns.plain_ns, share(ns.plain_ns),
+                    share(ns.value_ns), share(ns.moments_ns), bandwidth));
+  };
+  for (const int threads : {1, 2}) {
+    AttentionShape shape;
+    shape.threads = threads;
+    shape.keys = std::int64_t{1} << 19;
+    add("E4M3, 8 query heads per KV head, 2^19 keys", shape, 2 * static_cast<double>(shape.d));
+    shape.kv = "bf16";
+    add("bf16, 8 query heads per KV head, 2^19 keys", shape, 4 * static_cast<double>(shape.d));
+    shape.heads = 1;
+    shape.kv = "f32";
+    shape.keys = std::int64_t{1} << 18;
+    add("f32, 1 query head, 2^18 keys", shape, 8 * static_cast<double>(shape.d));
+  }
+  return lines;
 }
 
 }  // namespace assay

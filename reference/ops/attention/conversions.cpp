@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace assay {
 namespace {
 
 constexpr double kU = 0x1p-24;
-constexpr std::size_t kBlock = 32;  // elements that share a scale in q8_0
+constexpr std::size_t kBlock = 32;               // elements that share a scale in q8_0
+constexpr double kMostOfBlocks = 127 * 65000.0;  // beyond, the scale of q8_0 overflows in f16
 
 // x rounded to nearest in `f`; nothing when an element would overflow or is not finite.
 bool round_all(const ScalarFormat& f, std::vector<double>& x) {
@@ -61,10 +63,14 @@ double quantise(std::span<double> x, const ScalarFormat& f16) {
 bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>& uncertainty) {
   if (width % kBlock != 0) return false;
   const ScalarFormat& f16 = scalar_format("f16");
-  for (const double e : x)
-    if (!(std::fabs(e) < 127 * 65000.0)) return false;  // the scale would overflow
   uncertainty.assign(x.size() / width, 0.0);
   for (std::size_t row = 0; row < uncertainty.size(); ++row) {
+    if (!std::ranges::all_of(std::span(x).subspan(row * width, width),
+                             [](double e) { return std::fabs(e) < kMostOfBlocks; })) {
+      uncertainty[row] =
+          std::numeric_limits<double>::infinity();  // the scale is Inf, and a code of 0 times it NaN
+      continue;
+    }
     double squares = 0;
     for (std::size_t i = 0; i < width; i += kBlock)
       squares += quantise(std::span(x).subspan(row * width + i, kBlock), f16);

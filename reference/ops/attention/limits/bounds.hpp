@@ -58,7 +58,7 @@
 // as mu only rises. So the weight that j ends up with is C w_j (1 + d_j), C common to all keys, and
 //   |d_j| <= theta_j = expm1(e_j + u (M - X_j + 2 e_j + 2 dmu) + (1 + na_j) eps (1 + 2 eps)),
 // na_j = tiles after j's own in which the maximum may rise. It may where some S^ interval reaches above the lower
-// ends of all before (S^ decides: x^ is monotone in it; with a bias the x^ intervals decide). detap: every tile of
+// ends of all before (S^ decides: x^ is monotone in it; with a bias, or a tanh that need not be, the x^ intervals decide). detap: every tile of
 // the part. Each of the 1 + na_j factors may be flushed: omega (na_j + 2) per key at most, in units of the largest
 // weight <= W. The first visible tile multiplies zeros; a tile without visible keys is skipped: neither errs. If all
 // visible S are exactly the same number, all x^ are, p = 1, no rescale: theta = 0 and P is exact.
@@ -94,7 +94,7 @@
 //               each chain's sum, so it adds up over the chains, plus u per f32 addition; a scalar accumulator:
 //               gamma_{keys + chains + 1}.
 //   detord, ca  signed partial sums with all deviations so far added; they are known up to the factor exp(|dM_t|) and
-//               later rescales, which multiplies |a|.
+//               later rescales, which multiplies |a|. A sum that may overflow may be anything from there on (Inf 0 is NaN).
 // A rescale rounds: u |o|, and into the unit's own register (2^-13 for e8m13, 2^-11 for f16) if sums chain through
 // it. Later rescales multiply what was added by at most (1 + a): the final factor (1 + 2 a) on the numerator's own
 // errors.
@@ -117,7 +117,8 @@
 // what the unit's model gives, dS = 0, and the limit is around the output of that S^. pv_order=sequential, one part: the
 // operands of PV are known to lie in [low, high] (step 5), mostly one number, and the sums are formed in interval
 // arithmetic by the model (bounds_interval.hpp), each rescale by the interval of its factor:
-//   exp(M_t - M_t+1) (1 -+ expm1(dM_t + dM_t+1 + u |M_t - M_t+1| + eps)),    none where the maximum cannot rise.
+//   exp(M_t - M_t+1) (1 -+ expm1(dM_t + dM_t+1 + u |M_t - M_t+1| + eps)),    none where the maximum cannot rise. That of a
+// sink comes last, and its result may stay in f32.
 // The numerator is then in units of the kernel's own last maximum; the frame of step 5 joins l'.
 //
 // EMU. S^ is computed, not bounded; x^, mu and the arguments of exp are then single numbers. exp(t) is the interval

@@ -60,9 +60,10 @@ int StepModel::quantum_exponent(const Step& step) const {
 
 double StepModel::error(const Step& step) const {
   const auto rounded = [&](double moved) {
-    if (moved == 0 && step.after_fits) return 0.0;
     const double after = step.after + moved;
-    return after > overflow ? kInfinity : moved + std::max(rho * after, eta);
+    if (after > overflow) return kInfinity;  // also where it fits the register's bits
+    if (moved == 0 && step.after_fits) return 0.0;
+    return moved + std::max(rho * after, eta);
   };
   switch (kind) {
     case Kind::scalar: {

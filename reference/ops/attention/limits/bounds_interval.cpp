@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace assay::attention_bounds {
 namespace {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What an accumulator in [low, high] can make M be at least: its exponent, no less than emin; of a zero what
 // the unit says.
 int least_exponent(double low, double high, const Accumulator& how) {
@@ -15,6 +17,13 @@ int largest_exponent(double low, double high, const Accumulator& how) {
   if (low == 0 && high == 0) return how.unit->least_exponent;
   return std::max(how.precision.emin, exponent_of(std::max(std::fabs(low), std::fabs(high))));
 }
+// Once a sum may have overflowed it may be anything: Inf times a factor of 0 is NaN.
+bool is_bounded(IntervalColumns& o, std::size_t c) {
+  if (std::isfinite(o.low[c]) && std::isfinite(o.high[c])) return true;
+  o.low[c] = -kInfinity, o.high[c] = kInfinity;
+  return false;
+}
+
 }  // namespace
 
 void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, bool chained) {
@@ -28,6 +37,7 @@ void rescale_interval(IntervalColumns& o, Interval a, const Accumulator& pv, boo
   };
   if (a.low == 1 && a.high == 1) return;
   for (std::size_t c = 0; c < o.low.size(); ++c) {
+    if (!is_bounded(o, c)) continue;
     o.low[c] = held(o.low[c] * (o.low[c] > 0 ? a.low : a.high));
     o.high[c] = held(o.high[c] * (o.high[c] > 0 ? a.high : a.low));
   }
@@ -72,7 +82,9 @@ void IntervalSum::aligned(const Keys& keys, int fraction_bits, std::span<const d
   if (keys.count == 0) return;
   const auto n = factor_.size();
   bool points = true;
+  std::vector<std::uint8_t> unbounded(n);
   for (std::size_t c = 0; c < n; ++c) {
+    if (!is_bounded(to, c)) to.low[c] = to.high[c] = 0, unbounded[c] = 1;
     m_low_[c] = least_exponent(to.low[c], to.high[c], how_);
     m_high_[c] = largest_exponent(to.low[c], to.high[c], how_);
   }
@@ -115,6 +127,7 @@ void IntervalSum::aligned(const Keys& keys, int fraction_bits, std::span<const d
       to.high[c] =
           std::max(to.high[c], with_exponent(keys, m, fraction_bits, c, p_low, p_high, start_high, true));
     }
+    if (unbounded[c] != 0) to.low[c] = -kInfinity, to.high[c] = kInfinity;
   }
 }
 

@@ -39,8 +39,9 @@ namespace {
 // Running maxima of every part, and the tiles where the kernel's own maximum may rise.
 void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64_t keys, RowLogits& r) {
   const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
-  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises.
-  const bool by_score = row.bias.empty();
+  // Without a bias x^ is a monotone function of S^, so that S^ alone decides whether a maximum rises. A tanh is monotone where it
+  // is rounded correctly.
+  const bool by_score = row.bias.empty() && (row.softcap == 0 || how.tanh_ulp <= 0.5);
   const auto low = [&](std::int64_t j) { return by_score ? r.s[j] - r.ds[j] : r.x[j] - r.e[j]; };
   const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };
   for (std::int64_t t = 0; t < tiles; ++t)
@@ -114,7 +115,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
     const LogitError x = logit(how, row, scores, s.s, s.ds, j);
     r.x[j] = x.x, r.e[j] = x.e;
     if (!r.any) first = s.s;
-    r.all_equal = r.all_equal && s.ds == 0 && s.s == first;
+    r.all_equal = r.all_equal && s.ds == 0 && s.s == first && std::isfinite(x.e);  // Inf - Inf is not 0
     r.top = std::max(r.top, x.x);
     r.any = true;
   }
@@ -191,6 +192,8 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
     for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const Tile& tile = row.tiles[t];
       if (!tile.any) continue;
+      // Also what a later maximum scales down: Inf times a factor of 0 is NaN.
+      if (!(sum + error <= largest_finite(f))) return kInfinity;
       if (!tile.first_of_split) {
         const double r = std::exp(before - tile.top);
         sum *= r, error *= r;

@@ -1,9 +1,7 @@
 // The promise of the bounds at length: every arithmetic, every fill, up to 65,536 keys, no violation at any level.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "reference/ops/attention/limits/bounds_testing.hpp"
-#include "reference/ops/attention/limits/sharpness.hpp"
 
 namespace assay {
 namespace {
@@ -31,20 +29,6 @@ TEST(AttentionBoundsNightly, long_rows_stay_within_every_level) {
   }
   EXPECT_EQ(tally.outputs, 5 * 5 * 32);
   EXPECT_EQ(tally.violations, (std::array<std::int64_t, 4>{}));
-}
-
-TEST(AttentionBoundsNightly, what_each_declaration_sees) {
-  fmt::print("limit / |value|                             gaussian              needle\n");
-  fmt::print("{:32} {:>8} {:>9} {:>9} {:>9} {:>9}\n", "declaration", "keys", "half", "some", "half", "some");
-  for (const AttentionDeclaration& d : attention_declarations())
-    for (const std::int64_t keys : {1024, 16384, 131072}) {
-      const AttentionSharpness g = attention_sharpness(d, Design::gaussian, keys);
-      const AttentionSharpness n = attention_sharpness(d, Design::needle, keys);
-      fmt::print("{:32} {:>8} {:>8.3g}% {:>8.3g}% {:>8.3g}% {:>8.3g}%\n", d.name, keys, 100 * g.median,
-                 100 * g.least, 100 * n.median, 100 * n.least);
-      EXPECT_LE(g.least, g.median) << d.name;
-      EXPECT_TRUE(std::isfinite(g.median) && std::isfinite(n.median)) << d.name;
-    }
 }
 
 }  // namespace

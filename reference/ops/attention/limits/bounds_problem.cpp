@@ -38,6 +38,12 @@ double head_scale(const Encoded& tensor, const Format& format, std::int64_t head
 
 constexpr double kDecoder = 2.01 * attention_bounds::kU;
 
+// A declared conversion does not say what becomes of a number beyond the format: a kernel may saturate or have Inf. As Inf it
+// is seen by finite(), and the row keeps the order-free limit, which claims nothing there.
+double converted(const ScalarFormat& format, double x) {
+  return round_to(format, x, {.overflow = Overflow::ieee});
+}
+
 // Nothing where another decoder in f32 may hand the accumulator another number.
 std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, std::int64_t head,
                              const std::vector<double>& decoded, bool emulated) {
@@ -57,7 +63,7 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
   r.values.resize(decoded.size());
   for (std::size_t i = 0; i < decoded.size(); ++i) {
     const auto in_f32 = static_cast<double>(static_cast<float>(decoded[i]));
-    const double x = rounding == nullptr ? decoded[i] / r.scale : round_to(*rounding, in_f32);
+    const double x = rounding == nullptr ? decoded[i] / r.scale : converted(*rounding, in_f32);
     r.values[i] = static_cast<float>(x);
     if (std::isnan(x)) continue;
     // One product is rounded by all alike; any other decoder in f32 is within 2u of the number.
@@ -124,7 +130,7 @@ Operands operands(std::span<const double> q, std::string_view convert, bool emul
   }
   std::vector<float> values;
   for (const double x : q)
-    values.push_back(static_cast<float>(convert == "none" ? x : round_to(scalar_format(convert), x)));
+    values.push_back(static_cast<float>(convert == "none" ? x : converted(scalar_format(convert), x)));
   if (finite(values)) r.q.push_back(std::move(values));
   return r;
 }

@@ -71,9 +71,15 @@ bool AttentionBounds::computed_values(const RowLogits& row, const std::vector<do
       }
     }
   }
-  if (part.sink)
-    rescale_interval(o, rescale_factor(how_, part, before, before_error, part.top, part.error), pv,
-                     how_.chained());
+  if (part.sink) {
+    // The last rescale: no block follows that would take the sum from the unit's register, so that it may stay an f32.
+    const Interval factor = rescale_factor(how_, part, before, before_error, part.top, part.error);
+    IntervalColumns in_f32 = o;
+    rescale_interval(o, factor, pv, how_.chained());
+    rescale_interval(in_f32, factor, pv, false);
+    for (std::size_t c = 0; c < o.low.size(); ++c)
+      o.low[c] = std::min(o.low[c], in_f32.low[c]), o.high[c] = std::max(o.high[c], in_f32.high[c]);
+  }
   return true;
 }
 

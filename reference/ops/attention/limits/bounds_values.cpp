@@ -6,6 +6,10 @@
 namespace assay::attention_bounds {
 namespace {
 
+// A factor of a rescale on a magnitude or an error. What may have overflowed stays so, though the factor be 0: Inf times 0
+// is NaN in the kernel too.
+double rescaled(double x, double r) { return std::isinf(x) ? x : x * r; }
+
 struct Columns {
   std::vector<double> sum, common, own;
   explicit Columns(std::size_t n) : sum(n), common(n), own(n) {}
@@ -185,7 +189,7 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
       if (any && !row.all_equal) {
         const double r = std::exp(before - tile.top);
         for (std::size_t c = 0; c < n; ++c) {
-          o.sum[c] *= r, o.common[c] *= r, o.own[c] *= r;
+          o.sum[c] *= r, o.common[c] = rescaled(o.common[c], r), o.own[c] = rescaled(o.own[c], r);
           if (tile.may_change) {
             o.own[c] += rescale * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * (1 + 4 * rescale) * drift +
                         model.eta + kTiny;
@@ -223,8 +227,9 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
     }
     for (std::size_t c = 0; c < n; ++c) {
-      total.sum[c] += o.sum[c] * r, total.common[c] += o.common[c] * r, total.own[c] += o.own[c] * r;
-      total.parts[c] += (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * r * drift;
+      total.sum[c] += o.sum[c] * r;
+      total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r);
+      total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift);
     }
   }
   return total;

@@ -13,7 +13,8 @@
 //      B       = scale |q|_2 max|k_j|_2 >= scale sum|q_i k_ji| >= |scale S_j|        (Cauchy-Schwarz)
 //      X       = B + |bias|max + |sink| >= |x_j|      (a sink 200 below the largest logit weighs nothing: left out)
 //    lambda is the sum of
-//      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a partial sum
+//      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a partial sum, by the
+//                               height of qk_order
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps
@@ -41,7 +42,7 @@
 //    denominator=cast: numerator and denominator share it: u_p joins theta instead, and the absolute part acts on the
 //    row sum too, by n (eta_p + 2^-126) / W more in e_l.
 // 4. PV.
-//      E_pv    = dot_bound of `pv` over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|
+//      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial sums of
 //                `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A per rescale
@@ -50,7 +51,8 @@
 //    The numerator's errors are
 //      N       = C + E_pv + changes u_pv A + [split > 1] (split + 4) u A + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
-//    order inside a tile), one rounding per rescale, and the weights that are flushed, n 2^-126 / W.
+//    order inside a tile, or the height of rowsum_order; of running sums over all tiles, the height of those), one rounding per
+//    rescale, and the weights that are flushed, n 2^-126 / W.
 // 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their product 3 u,
 //      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)
 //      R       = R' (1 + 8 u) + (3 + 2 div_ulp) u (|o| + R')
@@ -63,7 +65,8 @@
 //                                                         `promote` max|v| for the sum
 //      n + exp(sink - max x_j)                            in `rowsum`; a kernel may take the maximum over keys alone
 //      2^p_shift (1 + theta)                              in `p`
-//      B, X and their errors                              in `qk`, `scores`
+//      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of 16 bits claims nothing
+//      scale times the scales of K and of q               in f32
 //    So pv=f16 claims nothing for 1000 keys of |V| = 100 (a correct kernel gives Inf when the needle is last), nor
 //    rowsum=f16 for 66,560 keys (the sum is Inf, the output 0). The stagnation of a row sum is inside e_l < 1/2.
 //    A sink of +Inf claims nothing: 0 where the maximum is over keys alone, NaN where it is over the sink too.
@@ -71,23 +74,24 @@
 // matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
 //
 // With numbers: `assay explain 'attention heads=1 d=64 len=1000 kv=f16 variant=prefill_p_f16' -b cpu`, column 0.
-// Gaussian inputs, seed 1; qk, pv and rowsum in f32, P in f16, tiles of 64 keys, exp_ulp 2; 17 tiles may be touched.
+// Gaussian inputs, seed 1; qk (lanes:16), pv (64 keys to a partial sum) and rowsum in f32, P in f16, tiles of 64 keys, exp_ulp 2;
+// 17 tiles may be touched.
 //   o = 0.0413,  A = 0.765,  D = 0.771,  B = X = 11.7,  W = 35.5,  sum|v_j| = 790,  changes = 16
-//   scale E_qk              gamma_64 B = 64 * 2^-24 * 11.7                 4.48e-5
+//   scale E_qk              gamma_8 B = 8 * 2^-24 * 11.7                   0.56e-5
 //   4 u B + 10 u X          14 * 2^-24 * 11.7                              0.98e-5
-//   lambda                                                                 5.46e-5
-//   theta                   lambda + 17 * 4 u (exp) + 4 u                  5.88e-5
-//   theta D / (1 - theta)                                                  0.45e-4     9 % of the limit
-//   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    77 %
-//   E_pv                    gamma_1000 A = 1000 * 2^-24 * 0.765            0.46e-4     9 %
+//   lambda                                                                 1.54e-5
+//   theta                   lambda + 17 * 4 u (exp) + 4 u                  1.97e-5
+//   theta D / (1 - theta)                                                  0.15e-4     4 % of the limit
+//   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    90 %
+//   E_pv                    (gamma_64 + gamma_18) A = 82 * 2^-24 * 0.765   0.04e-4     1 %
 //   changes u_pv A          16 * 2^-24 * 0.765                             0.01e-4
 //   |o| e_l                 0.0413 * 5.9e-6                                0.00e-4
-//   R                                                                      4.66e-4
-//   store in f16            2^-11 (|o| + R)                                0.20e-4     4 %
-//   limit                                                                  4.87e-4
+//   R                                                                      3.94e-4
+//   store in f16            2^-11 (|o| + R)                                0.20e-4     5 %
+//   limit                                                                  4.15e-4
 // The cast of P is the largest by far: it moves each p_j |v_j| by up to 2^-11 of itself, and a bound that does not
-// know the signs of these errors lets none cancel. PV in f32 moves it by n u = 2^-14 only, and q.k, through the
-// weights, by d u B = 2^-14.4. explain gives p=f16 76.6 %, pv=f32 9.2 %, qk=f32 7.7 % of the median limit, 5.10e-4.
+// know the signs of these errors lets none cancel. Were neither the order of q.k nor partial sums of PV declared, E_qk would be
+// gamma_64 B = 4.5e-5, E_pv gamma_1000 A = 0.46e-4, and the limit 4.87e-4.
 #pragma once
 
 #include <vector>

@@ -153,6 +153,10 @@ struct Scratch {
   Buffer<double> row_decode;
 };
 
+// Where the codes and scales of K or V lie. Throws InputError bad_scale.
+Source make_source(const Encoded& tensor);
+// The rows of `part`, cut so that their dots with K are exact.
+void load_queries(const AttentionProblem& problem, const Source& k, std::int64_t b, Part& part, Queries& out);
 // Processes keys [first, last) of (b, kv_head) for the rows of `part`.
 void process(const AttentionProblem& problem, const Source& k, const Source& v, std::int64_t b,
              std::int64_t kv_head, KeyRange keys, const CertifiedOptions& options, Scratch& scratch,

@@ -1,0 +1,238 @@
+// What the order-free limit reads of a contract: its roundings, its sums and their errors. Proofs: detap.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reference/arithmetic/dot_bound.hpp"
+#include "reference/arithmetic/order.hpp"
+#include "reference/formats/block.hpp"
+#include "reference/ops/attention/limits/detap.hpp"
+
+namespace assay::detap {
+
+inline constexpr double kU = 0x1p-24;
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kFlush = 0x1p-126;
+inline constexpr double kSunk = 200;        // exp(-kSunk) is below kFlush with room for a logit's own error
+inline constexpr double kSunkSlope = 1e-6;  // and so it is for a sink of any size, rounded a dozen times
+inline constexpr double kF32Max = std::numeric_limits<float>::max();
+
+// Rounding to a scalar format: relative and absolute error, overflow.
+struct Cast {
+  double u = 0, tiny = 0, largest = kInf;
+  int emin = -126;
+};
+inline Cast cast_to(std::string_view name) {
+  const ScalarFormat& f = scalar_format(name);
+  const int emin = 1 - f.bias;
+  return {std::ldexp(1.0, -(f.fraction_bits + 1)), std::ldexp(1.0, emin - f.fraction_bits - 1), f.max_finite,
+          emin};
+}
+inline int emin_of(std::string_view format_name) {
+  const Format& row = format(format_name);
+  if (row.kind == FormatKind::scalar) {
+    const ScalarFormat& s = scalar_format(format_name);
+    if (s.kind == ScalarKind::floating) return 1 - s.bias;
+  }
+  return row.kind == FormatKind::scalar ? 0 : -126;
+}
+// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded up.
+inline int emin_of(const Encoded& tensor) {
+  const Format& row = format(tensor.format);
+  if (row.kind != FormatKind::scaled) return emin_of(row.name);
+  float largest = 0;
+  const Plane& scales = plane_of(tensor, ".scale");
+  for (std::size_t at = 0; at + sizeof(float) <= scales.bytes.size(); at += sizeof(float)) {
+    float s = 0;
+    std::memcpy(&s, scales.bytes.data() + at, sizeof s);
+    if (std::isfinite(s)) largest = std::max(largest, s);
+  }
+  return emin_of(row.element) + (largest > 0 ? std::ilogb(largest) + 1 : 0);
+}
+
+// A sum of n products, in `parts` partial sums of at most `chunk` each, which are added in f32; no product goes through more
+// than `height` additions inside its partial sum (scalar accumulators).
+struct SumShape {
+  std::int64_t n = 0, chunk = 0, parts = 1;
+  double height = 0;
+};
+
+// |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any product with a subnormal
+// operand.
+class DotError {
+ public:
+  // scaled: what the accumulator holds is a factor times these magnitudes that need not be a power of two.
+  DotError(const Accumulator& how, const SumShape& shape, double largest, double subnormal,
+           bool scaled = false)
+      : how_(how),
+        shape_(shape),
+        head_(std::max(largest, subnormal)),
+        subnormal_(subnormal),
+        scaled_(scaled) {
+    affine_ = how.kind == Accumulator::Kind::floating;
+    if (affine_) {
+      at_zero_ = one(0);
+      slope_ = (one(1) - at_zero_) * (1 + 0x1p-40);
+      limit_ = largest_finite(how.precision);
+    }
+  }
+  double operator()(double abs_sum) const {
+    if (!affine_) return one(abs_sum);
+    const double e = slope_ * abs_sum + at_zero_;
+    return abs_sum + e < limit_ ? e : kInf;
+  }
+
+ private:
+  double one(double abs_sum) const {
+    DotMagnitudes m;
+    m.n = std::min(shape_.chunk, shape_.n);
+    m.abs_sum = abs_sum;
+    m.head = std::max(head_, 0.0);
+    m.scaled = scaled_;
+    if (how_.unit != nullptr && how_.unit->combine == Combine::pairwise_flush)
+      m.flushed = static_cast<double>(shape_.n) * subnormal_;
+    if (how_.kind == Accumulator::Kind::unit) {
+      if (shape_.parts <= 1) return dot_bound(how_, m);
+      m.n = shape_.n;
+      const std::int64_t blocks = std::max<std::int64_t>(1, shape_.chunk / how_.unit->group);
+      return dot_bound(how_, m, blocks);
+    }
+    const auto chain = [&](const DotMagnitudes& of) {
+      return how_.kind == Accumulator::Kind::floating
+                 ? dot_bound_ordered(how_.precision, static_cast<std::int64_t>(shape_.height), of)
+                 : dot_bound(how_, of);
+    };
+    if (shape_.parts <= 1) return chain(m);
+    // Each partial sum is bounded with its own share of abs_sum; the bounds are affine, so they add up.
+    DotMagnitudes none = m;
+    none.abs_sum = 0;
+    const double floor = chain(none);
+    const double inner = (chain(m) - floor) * (1 + 0x1p-40) + static_cast<double>(shape_.parts) * floor;
+    return inner + gamma_n(static_cast<double>(shape_.parts), kU) * (abs_sum + inner);
+  }
+  Accumulator how_;
+  SumShape shape_;
+  double head_, subnormal_, at_zero_ = 0, slope_ = 0, limit_ = kInf;
+  bool affine_ = false, scaled_ = false;
+};
+
+// The contract, read once.
+struct Kernel {
+  Accumulator qk, pv, rowsum;
+  std::int64_t chunk, promote, tile, split, part;
+  Order qk_order, pv_order, rowsum_order;
+  double exp_ulp, tanh_ulp, div_ulp;
+  bool p_exact, cast_in_sum;
+  Cast p, scores, convert, q, out, dtype;
+  bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
+  bool converts_q, q_blocks, out_cast;
+  bool k_rounds, v_rounds;  // decoded values are not f32 numbers
+  bool qk_scaled;           // q.k is summed in codes
+  int p_emin, k_emin, v_emin, q_emin;
+  double p_scale;                  // 2^p_shift
+  double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
+  double largest_pv, largest_sum;  // finite numbers of the registers of PV and of the row sum
+  double q_code, k_code,
+      v_code;  // the largest codes that a unit multiplies before their scale is applied; 0: none
+
+  Kernel(const Contract& c, const AttentionProblem& problem)
+      : qk(accumulator(c.text("qk"))), pv(accumulator(c.text("pv"))), rowsum(accumulator(c.text("rowsum"))) {
+    const AttentionGeometry& g = problem.geometry();
+    chunk = c.integer("chunk");
+    promote = c.integer("promote");
+    tile = c.integer("tile");
+    split = c.integer("split");
+    part = c.integer("part");
+    qk_order = order_of(c.text("qk_order")), pv_order = order_of(c.text("pv_order"));
+    rowsum_order = order_of(c.text("rowsum_order"));
+    exp_ulp = c.number("exp_ulp");
+    tanh_ulp = c.number("tanh_ulp");
+    div_ulp = c.number("div_ulp");
+    p = cast_to(c.text("p"));
+    p_exact = c.text("p") == "f32";
+    cast_in_sum = c.text("denominator") == "cast";
+    scores_cast = c.text("scores") != "f32";
+    scores = cast_to(c.text("scores"));
+    // What has the format already is not rounded.
+    const std::string_view to = c.text("convert");
+    converts_k = to != "none" && to != g.k_format;
+    converts_v = to != "none" && to != g.v_format;
+    if (to != "none") convert = cast_to(to);
+    converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
+    q_blocks = c.text("q") == "q8_0";
+    if (converts_q && !q_blocks) q = cast_to(c.text("q"));
+    dtype = cast_to(g.dtype);
+    out_cast = c.text("out") != "dtype" && c.text("out") != g.dtype;
+    out = out_cast ? cast_to(c.text("out")) : dtype;
+    const auto rounds = [](const std::string& name) { return format(name).kind != FormatKind::scalar; };
+    k_rounds = rounds(g.k_format);
+    v_rounds = rounds(g.v_format);
+    p_scale = std::exp2(c.number("p_shift"));
+    const auto unit_of = [](const Accumulator& a) {
+      if (a.kind == Accumulator::Kind::integer) return kU;
+      return std::max(kU, std::ldexp(a.kind == Accumulator::Kind::unit ? 2.0 : 1.0, -a.precision.p));
+    };
+    pv_u = promote > tile ? unit_of(pv) : kU;  // partial sums of a tile are added to f32 registers
+    rowsum_u = unit_of(rowsum);
+    largest_pv = largest_finite(pv.precision);
+    largest_sum = largest_finite(rowsum.precision);
+    p_emin = p.emin;
+    k_emin = converts_k ? convert.emin : emin_of(problem.k());
+    v_emin = converts_v ? convert.emin : emin_of(problem.v());
+    // A row's largest code is the format's largest, so no product's exponent is above that of its largest product.
+    const bool q_codes = quantises_rows(c.text("q"));
+    q_emin = q_codes ? -126 : converts_q && !q_blocks ? q.emin : emin_of(g.dtype);
+    qk_scaled = q_codes || format(g.k_format).kind == FormatKind::scaled;
+    q_code = q_codes ? scalar_format(c.text("q")).max_finite : 0;
+    const auto largest_code = [](const Format& f) {
+      return f.kind == FormatKind::scaled ? scalar_format(f.element).max_finite : 0.0;
+    };
+    k_code = largest_code(format(g.k_format));
+    v_code = largest_code(format(g.v_format));
+  }
+  SumShape of_qk(std::int64_t d) const {
+    const std::int64_t own = std::min(chunk, d);
+    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own))};
+  }
+  // tiles: that a row touches at most. What is hidden from a row leaves its partial sums short, not fewer.
+  SumShape of_pv(const AttentionRow& row, double tiles) const {
+    const auto n = static_cast<double>(row.keys);
+    if (pv.kind == Accumulator::Kind::unit) {
+      // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the first of a part.
+      const std::int64_t g = pv.unit->group, ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
+      const std::int64_t products = g * std::min(row.keys, (row.span + g - 1) / g + ends);
+      return {products, std::min(promote, products), promote < products ? 2 : 1, 0};
+    }
+    if (promote < row.keys)
+      return {row.keys, promote, std::min(row.keys, row.span / promote + 2 + split),
+              pv_order.height(static_cast<double>(promote))};
+    double height = n - 1;  // one accumulator for all keys
+    if (pv_order == Order::likely)
+      height = pv_order.height(n);
+    else if (pv_order.is_shallow() &&
+             promote > tile)  // a tile's own sum, then the additions of the later ones
+      height =
+          std::min(height, pv_order.height(static_cast<double>(tile)) + tiles + static_cast<double>(split));
+    else if (pv_order.is_shallow())
+      height = std::min(height, pv_order.height(static_cast<double>(promote)));
+    return {row.keys, row.keys, 1, height};
+  }
+  // Additions that a weight goes through in the row sum, rescales apart.
+  double rowsum_height(double n, double tiles) const {
+    const double merges = static_cast<double>(split);
+    if (rowsum_order == Order::sequential || rowsum_order == Order::lanes || rowsum_order == Order::likely)
+      return rowsum_order.height(n) + 1 + merges;  // running sums over all tiles
+    const double own = std::min(static_cast<double>(tile), n);
+    return (rowsum_order.is_shallow() ? rowsum_order.height(own) + 1 : own) + tiles + merges;
+  }
+  // Whether a sum of codes of at most `most` fits the registers of a matrix unit; scalar kernels decode first.
+  static bool holds(const Accumulator& how, double most) {
+    const bool bounded = how.kind == Accumulator::Kind::unit && how.unit->combine != Combine::wrap;
+    return !bounded || 2 * most < largest_finite(how.precision);
+  }
+};
+
+}  // namespace assay::detap
