@@ -58,6 +58,7 @@ Activations take_hidden(const Engine& engine, const Product& product, std::vecto
     return taken;
   }
   const float largest = layout(product.a).scale_divisor;
+  const bool integers = product.a.starts_with("int");  // also where the weights are not, and the sums are f32
   if (product.integer) taken.codes.resize(rows * length);
   for (std::size_t r = 0; r < rows; ++r) {
     float* row = taken.values.data() + r * length;
@@ -69,6 +70,8 @@ Activations take_hidden(const Engine& engine, const Product& product, std::vecto
       const float quotient = row[i] / scale;
       if (product.integer) {
         taken.codes[r * length + i] = static_cast<std::int8_t>(round_to_integer(quotient, -127, 127));
+      } else if (integers) {
+        row[i] = static_cast<float>(round_to_integer(quotient, -127, 127));
       } else {
         const SmallFloat& format = product.a.starts_with("e4m3fnuz") ? kE4m3fnuz
                                    : product.a.starts_with("e5m2")   ? kE5m2

@@ -145,6 +145,14 @@ Stored stored(const assay::Encoded& tensor, const std::vector<double>& decoded, 
   return r;
 }
 
+// Without the keys that a row does not see: their weight of 0 times NaN or Inf would be NaN.
+Stored seen_of(const Stored& all, const std::vector<std::uint8_t>& visible, std::int64_t width) {
+  Stored seen = all;
+  for (std::size_t j = 0; j < visible.size(); ++j)
+    if (visible[j] == 0) std::fill_n(seen.values.begin() + static_cast<std::int64_t>(j) * width, width, 0.0F);
+  return seen;
+}
+
 void read_as(assay::Encoded& tensor, const std::string& format) {
   if (tensor.format == format) return;
   tensor.format = format;
@@ -190,6 +198,9 @@ void run_attention(const Call& call, const assay_plugin::Trace& trace) {
                    values_in = stored(problem.v(), v, kv_head, convert);
       const assay::AttentionEmulator emulator(
           how, {keys, g.d, g.dv, keys_in.values, values_in.values, keys_in.format, values_in.format});
+      const auto finite = [](float x) { return std::isfinite(x); };
+      const bool all_finite =
+          std::ranges::all_of(keys_in.values, finite) && std::ranges::all_of(values_in.values, finite);
       for (std::int64_t i = 0; i < g.rows; ++i)
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
           const std::span<const double> stored_q = problem.q(b, i, head);
@@ -220,9 +231,16 @@ void run_attention(const Call& call, const assay_plugin::Trace& trace) {
             row.bias = bias;
           }
           if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
-          emulator.run(row,
-                       std::span<float>(out).subspan(static_cast<std::size_t>(problem.out_index(b, i, head)),
-                                                     static_cast<std::size_t>(g.dv)));
+          const std::span<float> to = std::span<float>(out).subspan(
+              static_cast<std::size_t>(problem.out_index(b, i, head)), static_cast<std::size_t>(g.dv));
+          if (all_finite) {
+            emulator.run(row, to);
+            continue;
+          }
+          const Stored k_seen = seen_of(keys_in, visible, g.d), v_seen = seen_of(values_in, visible, g.dv);
+          const assay::AttentionEmulator selecting(
+              how, {keys, g.d, g.dv, k_seen.values, v_seen.values, k_seen.format, v_seen.format});
+          selecting.run(row, to);
         }
     }
   }

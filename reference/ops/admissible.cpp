@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
 
 namespace assay {
 namespace {
+
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> values,
                   const Contract& contract) {
@@ -44,6 +47,8 @@ void admit_block(Truth& truth, const Format& to, const Shape& shape, std::span<c
       for (std::size_t i = p; i < values.size(); i += block) {
         const double by = rotated ? 0x1p-20 * size[i / block] : 0x1p-21 * std::fabs(values[i]);
         moved[i] = static_cast<float>(values[i] + sign * by);
+        // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
+        if (std::isfinite(values[i])) moved[i] = std::clamp(moved[i], -kLargest, kLargest);
       }
       const std::vector<double> changed = decode_tensor(encode_tensor(to, shape, moved, policy));
       for (std::size_t i = 0; i < values.size(); ++i) {

@@ -12,7 +12,7 @@ Judged judge(double got, double value, double limit) {
   if (std::isinf(value)) return {got == value, got == value ? 0.0 : kNever};
   const double error = std::fabs(got - value);
   const bool ok = error <= limit;
-  if (!(error >= 0)) return {ok, kNever};  // NaN
+  if (!(error >= 0) || std::isnan(limit)) return {ok, kNever};
   return {ok, error == 0 ? 0.0 : error / limit};
 }
 

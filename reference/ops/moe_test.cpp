@@ -78,6 +78,7 @@ TEST(Moe, correct_kernels_of_every_path_stay_within_the_limit_and_faults_are_cau
                       {"f16", "f16", "f16", "", "", 0},
                       {"bf16", "int4_g32", "bf16", "", "", 0},
                       {"int8_tok", "int4_ch", "codes", "int8", "acc=i32", 127},
+                      {"int8_tok", "e4m3fn_tok", "codes", "int8", "", 127},
                       {"e4m3fn_tok", "e4m3fn_tok", "codes", "e4m3fn", "", 448}};
   for (const Row& row : rows)
     for (const float size : {0.1F, 1.0F, 20.0F})

@@ -100,5 +100,29 @@ TEST(QuantiseLimits, a_row_of_zeros_may_store_the_scale_zero_and_no_other_row_ma
   }
 }
 
+// What is moved to see which codes are in doubt stays finite: an Inf would poison the block, and no number be its limit.
+TEST(Quantize, a_block_next_to_the_largest_f32_has_limits_and_another_code_is_beyond_them) {
+  for (const Format& to : formats()) {
+    if (to.kind != FormatKind::block) continue;
+    OpCase c("quantize", {{"rows", "1"}, {"cols", "256"}, {"to", std::string(to.name)}});
+    Values x = draw(Shape1::gaussian, 256, 14, 0.1F);
+    x[5] = std::numeric_limits<float>::max();
+    c.put("x", x);
+    const Truth t = c.truth("");
+    for (const double limit : t.limit) EXPECT_TRUE(limit >= 0) << to.name << " " << limit;
+    expect_pass(t, decode_tensor(encode_tensor(to, {1, 256}, x)));
+    std::vector<double> negated = t.value;
+    for (double& each : negated) each = -each;
+    if (to.name.starts_with("tq3")) expect_caught(t, negated);
+  }
+}
+
+TEST(Judged, a_limit_that_is_no_number_is_the_worst_of_all) {
+  const Judged j = ::assay::judge(1.0, 1.0, std::nan(""));
+  EXPECT_FALSE(j.ok);
+  EXPECT_EQ(j.ratio, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(::assay::judge(1.0, 1.0, 0.0).ok);
+}
+
 }  // namespace
 }  // namespace assay::testing

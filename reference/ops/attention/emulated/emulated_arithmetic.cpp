@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "reference/error.hpp"
@@ -44,6 +45,7 @@ std::uint32_t mixed(std::uint32_t x) {  // a fixed scramble of the argument's bi
 
 // Nearest f32 of a positive real number, moved by up to exp_ulp - 1/2 ulps.
 float within_ulps(double exact, float argument, double ulps) {
+  if (std::isnan(exact)) return std::numeric_limits<float>::quiet_NaN();
   if (!(exact >= 0x1p-126)) return 0;
   const auto nearest = static_cast<float>(exact);
   const auto reach = static_cast<std::int32_t>(std::floor(ulps - 0.5));
@@ -66,7 +68,7 @@ float emulated_log(float l, bool base2) {
 
 float emulated_tanh(float t, double tanh_ulp) {
   const double exact = std::tanh(static_cast<double>(t));
-  const float moved = std::min(1.0F, within_ulps(std::fabs(exact), t, tanh_ulp));
+  const float moved = std::min(within_ulps(std::fabs(exact), t, tanh_ulp), 1.0F);  // NaN stays
   return std::copysign(moved, t);
 }
 
