@@ -31,6 +31,7 @@ enum class Status : std::uint8_t {
   suspect,
   missed,
   law,
+  slower,
   too_big,
   impossible,
   unsupported,
@@ -73,6 +74,10 @@ inline constexpr StatusRow kStatuses[] = {
     {Status::law, "law",
      "`assay laws`: two calls that must agree do not: against a promise, or beyond both limits",
      "see the two case lines: look for an order of summation that depends on the batch; or promise less"},
+    {Status::slower, "slower",
+     "`assay speed`: a call takes longer than its partner by more than is allowed, at 99.9 %",
+     "see both paths and times: look for a conversion in front of the kernel, or a kernel that was not "
+     "chosen"},
     {Status::too_big, "too_big",
      "the case needs more than this machine, or the limit given, has: it was not run",
      "see what it needs under `what`; choose fewer --jobs or a larger machine"},

@@ -82,6 +82,7 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     return ASSAY_FAILED;
   }
   if (variant == "slow") usleep(20'000);
+  if (variant == "twice") softmax(x, y, rows);
   return ASSAY_OK;
 }
 
@@ -98,7 +99,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
       "one softmax, many ways of going wrong",
       "correct segfault hang overrun unwritten read_past other_bits varies "
       "varies_beyond wrong nan fallback refuses bad_contract keeps_buffer memoises "
-      "paints slow vague",
+      "paints slow twice vague",
       nullptr,
       declare,
       run,

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
     add_compare(program, exit_code);
     add_judge(program, exit_code);
     add_laws(program, exit_code, input_lists(), laws());
+    add_speed(program, exit_code, input_lists());
     add_list(program, exit_code, input_lists());
     add_explain(program, exit_code, input_lists());
     add_export(program, exit_code, input_lists());
