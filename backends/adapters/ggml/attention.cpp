@@ -1,5 +1,7 @@
 // ggml_flash_attn_ext. Our q [batch, rows, heads, d] is ggml's {d, heads, rows, batch}; the op wants
 // {d, rows, heads, batch}, which is a view of it, as llama.cpp passes it.
+#include <ggml-cpu.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -81,10 +83,15 @@ void build_attention(const Call& call, Graph& graph) {
   const assay_tensor &q = call.input("q"), &k = call.input("k"), &v = call.input("v");
   const std::int64_t batch = q.shape[0], rows = q.shape[1], keys = k.shape[1], d = q.shape[3];
   ggml_context* c = graph.context();
-  const auto heads_outside = [&](const assay_tensor& t) {
-    return ggml_permute(c, graph.input(t), 0, 2, 1, 3);
-  };
-  ggml_tensor *qt = heads_outside(q), *kt = heads_outside(k), *vt = heads_outside(v);
+  const auto heads_outside = [&](ggml_tensor* t) { return ggml_permute(c, t, 0, 2, 1, 3); };
+  const assay_tensor* lengths = call.find_input("lengths");
+  ggml_tensor *k_given = graph.input(k, lengths), *qt = heads_outside(graph.input(q)),
+              *vt = heads_outside(graph.input(v, lengths));
+  // Variant k_to_f16 is a planted fault: what an engine does that lacks an instance for K's type. It declares that type's path.
+  const bool planted = call.variant() == "k_to_f16";
+  if (planted && !ggml_is_quantized(k_given->type)) throw Unsupported("k_to_f16: K is no block format");
+  ggml_tensor* kt =
+      heads_outside(planted ? ggml_cast(c, ggml_cast(c, k_given, GGML_TYPE_F32), GGML_TYPE_F16) : k_given);
   ggml_tensor* mask = nullptr;
   if (call.text("mask") != "none" || call.text("lengths") == "ragged")
     mask = graph.own(GGML_TYPE_F16, {keys, mask_rows(rows), 1, batch},
@@ -94,18 +101,25 @@ void build_attention(const Call& call, Graph& graph) {
                                           static_cast<float>(call.real("softcap")));
   if (const assay_tensor* sinks = call.find_input("sinks"))
     ggml_flash_attn_ext_add_sinks(node, graph.input(*sinks));
-  graph.kernel = "flash_attn_ext_" + std::string(ggml_type_name(kt->type)) + "_" + ggml_type_name(vt->type);
+  const ggml_type k_type = k_given->type, v_type = vt->type;
+  const std::string k_name = ggml_type_name(k_type), v_name = ggml_type_name(v_type),
+                    op_name = "flash_attn_ext_";
+  graph.kernel = op_name + k_name + "_" + v_name;
   // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
   const bool asks_f32 = call.variant() == "prec_f32";
   if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
   // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of V that vectors
   // divide: tiles of 64 keys, q as it is, all sums in f32.
   constexpr std::int64_t kTile = 64, kVector = 16;  // GGML_FA_TILE_Q and _KV; the widest GGML_F32_EPR
-  const bool one_wide_type = kt->type == vt->type && (kt->type == GGML_TYPE_F32 || kt->type == GGML_TYPE_F16);
+  const bool one_wide_type = k_type == v_type && (k_type == GGML_TYPE_F32 || k_type == GGML_TYPE_F16);
   if (one_wide_type && rows >= kTile && v.shape[3] % kVector == 0 && !version_before(0, 9, 6)) {
     if (version_before(0, 9, 8))
       throw Unsupported("64 query rows or more: how ggml 0.9.6 and 0.9.7 sum them is not described");
     graph.kernel += "_tiled";
+    // The only path that multiplies by no routine of the tables.
+    graph.evidence = [declared = graph.kernel, op_name](const Entered& seen) {
+      return seen.products.empty() ? declared : op_name + names_of(seen.products) + "_one_key_at_a_time";
+    };
     graph.contract = "qk=f32 tile=64 exp_ulp=2 p=f32 rowsum=f32 pv=f32 out=f32";
     return graph.finish(node, call.output("out"));
   }
@@ -114,13 +128,22 @@ void build_attention(const Call& call, Graph& graph) {
   const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
                      !version_before(0, 9, 6);
   if (split) graph.kernel += "_split";
-  const bool blocks = ggml_is_quantized(kt->type);
-  const std::string_view q_type = blocks                      ? "q8_0"
-                                  : kt->type == GGML_TYPE_F32 ? "none"
-                                                              : ggml_type_name(kt->type);
-  graph.contract = "qk=f32 q=" + std::string(q_type) + " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" +
-                   (vt->type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") + " out=f32" +
-                   (split ? " split=" + std::to_string(graph.threads) : "");
+  const ggml_type q_type = ggml_get_type_traits_cpu(k_type)->vec_dot_type;
+  if (q_type == GGML_TYPE_Q8_K)
+    throw Unsupported("q goes through q8_K, which no contract of attention describes");
+  // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not built in.
+  graph.evidence = [=, suffix = std::string(split ? "_split" : "")](const Entered& seen) {
+    if (seen.products.empty()) return op_name + k_name + "_" + v_name + "_tiled";
+    std::string name =
+        op_name + names_of(seen.products) + "_" + (seen.decoders.empty() ? v_name : names_of(seen.decoders));
+    for (const ggml_type type : seen.encoders)
+      if (type != q_type) name += std::string("_through_") + ggml_type_name(type);
+    return name + suffix;
+  };
+  graph.contract =
+      "qk=f32 q=" + std::string(k_type == GGML_TYPE_F32 ? "none" : ggml_type_name(q_type)) +
+      " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" + (v_type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") +
+      " out=f32" + (split ? " split=" + std::to_string(graph.threads) : "");
   graph.finish(node, call.output("out"));
 }
 

@@ -33,7 +33,9 @@ std::string codec_kernel(const Call& call) {
 }
 
 std::string codec_contract(const Call& call) {
-  return call.op() == "dequantize" ? "mid=f32 roundings=1" : "";
+  if (call.op() == "dequantize") return "mid=f32 roundings=1";
+  return ggml_is_quantized(type_of(call.output("y"))) ? ""
+                                                      : "overflow=ieee";  // a float stays Inf, or becomes it
 }
 
 void run_codec(const Call& call) {

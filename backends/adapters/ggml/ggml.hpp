@@ -5,11 +5,13 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "backends/adapters/ggml/routines.hpp"
 #include "backends/plugin/kernels.hpp"
 
 namespace assay_ggml {
@@ -28,8 +30,9 @@ class Graph {
   Graph();
   ggml_context* context() const { return context_.get(); }
 
-  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols, rows}.
-  ggml_tensor* input(const assay_tensor& tensor);
+  // A tensor with the call's bytes. ggml counts axes from the innermost: [rows, cols] becomes ne = {cols, rows}. `lengths`: with
+  // zeros in place of [b, lengths[b]..]: ggml knows no lengths, and what its masks hide is finite in a cache that was cleared.
+  ggml_tensor* input(const assay_tensor& tensor, const assay_tensor* lengths = nullptr);
   // A tensor of the adapter's own making; `bytes` may be empty in declare.
   ggml_tensor* own(ggml_type type, std::vector<std::int64_t> ne, std::vector<char> bytes);
   // The node whose elements, dense, are the call's output.
@@ -38,7 +41,9 @@ class Graph {
   bool supported_by(ggml_backend_dev_t device) const;  // every node
   void run(ggml_backend_t backend);                    // upload, compute, download
 
-  std::string kernel;    // what the path is called in the trace: ggml's op and the types it meets
+  std::string kernel;  // the declared path: ggml's op and the types it meets
+  // What the path was, from the routines that were entered on a CPU; none: nothing shows it, and the declared one is announced.
+  std::function<std::string(const Entered&)> evidence;
   std::string contract;  // the arithmetic as we read ggml's sources
   int threads = 1;       // of the backend: keys are split among them
 

@@ -31,13 +31,14 @@ ggml_type type_of(const assay_tensor& t) {
     std::string_view format;
     ggml_type type;
   };
-  static constexpr Row kTypes[] = {
-      {"f32", GGML_TYPE_F32},          {"f16", GGML_TYPE_F16},   {"bf16", GGML_TYPE_BF16},
-      {"q8_0", GGML_TYPE_Q8_0},        {"q4_0", GGML_TYPE_Q4_0}, {"q4_1", GGML_TYPE_Q4_1},
-      {"q5_0", GGML_TYPE_Q5_0},        {"q5_1", GGML_TYPE_Q5_1}, {"iq4_nl", GGML_TYPE_IQ4_NL},
-      {"mxfp4_ggml", GGML_TYPE_MXFP4}, {"int32", GGML_TYPE_I32}, {"int8", GGML_TYPE_I8}};
+  static constexpr Row kTypes[] = {{"f32", GGML_TYPE_F32},       {"f16", GGML_TYPE_F16},
+                                   {"bf16", GGML_TYPE_BF16},     {"q8_0", GGML_TYPE_Q8_0},
+                                   {"q4_0", GGML_TYPE_Q4_0},     {"q4_1", GGML_TYPE_Q4_1},
+                                   {"q5_0", GGML_TYPE_Q5_0},     {"q5_1", GGML_TYPE_Q5_1},
+                                   {"iq4_nl", GGML_TYPE_IQ4_NL}, {"mxfp4_ggml", GGML_TYPE_MXFP4}};
   for (const auto& row : kTypes)
     if (row.format == t.format) return row.type;
+  // Its I8 and I32 hold indices: they have no product, and a cast that is undefined in C out of range.
   throw Unsupported(std::string(t.name) + ": ggml has no type " + t.format);
 }
 
@@ -61,9 +62,17 @@ Graph::Graph()
   if (!context_) throw std::runtime_error("ggml_init failed");
 }
 
-ggml_tensor* Graph::input(const assay_tensor& t) {
+ggml_tensor* Graph::input(const assay_tensor& t, const assay_tensor* lengths) {
   std::vector<std::int64_t> ne(t.shape, t.shape + t.rank);
-  return own(type_of(t), {ne.rbegin(), ne.rend()}, t.data ? dense(t) : std::vector<char>{});
+  std::vector<char> bytes = t.data ? dense(t) : std::vector<char>{};
+  if (lengths && t.data) {
+    const auto row = static_cast<std::int64_t>(bytes.size()) / (t.shape[0] * t.shape[1]);
+    for (std::int64_t b = 0; b < t.shape[0]; ++b)
+      for (std::int64_t j = static_cast<const std::int32_t*>(lengths->data)[b]; j < t.shape[1]; ++j)
+        std::memset(&bytes[static_cast<std::size_t>((b * t.shape[1] + j) * row)], 0,
+                    static_cast<std::size_t>(row));
+  }
+  return own(type_of(t), {ne.rbegin(), ne.rend()}, std::move(bytes));
 }
 
 ggml_tensor* Graph::own(ggml_type type, std::vector<std::int64_t> ne, std::vector<char> bytes) {

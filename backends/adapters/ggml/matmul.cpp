@@ -18,7 +18,13 @@ void build_matmul(const Call& call, Graph& graph) {
   if (blocks ? path != "q8" : path != "auto" && path != weights)
     throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " +
                       (blocks ? "q8" : std::string(weights)));
-  graph.kernel = "mul_mat_" + std::string(ggml_type_name(type));
+  // Some shapes go to blocked products (llamafile's) that no table names: the path leaves those open, and nothing else.
+  const std::string name = ggml_type_name(type);
+  graph.kernel = "mul_mat_" + name + "*";
+  graph.evidence = [name](const Entered& seen) {
+    if (!seen.decoders.empty()) return "mul_mat_decoded_from_" + names_of(seen.decoders);
+    return "mul_mat_" + (seen.products.empty() ? name + "_blocked" : names_of(seen.products));
+  };
   graph.contract = "acc=f32 out=f32";
   graph.finish(ggml_mul_mat(graph.context(), graph.input(b), graph.input(a)), call.output("y"));
 }

@@ -15,6 +15,7 @@ struct State {
   ggml_backend_t backend = nullptr;
   std::string description, variants;
   int threads = 1;
+  bool on_cpu = false;
   assay_backend table{};
   ~State() {
     if (backend) ggml_backend_free(backend);
@@ -83,11 +84,14 @@ assay_status run(void* self, const assay_call* c, const assay_trace* trace, char
       trace->kernel(trace->self, kernel.c_str());
       return;
     }
+    const State& state = *static_cast<State*>(self);
     Graph graph;
-    graph.threads = static_cast<State*>(self)->threads;
+    graph.threads = state.threads;
     build(call, graph);
-    graph.run(static_cast<State*>(self)->backend);
-    trace->kernel(trace->self, graph.kernel.c_str());
+    forget_routines();
+    graph.run(state.backend);
+    const bool seen = state.on_cpu && graph.evidence;
+    trace->kernel(trace->self, (seen ? graph.evidence(entered_routines()) : graph.kernel).c_str());
   });
 }
 
@@ -117,8 +121,11 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     state->backend = ggml_backend_dev_init(state->device, nullptr);
     if (!state->backend)
       throw Failed(std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
-    if (ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU)
+    state->on_cpu = ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+    if (state->on_cpu) {
       ggml_backend_cpu_set_n_threads(state->backend, asked.threads);
+      watch_routines();
+    }
     state->description = std::string("ggml ") + ggml_version() + " on " +
                          ggml_backend_dev_description(state->device) + ", " + std::to_string(asked.threads) +
                          (asked.threads == 1 ? " thread" : " threads") + " (devices: " + names + ")";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -79,6 +80,59 @@ bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>
   return true;
 }
 
+// What the sums of q's blocks do to logits (q=q8_1): of q as it was and as its codes stand for.
+void bound_block_sums(const AttentionProblem& problem, const std::vector<double>& before,
+                      const std::vector<double>& after, Conversions& done) {
+  const AttentionGeometry& g = problem.geometry();
+  const std::string& name = problem.k().format;
+  if (name != "q4_1" && name != "q5_1") return;  // without a minimum nothing meets the sums
+  const ScalarFormat& f16 = scalar_format("f16");
+  const Plane& k = problem.k().planes.front();
+  const std::size_t blocks = static_cast<std::size_t>(g.d) / kBlock;
+  const std::size_t bytes =
+      k.bytes.size() * kBlock / static_cast<std::size_t>(element_count(problem.k().shape));
+  done.minimum_error.assign(done.q_uncertainty.size(), 0.0);
+  done.minimum_size = done.minimum_error;
+  for (std::int64_t b = 0; b < g.batch; ++b) {
+    std::vector<double> largest(static_cast<std::size_t>(g.kv_heads) * blocks, 0.0);
+    for (std::int64_t j = 0; j < problem.length(b); ++j)
+      for (std::size_t at = 0; at < largest.size(); ++at) {
+        const std::size_t block = static_cast<std::size_t>(problem.token(b, j)) * largest.size() + at;
+        std::uint16_t code = 0;
+        std::memcpy(&code, k.bytes.data() + block * bytes + 2, sizeof code);  // behind the scale
+        const double m = std::fabs(decode(f16, code));
+        largest[at] = std::max(largest[at], std::isfinite(m) ? m : std::numeric_limits<double>::infinity());
+      }
+    for (std::int64_t i = 0; i < g.rows; ++i)
+      for (std::int64_t h = 0; h < g.heads; ++h) {
+        const std::size_t row = static_cast<std::size_t>((b * g.rows + i) * g.heads + h);
+        for (std::size_t block = 0; block < blocks; ++block) {
+          double a = 0, sum = 0, absolute = 0;
+          for (std::size_t e = (row * blocks + block) * kBlock; e < (row * blocks + block + 1) * kBlock;
+               ++e) {
+            a = std::max(a, std::fabs(before[e]));
+            sum += after[e], absolute += std::fabs(after[e]);
+          }
+          const double m = largest[static_cast<std::size_t>(problem.kv_head(h)) * blocks + block];
+          if (m == 0 || a == 0) continue;
+          const double s = round_to(f16, static_cast<double>(static_cast<float>(a / 127)));
+          const double undecided = done.q_uncertainty[row] > 0 ? kBlock : 0;  // codes that may be another
+          const double codes = s > 0 ? std::fabs(sum) / s + undecided : 127.0 * kBlock,
+                       size = codes * a / 127;
+          double off = size * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + 4 * kU) + 0x1p-25 * (1 + codes);
+          if (s > 0 &&
+              undecided == 0)  // the codes are known, and so is the stored sum, but for the last bits of d
+            off = std::max(std::fabs(round_to(f16, sum / s * a / 127 * (1 - 4 * kU)) - sum),
+                           std::fabs(round_to(f16, sum / s * a / 127 * (1 + 4 * kU)) - sum));
+          // Beyond the largest f16 the sum is Inf.
+          done.minimum_error[row] +=
+              size * (1 + 0x1p-10) < f16.max_finite ? m * off : std::numeric_limits<double>::infinity();
+          done.minimum_size[row] += m * (absolute + size + off);
+        }
+      }
+  }
+}
+
 // Every finite row becomes what its codes stand for.
 void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width,
                    std::vector<double>& uncertainty) {
@@ -97,6 +151,8 @@ void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size
 }
 
 }  // namespace
+
+bool quantises_blocks(std::string_view q_contract) { return q_contract == "q8_0" || q_contract == "q8_1"; }
 
 bool quantises_rows(std::string_view q_contract) {
   return q_contract == "e4m3fn" || q_contract == "e4m3fnuz" || q_contract == "e5m2";
@@ -151,13 +207,14 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
       problem.replace_q(std::move(q));
       return done;
     }
-    done.q = q_to == "q8_0" ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_uncertainty)
-                            : round_all(scalar_format(q_to), q);
+    done.q = quantises_blocks(q_to) ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_uncertainty)
+                                    : round_all(scalar_format(q_to), q);
     if (done.q) {
+      if (q_to == "q8_1") bound_block_sums(problem, problem.all_q(), q, done);
       problem.replace_q(std::move(q));
     } else {
       done.q_uncertainty.clear();
-      done.overflows |= q_to != "q8_0" && overflows(problem.all_q(), scalar_format(q_to));
+      done.overflows |= !quantises_blocks(q_to) && overflows(problem.all_q(), scalar_format(q_to));
     }
   }
   return done;

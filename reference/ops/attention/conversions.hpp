@@ -21,6 +21,16 @@
 //   scale * q_freedom * max|k_j|_2         (Cauchy-Schwarz).
 // It is 0 for nearly every row.
 //
+// q=q8_1: the same codes and scales, and with each block its sum s_b = f16(d sum n_i), d = f32(a / 127), which is what the minimum m of
+// K's blocks (q4_1, q5_1: k = d_k c + m) is multiplied with: the kernel's q.k is sum_b d_k s sum c n + m s_b. With
+// S = d |sum n_i| the stored s_b is off the sum of the n_i s that stand for q by
+//   |s_b - s sum n_i| <= S (2^-11 + 2^-11 (1 + 2^-11) + 4u) + 2^-25 (1 + |sum n_i|)
+// (s_b and s are f16 numbers, the last term where they are subnormal), and where all codes are decided by exactly what d (1 +- 4u) makes
+// of it; a logit by at most scale times
+//   minimum_error = sum_b max_j |m_jb| |s_b - s sum n_i|.
+// The products that are summed are no longer q_i k_i: |d_k c| <= |k| + |m|, so their absolute sum is larger by at most
+//   minimum_size  = sum_b max_j |m_jb| (sum_i |n_i s| + |s_b|).
+//
 // q=e4m3fn|e4m3fnuz|e5m2: with a = max|x| of a query row (one token, one head) and F the largest finite number of the
 // format,
 //   s   = f32(a / F)  (1 when a = 0)
@@ -54,15 +64,20 @@ struct QuantisedRow {
   std::vector<Other> others;  // the undecided codes, and what else they may be
   bool decidable = true;      // false: a / F may underflow, any code may be another
 };
-bool quantises_rows(std::string_view q_contract);  // q=e4m3fn|e4m3fnuz|e5m2
+bool quantises_rows(std::string_view q_contract);    // q=e4m3fn|e4m3fnuz|e5m2
+bool quantises_blocks(std::string_view q_contract);  // q=q8_0|q8_1
 QuantisedRow quantise_row(const ScalarFormat& format, std::span<const double> q);
 
 struct Conversions {
   bool q = false, kv = false;  // applied
   bool overflows = false;      // a finite number becomes an infinity: nothing can be said of what follows
-  std::vector<double> q_uncertainty;  // per (b, row, head), in the order of the output; empty: none
+  // Per (b, row, head), in the order of the output; empty: none.
+  std::vector<double> q_uncertainty, minimum_error, minimum_size;
 
-  double uncertainty(std::size_t row) const { return q_uncertainty.empty() ? 0.0 : q_uncertainty[row]; }
+  double uncertainty(std::size_t row) const { return of(q_uncertainty, row); }
+  static double of(const std::vector<double>& rows, std::size_t row) {
+    return rows.empty() ? 0.0 : rows[row];
+  }
 };
 
 // Turns `problem` into the one that a kernel of this contract computes.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "reference/ops/attention/test_problem.hpp"
@@ -17,7 +18,10 @@ using Change = std::function<void(std::vector<double>&)>;
 const Change kNothing = [](std::vector<double>&) {};
 
 // Attention in f64 on operands that `q`, `kv` have changed, each a whole tensor; stored in f32.
-std::vector<double> kernel(const AttentionCase& c, const Change& q, const Change& kv = kNothing) {
+// `more` is added to q.k of a head and a key.
+using More = std::function<double(const std::vector<double>& queries, std::int64_t head, std::int64_t key)>;
+std::vector<double> kernel(const AttentionCase& c, const Change& q, const Change& kv = kNothing,
+                           const More& more = {}) {
   const AttentionProblem& p = *c.problem;
   const AttentionGeometry& g = p.geometry();
   std::vector<double> queries = p.all_q(), keys = decode_tensor(p.k()), values = decode_tensor(p.v());
@@ -31,6 +35,7 @@ std::vector<double> kernel(const AttentionCase& c, const Change& q, const Change
       double s = 0;
       for (std::int64_t i = 0; i < g.d; ++i)
         s += queries[static_cast<std::size_t>(h * g.d + i)] * keys[static_cast<std::size_t>(at * g.d + i)];
+      if (more) s += more(queries, h, j);
       const double w = std::exp(g.scale * s);
       weights += w;
       for (std::int64_t i = 0; i < g.dv; ++i)
@@ -106,6 +111,46 @@ TEST(Conversions, a_quantiser_that_truncates_or_none_at_all_is_beyond_the_limit)
   EXPECT_GT(judge(c, "q=q8_0", kernel(c, q8_0(by_scale, to_zero))).bad, 100u);
   EXPECT_GT(judge(c, "q=q8_0", kernel(c, kNothing)).bad, 100u);
   EXPECT_EQ(judge(c, "", kernel(c, kNothing)).bad, 0u);
+}
+
+// ggml's product with K in q4_1 or q5_1: sum_b d_k s sum c n + m s_b, which is q.k and m (s_b - s sum n) for each block. `sum` makes
+// the s_b of a block of q, of its d and the sum of its codes.
+More block_sums(const AttentionCase& c, double (*stored)(double d, double codes)) {
+  return [&c, stored](const std::vector<double>& queries, std::int64_t h, std::int64_t j) {
+    const AttentionProblem& p = *c.problem;
+    const Encoded& k = p.k();
+    const std::size_t bytes = k.format == "q4_1" ? 20 : 24;
+    const ScalarFormat& f16 = scalar_format("f16");
+    double added = 0;
+    for (std::size_t block = 0; block < 2; ++block) {
+      std::uint16_t code = 0;
+      std::memcpy(&code, &k.planes[0].bytes[((j * 2 + p.kv_head(h)) * 2 + block) * bytes + 2], sizeof code);
+      float a = 0;
+      double sum = 0;
+      for (std::size_t i = h * 64 + block * 32; i < h * 64 + block * 32 + 32; ++i) {
+        a = std::max(a, static_cast<float>(std::fabs(p.all_q()[i])));
+        sum += queries[i];
+      }
+      const float d = a / 127.0F;
+      added += decode(f16, code) * (stored(d, sum / round_to(f16, double(d))) - sum);
+    }
+    return added;
+  };
+}
+
+TEST(Conversions, sums_of_blocks_in_f16_are_allowed_where_declared_and_forgotten_ones_nowhere) {
+  const auto in_f16 = [](double d, double codes) { return round_to(scalar_format("f16"), d * codes); };
+  const auto forgotten = [](double, double) { return 0.0; };
+  for (const char* kv : {"q4_1", "q5_1"}) {
+    const AttentionCase c = a_case(kv, 3);
+    const Change q = q8_0(by_largest, to_even);
+    const Judgement good = judge(c, "q=q8_1", kernel(c, q, kNothing, block_sums(c, in_f16)));
+    EXPECT_EQ(good.bad, 0u) << kv;
+    EXPECT_GT(good.zeros_seen, good.elements * 9 / 10) << kv;
+    EXPECT_EQ(judge(c, "q=q8_1", kernel(c, q)).bad, 0u) << kv;
+    EXPECT_GT(judge(c, "q=q8_0", kernel(c, q, kNothing, block_sums(c, in_f16))).bad, 0u) << kv;
+    EXPECT_GT(judge(c, "q=q8_1", kernel(c, q, kNothing, block_sums(c, forgotten))).bad, 100u) << kv;
+  }
 }
 
 TEST(Conversions, ties_may_go_either_way_and_only_ties) {

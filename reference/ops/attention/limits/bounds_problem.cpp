@@ -168,8 +168,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (emulated && order != "sequential")
     refuse(name, fmt::format("order={}: the emulated kernel is order=sequential", order));
   if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
-  if (emulated && q_convert == "q8_0") refuse(name, "q=q8_0 is not emulated");
-  if (order == "any" || g.rotate == RotateKind::qkv || q_convert == "q8_0") return base;
+  if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
+  if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
   const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
   // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds
   // points that the levels do not cover, so that the bound by moments judges them.

@@ -22,7 +22,7 @@ struct RowError {
 };
 
 RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
-                   double q_uncertainty) {
+                   const Conversions& applied, std::size_t at) {
   RowError e;
   // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
   const bool sunk =
@@ -35,7 +35,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double tiles = std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start
   e.tiles = tiles;
   const double b = row.norm_product, x = b + row.bias_max + (sunk ? std::fabs(sink) : 0.0);
-  const double abs_sum = row.q_norm * row.k_norm;
+  const double abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, kernel.of_qk(g.d), abs_sum, subnormal, kernel.qk_scaled);
@@ -46,7 +46,9 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double q_most = kernel.q_code > 0 ? kernel.q_code * root : row.q_norm;
   const double k_most = kernel.k_code > 0 ? kernel.k_code * root : row.k_norm;
   if (!Kernel::holds(kernel.qk, q_most * k_most)) return e;
-  double conversions = q_uncertainty * row.k_norm * (1 + 32 * kU);  // into B and X too, to first order
+  // Into B and X too, to first order.
+  double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
+                       Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
   if (kernel.k_rounds) conversions += 2 * kU * abs_sum;
   if (kernel.q_blocks)
@@ -111,7 +113,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
           continue;
         }
-        const RowError e = row_error(g, kernel, row, p.sink(h), applied.uncertainty(at / dv));
+        const RowError e = row_error(g, kernel, row, p.sink(h), applied, at / dv);
         const bool hopeless =
             !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale * (1 + e.theta) < kernel.p.largest);
         const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny / kernel.p_scale) + kFlush;

@@ -162,7 +162,7 @@ struct Kernel {
     converts_v = to != "none" && to != g.v_format;
     if (to != "none") convert = cast_to(to);
     converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
-    q_blocks = c.text("q") == "q8_0";
+    q_blocks = quantises_blocks(c.text("q"));
     if (converts_q && !q_blocks) q = cast_to(c.text("q"));
     dtype = cast_to(g.dtype);
     out_cast = c.text("out") != "dtype" && c.text("out") != g.dtype;
