@@ -32,10 +32,10 @@ harness                                  harness/* harness/worker/ reference/* r
 harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
 harness/culprit                          harness/* harness/worker/ reference/ OWN                             | harness/testing/
-harness/worker                           backends/assay_backend.h reference/mix.hpp reference/stable_order.hpp OWN | harness/testing/
+harness/worker                           backends/assay_backend.h reference/mix.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
-harness/witness                          harness/worker/ reference/stable_order.hpp OWN
+harness/witness                          harness/worker/ OWN
 harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
 harness/cli/CMakeLists.txt               harness/* harness/culprit/ reports/* cases/* cases/attribution/ cases/laws/ OWN
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <stdexcept>
 
 #include "harness/worker/memory.hpp"
-#include "reference/stable_order.hpp"
 
 namespace assay {
 namespace {
@@ -19,7 +19,7 @@ std::vector<std::size_t> axes_by_stride(const BufferPlane& plane, const std::vec
   for (std::size_t a = 0; a + 1 < plane.shape.size(); ++a) {
     if (plane.shape[a] > 1) axes.push_back(a);
   }
-  sort_stably(axes, [&](std::size_t a, std::size_t b) { return stride[a] > stride[b]; });
+  std::ranges::stable_sort(axes, std::ranges::greater{}, [&](std::size_t a) { return stride[a]; });
   std::int64_t inside = static_cast<std::int64_t>(row_bytes);
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     if (stride[*axis] < inside) throw std::invalid_argument("plane " + plane.name + ": rows overlap");

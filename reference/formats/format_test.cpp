@@ -9,10 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <list>
 #include <set>
-
-#include "reference/stable_order.hpp"
 
 namespace assay {
 namespace {
@@ -276,18 +273,6 @@ TEST(Formats, planes_that_do_not_fit_their_shape_are_refused_before_anything_is_
       expect_refusal(InputErrorKind::ragged_block, "[1, 65)",
                      [&] { decode_range(good, 1, std::span<double>(out)); });
     }
-  }
-}
-
-TEST(StableOrder, keeps_what_is_equal_in_the_order_in_which_it_came) {
-  const auto less = [](const auto& a, const auto& b) { return a.first < b.first; };
-  for (std::uint32_t n : {0u, 1u, 2u, 7u, 64u, 101u}) {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> rows;
-    for (std::uint32_t i = 0; i < n; ++i) rows.emplace_back(i * 2654435761u % 5, i);
-    std::list<std::pair<std::uint32_t, std::uint32_t>> wanted(rows.begin(), rows.end());
-    wanted.sort(less);  // stable by the standard
-    sort_stably(rows, less);
-    EXPECT_TRUE(std::ranges::equal(rows, wanted)) << n;
   }
 }
 

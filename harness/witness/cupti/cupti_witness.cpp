@@ -16,7 +16,6 @@
 
 #include "harness/worker/assay_witness.h"
 #include "harness/worker/protocol.hpp"
-#include "reference/stable_order.hpp"
 
 namespace assay {
 namespace {
@@ -86,7 +85,7 @@ class Recorder {
     const std::lock_guard lock(mutex_);
     Witness witness;
     witness.by = "cupti " + std::to_string(CUPTI_API_VERSION);
-    sort_stably(kernels_, [](const auto& a, const auto& b) { return a.start < b.start; });
+    std::ranges::stable_sort(kernels_, [](const auto& a, const auto& b) { return a.start < b.start; });
     for (const KernelRecord& k : kernels_) {
       if (witness.kernels.size() == kMostKernels) {
         lost_ += kernels_.size() - kMostKernels;
@@ -109,7 +108,7 @@ class Recorder {
  private:
   // A release of what was allocated before this run counts nothing.
   void add_memory(Witness& witness) {
-    sort_stably(memory_, [](const auto& a, const auto& b) { return a.timestamp < b.timestamp; });
+    std::ranges::stable_sort(memory_, [](const auto& a, const auto& b) { return a.timestamp < b.timestamp; });
     std::unordered_map<std::uint64_t, std::uint64_t> live;
     std::uint64_t in_use = 0, total = 0, peak = 0;
     for (const MemoryEvent& event : memory_) {
