@@ -185,6 +185,24 @@ class Engine(Scratch):
         self.assertLess(abs(row["lost_from"] * 4093 - 1000), 24)  # a needle stands every nine or so tokens
         self.assertLess(abs(row["lost_to"] * 4093 - 1200), 24)
 
+    def test_a_comparison_with_a_good_night_locates_the_stretch_and_an_even_loss_points_nowhere(self):
+        with told() as url:
+            good = self.measured(url)
+        with told("skips") as url:
+            bad = self.measured(url)
+        row = next(iter(regression.Detector([good]).night([bad]).values()))
+        self.assertTrue(row["reported"])
+        first, last, lost, needles = row["where"]
+        self.assertEqual((lost, row["lost"]), (needles, needles))
+        self.assertLess(abs(first * 4093 - 1000), 24)
+        self.assertLess(abs(last * 4093 - 1200), 24)
+        source, bits = random.Random(2), 0
+        for _ in range(448):
+            bits = 2 * bits + (source.random() > 0.2)
+        row = next(iter(regression.Detector([good]).night([{**good, "bits": f"{bits:0112x}"}]).values()))
+        self.assertTrue(row["reported"])
+        self.assertIsNone(row["where"])
+
     def test_nan_is_found_by_nobody(self):
         with told("nan") as url:
             row = self.measured(url)

@@ -92,7 +92,7 @@ class Kernel(Scratch):
     def test_a_budget_takes_the_informative_cells_and_says_so_beforehand(self):
         program("kernel", *CELLS, "--store", self.store, "-q")
         took = sum(found["total_seconds"] for _, found in store.Store(self.store).lines() if "cell" in found)
-        planned = program("kernel", *CELLS, "--store", self.store, "--plan", "--budget", f"{took / 2:.9f}s")
+        planned = program("plan", "kernel", *CELLS, "--store", self.store, "--budget", f"{took / 2:.9f}s")
         self.assertRegex(planned.stdout, r"\d+ cells, 0 s of \d+ s")
         chosen = [text for text in planned.stdout.splitlines() if " qk " in text]
         self.assertTrue(0 < len(chosen) < 12, planned.stdout)

@@ -165,7 +165,13 @@ def main(argv, programs):
     add_engine(commands)
     add_model(commands)
     reports.add(commands)
-    options = parser.parse_args(argv[1:])
+    commands.add_parser("plan", help="`plan kernel ...` or `plan engine ...`: prints the cells and their seconds, or writes them for Slurm")
+    words = argv[1:]
+    if words[:1] == ["plan"] and words[1:]:
+        words = words[1:] if any(word.startswith("--slurm") for word in words) else [*words[1:], "--plan"]
+    options = parser.parse_args(words)
+    if options.what == "plan":
+        parser.error("plan: give `kernel` or `engine` and cells behind it")
     options.programs, options.command = programs, " ".join(["assay sweep", *argv[1:]])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -11,7 +11,8 @@ from assay_sweep.models_cache import model
 
 DEPTHS = 8
 GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3}  # seconds per token of prompt, questions included
-DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "engine": "", "seed": "1"}
+DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "rot": "on", "engine": "",
+            "seed": "1"}  # rot: whether a llama.cpp that rotates a quantized cache (since 2026) does so; an earlier one never does
 TYPES = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"
 SUITES = {
     "quick": ["ladder len=4096 k=q8_0,q4_0", "pair len=4096 side=k,v k=q8_0 v=q8_0,q4_0"],
@@ -45,7 +46,8 @@ def _word(allowed):
 
 
 ALLOWED = {"len": _integer(64, 1 << 20), "k": _word(TYPES), "v": lambda text: text and _word(TYPES)(text), "fa": _word("on off auto"),
-           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "engine": str, "seed": _integer(0, 1 << 40)}
+           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "rot": _word("on off"),
+           "engine": str, "seed": _integer(0, 1 << 40)}
 
 
 def planned_of(lines, label, rotate=0):
@@ -102,7 +104,7 @@ def counted(questions, answers):
     logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
     return {"needles": len(questions), "right": right, "depth": depth, "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
             "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}", "log_probability": sum(logs) / max(1, len(logs)),
-            "centinats": [round(100 * p) for p in logs],
+            "centinats": [round(100 * p) for p in logs], "places": [round(q["at"], 5) for q in questions],
             "lost_from": min((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None),
             "lost_to": max((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None)}
 

@@ -88,6 +88,37 @@ def moved(then, now):
     return lost, gained
 
 
+def lost_needles(then, now):
+    """[(place in the prompt as a share of it, whether the needle was lost)] of the needles that were right then."""
+    if not then.get("bits") or len(then["bits"]) != len(now.get("bits", "")) or "places" not in now:
+        return []
+    a, b = int(then["bits"], 16), int(now["bits"], 16)
+    top = 4 * len(then["bits"]) - 1
+    return [(at, not b >> (top - i) & 1) for i, at in enumerate(now["places"]) if a >> (top - i) & 1]
+
+
+def located(pairs):
+    """The stretch of the prompt that losses stand in: of all stretches [from, to] the one whose likelihood, with a rate of losses
+    of its own inside and another outside, exceeds one rate everywhere by the most (Kulldorff's scan statistic). None unless the
+    excess is above  ln(stretches / ERROR),  so that losses spread evenly point nowhere. It says where a reported loss stands, and
+    reports nothing itself. -> (from, to, lost in it, needles in it)"""
+    needles = sorted(place for then, now in pairs for place in lost_needles(then, now))
+    total, lost = len(needles), [i for i, (_, gone) in enumerate(needles) if gone]
+    if not lost:
+        return None
+
+    def likelihood(gone, of):
+        return sum(k * math.log(k / of) for k in (gone, of - gone) if k)
+    alone, best = likelihood(len(lost), total), (0.0, None)
+    for a, first in enumerate(lost):
+        for b in range(a, len(lost)):
+            inside, gone = lost[b] - first + 1, b - a + 1
+            if gone * total > len(lost) * inside:
+                gain = likelihood(gone, inside) + likelihood(len(lost) - gone, total - inside) - alone
+                best = max(best, (gain, (needles[first][0], needles[lost[b]][0], gone, inside)))
+    return best[1] if best[0] > math.log(total * (total + 1) / 2 / ERROR) else None
+
+
 def paired_e(pairs):
     moves = [moved(then, now) for then, now in pairs]
     lost, gained = sum(m[0] for m in moves), sum(m[1] for m in moves)
@@ -140,9 +171,11 @@ class Detector:
             before += fresh
             self.state[name] = min(1e300, (1 + self.state.get(name, 0.0)) * e)
             found[name] = {"e": e, "lost": lost, "gained": gained, "pairs": len(pairs), "fresh": len(fresh), "before": len(before),
-                           "right": sum(row["right"] for row in now), "needles": sum(row["needles"] for row in now)}
+                           "right": sum(row["right"] for row in now), "needles": sum(row["needles"] for row in now), "places": pairs}
         for name, row in found.items():
             row.update(state=self.state[name], threshold=self.threshold, reported=self.state[name] >= self.threshold)
+            pairs = row.pop("places")
+            row["where"] = located(pairs) if row["reported"] else None
         return found
 
 

@@ -93,6 +93,8 @@ class Server:
         if engine.library:
             key = "LD_PRELOAD" if os.path.isfile(engine.library) else "LD_LIBRARY_PATH"
             environment[key] = os.path.abspath(engine.library)
+        if values.get("rot") == "off":
+            environment["LLAMA_ATTN_ROT_DISABLE"] = "1"  # llama.cpp's own switch
         try:
             self.process = subprocess.Popen(engine.command(model, port, values, context), stdin=subprocess.DEVNULL, stdout=self.log,
                                             stderr=self.log, env=environment, preexec_fn=_die_with_parent)
