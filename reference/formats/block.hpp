@@ -17,6 +17,8 @@ struct BlockCodec {
                  Encoded& into);  // planes are allocated
   void (*decode)(const Encoded& tensor, std::int64_t first, std::span<double> out);
   void (*decode_f32)(const Encoded& tensor, std::int64_t first, std::span<float> out);
+  // Files come from a search that differs between versions: no op asks a kernel for its codes.
+  bool searched = false;
 };
 
 // The constants of blocks/*.cpp; formats.cpp has one row for each.
@@ -26,6 +28,13 @@ extern const BlockCodec q4_1_codec;
 extern const BlockCodec q5_0_codec;
 extern const BlockCodec q5_1_codec;
 extern const BlockCodec iq4_nl_codec;
+extern const BlockCodec q8_1_codec;
+extern const BlockCodec q2_K_codec;
+extern const BlockCodec q3_K_codec;
+extern const BlockCodec q4_K_codec;
+extern const BlockCodec q5_K_codec;
+extern const BlockCodec q6_K_codec;
+extern const BlockCodec iq4_xs_codec;
 extern const BlockCodec tq3_0_c2s1_codec;
 extern const BlockCodec tq3_0_c2_codec;
 extern const BlockCodec mxfp4_codec;
@@ -34,6 +43,9 @@ extern const BlockCodec mxfp8_codec;
 extern const BlockCodec mxfp8_e5m2_codec;
 extern const BlockCodec nvfp4_codec;
 extern const BlockCodec nvfp4_swizzled_codec;
+
+// Throws bad_value for a format that `searched` says no kernel is asked to make: attribute "to" of op `op`.
+void check_quantiser(const Format& to, std::string_view op);
 
 // Planes that several files share.
 Shape grouped(Shape shape, int group);  // the last axis divided by group

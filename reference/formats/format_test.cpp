@@ -66,15 +66,17 @@ TEST(Formats, bits_per_element_are_the_bytes_of_a_large_tensor) {
 }
 
 TEST(Formats, every_format_round_trips_and_its_ranges_agree_with_the_whole) {
-  const Shape shape{3, 4, 64};
+  const Shape shape{3, 4, 256};
   const std::vector<float> x = ramp(element_count(shape));
   for (const Format& f : formats()) {
+    const std::int64_t width = std::max(64, f.block_elements);
     const Encoded tensor = encode_tensor(f, shape, x);
     const std::vector<double> whole = decode_tensor(tensor);
     ASSERT_EQ(whole.size(), x.size());
-    std::vector<double> piece(64);
-    std::vector<float> piece32(64);
-    for (std::int64_t first = 0; first + 64 <= element_count(shape); first += 32) {
+    std::vector<double> piece(static_cast<std::size_t>(width));
+    std::vector<float> piece32(piece.size());
+    for (std::int64_t first = 0; first + width <= element_count(shape);
+         first += std::max(32, f.block_elements)) {
       decode_range(tensor, first, std::span<double>(piece));
       decode_range(tensor, first, std::span<float>(piece32));
       for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -246,6 +248,7 @@ TEST(Formats, a_scale_of_zero_decodes_to_zeros_and_leaves_the_other_groups_alone
 
 TEST(Formats, planes_that_do_not_fit_their_shape_are_refused_before_anything_is_read) {
   for (const Format& f : formats()) {
+    if (f.block_elements > 64) continue;  // rows of 64 are no rows of these
     const Encoded good = encode_tensor(f, {2, 64}, ramp(128));
     EXPECT_NO_THROW(decode_tensor(good));
     Encoded bad = good;
@@ -273,6 +276,30 @@ TEST(Formats, planes_that_do_not_fit_their_shape_are_refused_before_anything_is_
       expect_refusal(InputErrorKind::ragged_block, "[1, 65)",
                      [&] { decode_range(good, 1, std::span<double>(out)); });
     }
+  }
+}
+
+// All groups of 16 have the same range, so that every group's scale is the largest; the coarsest formats then have steps of a third of the
+// range (codes 0 to 3, with a minimum) or of the largest magnitude (-3 to 3).
+TEST(SuperBlocks, what_is_made_is_in_order_and_no_farther_than_a_step) {
+  std::vector<float> x(512);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(static_cast<int>(i * 7 % 16)) - (i / 16 % 2 == 0 ? 7.0F : 8.0F);
+  for (const Format& f : formats()) {
+    if (f.block_elements != 256) continue;
+    const std::vector<double> y = decode_tensor(encode_tensor(f, {2, 256}, x));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_LE(std::fabs(y[i] - static_cast<double>(x[i])), 16.0 / 3) << f.name << " " << i;
+      for (std::size_t j = i / 16 * 16; j < i / 16 * 16 + 16; ++j)
+        if (x[i] <= x[j]) {
+          EXPECT_LE(y[i], y[j]) << f.name << " " << i << " " << j;
+        }
+    }
+    std::vector<float> spoilt = x;
+    spoilt[300] = kInf;
+    const std::vector<double> poisoned = decode_tensor(encode_tensor(f, {2, 256}, spoilt));
+    EXPECT_EQ(poisoned[0], y[0]) << f.name;
+    EXPECT_TRUE(std::isnan(poisoned[256])) << f.name;
   }
 }
 

@@ -1,9 +1,12 @@
 // The one list of formats. A new scalar format is a row of scalar.cpp; a new block format is a file of
 // blocks/ and a row here; a new scaled format is a row here.
+#include <fmt/format.h>
+
 #include <iterator>
 #include <unordered_map>
 #include <vector>
 
+#include "reference/error.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/formats/format.hpp"
 #include "reference/near_names.hpp"
@@ -30,6 +33,13 @@ std::vector<Format> rows() {
       {"q5_0", block, 5.5, 32, 0, "ggml: f16 scale, offset 16", {}, {}, 0, &q5_0_codec},
       {"q5_1", block, 6, 32, 0, "ggml: f16 scale and minimum", {}, {}, 0, &q5_1_codec},
       {"iq4_nl", block, 4.5, 32, 0, "ggml: f16 scale, 16-entry codebook", {}, {}, 0, &iq4_nl_codec},
+      {"q8_1", block, 9, 32, 0, "ggml: f16 scale, f16 sum, 32 x int8", {}, {}, 0, &q8_1_codec},
+      {"q2_K", block, 2.625, 256, kRounded, "ggml: 16 groups, scale and minimum", {}, {}, 0, &q2_K_codec},
+      {"q3_K", block, 3.4375, 256, 0, "ggml: 16 groups, scales of 6 bits", {}, {}, 0, &q3_K_codec},
+      {"q4_K", block, 4.5, 256, kRounded, "ggml: 8 groups, scale and minimum", {}, {}, 0, &q4_K_codec},
+      {"q5_K", block, 5.5, 256, kRounded, "ggml: 8 groups, scale and minimum", {}, {}, 0, &q5_K_codec},
+      {"q6_K", block, 6.5625, 256, 0, "ggml: 16 groups, int8 scales", {}, {}, 0, &q6_K_codec},
+      {"iq4_xs", block, 4.25, 256, 0, "ggml: 8 groups, the codebook of iq4_nl", {}, {}, 0, &iq4_xs_codec},
       {"tq3_0_c2s1", block, 3.5, 32, kTq3, "rotated; 2-bit codes, signs", {}, {}, 0, &tq3_0_c2s1_codec},
       {"tq3_0_c2", block, 3.5, 32, kTq3, "the same, signs unused", {}, {}, 0, &tq3_0_c2_codec},
       {"mxfp4", block, 4.25, 32, 0, "OCP MX: e2m1, .scale e8m0", {}, {}, 0, &mxfp4_codec},
@@ -66,6 +76,15 @@ std::vector<Format> rows() {
 }
 
 }  // namespace
+
+void check_quantiser(const Format& to, std::string_view op) {
+  if (to.block != nullptr && to.block->searched)
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("{}: to={}: its files come from a search, and no quantiser is the right one; it can be "
+                    "read: dequantize from={}",
+                    op, to.name, to.name));
+}
 
 std::span<const Format> formats() {
   static const std::vector<Format> list = rows();

@@ -113,6 +113,27 @@ TEST(Golden, ggml_dequantisers_give_the_nearest_f32) {
   }
 }
 
+// Each product has at most 24 bits, so that gguf rounds once to f32, as here.
+TEST(Golden, super_blocks_decode_like_gguf_in_numpy) {
+  std::map<std::string, int> seen;
+  for (const GoldenRow& row : golden_rows("gguf_decode.csv")) {
+    const Encoded tensor{
+        row.at(0), {256}, {{planes(format(row.at(0)), {256}).at(0), bytes_from_hex(row.at(1))}}};
+    std::vector<float> got(256);
+    decode_range(tensor, 0, std::span<float>(got));
+    const std::vector<float> wanted = f32_from_hex(row.at(2));
+    for (std::size_t i = 0; i < 256; ++i)
+      EXPECT_EQ(got[i], wanted.at(i)) << row[0] << " block " << seen[row[0]] << " element " << i;
+    ++seen[row[0]];
+  }
+  EXPECT_EQ(seen.size(), 6U);
+}
+
+TEST(Golden, q8_1_has_the_bytes_of_ggmls_quantiser) {
+  for (const GoldenRow& row : golden_rows("ggml_q8_1.csv"))
+    EXPECT_EQ(to_hex(encoded_block("q8_1", row.at(0)).planes.at(0).bytes), row.at(1)) << "block " << row[0];
+}
+
 TEST(Golden, microscaling_blocks_encode_like_gfloat) {
   for (const GoldenRow& row : golden_rows("mx_encode.csv")) {
     const Encoded tensor = encoded_block(row.at(0), row.at(1));

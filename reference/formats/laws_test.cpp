@@ -88,7 +88,7 @@ RC_GTEST_PROP(ScalarLaws, SignChangesOnlyTheSign, ()) {
 RC_GTEST_PROP(BlockLaws, OrderWithinABlockSurvives, ()) {
   const std::vector<float> x = *block32();
   for (const Format& f : formats()) {
-    if (f.decode_relative_error > 0x1p-53 || f.name == "ue4m3" || f.name == "e8m0")
+    if (f.block_elements > 32 || f.decode_relative_error > 0x1p-53 || f.name == "ue4m3" || f.name == "e8m0")
       continue;                                                            // tq3_0 rotates
     if (f.axis == ScaleAxis::channel || f.block_elements == 16) continue;  // more than one scale
     const std::vector<double> y = through(f.name, x);

@@ -58,7 +58,7 @@ TEST(Scaled, codes_are_those_of_the_exact_quotient) {
 }
 
 TEST(Scaled, bits_do_not_depend_on_the_number_of_threads) {
-  const Shape shape{2048, 8, 64};  // four ranges of kParallelGrain
+  const Shape shape{2048, 2, 256};  // four ranges of kParallelGrain
   std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
   ASSERT_GT(values.size(), 3 * kParallelGrain);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 
 #include "reference/error.hpp"
+#include "reference/formats/block.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op.hpp"
@@ -74,6 +75,7 @@ void check_policy(const Attributes& a) {
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const Shape shape{a.integer("tokens"), a.integer("heads"), a.integer("d")};
   check_policy(a);
+  check_quantiser(format(a.text("to")), "kv_write");
   planes(format(a.text("to")), shape);
   if (a.integer("page") > 0 && shape[0] % a.integer("page") != 0)
     throw InputError(InputErrorKind::ragged_block,

@@ -8,6 +8,7 @@
 // quotient lies so near a rounding boundary that division and multiplication by a reciprocal may part.
 #include <array>
 
+#include "reference/formats/block.hpp"
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
@@ -24,6 +25,7 @@ constexpr std::array kAttributes = {
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
+  check_quantiser(format(a.text("to")), "quantize");
   planes(format(a.text("to")), {rows, cols});
   return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}},
           {"y", TensorRole::output, a.text("to"), {rows, cols}}};

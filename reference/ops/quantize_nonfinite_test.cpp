@@ -1,6 +1,7 @@
 // What is claimed of a quantiser whose input holds a NaN, an Inf, or nothing but zeros.
 #include <cstring>
 
+#include "reference/formats/block.hpp"
 #include "reference/ops/quantize_testing.hpp"
 
 namespace assay::testing {
@@ -103,7 +104,7 @@ TEST(QuantiseLimits, a_row_of_zeros_may_store_the_scale_zero_and_no_other_row_ma
 // What is moved to see which codes are in doubt stays finite: an Inf would poison the block, and no number be its limit.
 TEST(Quantize, a_block_next_to_the_largest_f32_has_limits_and_another_code_is_beyond_them) {
   for (const Format& to : formats()) {
-    if (to.kind != FormatKind::block) continue;
+    if (to.kind != FormatKind::block || to.block->searched) continue;
     OpCase c("quantize", {{"rows", "1"}, {"cols", "256"}, {"to", std::string(to.name)}});
     Values x = draw(Shape1::gaussian, 256, 14, 0.1F);
     x[5] = std::numeric_limits<float>::max();
@@ -115,6 +116,20 @@ TEST(Quantize, a_block_next_to_the_largest_f32_has_limits_and_another_code_is_be
     for (double& each : negated) each = -each;
     if (to.name.starts_with("tq3")) expect_caught(t, negated);
   }
+}
+
+TEST(Quantize, a_format_whose_files_come_from_a_search_is_read_and_never_asked_for) {
+  const auto tensors_of = [](const char* name, std::map<std::string, std::string> attributes) {
+    const Op& row = op(name);
+    return row.tensors(Attributes::complete(row.attributes, std::move(attributes)));
+  };
+  EXPECT_THROW(tensors_of("quantize", {{"rows", "1"}, {"cols", "256"}, {"to", "q4_K"}}), InputError);
+  EXPECT_THROW(tensors_of("requantize", {{"rows", "1"}, {"cols", "256"}, {"from", "q8_0"}, {"to", "q4_K"}}),
+               InputError);
+  EXPECT_THROW(tensors_of("kv_write", {{"tokens", "1"}, {"heads", "1"}, {"d", "256"}, {"to", "q4_K"}}),
+               InputError);
+  EXPECT_EQ(tensors_of("quantize", {{"rows", "1"}, {"cols", "256"}, {"to", "q8_1"}}).size(), 2U);
+  EXPECT_EQ(tensors_of("dequantize", {{"rows", "1"}, {"cols", "256"}, {"from", "q4_K"}}).size(), 2U);
 }
 
 TEST(Judged, a_limit_that_is_no_number_is_the_worst_of_all) {

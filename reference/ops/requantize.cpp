@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "reference/error.hpp"
+#include "reference/formats/block.hpp"
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
@@ -38,6 +39,7 @@ constexpr auto kContract = [] {
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
   planes(format(a.text("from")), {rows, cols});
+  check_quantiser(format(a.text("to")), "requantize");
   planes(format(a.text("to")), {rows, cols});
   if (a.text("scale") == "one" && format(a.text("to")).kind != FormatKind::scaled)
     throw InputError(InputErrorKind::bad_value, "scale=one needs a scaled format, not " + a.text("to"));

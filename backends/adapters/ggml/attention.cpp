@@ -88,6 +88,9 @@ void build_attention(const Call& call, Graph& graph) {
   ggml_tensor *k_given = graph.input(k, lengths), *qt = heads_outside(graph.input(q)),
               *vt = heads_outside(graph.input(v, lengths));
   // Variant k_to_f16 is a planted fault: what an engine does that lacks an instance for K's type. It declares that type's path.
+  for (const ggml_type type : {k_given->type, vt->type})
+    if (ggml_is_quantized(type) && !ggml_get_type_traits(type)->to_float)
+      throw Unsupported(std::string(ggml_type_name(type)) + " holds activations only");
   const bool planted = call.variant() == "k_to_f16";
   if (planted && !ggml_is_quantized(k_given->type)) throw Unsupported("k_to_f16: K is no block format");
   ggml_tensor* kt =

@@ -31,11 +31,13 @@ ggml_type type_of(const assay_tensor& t) {
     std::string_view format;
     ggml_type type;
   };
-  static constexpr Row kTypes[] = {{"f32", GGML_TYPE_F32},       {"f16", GGML_TYPE_F16},
-                                   {"bf16", GGML_TYPE_BF16},     {"q8_0", GGML_TYPE_Q8_0},
-                                   {"q4_0", GGML_TYPE_Q4_0},     {"q4_1", GGML_TYPE_Q4_1},
-                                   {"q5_0", GGML_TYPE_Q5_0},     {"q5_1", GGML_TYPE_Q5_1},
-                                   {"iq4_nl", GGML_TYPE_IQ4_NL}, {"mxfp4_ggml", GGML_TYPE_MXFP4}};
+  static constexpr Row kTypes[] = {
+      {"f32", GGML_TYPE_F32},          {"f16", GGML_TYPE_F16},      {"bf16", GGML_TYPE_BF16},
+      {"q8_0", GGML_TYPE_Q8_0},        {"q4_0", GGML_TYPE_Q4_0},    {"q4_1", GGML_TYPE_Q4_1},
+      {"q5_0", GGML_TYPE_Q5_0},        {"q5_1", GGML_TYPE_Q5_1},    {"iq4_nl", GGML_TYPE_IQ4_NL},
+      {"mxfp4_ggml", GGML_TYPE_MXFP4}, {"q8_1", GGML_TYPE_Q8_1},    {"q2_K", GGML_TYPE_Q2_K},
+      {"q3_K", GGML_TYPE_Q3_K},        {"q4_K", GGML_TYPE_Q4_K},    {"q5_K", GGML_TYPE_Q5_K},
+      {"q6_K", GGML_TYPE_Q6_K},        {"iq4_xs", GGML_TYPE_IQ4_XS}};
   for (const auto& row : kTypes)
     if (row.format == t.format) return row.type;
   // Its I8 and I32 hold indices: they have no product, and a cast that is undefined in C out of range.

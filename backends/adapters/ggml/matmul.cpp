@@ -1,3 +1,5 @@
+#include <ggml-cpu.h>
+
 #include "backends/adapters/ggml/ggml.hpp"
 
 namespace assay_ggml {
@@ -12,9 +14,10 @@ void build_matmul(const Call& call, Graph& graph) {
   const std::string_view weights = b.format, path = call.text("path");
   const ggml_type type = type_of(b);
   const bool blocks = ggml_is_quantized(type);
-  if (weights == "q4_1" || weights == "q5_1")
-    throw Unsupported(
-        "activations go through q8_1, which carries block sums: no path of this op describes it");
+  const ggml_type partner = ggml_get_type_traits_cpu(type)->vec_dot_type;
+  if (blocks && partner != GGML_TYPE_Q8_0)
+    throw Unsupported(std::string("activations go through ") + ggml_type_name(partner) +
+                      ", which no path of this op describes");
   if (blocks ? path != "q8" : path != "auto" && path != weights)
     throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " +
                       (blocks ? "q8" : std::string(weights)));

@@ -110,4 +110,9 @@ constexpr BlockCodec inline_codec() {
   };
 }
 
+constexpr BlockCodec searched(BlockCodec codec) {
+  codec.searched = true;
+  return codec;
+}
+
 }  // namespace assay::blocks

@@ -9,6 +9,7 @@
 //   d    = sum x^2 c x / sum x^2 c^2 over the chosen entries, the least-squares scale under weights x^2, in order
 // A block whose absmax is below 1e-15 has d = 0; ggml leaves stale codes there, here they are 0.
 #include "reference/formats/blocks/inline_block.hpp"
+#include "reference/formats/blocks/iq4_codebook.hpp"
 
 namespace assay {
 namespace {
@@ -17,8 +18,7 @@ struct Iq4Nl {
   static constexpr std::string_view kName = "iq4_nl";
   static constexpr int kElements = 32;
   static constexpr int kBytes = 18;
-  static constexpr std::array<float, 16> kCodebook = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                      1,    13,   25,  38,  53,  69,  89,  113};
+  static constexpr const std::array<float, 16>& kCodebook = blocks::kIq4Codebook;
   static constexpr float kSmallestAbsmax = 1e-15F;  // ggml's GROUP_MAX_EPS_IQ4_NL
 
   static unsigned nearest_code(float x, const EncodePolicy& policy, std::uint64_t index) {

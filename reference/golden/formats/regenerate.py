@@ -2,7 +2,7 @@
 """Writes the golden vectors of this directory from implementations that share nothing with reference/formats.
 
     python3 -m venv venv && venv/bin/pip install gfloat==0.5.2 ml_dtypes==0.6.0 numpy mpmath==1.4.1
-    venv/bin/pip install llama-cpp-python==0.3.36      # builds a real ggml: libggml-base.so
+    venv/bin/pip install gguf==0.19.0 llama-cpp-python==0.3.36      # the latter builds a real ggml: libggml-base.so
     venv/bin/python regenerate.py venv/lib/python3*/site-packages/llama_cpp/lib/libggml-base.so
 
 Deterministic: a second run writes the same bytes. README.md says what each file holds and which source made it.
@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import gfloat
+import gguf.quants
 import ml_dtypes
 import mpmath
 import numpy as np
@@ -223,6 +224,41 @@ def ggml_vectors(path):
     write("ggml_decode.csv", ["format", "bytes", "f32x32"], rows)
 
 
+def q8_1_vectors(path):
+    """q8_1 has no decoder in ggml, and no class in gguf: the bytes of its reference quantiser."""
+    quantise = ctypes.CDLL(path).quantize_row_q8_1_ref
+    quantise.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    rows = []
+    for i, block in enumerate(blocks()):
+        x, raw = np.ascontiguousarray(block), np.zeros(36, np.uint8)
+        quantise(x.ctypes.data, raw.ctypes.data, 32)
+        rows.append((i, raw.tobytes().hex()))
+    write("ggml_q8_1.csv", ["block", "bytes"], rows)
+
+
+# name -> (gguf's type, where its f16 numbers are)
+SUPER_BLOCKS = {"q2_K": ("Q2_K", (80, 82)), "q3_K": ("Q3_K", (108,)), "q4_K": ("Q4_K", (0, 2)), "q5_K": ("Q5_K", (0, 2)),
+                "q6_K": ("Q6_K", (208,)), "iq4_xs": ("IQ4_XS", (0,))}
+
+
+def gguf_vectors():
+    """Random bytes and finite scales, at the edges of f16 in the first blocks, through gguf's dequantisers in numpy."""
+    rng = np.random.default_rng(4)
+    rows = []
+    for name, (theirs, scales) in SUPER_BLOCKS.items():
+        kind = gguf.GGMLQuantizationType[theirs]
+        for i in range(10):
+            raw = bytearray(rng.integers(0, 256, gguf.GGML_QUANT_SIZES[kind][1], dtype=np.uint8).tobytes())
+            for at in scales:
+                if i < 4:
+                    raw[at:at + 2] = bytes.fromhex(("0000", "0100", "ff03", "ff7b")[i])
+                elif (raw[at + 1] & 0x7C) == 0x7C:
+                    raw[at + 1] &= 0xBF
+            value = gguf.quants.dequantize(np.frombuffer(bytes(raw), np.uint8).reshape(1, -1), kind)
+            rows.append((name, bytes(raw).hex(), hexes(value.astype(np.float32).ravel())))
+    write("gguf_decode.csv", ["format", "bytes", "f32x256"], rows)
+
+
 def mx_vectors():
     """OCP MX by gfloat: quantize_block's parts, with the amax rule of the MX specification."""
     from gfloat.block import compute_scale_amax, encode_block
@@ -332,6 +368,8 @@ if __name__ == "__main__":
     scalar_decode()
     scalar_encode()
     ggml_vectors(sys.argv[1])
+    q8_1_vectors(sys.argv[1])
+    gguf_vectors()
     mx_vectors()
     nvfp4_vectors()
     tq3_vectors()
