@@ -68,7 +68,12 @@ Step step_of(const Json& row) {
   s.logprob = value(row);
   for (const char* key : {"top_logprobs", "top_probs"})
     if (const auto at = row.find(key); at != row.end() && at->is_array())
-      for (const auto& t : *at) s.top.emplace_back(token_name(t, "token"), value(t));
+      for (const auto& t : *at) {
+        s.top.emplace_back(token_name(t, "token"), value(t));
+        // Listed under the chosen one's id, it is written as it is; chosen, with what was withheld in front of it.
+        if (row.contains("id") && t.contains("id") && row["id"] == t["id"])
+          s.after_withheld = text(row, "token") != text(t, "token");
+      }
   return s;
 }
 

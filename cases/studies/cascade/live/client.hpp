@@ -17,6 +17,8 @@ struct Step {
   std::string token;
   double logprob = 0;
   std::vector<std::pair<std::string, double>> top;  // most probable first where the server orders them
+  // llama.cpp sends no row for a token that ends within a character: the next row's text holds it as well.
+  bool after_withheld = false;
 };
 
 struct Answer {

@@ -69,6 +69,13 @@ Distance distance(const Answer& a, const Answer& b) {
   if (finite(a) != finite(b)) d.value = kInfinity;
   const std::size_t n = std::min(a.steps.size(), b.steps.size());
   for (; d.at < n; ++d.at) {
+    const Step &x = a.steps[d.at], &y = b.steps[d.at];
+    if (x.after_withheld || y.after_withheld) {
+      // Whole characters show which bytes were read; U+FFFD stands for any.
+      d.cut = x.token != y.token || x.token.find("\xEF\xBF\xBD") != std::string::npos;
+      d.forked = x.token != y.token;
+      if (d.cut) break;
+    }
     d.value = std::max({d.value, gap(a.steps[d.at], b.steps[d.at]), gap(b.steps[d.at], a.steps[d.at])});
     if (a.steps[d.at].token != b.steps[d.at].token) {
       d.forked = true;

@@ -68,7 +68,7 @@ class Pairs {
         for (const auto& b : all_)
           if (other != prompt && a.prompt == prompt && b.prompt == other && a.reply.answer &&
               b.reply.answer && (a.phase == "after") == (b.phase == "after"))
-            least = std::min(least, between(&a, &b).value);
+            if (const Distance d = between(&a, &b); !d.cut || d.at > 0) least = std::min(least, d.value);
     return least;
   }
 
@@ -290,8 +290,12 @@ class Pairs {
   bool unrepeatable_ = false;  // plain repetition gives other tokens
 
   static std::string beginning(const Exchange& e) {
+    const std::string& text = e.reply.answer->text;
+    std::size_t end = std::min<std::size_t>(24, text.size());
+    while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80)
+      --end;  // not within a character of UTF-8
     std::string out;
-    for (char c : e.reply.answer->text.substr(0, 24)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    for (char c : text.substr(0, end)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     return out;
   }
 

@@ -24,6 +24,32 @@ TEST(Answers, tokens_that_are_written_alike_are_told_apart_by_their_ids) {
   EXPECT_EQ(a.steps[0].top[2].first, "a");
 }
 
+// Recorded from llama.cpp's llama-server with a model of byte tokens: behind "q" one run chose byte E1, the other byte D3, at
+// nearly equal probability. No row tells of them; the next row's text does, as U+FFFD.
+TEST(Distances, end_where_the_server_withheld_different_tokens) {
+  bool bare = false;
+  const auto answer = [&](const char* second) {
+    return read_answer(R"({"content":"q","completion_probabilities":[{"id":7,"token":"q","logprob":-1.5,
+        "top_logprobs":[{"id":7,"token":"q","logprob":-1.5},{"id":8,"token":"7","logprob":-1.75}]},)" +
+                           std::string(second) + "]}",
+                       bare);
+  };
+  const Answer one = answer(R"({"id":22,"token":"\ufffd\u0013","logprob":-2.25,
+      "top_logprobs":[{"id":22,"token":"\u0013","logprob":-2.25},{"id":47,"token":",","logprob":-2.36}]})");
+  const Answer other = answer(R"({"id":47,"token":"\ufffd,","logprob":-1.33,
+      "top_logprobs":[{"id":47,"token":",","logprob":-1.33},{"id":9,"token":"1","logprob":-2.85}]})");
+  EXPECT_TRUE(one.steps[1].after_withheld);
+  EXPECT_EQ(distance(one, other).value, 0);
+  EXPECT_TRUE(distance(one, other).forked);
+  EXPECT_FALSE(distance(one, one).forked);
+  // A whole character is the same bytes in both: what comes with it is compared.
+  const char* whole =
+      R"({"id":22,"token":"\u00e9","logprob":-2.25,"top_logprobs":[{"id":22,"token":"\ufffd","logprob":-2.25}]})";
+  const char* moved =
+      R"({"id":22,"token":"\u00e9","logprob":-1.25,"top_logprobs":[{"id":22,"token":"\ufffd","logprob":-1.25}]})";
+  EXPECT_EQ(distance(answer(whole), answer(moved)).value, 1);
+}
+
 TEST(Requests, a_server_that_is_loading_is_waited_for_and_for_no_longer_than_asked) {
   StubOptions s = with(Fault::none);
   s.loading = 3;

@@ -45,6 +45,7 @@ Json exchange_json(const Exchange& e) {
     Json top = Json::array();
     for (const auto& [token, p] : s.top) top.push_back({token, p});  // NaN becomes null
     steps.push_back({{"token", s.token}, {"logprob", s.logprob}, {"top", top}});
+    if (s.after_withheld) steps.back()["after_withheld"] = true;
   }
   j["steps"] = steps;
   return j;
@@ -103,6 +104,7 @@ EarlierRun read_report(const std::string& path, const char* option) {
         for (const auto& s : x.at("steps")) {
           Step step{s.at("token"), number_or_nan(s.at("logprob")), {}};
           for (const auto& top : s.at("top")) step.top.emplace_back(top.at(0), number_or_nan(top.at(1)));
+          step.after_withheld = s.value("after_withheld", false);
           a.steps.push_back(std::move(step));
         }
         e.reply.answer = std::move(a);

@@ -211,7 +211,8 @@ def make(probe, seed, path):
     whole = gguf.encode(metadata(words, layers, f"assay {probe} {seed}"), tensors(table, output, divisors, layers))
     about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": hashlib.sha256(whole).hexdigest(), "token_texts": words.texts}
     for name, content in ((path, whole), (path + ".json", json.dumps(about).encode())):
-        with open(name + ".part", "wb") as file:
+        part = f"{name}.{os.getpid()}.part"  # several sweeps may make one model: the tasks of an array
+        with open(part, "wb") as file:
             file.write(content)
-        os.replace(name + ".part", name)
+        os.replace(part, name)
     return about
