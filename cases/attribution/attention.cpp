@@ -240,6 +240,8 @@ class Attention {
     const Answer equal = questions_.ask(changes, Logits::equal, Rows::one_hot);
     if (!equal.ran || !equal.bad) return false;
     const Weights w = look_at_weights(equal);
+    if (w.seen && w.dead_rows && w.finite && w.extra)
+      return name("mask", "rows that see no key have the weights of some"), true;
     if (w.seen && w.dead_rows)
       return name("output", "only rows that see no key are wrong: their sum is 0"), true;
     if (!w.finite) return name("max", "what a mask hides leaves no finite number"), true;
@@ -288,7 +290,7 @@ class Attention {
           x[i] = static_cast<std::int64_t>(i) / g_.dv / g_.kv_heads % g_.dv ==
                  static_cast<std::int64_t>(i) % g_.dv;
     }));
-    if (scores.ran && scores.bad && scores.worst > 100 && bench_.the_case().fault == "none")
+    if (g_.dv > 1 && scores.ran && scores.bad && scores.worst > 100 && bench_.the_case().fault == "none")
       return name("qk", "q and K as given, V one-hot: the weights are wrong");
     const Answer sums = bench_.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
       if (t.name == "q") std::fill(x.begin(), x.end(), 0.0F);
@@ -303,6 +305,11 @@ class Attention {
     if (g_.ragged && bench_.first().verdict.status == Status::leak) {
       const Answer full = bench_.ask({{"lengths", "full"}}, Edit{});
       if (full.ran && !full.bad) return name("mask", "it reads what lies behind a sequence's end");
+    }
+    if (g_.mask == MaskKind::none && bench_.first().verdict.status == Status::crash) {
+      const Answer masked = bench_.ask({{"mask", "random"}}, Edit{});
+      if (masked.ran && masked.status == RunStatus::done)
+        return name("mask", "it ends with a mask, and not without one");
     }
     name("addressing", fmt::format("verdict {}", to_string(bench_.first().verdict.status)));
   }

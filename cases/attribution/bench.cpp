@@ -44,12 +44,15 @@ Bench::Bench(const Case& c, const InputLists& lists, Workers& workers, const Jud
   original_.set = inputs_.set;
   original_.bad = first_.verdict.status != Status::pass;
   original_.worst = first_.verdict.worst_ratio;
+  original_.attributes = c.attributes;
   if (first_.contract.empty() || first_.verdict.status == Status::impossible) return;
   try {
     original_.truths = judge.truths_of(first_);
+    original_.contract = contract();
   } catch (const InputError&) {
     return;
   }
+  answers_.push_back(original_);
   for (std::size_t o = 0; o < std::min(original_.got.size(), original_.truths.size()); ++o)
     for (std::size_t i = 0; i < original_.got[o].size(); ++i)
       if (std::isfinite(original_.truths[o].value[i]) && !std::isfinite(original_.got[o][i]))
@@ -88,6 +91,12 @@ Answer Bench::ask(const std::vector<Change>& changes, const Edit& edit) {
 }
 
 Answer Bench::ask(const std::vector<Change>& changes, const FullEdit& edit) {
+  Answer a = asked(changes, edit);
+  if (a.ran) answers_.push_back(a);
+  return a;
+}
+
+Answer Bench::asked(const std::vector<Change>& changes, const FullEdit& edit) {
   Answer a;
   try {
     const Case c = changed(changes);
@@ -118,8 +127,9 @@ Answer Bench::ask(const std::vector<Change>& changes, const FullEdit& edit) {
     request.second_run = false;
     const DeclareResult declared = backend.worker->declare(request.call, options_.timeout);
     if (declared.status != RunStatus::done) return a;
-    const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
-    a.truths = c.op->truth(c.attributes, inputs->set, contract);
+    a.contract = Contract::parse(declared.declaration.contract, c.op->contract);
+    a.attributes = c.attributes;
+    a.truths = c.op->truth(c.attributes, inputs->set, *a.contract);
     ++runs_;
     const RunResult run = backend.worker->run(request);
     a.ran = true;

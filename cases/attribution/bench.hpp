@@ -20,6 +20,8 @@ struct Answer {
   TensorSet set;
   std::vector<Truth> truths;
   std::vector<std::vector<double>> got;  // by output
+  Attributes attributes;
+  std::optional<Contract> contract;  // what the kernel declared of this call
 };
 
 // A tensor's numbers: its name, shape and elements, to be overwritten. FullEdit: of which case, beside which bytes.
@@ -37,6 +39,8 @@ class Bench {
   const Case& the_case() const { return c_; }
   Contract contract() const;
   int runs() const { return runs_; }
+  // The original and all that was asked, in this order.
+  const std::vector<Answer>& answers() const { return answers_; }
 
   // The case with attributes changed and then its data. Keys of Change: attributes, or "fill". What cannot be asked has not
   // run. Where an attribute changes, data keep their numbers as far as shapes allow, or are filled anew.
@@ -48,6 +52,7 @@ class Bench {
 
  private:
   Case changed(const std::vector<Change>& changes) const;
+  Answer asked(const std::vector<Change>& changes, const FullEdit& edit);
 
   Case c_;
   const InputLists& lists_;
@@ -56,6 +61,7 @@ class Bench {
   Inputs inputs_;
   CaseResult first_;
   Answer original_;
+  std::vector<Answer> answers_;
   int runs_ = 0;
 };
 

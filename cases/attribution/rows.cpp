@@ -92,9 +92,16 @@ std::int64_t width(const Answer& a) {
              : std::ranges::find(a.tensors, a.truths[0].output, &TensorSpec::name)->shape.back();
 }
 
-bool early(const Bench& bench, Attribution& a) {
+bool early(Bench& bench, Attribution& a) {
   const Status status = bench.first().verdict.status;
   if (status == Status::wrong) return false;
+  if (status == Status::crash && bench.the_case().op->name == "softmax" && !has(bench, "mask", "none")) {
+    const Answer masked = bench.ask({{"mask", "random"}}, Edit{});
+    if (masked.ran && masked.status == RunStatus::done) {
+      name(a, "mask", "it ends with a mask, and not without one");
+      return true;
+    }
+  }
   name(a, "addressing", fmt::format("verdict {}", to_string(status)));
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -30,7 +31,7 @@ struct Arguments {
   std::vector<std::string> words;
   PlanOptions plan;
   std::string folder;
-  double budget_seconds = 60, timeout_seconds = 10;
+  double budget_seconds = 60, bisect_seconds = 1800, timeout_seconds = 10;
   int most = 3;
   std::string repository, good, bad, build, plugin;
 };
@@ -73,8 +74,9 @@ std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
   return found;
 }
 
-// What `assay bisect` says of the case file; it is a program of its own.
-std::string bisection(const Arguments& a, const std::string& file) {
+// What `assay bisect` says of the case file; it is a program of its own, which keeps what it has built and asked when its time
+// is over.
+std::string bisection(const Arguments& a, const std::string& file, double seconds) {
   if (a.good.empty()) return "";
   std::string command = shell_quoted(program_directory() + "/assay") + " bisect";
   for (const auto& [option, value] : {std::pair{"--repository", &a.repository},
@@ -85,12 +87,15 @@ std::string bisection(const Arguments& a, const std::string& file) {
                                       {"--case", &file}})
     if (!value->empty()) command += fmt::format(" {} {}", option, shell_quoted(*value));
   std::string text = command + "\n";
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  FILE* pipe = popen(fmt::format("timeout {:.0f} {} 2>&1", std::ceil(seconds), command).c_str(), "r");
   if (pipe == nullptr) return text + "could not be started\n";
   std::array<char, 4096> part{};
   while (const std::size_t n = fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), n);
   const int status = pclose(pipe);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+  constexpr int kTimeIsOver = 124;  // of timeout(1)
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kTimeIsOver)
+    text += "its time is over: the same command goes on from here\n";
+  else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     text += fmt::format("it ended with {}\n", WIFEXITED(status) ? WEXITSTATUS(status) : status);
   return text;
 }
@@ -123,7 +128,7 @@ int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals
     story.found = fmt::format("{}\n{}\n{}", r.c.line(), r.verdict.summary, r.verdict.detail);
     story.shrunk = culprit::issue_text(shrunk, fs::path(file).filename().string(), provenance, description);
     story.attribution = attribute(r.c, lists, workers, options.judge);
-    story.bisection = bisection(a, file);
+    story.bisection = bisection(a, file, a.bisect_seconds / static_cast<double>(told));
     story.repeat = fmt::format("assay run {}\n{}\n", shell_quoted(file), repro_command(r));
     write_file(base + ".md", culprit::text_of(story));
     write_file(base + ".html", culprit::page_of(story));
@@ -177,13 +182,15 @@ void add_hunt(const Command& program, int& exit_code, const InputLists& lists, A
   auto a = std::make_shared<Arguments>();
   const Command command = program.subcommand(
       "hunt", "Run cases; what is red is shrunk, attributed, and told in a text and a page of HTML");
-  command.option("cases", a->words, "As of assay run", {.required = true});
+  command.option("cases", a->words, "As of assay run");
   command.option("--backend,-b", a->plan.backends, "As of assay run", {.split = backend_names});
   command.option("--filter,-f", a->plan.filter, "Keep the cases whose line matches this regular expression");
   command.option("--out,-o", a->folder, "The folder for finding-N.md, .html and .safetensors",
                  {.required = true});
   command.option("--budget", a->budget_seconds, "Seconds for shrinking, all findings together",
                  {.low = 0.1, .high = 86400});
+  command.option("--bisect-budget", a->bisect_seconds, "Seconds for bisecting, all findings together",
+                 {.low = 1, .high = 86400});
   command.option("--most", a->most, "Findings that are told, one of each kind", {.low = 1, .high = 1000});
   command.option("--timeout", a->timeout_seconds,
                  "Seconds of processor time that a thread may take in one run of a kernel",
@@ -194,7 +201,12 @@ void add_hunt(const Command& program, int& exit_code, const InputLists& lists, A
   command.option("--bad", a->bad, "A commit of it with the finding");
   command.option("--build", a->build, "The command that builds a commit");
   command.option("--plugin", a->plugin, "The plug-in that the build leaves, a path inside the work tree");
-  command.footer("Example:\n  assay hunt softmax -b ./mine.so -o hunt");
+  command.footer(
+      "Example:\n  assay hunt softmax -b ./mine.so -o hunt\n"
+      "With a history, in which each finding is bisected as well:\n"
+      "  assay hunt softmax -b ./kernels.so -o hunt --repository . --good v1.0 --bad HEAD --build 'make "
+      "kernels.so' "
+      "--plugin kernels.so");
   command.callback([a, &exit_code, lists, attribute] {
     const StopSignals signals;
     try {

@@ -38,10 +38,11 @@ std::string text_of(const Story& s) {
 
 std::string page_of(const Story& s) {
   std::string html = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
-      "charset=\"utf-8\"><title>{0}</title>\n<style>body{{font:16px/1.5 "
-      "sans-serif;max-width:60em;margin:2em auto;padding:0 "
-      "1em}}pre{{background:#f4f4f4;padding:1em;overflow:auto}}"
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{0}</title>\n"
+      "<style>body{{font:16px/1.5 sans-serif;max-width:60em;margin:1em auto;padding:0 1em}}"
+      "pre{{background:#f4f4f4;padding:1em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:14px}}"
+      "@media (prefers-color-scheme: dark){{body{{background:#181818;color:#ddd}}pre{{background:#262626}}}}"
       "</style></head><body>\n<h1>{0}</h1>\n",
       escaped(s.title));
   for (const auto& [title, content] : sections(s))

@@ -28,12 +28,14 @@ struct Row {
   std::string stages;  // separated by commas
   std::string where;
   std::string line;  // the case with its backend
+  int number = 0;    // in the corpus, whatever this build lacks: which half a row is in never changes
 };
 
 struct Options {
   std::string corpus = ASSAY_CORPUS, mutants, filter;
   int every = 1, offset = 0;
   bool verbose = false, museum_alone = false;
+  double least_precision = 0, least_recall = 0;  // in per cent
 };
 
 std::vector<Row> corpus(const Options& o) {
@@ -41,8 +43,9 @@ std::vector<Row> corpus(const Options& o) {
   const auto manifest = mutants::read_manifest(folder + "/mutants.json");
   const std::string plugin = escaped_path(folder + "/assay_backend_cpu_mutants.so");
   std::vector<Row> rows;
+  int number = 0;
   for (const JsonRow& row : parse_json_list(read_text(o.corpus, "corpus"), o.corpus)) {
-    Row r{"", row.text("stages"), row.optional_text("where"), ""};
+    Row r{"", row.text("stages"), row.optional_text("where"), "", number++};
     if (const std::string exhibit = row.optional_text("exhibit"); !exhibit.empty()) {
       const auto found = std::ranges::find(museum::exhibits(), exhibit, &museum::Exhibit::name);
       if (found == museum::exhibits().end()) row.refuse(fmt::format("there is no exhibit '{}'", exhibit));
@@ -68,6 +71,18 @@ std::vector<Row> corpus(const Options& o) {
     rows.push_back(std::move(r));
   }
   return rows;
+}
+
+// Labels that no observation of a kernel tells apart count as one. README.md has the argument of each.
+std::string merged(const Row& r, const Case& c, Status status) {
+  const auto has = [&](std::string_view label) { return r.stages == label; };
+  std::string stages = r.stages;
+  if (c.op->name == "kv_write" && has("codec")) stages += ",kv_write";
+  if ((status == Status::overrun || status == Status::unwritten) && has("output")) stages += ",addressing";
+  if (c.op->name == "attention" && has("pv") &&
+      r.name.find(": weights[j] -> weights[j] in ") != std::string::npos)
+    stages += ",p_cast";
+  return stages;
 }
 
 bool is_right(const std::string& stages, const std::string& stage) {
@@ -98,9 +113,9 @@ int measure(const Options& o) {
   const auto known = known_backends();
   std::map<std::string, Count> by_op, by_stage, by_kind;
   Count total;
-  int number = 0;
-  for (const Row& r : corpus(o)) {
-    if (number++ % o.every != o.offset || r.name.find(o.filter) == std::string::npos) continue;
+  std::vector<Row> rows = corpus(o);
+  for (Row& r : rows) {
+    if (r.number % o.every != o.offset || r.name.find(o.filter) == std::string::npos) continue;
     const bool exhibit = r.name.starts_with("museum ");
     if (o.museum_alone && !exhibit) continue;
     Workers workers(known);
@@ -112,6 +127,7 @@ int measure(const Options& o) {
       fmt::print("passes    {} | {}\n", r.name, r.line);
       continue;
     }
+    r.stages = merged(r, c, a.first.verdict.status);
     const std::string op(c.op->name);
     by_op[op].add(r, a), by_stage[r.stages].add(r, a), total.add(r, a);
     by_kind[exhibit ? "museum" : "mutants"].add(r, a);
@@ -138,7 +154,10 @@ int measure(const Options& o) {
   fmt::print("{:<24} {}\n", "together", total.print());
   fmt::print("places named of those that have one: {} of {}\n", total.where_right, total.where);
   fmt::print("{:.0f} s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  return total.all > 0 ? kGreen : kNothingExecuted;
+  if (total.all == 0) return kNothingExecuted;
+  const bool enough = total.named > 0 && 100.0 * total.right >= o.least_precision * total.named &&
+                      100.0 * total.right >= o.least_recall * total.all;
+  return enough ? kGreen : kFinding;
 }
 
 }  // namespace
@@ -154,6 +173,10 @@ int main(int argc, char** argv) {
   app.add_option("--filter", o.filter, "Rows whose name has this text");
   app.add_option("--every", o.every, "Every so many-th row")->check(CLI::Range(1, 100000));
   app.add_option("--offset", o.offset, "From this one on");
+  app.add_option("--least-precision", o.least_precision, "Per cent; less is a finding")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--least-recall", o.least_recall, "Per cent; less is a finding")
+      ->check(CLI::Range(0.0, 100.0));
   app.add_flag("--museum-alone", o.museum_alone, "The exhibits alone");
   app.add_flag("--verbose,-v", o.verbose, "Every row with its evidence");
   int exit_code = kGreen;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N]]. Planted histories are made, searched and
+"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N] | hunt]. Planted histories are made, searched and
 compared with the plant. `plants`: numbers, law, path and kernel at random places; `flaky`: faults that show in 1 run of 10."""
 import hashlib
 import json
@@ -222,8 +222,49 @@ class Many(unittest.TestCase):
         self.assertLessEqual(wrong, max(1, COUNT // 20))
 
 
+class Hunt(unittest.TestCase):
+    """From a red cell of `assay run` to the commit, in one command."""
+
+    def test_a_hunt_shrinks_attributes_and_finds_the_planted_commit(self):
+        for seed, plant in enumerate(("numbers", "path")):
+            with tempfile.TemporaryDirectory(prefix="hunt-test-") as scratch:
+                planted = Planted(scratch, seed, plant)
+                bad, found = os.path.join(scratch, "bad"), os.path.join(scratch, "found")
+                git(planted.folder, "worktree", "add", "-q", "--detach", bad, planted.names[-1])
+                subprocess.run(["sh", "build.sh"], check=True, cwd=bad)
+                plugin = os.path.join(bad, "kernels.so")
+                self.assertEqual(subprocess.run([ASSAY, "run", CASE, "-b", plugin, "-q"], capture_output=True).returncode, 1)
+                words = ["hunt", CASE, "-b", plugin, "-o", found, "--budget", "10"]
+                history = ["--repository", planted.folder, "--good", planted.names[0], "--bad", planted.names[-1], "--build",
+                           "sh build.sh", "--plugin", "kernels.so"]
+                hunted = subprocess.run([ASSAY, *words, *history, "--bisect-budget", "1"], capture_output=True, text=True, cwd=scratch)
+                self.assertEqual(hunted.returncode, 1, hunted.stderr)
+                with open(os.path.join(found, "finding-1.md")) as f:
+                    self.assertIn("its time is over", f.read())
+                hunted = subprocess.run([ASSAY, *words, *history], capture_output=True, text=True, cwd=scratch)
+                self.assertEqual(hunted.returncode, 1, hunted.stderr)
+                with open(os.path.join(found, "finding-1.md")) as f:
+                    text = f.read()
+                for commit in planted.smallest():
+                    self.assertIn(commit[:10], text.split("## Since when")[1])
+                stage = {"numbers": "moments", "path": "dispatch"}[plant]
+                self.assertIn("stage     " + stage, text)
+                with open(os.path.join(found, "finding-1.html")) as f:
+                    page = f.read()
+                for part in ("What was found", "The smallest that still fails", "Which stage", "Since when", "How to repeat it"):
+                    self.assertIn(part, page)
+                again = subprocess.run([ASSAY, "run", os.path.join(found, "finding-1.safetensors"), "-q"], capture_output=True)
+                self.assertEqual(again.returncode, 1)
+                # The correct counterpart: the first commit has nothing to hunt.
+                git(bad, "checkout", "-q", planted.names[0])
+                subprocess.run(["sh", "build.sh"], check=True, cwd=bad)
+                clean = subprocess.run([ASSAY, "hunt", CASE, "-b", plugin, "-o", os.path.join(scratch, "none"), *history],
+                                       capture_output=True, text=True, cwd=scratch)
+                self.assertEqual(clean.returncode, 0, clean.stdout + clean.stderr)
+
+
 if __name__ == "__main__":
     part = sys.argv[2] if len(sys.argv) > 2 else "quick"
     COUNT = int(sys.argv[3]) if len(sys.argv) > 3 and re.fullmatch(r"\d+", sys.argv[3]) else {"plants": 52, "flaky": 20}.get(part, 0)
-    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky"}
+    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "hunt": "Hunt"}
     unittest.main(argv=[sys.argv[0], names.get(part, part)], verbosity=1)

@@ -1,0 +1,161 @@
+// One fault in a computation: at one of its numbered nodes (the sum of the weights, the rescale of the accumulator) something
+// else is computed than should be. A model (models.hpp) asks the fault at every node.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace assay::attribution {
+
+// What a node computes in place of its result r of a and b.
+enum class Wrong : std::uint8_t {
+  none,
+  bits_8,  // r to nearest in bf16's precision; in f16 with its subnormals; ...
+  f16,
+  cut_14,  // towards zero, as an FP8 unit's accumulator keeps it
+  bits_17,
+  bits_20,
+  nan_lost,  // 0 where r is NaN
+  clipped,   // to f16's range
+  flushed,   // 0 where |r| < 2^-24
+  zero,
+  left,   // a alone
+  right,  // b alone
+  sum,
+  difference,
+  product,
+  quotient,
+  negated,
+  more,  // 1.01 r, r / 1.01, 2 r, r / 2: constants that are off
+  less,
+  twice,
+  half,
+  first_lost,  // in a loop: the first, the last element is left out
+  last_lost,
+  other_function,  // 2^x for e^x and its like, the minimum for the maximum
+  minus_one,       // expm1, log1p
+  identity,        // of a function: its argument
+  stored_down,     // of what is stored: rounded down, up, towards zero, away from it
+  stored_up,
+  stored_to_zero,
+  stored_away,
+  count
+};
+
+// x rounded to `bits` significant bits, to nearest even or towards zero; subnormals below 2^lowest.
+inline double in_bits(double x, int bits, int lowest, bool truncate) {
+  if (!(std::fabs(x) < 1e300) || x == 0) return x;
+  const int exponent = std::max(std::ilogb(x), lowest);
+  const double steps = std::ldexp(x, bits - 1 - exponent);
+  return std::ldexp(truncate ? std::trunc(steps) : std::nearbyint(steps), exponent - bits + 1);
+}
+
+// x moved to a number of so many bits in a direction.
+inline double directed(double x, int bits, Wrong how) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const double unit = std::ldexp(1.0, std::ilogb(x) + 1 - bits), steps = x / unit;
+  const bool up = how == Wrong::stored_up || (how == Wrong::stored_away) == (x > 0);
+  if (how == Wrong::stored_down) return std::floor(steps) * unit;
+  return (up ? std::ceil(steps) : std::floor(steps)) * unit;
+}
+
+struct Fault {
+  int node = -1;
+  Wrong wrong = Wrong::none;
+
+  bool at(int n) const { return n == node; }
+
+  double add(int n, double a, double b) const { return at(n) ? altered(a + b, a, b) : a + b; }
+  double subtract(int n, double a, double b) const { return at(n) ? altered(a - b, a, b) : a - b; }
+  double multiply(int n, double a, double b) const { return at(n) ? altered(a * b, a, b) : a * b; }
+  double divide(int n, double a, double b) const { return at(n) ? altered(a / b, a, b) : a / b; }
+  double larger(int n, double a, double b) const {  // as std::max: a NaN in b is passed over
+    const double r = a < b ? b : a;
+    if (at(n) && wrong == Wrong::other_function) return a < b ? a : b;
+    return at(n) ? altered(r, a, b) : r;
+  }
+  // A number that is read.
+  double value(int n, double r) const { return at(n) ? altered(r, r, r) : r; }
+  // The i-th of `count` addends of a loop.
+  double accumulate(int n, double a, double b, std::int64_t i, std::int64_t count) const {
+    if (!at(n)) return a + b;
+    if ((wrong == Wrong::first_lost && i == 0) || (wrong == Wrong::last_lost && i + 1 == count)) return a;
+    return altered(a + b, a, b);
+  }
+  double exponential(int n, double x) const {
+    if (!at(n))
+      return x < 88.73 ? std::exp(x) : x * std::numeric_limits<double>::infinity();  // f32 ends there
+    if (wrong == Wrong::other_function) return std::exp2(x);
+    if (wrong == Wrong::minus_one) return std::expm1(x);
+    return altered(std::exp(x), x, x);
+  }
+  double logarithm(int n, double x) const {
+    if (!at(n)) return std::log(x);
+    if (wrong == Wrong::other_function) return std::log2(x);
+    if (wrong == Wrong::minus_one) return std::log1p(x);
+    return altered(std::log(x), x, x);
+  }
+  double tangent(int n, double x) const {
+    if (!at(n)) return std::tanh(x);
+    if (wrong == Wrong::other_function) return std::tan(x);
+    return altered(std::tanh(x), x, x);
+  }
+  double root(int n, double x) const {
+    if (!at(n)) return std::sqrt(x);
+    if (wrong == Wrong::other_function) return std::cbrt(x);
+    return altered(std::sqrt(x), x, x);
+  }
+
+ private:
+  double altered(double r, double a, double b) const {
+    switch (wrong) {
+      case Wrong::bits_8:
+        return in_bits(r, 8, -126, false);
+      case Wrong::f16:
+        return in_bits(r, 11, -14, false);
+      case Wrong::cut_14:
+        return in_bits(r, 14, -126, true);
+      case Wrong::bits_17:
+        return in_bits(r, 17, -126, false);
+      case Wrong::bits_20:
+        return in_bits(r, 20, -126, false);
+      case Wrong::nan_lost:
+        return std::isnan(r) ? 0 : r;
+      case Wrong::clipped:
+        return std::isnan(r) ? r : std::clamp(r, -65504.0, 65504.0);
+      case Wrong::flushed:
+        return std::fabs(r) < 0x1p-24 ? 0 : r;
+      case Wrong::zero:
+        return 0;
+      case Wrong::left:
+      case Wrong::identity:
+        return a;
+      case Wrong::right:
+        return b;
+      case Wrong::sum:
+        return a + b;
+      case Wrong::difference:
+        return a - b;
+      case Wrong::product:
+        return a * b;
+      case Wrong::quotient:
+        return a / b;
+      case Wrong::negated:
+        return -r;
+      case Wrong::more:
+        return 1.01 * r;
+      case Wrong::less:
+        return r / 1.01;
+      case Wrong::twice:
+        return 2 * r;
+      case Wrong::half:
+        return r / 2;
+      default:
+        return r;
+    }
+  }
+};
+
+}  // namespace assay::attribution

@@ -1,0 +1,25 @@
+// Which single fault explains what a kernel gave. Every node of the op's model with every way to be wrong is a hypothesis; what
+// it predicts of each answer is compared with what the kernel gave there.
+//
+//   error(h)^2 = mean over elements of min(|got - predicted by h| / limit, 10^6)^2      over all answers, the same weight each
+//
+// The right hypothesis leaves the kernel's own roundings, any other the fault beside them; so that a fault is told from others
+// by far less than what the limit leaves, and by answers that are within their limits too.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cases/attribution/bench.hpp"
+
+namespace assay::attribution {
+
+struct Explanation {
+  std::string stage, what;  // "the sum of the weights: in 17 bits"
+  double error = 1;         // error(h) / error(no fault)
+  double next = 1;          // the same of the best hypothesis of another stage
+};
+// Nothing where no hypothesis explains the answers, or those of several stages do.
+std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answers);
+
+}  // namespace assay::attribution

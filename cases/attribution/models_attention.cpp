@@ -1,0 +1,349 @@
+// The model of attention: online softmax over tiles, parts of a split apart, as the contract declares them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cases/attribution/models.hpp"
+#include "reference/formats/scalar.hpp"
+#include "reference/ops/attention/conversions.hpp"
+
+namespace assay::attribution {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+class Attention final : public Model {
+ public:
+  explicit Attention(const Answer& a) : problem_(a.attributes, a.set), g_(problem_.geometry()) {
+    const Contract& contract = *a.contract;
+    const std::int64_t rows = std::min(kMostRows, g_.batch * g_.rows * g_.heads);
+    work_ = rows * g_.length * std::min(kMostColumns, g_.dv);
+    if (work_ > kMostWork || g_.batch * g_.length * g_.kv_heads * (g_.d + g_.dv) > kMostDecoded) return;
+    quantises_ = contract.text("q") == "q8_0";
+    for (const double x : problem_.all_q()) plain_q_.push_back(x);
+    apply_conversions(problem_, contract);
+    tile_ = std::max<std::int64_t>(1, contract.integer("tile"));
+    parts_ = std::max<std::int64_t>(1, contract.integer("split"));
+    cast_ = contract.text("p");
+    cast_sum_ = contract.text("denominator") == "cast";
+    for (std::int64_t b = 0; b < g_.batch; ++b)
+      for (std::int64_t h = 0; h < g_.kv_heads; ++h) {
+        keys_.emplace_back(static_cast<std::size_t>(g_.length * g_.d));
+        values_.emplace_back(static_cast<std::size_t>(g_.length * g_.dv));
+        problem_.decode_k(b, h, 0, problem_.length(b), keys_.back().data());
+        problem_.decode_v(b, h, 0, problem_.length(b), values_.back().data());
+      }
+    for (const std::int64_t row : some_rows(a, g_.dv, kMostRows)) {
+      rows_.push_back({row / g_.heads / g_.rows, row / g_.heads % g_.rows, row % g_.heads, {}});
+      for (std::int64_t j = 0; j < g_.length; ++j)
+        rows_.back().dots.push_back(
+            dot_of({}, rows_.back(), std::min(j, problem_.length(rows_.back().b) - 1)));
+    }
+    const std::int64_t step = (g_.dv + kMostColumns - 1) / kMostColumns;
+    for (std::int64_t c = worst_element(a) % g_.dv % step; c < g_.dv; c += step) columns_.push_back(c);
+    for (const Row& r : rows_)
+      for (const std::int64_t c : columns_)
+        elements_.push_back(static_cast<std::size_t>(problem_.out_index(r.b, r.row, r.head) + c));
+  }
+  std::span<const Node> nodes() const override { return kNodes; }
+  std::int64_t work() const override { return work_; }
+  std::span<const std::size_t> elements() const override { return elements_; }
+  std::vector<double> run(const Fault& f) const override {
+    std::vector<double> out;
+    for (const Row& r : rows_) one(f, r, out);
+    return out;
+  }
+
+ private:
+  static constexpr std::int64_t kMostWork = 20'000, kMostDecoded = 2'000'000, kMostRows = 16,
+                                kMostColumns = 8;
+  enum : int {
+    visible,
+    dot_product,
+    dot_addition,
+    q_largest,
+    q_step,
+    q_inverse,
+    q_over_scale,
+    q_code,
+    q_scale,
+    k_read,
+    block_scaled,
+    block_added,
+    dot,
+    scaled,
+    cap_quotient,
+    cap_tanh,
+    cap_product,
+    distance,
+    slope_product,
+    biased,
+    tile_maximum,
+    maximum,
+    fall,
+    rescale,
+    sum_rescaled,
+    rescaled,
+    shifted,
+    exponent,
+    weight_addition,
+    tile_sum,
+    sum_addition,
+    sum_found,
+    cast,
+    weighed,
+    value_addition,
+    block_addition,
+    part_maximum,
+    part_fall,
+    part_weight,
+    part_sum_weighed,
+    part_sum_added,
+    part_weighed,
+    part_added,
+    first_sum_weighed,
+    first_weighed,
+    sink_read,
+    sink_fall,
+    sink_rescale,
+    sink_sum_rescaled,
+    sink_rescaled,
+    sink_shifted,
+    sink_weight,
+    sink_added,
+    reciprocal,
+    quotient,
+    result
+  };
+  static constexpr Node kNodes[] = {{"which keys are visible", "mask"},
+                                    {"a product of q.k", "qk"},
+                                    {"an addition of q.k", "qk"},
+                                    {"the largest of a block of q", "codec"},
+                                    {"the scale of a block of q", "codec"},
+                                    {"the inverse of a block's scale", "codec"},
+                                    {"q over its scale", "codec"},
+                                    {"a code of q", "codec"},
+                                    {"the stored scale of q", "codec"},
+                                    {"a number of K", "codec"},
+                                    {"a block's sum times its scales", "codec"},
+                                    {"the addition of a block", "qk"},
+                                    {"q.k", "qk"},
+                                    {"q.k times scale", "scale"},
+                                    {"logit over softcap", "scale"},
+                                    {"tanh of the softcap", "scale"},
+                                    {"softcap times tanh", "scale"},
+                                    {"the distance of key and query", "scale"},
+                                    {"slope times distance", "scale"},
+                                    {"logit less slope times distance", "scale"},
+                                    {"the maximum of a tile", "max"},
+                                    {"the running maximum", "max"},
+                                    {"old maximum less new", "rescale"},
+                                    {"the rescale's factor", "rescale"},
+                                    {"the rescaled sum of weights", "rescale"},
+                                    {"the rescaled accumulator", "rescale"},
+                                    {"logit less maximum", "exp"},
+                                    {"the exponential", "exp"},
+                                    {"an addition to a tile's sum", "row_sum"},
+                                    {"the sum of a tile's weights", "row_sum"},
+                                    {"the addition of a tile's sum", "row_sum"},
+                                    {"the sum of the weights", "row_sum"},
+                                    {"the cast of a weight", "p_cast"},
+                                    {"weight times V", "pv"},
+                                    {"an addition to PV", "pv"},
+                                    {"the addition of a tile's PV", "pv"},
+                                    {"the maximum of the parts", "merge"},
+                                    {"a part's maximum less the whole's", "merge"},
+                                    {"a part's factor", "merge"},
+                                    {"a part's sum times its factor", "merge"},
+                                    {"the addition of a part's sum", "merge"},
+                                    {"a part's PV times its factor", "merge"},
+                                    {"the addition of a part's PV", "merge"},
+                                    {"the first part's sum times its factor", "merge"},
+                                    {"the first part's PV times its factor", "merge"},
+                                    {"the sink", "sink"},
+                                    {"maximum less sink", "sink"},
+                                    {"the factor of the rescale to the sink", "sink"},
+                                    {"the sum rescaled to the sink", "sink"},
+                                    {"the accumulator rescaled to the sink", "sink"},
+                                    {"sink less maximum", "sink"},
+                                    {"the sink's weight", "sink"},
+                                    {"the addition of the sink's weight", "sink"},
+                                    {"the reciprocal of the sum", "output"},
+                                    {"PV times reciprocal", "output"},
+                                    {"what is stored", "output"}};
+  static_assert(std::size(kNodes) == result + 1);
+
+  struct Row {
+    std::int64_t b, row, head;
+    std::vector<double> dots;  // q.k of each key, without a fault
+  };
+  struct Stream {
+    double top = kMinusInfinity, sum = 0;
+    std::vector<double> acc;
+  };
+
+  double dot_of(const Fault& f, const Row& r, std::int64_t key) const {
+    const auto q = problem_.q(r.b, r.row, r.head);
+    const auto& keys = keys_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
+    const double* k = &keys[static_cast<std::size_t>(key * g_.d)];
+    double s = 0;
+    if (quantises_) return dot_of_codes(f, r, k);
+    for (std::int64_t c = 0; c < g_.d; ++c)
+      s = f.accumulate(dot_addition, s, f.multiply(dot_product, q[static_cast<std::size_t>(c)], k[c]), c,
+                       g_.d);
+    return s;
+  }
+  static double rounded(double x) { return std::isnan(x) ? 0 : std::clamp(std::nearbyint(x), -127.0, 127.0); }
+  // q as int8 in blocks of 32, each with the largest over 127 as its scale, in f16.
+  double dot_of_codes(const Fault& f, const Row& r, const double* k) const {
+    const double* q =
+        &plain_q_[static_cast<std::size_t>(problem_.out_index(r.b, r.row, r.head) / g_.dv * g_.d)];
+    double s = 0;
+    for (std::int64_t first = 0; first < g_.d; first += 32) {
+      double most = 0, sum = 0;
+      bool nan = false;
+      for (std::int64_t c = first; c < first + 32; ++c)
+        most = std::fmax(most, std::fabs(q[c])), nan = nan || std::isnan(q[c]);
+      const double step = f.divide(q_step, f.value(q_largest, most), 127);
+      const double inverse = step == 0 ? 0 : f.divide(q_inverse, 1, step);
+      const double scale = f.value(q_scale, nan ? NAN : round_to(scalar_format("f16"), step));
+      for (std::int64_t c = first; c < first + 32; ++c)
+        sum = f.accumulate(
+            dot_addition, sum,
+            f.multiply(dot_product, f.value(q_code, rounded(f.multiply(q_over_scale, q[c], inverse))),
+                       f.value(k_read, k[c])),
+            c - first, 32);
+      s = f.accumulate(block_added, s, f.multiply(block_scaled, sum, scale), first / 32, g_.d / 32);
+    }
+    return s;
+  }
+  double logit(const Fault& f, const Row& r, std::int64_t key) const {
+    double s = f.node >= dot_product && f.node <= block_added ? dot_of(f, r, key)
+                                                              : r.dots[static_cast<std::size_t>(key)];
+    s = f.multiply(scaled, f.value(dot, s), g_.scale);
+    if (g_.softcap > 0)
+      s = f.multiply(cap_product, g_.softcap, f.tangent(cap_tanh, f.divide(cap_quotient, s, g_.softcap)));
+    if (g_.alibi) {
+      const double far = std::fabs(static_cast<double>(problem_.position(r.b, r.row) - key));
+      s = f.subtract(biased, s, f.multiply(slope_product, problem_.slope(r.head), f.value(distance, far)));
+    }
+    return s;
+  }
+
+  void absorb(const Fault& f, const Row& r, std::int64_t first, std::int64_t last, Stream& stream) const {
+    std::vector<double> w;
+    std::vector<std::int64_t> keys;
+    for (std::int64_t j = first; j < last; ++j)
+      if (f.value(visible, problem_.visible(r.b, r.row, j) ? 1 : 0) > 0)
+        keys.push_back(j), w.push_back(logit(f, r, j));
+    if (w.empty()) return;
+    double top = kMinusInfinity;
+    for (const double s : w) top = s > top ? s : top;
+    top = f.value(tile_maximum, top);
+    if (top > stream.top) {
+      if (stream.top != kMinusInfinity) {
+        const double factor = f.exponential(rescale, f.subtract(fall, stream.top, top));
+        stream.sum = f.multiply(sum_rescaled, stream.sum, factor);
+        for (double& x : stream.acc) x = f.multiply(rescaled, x, factor);
+      }
+      stream.top = f.larger(maximum, stream.top, top);
+    }
+    const double shift = stream.top == kMinusInfinity ? 0 : stream.top;
+    const auto n = static_cast<std::int64_t>(w.size());
+    double sum = 0;
+    for (std::int64_t j = 0; j < n; ++j) {
+      double& weight = w[static_cast<std::size_t>(j)];
+      weight = f.exponential(exponent, f.subtract(shifted, weight, shift));
+      double rounded = cast_ == "f32" ? weight : round_to(scalar_format(cast_), weight);
+      rounded = f.at(cast) && f.wrong == Wrong::identity ? weight : f.value(cast, rounded);
+      sum = f.accumulate(weight_addition, sum, cast_sum_ ? rounded : weight, j, n);
+      weight = rounded;
+    }
+    stream.sum = f.add(sum_addition, stream.sum, f.value(tile_sum, sum));
+    const auto& values = values_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
+    for (std::size_t at = 0; at < columns_.size(); ++at) {
+      double block = 0;
+      for (std::int64_t j = 0; j < n; ++j)
+        block = f.accumulate(
+            value_addition, block,
+            f.multiply(
+                weighed, w[static_cast<std::size_t>(j)],
+                values[static_cast<std::size_t>(keys[static_cast<std::size_t>(j)] * g_.dv + columns_[at])]),
+            j, n);
+      double& acc = stream.acc[at];
+      acc = f.add(block_addition, acc, block);
+    }
+  }
+
+  void one(const Fault& f, const Row& r, std::vector<double>& out) const {
+    const KeyRange range = problem_.range(r.b, r.row);
+    const std::int64_t part = (g_.length + parts_ - 1) / parts_;
+    std::vector<Stream> streams(static_cast<std::size_t>(parts_));
+    for (std::int64_t p = 0; p < parts_; ++p) {
+      Stream& stream = streams[static_cast<std::size_t>(p)];
+      stream.acc.assign(columns_.size(), 0);
+      const std::int64_t last = std::min(range.last, (p + 1) * part);
+      for (std::int64_t j = std::max(range.first, p * part); j < last; j += tile_)
+        absorb(f, r, j, std::min(last, j + tile_), stream);
+      stream.sum = f.value(sum_found, stream.sum);
+    }
+    Stream& whole = streams[0];
+    if (parts_ > 1) merge(f, streams);
+    if (g_.sinks && !(whole.sum == 0 && whole.top == kMinusInfinity)) {
+      const double sink = f.value(sink_read, problem_.sink(r.head));
+      if (sink > whole.top) {
+        const double factor = f.exponential(sink_rescale, f.subtract(sink_fall, whole.top, sink));
+        whole.sum = f.multiply(sink_sum_rescaled, whole.sum, factor);
+        for (double& x : whole.acc) x = f.multiply(sink_rescaled, x, factor);
+        whole.top = sink;
+      }
+      whole.sum =
+          f.add(sink_added, whole.sum, f.exponential(sink_weight, f.subtract(sink_shifted, sink, whole.top)));
+    }
+    const double inverse = f.divide(reciprocal, 1, whole.sum);
+    for (double& x : whole.acc) x = whole.sum == 0 ? 0 : f.multiply(quotient, x, inverse);
+    for (const double each : whole.acc) out.push_back(stored(f, result, g_.dtype, each));
+  }
+
+  void merge(const Fault& f, std::vector<Stream>& streams) const {
+    double top = kMinusInfinity;
+    for (const Stream& s : streams) top = f.larger(part_maximum, top, s.top);
+    if (top == kMinusInfinity) top = 0;
+    const auto factor = [&](const Stream& s) {
+      return s.top == top ? 1.0 : f.exponential(part_weight, f.subtract(part_fall, s.top, top));
+    };
+    Stream& whole = streams[0];
+    const double first = factor(whole);
+    whole.sum = f.multiply(first_sum_weighed, whole.sum, first);
+    for (double& x : whole.acc) x = f.multiply(first_weighed, x, first);
+    for (std::size_t p = 1; p < streams.size(); ++p) {
+      const Stream& part = streams[p];
+      if (part.sum == 0) continue;
+      const double w = factor(part);
+      whole.sum = f.add(part_sum_added, whole.sum, f.multiply(part_sum_weighed, w, part.sum));
+      for (std::size_t c = 0; c < whole.acc.size(); ++c)
+        whole.acc[c] = f.add(part_added, whole.acc[c], f.multiply(part_weighed, w, part.acc[c]));
+    }
+    whole.top = top;
+  }
+
+  AttentionProblem problem_;
+  const AttentionGeometry& g_;
+  std::int64_t work_ = 0, tile_ = 1, parts_ = 1;
+  std::string cast_;
+  bool cast_sum_ = false, quantises_ = false;
+  std::vector<double> plain_q_;                     // as it was given
+  std::vector<std::vector<double>> keys_, values_;  // by batch and kv head
+  std::vector<Row> rows_;
+  std::vector<std::int64_t> columns_;
+  std::vector<std::size_t> elements_;
+};
+
+}  // namespace
+
+// A rotation mixes columns, of which the model has some alone.
+std::unique_ptr<Model> attention_model(const Answer& a) {
+  return a.attributes.text("rotate") == "qkv" ? nullptr : std::make_unique<Attention>(a);
+}
+
+}  // namespace assay::attribution

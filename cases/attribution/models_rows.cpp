@@ -1,0 +1,307 @@
+// The models of softmax, logsumexp and the norms.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cases/attribution/models.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay::attribution {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// What the models of rows share: x by rows, and the store.
+class RowModel : public Model {
+ public:
+  explicit RowModel(const Answer& a)
+      : inputs_(a.tensors, a.set),
+        x_(inputs_.values("x")),
+        rows_(a.attributes.integer("rows")),
+        cols_(a.attributes.integer("cols")),
+        width_(static_cast<std::int64_t>(a.truths[0].value.size()) / rows_),
+        chosen_(some_rows(a, width_, kMostRows)) {
+    for (const std::int64_t row : chosen_)
+      for (std::int64_t i = 0; i < width_; ++i)
+        elements_.push_back(static_cast<std::size_t>(row * width_ + i));
+  }
+  std::int64_t work() const override { return std::ssize(chosen_) * cols_; }
+  std::span<const std::size_t> elements() const override { return elements_; }
+
+ protected:
+  double at(std::int64_t row, std::int64_t i) const { return x_[static_cast<std::size_t>(row * cols_ + i)]; }
+
+  static constexpr std::int64_t kMostRows = 16;
+  OpInputs inputs_;
+  std::vector<double> x_;
+  std::int64_t rows_, cols_, width_;  // width: of a row of the output
+  std::vector<std::int64_t> chosen_;
+  std::vector<std::size_t> elements_;
+};
+
+class Softmax final : public RowModel {
+ public:
+  explicit Softmax(const Answer& a)
+      : RowModel(a),
+        answer_(a),
+        temperature_(static_cast<float>(a.attributes.real("temperature"))),
+        softcap_(static_cast<float>(a.attributes.real("softcap"))),
+        causal_(a.attributes.text("mask") == "causal") {
+    if (a.attributes.text("mask") == "random") mask_ = inputs_.integers("mask");
+    if (a.attributes.text("sinks") == "yes") sinks_ = inputs_.values("sinks");
+  }
+  std::span<const Node> nodes() const override { return kNodes; }
+  std::vector<double> run(const Fault& f) const override {
+    std::vector<double> y, logits;
+    std::vector<std::int64_t> columns;
+    for (const std::int64_t row : chosen_) {
+      logits.clear(), columns.clear();
+      const std::size_t begin = y.size();
+      y.resize(begin + static_cast<std::size_t>(cols_), 0.0);
+      for (std::int64_t i = 0; i < cols_; ++i) {
+        if (!(f.value(visible, seen(row, i) ? 1 : 0) > 0)) continue;
+        double s = f.value(read, at(row, i));
+        if (temperature_ != 1) s = f.divide(cooled, s, temperature_);
+        if (softcap_ > 0)
+          s = f.multiply(cap_product, softcap_, f.tangent(cap_tanh, f.divide(cap_quotient, s, softcap_)));
+        logits.push_back(s), columns.push_back(i);
+      }
+      if (logits.empty()) continue;
+      const auto n = static_cast<std::int64_t>(logits.size());
+      double top = kMinusInfinity;
+      for (const double s : logits) top = s > top ? s : top;
+      top = f.value(maximum, top);
+      double sink = kMinusInfinity;
+      if (!sinks_.empty()) {
+        sink = f.value(sink_read, sinks_[static_cast<std::size_t>(row)]);
+        top = f.larger(sink_maximum, top, sink);
+      }
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        double& s = logits[static_cast<std::size_t>(i)];
+        s = f.exponential(exponent, f.subtract(shifted, s, top));
+        sum = f.accumulate(addition, sum, s, i, n);
+      }
+      sum = f.value(total, sum);
+      if (!sinks_.empty())
+        sum = f.add(sink_added, sum, f.exponential(sink_weight, f.subtract(sink_shifted, sink, top)));
+      const double inverse = f.divide(reciprocal, 1, sum);
+      const double nothing = 0 / sum;  // a masked element of a row with a NaN is NaN
+      std::fill(y.begin() + static_cast<std::ptrdiff_t>(begin), y.end(), nothing);
+      for (std::int64_t i = 0; i < n; ++i)
+        y[begin + static_cast<std::size_t>(columns[static_cast<std::size_t>(i)])] =
+            stored(f, result, answer_.attributes.text("dtype"),
+                   f.multiply(weighed, logits[static_cast<std::size_t>(i)], inverse));
+    }
+    return y;
+  }
+
+ private:
+  enum : int {
+    visible,
+    read,
+    cooled,
+    cap_quotient,
+    cap_tanh,
+    cap_product,
+    maximum,
+    sink_read,
+    sink_maximum,
+    shifted,
+    exponent,
+    addition,
+    total,
+    sink_shifted,
+    sink_weight,
+    sink_added,
+    reciprocal,
+    weighed,
+    result
+  };
+  static constexpr Node kNodes[] = {{"the mask", "mask"},
+                                    {"a logit", "scale"},
+                                    {"logit over temperature", "scale"},
+                                    {"logit over softcap", "scale"},
+                                    {"tanh of the softcap", "scale"},
+                                    {"softcap times tanh", "scale"},
+                                    {"the maximum", "max"},
+                                    {"the sink", "sink"},
+                                    {"the maximum with the sink", "sink"},
+                                    {"logit less maximum", "exp"},
+                                    {"the exponential", "exp"},
+                                    {"an addition to the sum of the weights", "row_sum"},
+                                    {"the sum of the weights", "row_sum"},
+                                    {"sink less maximum", "sink"},
+                                    {"the sink's weight", "sink"},
+                                    {"the addition of the sink's weight", "sink"},
+                                    {"the reciprocal of the sum", "output"},
+                                    {"weight times reciprocal", "output"},
+                                    {"what is stored", "output"}};
+  static_assert(std::size(kNodes) == result + 1);
+
+  bool seen(std::int64_t row, std::int64_t i) const {
+    if (causal_) return i <= cols_ - rows_ + row;
+    return mask_.empty() || mask_[static_cast<std::size_t>(row * cols_ + i)] != 0;
+  }
+
+  const Answer& answer_;
+  double temperature_, softcap_;
+  bool causal_;
+  std::vector<std::int64_t> mask_;
+  std::vector<double> sinks_;
+};
+
+class Logsumexp final : public RowModel {
+ public:
+  using RowModel::RowModel;
+  std::span<const Node> nodes() const override { return kNodes; }
+  std::vector<double> run(const Fault& f) const override {
+    std::vector<double> y;
+    for (const std::int64_t row : chosen_) {
+      double top = kMinusInfinity;
+      for (std::int64_t i = 0; i < cols_; ++i) top = at(row, i) > top ? at(row, i) : top;
+      top = f.value(maximum, top);
+      const double shift = std::isfinite(top) ? top : 0;
+      double sum = 0;
+      for (std::int64_t i = 0; i < cols_; ++i)
+        sum = f.accumulate(addition, sum, f.exponential(exponent, f.subtract(shifted, at(row, i), shift)), i,
+                           cols_);
+      sum = f.value(total, sum);
+      y.push_back(f.value(result, f.add(joined, shift, f.logarithm(log, sum))));
+    }
+    return y;
+  }
+
+ private:
+  enum : int { maximum, shifted, exponent, addition, total, log, joined, result };
+  static constexpr Node kNodes[] = {{"the maximum", "max"},
+                                    {"logit less maximum", "exp"},
+                                    {"the exponential", "exp"},
+                                    {"an addition to the sum of the weights", "row_sum"},
+                                    {"the sum of the weights", "row_sum"},
+                                    {"the logarithm", "output"},
+                                    {"maximum and logarithm", "output"},
+                                    {"what is stored", "output"}};
+  static_assert(std::size(kNodes) == result + 1);
+};
+
+class Norm final : public RowModel {
+ public:
+  Norm(const Answer& a, bool centred)
+      : RowModel(a),
+        answer_(a),
+        centred_(centred),
+        eps_(static_cast<float>(a.attributes.real("eps"))),
+        gamma_(inputs_.values("gamma")) {
+    if (centred) beta_ = inputs_.values("beta");
+    if (centred) variance_ = a.contract->text("variance");
+  }
+  std::span<const Node> nodes() const override { return kNodes; }
+  std::vector<double> run(const Fault& f) const override {
+    std::vector<double> y;
+    const auto n = static_cast<double>(cols_);
+    for (const std::int64_t row : chosen_) {
+      double mean = 0, variance = 0;
+      if (variance_ == "welford") {
+        double squares = 0;
+        for (std::int64_t i = 0; i < cols_; ++i) {
+          const double before = f.subtract(less_mean, at(row, i), mean);
+          mean = f.add(addition, mean, f.divide(mean_quotient, before, static_cast<double>(i + 1)));
+          squares =
+              f.accumulate(square_addition, squares,
+                           f.multiply(square, before, f.subtract(less_new_mean, at(row, i), mean)), i, cols_);
+        }
+        variance = f.divide(variance_quotient, squares, n);
+      } else {
+        const bool one_pass = variance_ == "one_pass";
+        if (centred_) {
+          double sum = 0;
+          for (std::int64_t i = 0; i < cols_; ++i) sum = f.accumulate(addition, sum, at(row, i), i, cols_);
+          mean = f.divide(mean_quotient, sum, n);
+        }
+        double squares = 0;
+        for (std::int64_t i = 0; i < cols_; ++i) {
+          const double d = centred_ && !one_pass ? f.subtract(less_mean, at(row, i), mean)
+                                                 : f.value(less_mean, at(row, i));
+          squares = f.accumulate(square_addition, squares, f.multiply(square, d, d), i, cols_);
+        }
+        variance = f.divide(variance_quotient, squares, n);
+        if (one_pass) {
+          variance = f.subtract(less_square, variance, f.multiply(mean_square, mean, mean));
+          if (variance < 0) variance = f.value(held_at_0, 0);
+        }
+      }
+      mean = f.value(mean_found, mean), variance = f.value(variance_found, variance);
+      const double factor = f.divide(reciprocal, 1, f.root(root, f.add(eps_added, variance, eps_)));
+      for (std::int64_t i = 0; i < cols_; ++i) {
+        const auto c = static_cast<std::size_t>(i);
+        double r = centred_ ? f.subtract(centre, at(row, i), mean) : at(row, i);
+        r = f.multiply(by_gamma, f.multiply(by_factor, r, factor), gamma_[c]);
+        if (centred_) r = f.add(beta_added, r, beta_[c]);
+        y.push_back(stored(f, result, answer_.attributes.text("dtype"), r));
+      }
+    }
+    return y;
+  }
+
+ private:
+  enum : int {
+    addition,
+    mean_quotient,
+    less_mean,
+    less_new_mean,
+    square,
+    square_addition,
+    variance_quotient,
+    mean_square,
+    less_square,
+    held_at_0,
+    mean_found,
+    variance_found,
+    eps_added,
+    root,
+    reciprocal,
+    centre,
+    by_factor,
+    by_gamma,
+    beta_added,
+    result
+  };
+  static constexpr Node kNodes[] = {{"an addition to the sum", "moments"},
+                                    {"the mean's quotient", "moments"},
+                                    {"element less mean", "moments"},
+                                    {"element less new mean", "moments"},
+                                    {"a square", "moments"},
+                                    {"an addition to the squares", "moments"},
+                                    {"the variance's quotient", "moments"},
+                                    {"the square of the mean", "moments"},
+                                    {"mean square less squared mean", "moments"},
+                                    {"a negative variance", "moments"},
+                                    {"the mean", "moments"},
+                                    {"the variance", "moments"},
+                                    {"variance and eps", "normalise"},
+                                    {"the root", "normalise"},
+                                    {"the reciprocal of the root", "normalise"},
+                                    {"element less mean, of the result", "normalise"},
+                                    {"element times factor", "normalise"},
+                                    {"times gamma", "normalise"},
+                                    {"plus beta", "normalise"},
+                                    {"what is stored", "output"}};
+  static_assert(std::size(kNodes) == result + 1);
+
+  const Answer& answer_;
+  bool centred_;
+  double eps_;
+  std::vector<double> gamma_, beta_;
+  std::string variance_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> softmax_model(const Answer& a) { return std::make_unique<Softmax>(a); }
+std::unique_ptr<Model> logsumexp_model(const Answer& a) { return std::make_unique<Logsumexp>(a); }
+std::unique_ptr<Model> norm_model(const Answer& a, bool centred) {
+  return std::make_unique<Norm>(a, centred);
+}
+
+}  // namespace assay::attribution
