@@ -100,8 +100,8 @@ def lost_needles(then, now):
 def located(pairs):
     """The stretch of the prompt that losses stand in: of all stretches [from, to] the one whose likelihood, with a rate of losses
     of its own inside and another outside, exceeds one rate everywhere by the most (Kulldorff's scan statistic). None unless the
-    excess is above  ln(stretches / ERROR),  so that losses spread evenly point nowhere. It says where a reported loss stands, and
-    reports nothing itself. -> (from, to, lost in it, needles in it)"""
+    excess is above  ln(stretches / ERROR),  so that losses spread evenly point nowhere. It says where losses stand in a night that is
+    reported, and reports nothing itself. -> (from, to, lost in it, needles in it)"""
     needles = sorted(place for then, now in pairs for place in lost_needles(then, now))
     total, lost = len(needles), [i for i, (_, gone) in enumerate(needles) if gone]
     if not lost:
@@ -174,8 +174,10 @@ class Detector:
                            "right": sum(row["right"] for row in now), "needles": sum(row["needles"] for row in now), "places": pairs}
         for name, row in found.items():
             row.update(state=self.state[name], threshold=self.threshold, reported=self.state[name] >= self.threshold)
+        worse = any(row["reported"] for row in found.values())
+        for row in found.values():  # a series that shows where need not be the one that shows that
             pairs = row.pop("places")
-            row["where"] = located(pairs) if row["reported"] else None
+            row["where"] = located(pairs) if worse else None
         return found
 
 

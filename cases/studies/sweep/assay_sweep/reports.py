@@ -23,9 +23,9 @@ def compare(options):
                      f"{row['fresh']} / {row['before']}", f"{row['state']:.2g} of {row['threshold']:.2g}"))
     print(text.table(("", "cells", "right", "lost / gained", "other seeds", "evidence"), rows))
     bad = [name for name, row in found.items() if row["reported"] and not row["accepted"]]
-    for name in bad:
-        if found[name]["where"]:
-            first, last, lost, needles = found[name]["where"]
+    for name, row in found.items():
+        if bad and row["where"]:
+            first, last, lost, needles = row["where"]
             print(f"{name}: {lost} of the {needles} needles between {first:.4f} and {last:.4f} of the length are lost")
     for name, row in found.items():
         if row["reported"] and row["accepted"]:
