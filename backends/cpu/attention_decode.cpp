@@ -22,9 +22,9 @@ std::string attention_decode_contract(const Call&, const Engine& engine) {
 
 std::string attention_decode_name(const Call& call) { return attention_name(call, "decode"); }
 
-void attention_decode_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_decode_name(call));
-  const AttentionProblem problem(call);
+namespace {
+
+void decode(const AttentionProblem& problem, const Engine& engine) {
   const std::int64_t streams_per_head = problem.q * problem.group();
   std::vector<float> queries(static_cast<std::size_t>(streams_per_head * problem.d));
   std::vector<float> acc(static_cast<std::size_t>(streams_per_head * problem.dv));
@@ -56,6 +56,36 @@ void attention_decode_run(const Call& call, const Engine& engine, const Trace& t
       for (Stream& stream : streams) finish(problem, engine, stream);
     }
   }
+}
+
+}  // namespace
+
+void attention_decode_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(attention_decode_name(call));
+  decode(AttentionProblem(call), engine);
+}
+
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+bool attention_deferred_chosen(const Call&) { return false; }
+
+void attention_deferred_check(const Call& call) {
+  attention_check(call);
+  if (call.text("rotate") == "qkv") throw Unsupported("rotate=qkv asks for a second transform of its own");
+  (void)RowReader(call, "v", call.text("v")).rotated();
+}
+
+std::string attention_deferred_contract(const Call&, const Engine& engine) {
+  return "v_inverse=row " + attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
+}
+
+std::string attention_deferred_name(const Call& call) { return attention_name(call, "deferred"); }
+
+void attention_deferred_run(const Call& call, const Engine& engine, const Trace& trace) {
+  trace.kernel(attention_deferred_name(call));
+  AttentionProblem problem(call);
+  problem.values = problem.values.rotated();
+  problem.unrotate = true;
+  decode(problem, engine);
 }
 
 }  // namespace assay_cpu

@@ -27,6 +27,8 @@ ASSAY_BLOCK(nvfp4_swizzled);
 // blocks_tq3.cpp
 ASSAY_BLOCK(tq3_0_c2s1);
 ASSAY_BLOCK(tq3_0_c2);
+void read_tq3_0_c2s1_rotated(const Planes& planes, const Engine& engine, std::int64_t row, float* out);
+void read_tq3_0_c2_rotated(const Planes& planes, const Engine& engine, std::int64_t row, float* out);
 // scalars.cpp
 ASSAY_BLOCK(e8m0);
 ASSAY_BLOCK(ue4m3);

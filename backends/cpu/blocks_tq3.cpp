@@ -78,7 +78,7 @@ void hadamard(double* x) {
 
 bool negated(int j) { return (kTq3Signs[0] >> j & 1U) != 0; }
 
-template <bool kSigns>
+template <bool kSigns, bool kInverse = true>
 void read_row(const Planes& planes, std::int64_t row, float* out) {
   static const std::array<double, 8> table = levels<kSigns>();
   const std::byte* in = row_bytes(*planes.payload, row);
@@ -91,6 +91,10 @@ void read_row(const Planes& planes, std::int64_t row, float* out) {
       const unsigned index = std::to_integer<unsigned>(in[j / 4]) >> (2 * (j % 4)) & 3U;
       const unsigned sign = std::to_integer<unsigned>(in[8 + j / 8]) >> (j % 8) & 1U;
       r[j] = d * table[index | sign << 2];
+    }
+    if constexpr (!kInverse) {
+      for (int j = 0; j < kBlock; ++j) out[i + j] = static_cast<float>(r[j]);
+      continue;
     }
     hadamard(r);
     constexpr double kFactor = 0.17677669529663688110;  // 1 / sqrt(32)
@@ -145,6 +149,12 @@ void write_row_of(const Planes& planes, std::int64_t row, const float* values) {
 
 }  // namespace
 
+void read_tq3_0_c2s1_rotated(const Planes& planes, const Engine&, std::int64_t row, float* out) {
+  read_row<true, false>(planes, row, out);
+}
+void read_tq3_0_c2_rotated(const Planes& planes, const Engine&, std::int64_t row, float* out) {
+  read_row<false, false>(planes, row, out);
+}
 void read_tq3_0_c2s1(const Planes& planes, const Engine&, std::int64_t row, float* out) {
   read_row<true>(planes, row, out);
 }

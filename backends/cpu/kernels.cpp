@@ -40,6 +40,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ATTENTION(split, true, attention_check),
     ASSAY_ATTENTION(prefill_p_f16, true, attention_check),
     ASSAY_ATTENTION(decode_q8, false, attention_decode_q8_check),
+    ASSAY_ATTENTION(deferred, false, attention_deferred_check),
     ASSAY_ATTENTION(convert_f16, true, attention_check),
 });
 

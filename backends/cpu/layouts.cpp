@@ -197,6 +197,16 @@ constexpr auto kLayouts = std::to_array<Layout>({
 
 std::span<const Layout> layouts() { return kLayouts; }
 
+const Layout& rotated_layout(const Layout& layout) {
+  static constexpr Layout kRotated[] = {
+      {"tq3_0_c2s1", 32, Scaling::none, false, false, 0, read_tq3_0_c2s1_rotated, nullptr},
+      {"tq3_0_c2", 32, Scaling::none, false, false, 0, read_tq3_0_c2_rotated, nullptr},
+  };
+  for (const Layout& row : kRotated)
+    if (row.name == layout.name) return row;
+  throw Unsupported("format " + std::string(layout.name) + " is not stored rotated");
+}
+
 const Layout* find_layout(std::string_view name) {
   for (const Layout& row : kLayouts) {
     if (row.name == name) return &row;

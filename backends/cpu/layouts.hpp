@@ -36,6 +36,8 @@ struct Layout {
 std::span<const Layout> layouts();
 const Layout* find_layout(std::string_view name);
 const Layout& layout(std::string_view name);  // throws Unsupported
+// Of tq3_0, without its inverse transform; it is read, not written. Throws Unsupported.
+const Layout& rotated_layout(const Layout& layout);
 // Throws Unsupported when a plane is missing or rows are not whole blocks.
 Planes output_planes(const Call& call, std::string_view tensor, const Layout& format);
 

@@ -56,6 +56,8 @@ ASSAY_ATTENTION(split);
 ASSAY_ATTENTION(prefill_p_f16);
 ASSAY_ATTENTION(decode_q8);
 void attention_decode_q8_check(const Call& call);
+ASSAY_ATTENTION(deferred);
+void attention_deferred_check(const Call& call);
 ASSAY_ATTENTION(convert_f16);
 #undef ASSAY_ATTENTION
 

@@ -44,6 +44,12 @@ RowReader::RowReader(const Call& call, std::string_view tensor, std::string_view
   rows_ = row_count(*planes_.payload);
 }
 
+RowReader RowReader::rotated() const {
+  RowReader reader = *this;
+  reader.layout_ = &rotated_layout(*layout_);
+  return reader;
+}
+
 void RowReader::read(const Engine& engine, std::int64_t row, float* out) const {
   layout_->read(planes_, engine, row, out);
 }

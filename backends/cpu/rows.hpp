@@ -32,6 +32,9 @@ class RowReader {
   // out[0 .. length) = row `row`, decoded.
   void read(const Engine& engine, std::int64_t row, float* out) const;
   const Planes& planes() const { return planes_; }
+  // The same rows of tq3_0 as they stand in their blocks, before the inverse transform: scale times codebook value. Throws
+  // Unsupported for any other format.
+  RowReader rotated() const;
 
  private:
   Planes planes_;

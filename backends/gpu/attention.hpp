@@ -81,6 +81,9 @@ void attention_decode_with(Run& run, const AttentionArgs& args);
 // Rows of the lists.
 void attention_decode_run(Run& run);
 void attention_split_run(Run& run);
+void attention_deferred_run(Run& run);
+void attention_deferred_check(const Call& call, const DeviceInfo& device);
+std::string attention_deferred_contract(const Call& call, const DeviceInfo& device);
 void attention_convert_f16_run(Run& run);
 std::string attention_decode_contract(const Call& call, const DeviceInfo& device);
 std::string attention_split_contract(const Call& call, const DeviceInfo& device);

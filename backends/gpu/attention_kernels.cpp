@@ -18,6 +18,8 @@ std::string_view convert_f16_name(const Call&) { return "attention_convert_f16";
 constexpr auto kRows = std::to_array<Kernel>({
     {"attention", "split", split_chosen, check, split_name, attention_split_contract, attention_split_run},
     {"attention", "decode", nullptr, check, decode_name, attention_decode_contract, attention_decode_run},
+    {"attention", "deferred", never, attention_deferred_check, decode_name, attention_deferred_contract,
+     attention_deferred_run, true},
     {"attention", "convert_f16", never, check, convert_f16_name, attention_convert_f16_contract,
      attention_convert_f16_run},
 });

@@ -140,6 +140,26 @@ void attention_decode_with(Run& run, const AttentionArgs& args) {
 }
 void attention_decode_run(Run& run) { attention_decode_with(run, attention_args(run)); }
 
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+void attention_deferred_check(const Call& call, const DeviceInfo&) {
+  attention_check(call);
+  if (call.text("rotate") == "qkv") throw Unsupported("rotate=qkv asks for a second transform of its own");
+  if (!call.text("v").starts_with("tq3_0_"))
+    throw Unsupported("format " + std::string(call.text("v")) + " is not stored rotated");
+}
+
+std::string attention_deferred_contract(const Call& call, const DeviceInfo& device) {
+  return "v_inverse=row " + attention_decode_contract(call, device);
+}
+
+void attention_deferred_run(Run& run) {
+  AttentionArgs args = attention_args(run);
+  Block& block = args.values.format.block;
+  block = block == Block::tq3_0_c2s1 ? Block::tq3_0_c2s1_rotated : Block::tq3_0_c2_rotated;
+  args.unrotate = true;
+  attention_decode_with(run, args);
+}
+
 std::string attention_split_contract(const Call& call, const DeviceInfo& device) {
   const std::int64_t part_keys = part_keys_of(call, device);
   return attention_contract("f32", "f32", "f32", tile_of(call), part_keys, parts_of(call, part_keys));

@@ -19,7 +19,7 @@
 
 namespace assay_gpu {
 
-GPU_BOTH bool is_inline(Block block) { return block >= Block::q8_0 && block <= Block::tq3_0_c2; }
+GPU_BOTH bool is_inline(Block block) { return block >= Block::q8_0 && block <= Block::tq3_0_c2_rotated; }
 
 GPU_BOTH int inline_bytes(Block block) {
   switch (block) {
@@ -35,6 +35,8 @@ GPU_BOTH int inline_bytes(Block block) {
       return 17;
     case Block::tq3_0_c2s1:
     case Block::tq3_0_c2:
+    case Block::tq3_0_c2s1_rotated:
+    case Block::tq3_0_c2_rotated:
       return 14;
     default:
       return 18;  // q4_0, iq4_nl
@@ -74,6 +76,9 @@ GPU_BOTH float decode_inline(Block block, const unsigned char* at, int e) {
       // The exponent 128 is not NaN here. Doubled values times half the scale: 2^127 is the largest f32 power.
       return 2 * decode_element(Element::e2m1, nibble(at + 1, e)) *
              static_cast<float>(power_of_two(static_cast<int>(at[0]) - 128));
+    case Block::tq3_0_c2s1_rotated:
+    case Block::tq3_0_c2_rotated:
+      return look_up_tq3(block == Block::tq3_0_c2s1_rotated, at, e);
     default:
       return decode_tq3(block == Block::tq3_0_c2s1, at, e);
   }

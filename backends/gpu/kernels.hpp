@@ -23,7 +23,8 @@ struct Kernel {
   std::string_view (*name)(const Call& call);                 // of the device function that the path claims
   std::string (*contract)(const Call& call, const DeviceInfo& device);
   void (*run)(Run& run);  // launches; every launch is followed by run.launched("device function")
-  bool hidden = false;    // not among the listed variants: a defect on purpose, run by those who ask for it
+  bool hidden =
+      false;  // not among the listed variants, run by those who ask: a defect on purpose, or of few formats
 };
 
 using assay_plugin::never;

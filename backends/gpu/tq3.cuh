@@ -59,13 +59,21 @@ GPU_BOTH bool odd_parity(std::uint32_t bits) {
   return (0x6996U >> (bits & 0xFU) & 1U) != 0;
 }
 
+// scale * level of element e: exact in double, rounded to f32 once.
+GPU_BOTH double rotated_tq3(bool signs, const unsigned char* at, double d, int e) {
+  const std::uint32_t index = static_cast<std::uint32_t>(at[e / 4]) >> (2 * (e % 4)) & 3U;
+  const bool positive = (static_cast<std::uint32_t>(at[8 + e / 8]) >> (e % 8) & 1U) != 0;
+  return d * tq3_level(signs, index, positive);
+}
+GPU_BOTH float look_up_tq3(bool signs, const unsigned char* at, int e) {
+  return static_cast<float>(rotated_tq3(signs, at, load_f16(at + 12), e));
+}
+
 GPU_BOTH float decode_tq3(bool signs, const unsigned char* at, int e) {
   const double d = load_f16(at + 12);
   double sum = 0;
   for (int j = 0; j < 32; ++j) {
-    const std::uint32_t index = static_cast<std::uint32_t>(at[j / 4]) >> (2 * (j % 4)) & 3U;
-    const bool positive = (static_cast<std::uint32_t>(at[8 + j / 8]) >> (j % 8) & 1U) != 0;
-    const double r = d * tq3_level(signs, index, positive);
+    const double r = rotated_tq3(signs, at, d, j);
     sum += odd_parity(static_cast<std::uint32_t>(e & j)) ? -r : r;
   }
   constexpr double kFactor = 0.17677669529663688110;  // 1 / sqrt(32)

@@ -57,10 +57,12 @@ enum class Block : std::uint8_t {
   iq4_nl,
   mxfp4_ggml,
   tq3_0_c2s1,
-  tq3_0_c2,       // inline blocks of 32
-  mx,             // e8m0 ".scale" per 32
-  nvfp4,          // e4m3fn ".block_scale" per 16
-  nvfp4_swizzled  // the same, in tiles of 128 rows x 4 columns
+  tq3_0_c2,  // inline blocks of 32
+  tq3_0_c2s1_rotated,
+  tq3_0_c2_rotated,  // read without the inverse transform; not written
+  mx,                // e8m0 ".scale" per 32
+  nvfp4,             // e4m3fn ".block_scale" per 16
+  nvfp4_swizzled     // the same, in tiles of 128 rows x 4 columns
 };
 
 struct Format {

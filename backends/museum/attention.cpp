@@ -58,6 +58,10 @@ class Kernel {
     } else if (slip == Slip::v_is_k) {
       problem_.values = problem_.keys;
     }
+    if (shape.deferred) {
+      problem_.unrotate = true;
+      if (slip != Slip::inverse_twice) problem_.values = problem_.values.rotated();
+    }
     keys_.resize(static_cast<std::size_t>(shape.tile * problem_.d));
     values_.resize(static_cast<std::size_t>(shape.tile * problem_.dv));
     query_.resize(static_cast<std::size_t>(problem_.d));
@@ -234,13 +238,27 @@ class Kernel {
       if (slip_ == Slip::max_from_half_f16) part.top = -65504.0F / 2;
       absorb(part, b, i, h, s * share, std::min((s + 1) * share, problem_.len));
     }
+    if (slip_ == Slip::inverse_before_f16_merge)
+      for (Part& part : parts) transform_back_in_f16(part);
     Part whole = merged(parts);
     for (float& a : whole.acc) a = whole.sum == 0 && slip_ != Slip::no_visible_tile ? 0.0F : a / whole.sum;
-    if (problem_.unrotate && slip_ != Slip::never_unrotated)
-      wht_row(whole.acc.data(), problem_.dv, 32, kTq3Signs, true);
+    if (problem_.unrotate && slip_ != Slip::never_unrotated && slip_ != Slip::inverse_before_f16_merge)
+      transform_back(whole);
     const std::string_view stored = slip_ == Slip::f16_bits ? "f16" : std::string_view(problem_.dtype);
     write_row(kScalarEngine, stored, whole.acc.data(), problem_.dv,
               mutable_row(problem_.out, problem_.query_row(b, i, h)));
+  }
+
+  void transform_back(Part& part) const {
+    constexpr std::uint32_t kShipped[1] = {0xAA6CD4B2U};
+    wht_row(part.acc.data(), problem_.dv, 32, slip_ == Slip::inverse_wrong_mask ? kShipped : kTq3Signs, true);
+  }
+
+  void transform_back_in_f16(Part& part) const {
+    if (part.sum == 0) return;
+    for (float& a : part.acc) a /= part.sum;
+    transform_back(part);
+    for (float& a : part.acc) a = half(a) * part.sum;
   }
 
   Part merged(const std::vector<Part>& parts) const {

@@ -53,12 +53,16 @@ enum class Slip {
   zero_times_freed,           // positions beyond the end weigh 0 and are multiplied
   f16_bits,                   // f16 codes stored into a bf16 output
   tile_before_its_load,       // a missing barrier: one tile of V is still the one before
+  inverse_twice,              // V in tq3_0 was converted, and so transformed back, before the sum was
+  inverse_wrong_mask,         // the row is transformed back by the signs 0xAA6CD4B2
+  inverse_before_f16_merge,   // parts are transformed back and stored in f16 before they are merged
 };
 enum class Weights { f32, e4m3fn };  // what enters PV; e4m3fn: by a 14-bit matrix unit, 128 keys at a time
 struct Flash {
   std::int64_t tile = 32;
   std::int64_t split = 1;
   Weights weights = Weights::f32;
+  bool deferred = false;  // V in tq3_0 enters PV in its rotated basis, and the row is transformed back
 };
 void flash(const Call& call, Slip slip, const Flash& shape = {});
 

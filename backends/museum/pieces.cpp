@@ -13,6 +13,8 @@ constexpr std::string_view kFlash = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=
 constexpr std::string_view kFlashSplit = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 split=4 out=dtype order=any";
 constexpr std::string_view kFlashFp8 = "qk=f32 tile=128 exp_ulp=4 p=e4m3fn p_shift=8 denominator=exact rowsum=f32 pv=hopper_fp8 promote=128 out=dtype order=any";
 constexpr std::string_view kFlashMixed = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 convert=f16 out=dtype order=any";
+constexpr std::string_view kFlashDeferred = "v_inverse=row qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+constexpr std::string_view kFlashDeferredSplit = "v_inverse=row qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 split=4 out=dtype order=any";
 constexpr std::string_view kProduct = "acc=f32 order=any";
 constexpr std::string_view kInteger = "acc=i32";
 constexpr std::string_view kNorm = "acc=f32 order=any rsqrt_ulp=2 div_ulp=1";
@@ -64,6 +66,10 @@ constexpr auto kPieces = std::to_array<Piece>({
     ASSAY_FLASH("f16_bits_in_bf16", kFlash, f16_bits),
     ASSAY_FLASH("missing_barrier", kFlash, tile_before_its_load),
     ASSAY_FLASH("f16_v_accumulator", kFlash, f16_accumulator),
+    ASSAY_FLASH("deferred_inverse_left_out", kFlashDeferred, never_unrotated, .deferred = true),
+    ASSAY_FLASH("deferred_inverse_twice", kFlashDeferred, inverse_twice, .deferred = true),
+    ASSAY_FLASH("deferred_inverse_wrong_mask", kFlashDeferred, inverse_wrong_mask, .deferred = true),
+    ASSAY_FLASH("deferred_inverse_before_merge", kFlashDeferredSplit, inverse_before_f16_merge, .split = 4, .deferred = true),
 
     {"one_pass_negative", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, defect, false))},
     {"scalar_tail_squared", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, false, defect))},

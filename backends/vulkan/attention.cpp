@@ -6,6 +6,7 @@
 //   matrix       cooperative matrices of f16 or bf16 (shaders/matrix)
 //   f16          scores by f16 products and sums, q and K in f16
 //   q8           scores by integer dot products: q in blocks of 32 int8, K in q8_0 or q4_0
+//   deferred     V in tq3_0 by its codebook alone, the inverse transform once per output row
 //   convert_f16  what an engine without a kernel for these types does: the whole cache to f16 first
 #include <algorithm>
 #include <cmath>
@@ -162,6 +163,25 @@ void run_whole(Session& session, const Trace& trace, const char* kind, const cha
 ASSAY_WHOLE(whole, "attention", 0, "f32")
 ASSAY_WHOLE(p_f16, "attention", kRoundP, "f16")
 #undef ASSAY_WHOLE
+
+// V in tq3_0 is a look-up in its codebook inside the loop; the inverse transform is linear, and made once per output row.
+void attention_deferred_check(const Call& call, const Device& device) {
+  attention_check(call, device);
+  if (call.text("rotate") == "qkv") throw Unsupported("rotate=qkv asks for a second transform of its own");
+  if (!call.text("v").starts_with("tq3_0_"))
+    throw Unsupported("format " + std::string(call.text("v")) + " is not stored rotated");
+}
+std::string attention_deferred_name(const Call& call, const Device&) { return path_name(call, "deferred"); }
+std::string attention_deferred_contract(const Call&, const Device& device) {
+  return "v_inverse=row " + contract(device);
+}
+void attention_deferred_run(Session& session, const Trace& trace) {
+  Format v = format(session.call().text("v"));
+  v.element = v.element == kTq3C2s1 ? kTq3C2s1Rotated : kTq3C2Rotated;
+  Attention attention(session, kUnrotate);
+  attention.add("deferred", "attention", format(session.call().text("k")), v);
+  session.run(trace);
+}
 
 void attention_split_check(const Call& call, const Device& device) { attention_check(call, device); }
 std::string attention_split_name(const Call& call, const Device&) { return path_name(call, "split"); }

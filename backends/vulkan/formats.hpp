@@ -37,6 +37,8 @@ enum Element : std::uint32_t {
   kMxfp4Ggml,
   kTq3C2s1,
   kTq3C2,
+  kTq3C2s1Rotated,  // read without the inverse transform
+  kTq3C2Rotated,
 };
 enum Scaling : std::uint32_t {
   kUnscaled,

@@ -60,6 +60,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_KIND(attention, p_f16, true, never),
     ASSAY_KIND(attention, f16, false, never),
     ASSAY_KIND(attention, q8, false, never),
+    ASSAY_KIND(attention, deferred, false, never),
     ASSAY_KIND(attention, convert_f16, true, never),
 });
 

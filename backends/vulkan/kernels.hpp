@@ -51,6 +51,7 @@ ASSAY_KERNEL(attention_split);
 ASSAY_KERNEL(attention_p_f16);
 ASSAY_KERNEL(attention_f16);
 ASSAY_KERNEL(attention_q8);
+ASSAY_KERNEL(attention_deferred);
 ASSAY_KERNEL(attention_convert_f16);
 #undef ASSAY_KERNEL
 

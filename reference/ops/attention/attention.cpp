@@ -48,7 +48,8 @@ double largest_scale(const AttentionProblem& problem, const Contract& contract) 
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
-  const AttentionProblem problem(attributes, inputs);
+  AttentionProblem problem(attributes, inputs);
+  if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
   const Conversions conversions = apply_conversions(converted, contract);
   const CertifiedAttention exact = certified_attention(converted);

@@ -46,6 +46,32 @@ TEST(Attention, paged_and_contiguous_caches_give_the_same_bits) {
   }
 }
 
+// IWHT(sum p y) = sum p IWHT(y): the two declarations are two limits around one value.
+TEST(Attention, an_inverse_that_is_deferred_to_the_row_leaves_the_value) {
+  for (const char* v : {"tq3_0_c2", "tq3_0_c2s1"}) {
+    const AttentionCase c = attention_case(
+        {{"heads", "2"}, {"d", "64"}, {"len", "100"}, {"k", "q8_0"}, {"v", v}}, Design::gaussian, 5);
+    AttentionProblem deferred(c.attributes, c.inputs);
+    deferred.defer_inverse();
+    EXPECT_THROW(deferred.defer_inverse(), InputError);
+    const Contract contract = Contract::parse("", attention_contract());
+    const CertifiedAttention each = certify(c), row = certified_attention(deferred);
+    const AttentionLimits limits = detap_limits(deferred, row, contract);
+    for (std::size_t i = 0; i < each.value.size(); ++i) {
+      double sum = 0;  // of the certificates that the inverse transform adds up
+      for (std::size_t g = i / 32 * 32; g < i / 32 * 32 + 32; ++g)
+        sum += row.certificate[g] + 0x1p-49 * std::fabs(row.value[g]);
+      const bool same = std::fabs(limits.value[i] - each.value[i]) <= each.certificate[i] + sum;
+      EXPECT_TRUE(same) << v << " " << i << ": " << limits.value[i] << " and " << each.value[i];
+      EXPECT_GT(limits.limit[i], 0);
+    }
+  }
+  const AttentionCase plain =
+      attention_case({{"heads", "1"}, {"d", "32"}, {"len", "8"}}, Design::gaussian, 5);
+  AttentionProblem f16(plain.attributes, plain.inputs);
+  EXPECT_THROW(f16.defer_inverse(), InputError);
+}
+
 TEST(Attention, the_bits_do_not_depend_on_the_number_of_threads) {
   const AttentionCase c =
       attention_case({{"heads", "2"}, {"kv_heads", "1"}, {"d", "16"}, {"len", "70001"}}, Design::ramp, 3);

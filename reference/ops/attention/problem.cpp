@@ -1,4 +1,5 @@
 #include "reference/ops/attention/problem.hpp"
+#include "reference/formats/tq3.hpp"
 #include "reference/mix.hpp"
 
 #include <fmt/format.h>
@@ -47,6 +48,8 @@ constexpr ContractKey kContract[] = {
      "blocks' sums in f16, for K's minimum"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",
      "format that K and V are converted to first, to nearest"},
+    {"v_inverse", ContractValue::word, "value", "value|row",
+     "where V in tq3_0 is transformed back: each value as it is decoded, or the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32"},
     {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
@@ -254,6 +257,17 @@ void AttentionProblem::replace_kv(Encoded k, Encoded v) {
   k_ = own_k_.get(), v_ = own_v_.get();
 }
 
+void AttentionProblem::defer_inverse() {
+  const auto layouts = tq3_layouts();
+  if (std::ranges::find(layouts, geometry_.v_format, &Tq3Layout::name) == layouts.end() ||
+      geometry_.rotate == RotateKind::qkv)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("attention: v_inverse=row needs V in tq3_0 and no rotate=qkv, got v={}",
+                                 geometry_.v_format));
+  deferred_ = true;
+  geometry_.rotate = RotateKind::qkv;
+}
+
 KeyRange AttentionProblem::range(std::int64_t b, std::int64_t row) const {
   const std::int64_t n = length(b);
   if (geometry_.mask != MaskKind::causal && geometry_.mask != MaskKind::window) return {0, n};
@@ -280,26 +294,27 @@ std::int64_t AttentionProblem::token(std::int64_t b, std::int64_t key) const {
 }
 
 void AttentionProblem::decode(const Encoded& t, std::int64_t width, std::int64_t b, std::int64_t kv_head,
-                              std::int64_t first, std::int64_t count, double* out) const {
+                              std::int64_t first, std::int64_t count, double* out, bool rotated) const {
   for (std::int64_t j = 0; j < count;) {
     const std::int64_t from = token(b, first + j);
     std::int64_t run = 1;  // keys that lie next to each other; with one kv head their rows do too
     if (geometry_.kv_heads == 1)
       while (j + run < count && token(b, first + j + run) == from + run) ++run;
-    decode_range(t, (from * geometry_.kv_heads + kv_head) * width,
-                 std::span<double>(out + j * width, static_cast<std::size_t>(run * width)));
+    const std::int64_t at = (from * geometry_.kv_heads + kv_head) * width;
+    const std::span<double> rows(out + j * width, static_cast<std::size_t>(run * width));
+    rotated ? decode_range_rotated(t, at, rows) : decode_range(t, at, rows);
     j += run;
   }
 }
 
 void AttentionProblem::decode_k(std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t count,
                                 double* out) const {
-  decode(*k_, geometry_.d, b, kv_head, first, count, out);
+  decode(*k_, geometry_.d, b, kv_head, first, count, out, false);
 }
 
 void AttentionProblem::decode_v(std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t count,
                                 double* out) const {
-  decode(*v_, geometry_.dv, b, kv_head, first, count, out);
+  decode(*v_, geometry_.dv, b, kv_head, first, count, out, deferred_);
 }
 
 void unrotate(double* x, double* error, double* certificate, std::size_t n) {

@@ -38,6 +38,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   chunk        products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
 //   scores       format that the logits are rounded to, once, after the scale
 //   q, convert   formats that q, and K and V, are converted to before anything else
+//   v_inverse    row: V in tq3_0 enters PV in its rotated basis, scale times codebook value, and D H / sqrt(32) is applied
+//                to the output row: the problem of rotate=qkv with these numbers for y
 //   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are rescaled,
 //                at most once per tile; the row sum of a tile is formed in any order and added to the running sum
 //   exp_ulp      error of the kernel's exp in ulps of f32, for its own rounded argument
@@ -141,11 +143,15 @@ class AttentionProblem {
   // the same shapes in a format of their own.
   void replace_q(std::vector<double> q) { q_ = std::move(q); }
   void replace_kv(Encoded k, Encoded v);
+  // V in tq3_0 becomes a V that is stored rotated (rotate=qkv): decode_v gives what stands in its blocks before the inverse
+  // transform. Since D H / sqrt(32) is linear, the output is the same. Throws InputError for any other V.
+  void defer_inverse();
 
  private:
   void decode(const Encoded& tensor, std::int64_t width, std::int64_t b, std::int64_t kv_head,
-              std::int64_t first, std::int64_t count, double* out) const;
+              std::int64_t first, std::int64_t count, double* out, bool rotated) const;
 
+  bool deferred_ = false;
   AttentionGeometry geometry_;
   const Encoded* k_ = nullptr;
   const Encoded* v_ = nullptr;
