@@ -81,6 +81,17 @@ TEST(Program, the_kernels_own_variance_is_measured_to_be_negative) {
   EXPECT_EQ(json["remedies"].size(), 11U);
 }
 
+TEST(Program, says_where_and_why_the_chain_ends_by_norm_eps_and_width) {
+  const Outcome rms = cascade("--quick --norm rmsnorm");
+  EXPECT_EQ(rms.code, 0) << rms.text;
+  EXPECT_EQ(rms.last_line(), "5 of 14 links");
+  EXPECT_NE(rms.text.find("The chain stops behind link 5: RMSNorm"), std::string::npos) << rms.text;
+  const Outcome eps = cascade("--quick --eps 1e-5");
+  EXPECT_EQ(eps.code, 0) << eps.text;
+  EXPECT_NE(eps.text.find("plus eps = 1e-05 is not negative"), std::string::npos) << eps.text;
+  EXPECT_EQ(report("--quick --null-block")["fired"], 14);
+}
+
 TEST(Program, monitors_take_less_than_5_percent_of_the_engines_time) {
   const auto engine = report("--quick --policy per_token")["engine"];
   EXPECT_LT(100 * engine["monitor_seconds"].get<double>(), 5 * engine["seconds"].get<double>());
@@ -102,6 +113,7 @@ TEST(Program, wrong_usage_is_2_with_what_is_allowed) {
       {"--policy lokked", "per_token"}, {"--variance two", "welford"},
       {"--norm batch", "rmsnorm"},      {"--traffic jam", "published"},
       {"--argmax maybe", "checked"},    {"--layers 1", "2"},
+      {"--width 12", "multiples of 8"}, {"--eps 2", "1"},
       {"--backend cuba", "no backend"}, {"--json /nowhere/x", "cannot be written"}};
   for (const auto& [arguments, message] : mistakes) {
     const Outcome o = cascade(arguments);

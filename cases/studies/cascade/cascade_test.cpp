@@ -7,6 +7,7 @@
 #include "cases/studies/cascade/chain.hpp"
 #include "cases/studies/cascade/e4m3.hpp"
 #include "cases/studies/cascade/exhibits.hpp"
+#include "reference/error.hpp"
 #include "reference/ops/variance.hpp"
 
 namespace assay::scenarios {
@@ -95,6 +96,71 @@ TEST(Chain, the_nan_outlives_its_request_and_spares_those_that_do_not_share_its_
   for (const std::size_t sound : {0U, 3U, 5U})
     EXPECT_EQ(r.answers[sound].second.find('!'), std::string::npos);
   EXPECT_EQ(r.answers[0].second, r.answers[5].second);
+}
+
+TEST(Chain, fails_every_later_request_where_pages_are_read_whole_and_padding_goes_to_the_null_block) {
+  CascadeOptions o;
+  o.remedies = o.compare = false;
+  o.settings.defects.null_block = true;
+  for (o.seed = 1; o.seed <= 5; ++o.seed) {
+    o.settings.policy = Policy::locked;
+    const CascadeReport r = run_cascade(o, host_arithmetic);
+    EXPECT_EQ(r.answers[0].second.find('!'), std::string::npos);
+    for (std::size_t i = 1; i < r.answers.size(); ++i) EXPECT_EQ(r.answers[i].second, "!!!!") << i;
+    // Its twin: the same book-keeping, and nothing that is NaN.
+    o.settings.policy = Policy::per_token;
+    const CascadeReport sound = run_cascade(o, host_arithmetic);
+    EXPECT_EQ(sound.fired(), 0);
+    EXPECT_EQ(sound.answers, cascade(Policy::per_token, Variance::one_pass, "published", o.seed).answers);
+  }
+}
+
+TEST(Chain, stops_behind_link_5_with_rmsnorm_and_says_why) {
+  CascadeOptions o;
+  o.remedies = o.compare = false;
+  EXPECT_EQ(run_cascade(o, host_arithmetic).note, "");
+  o.settings.norm = NormKind::rmsnorm;
+  const CascadeReport r = run_cascade(o, host_arithmetic);
+  EXPECT_EQ(fired(r), up_to(5));
+  EXPECT_NE(r.note.find("RMSNorm"), std::string::npos) << r.note;
+  for (const auto& [name, text] : r.answers) EXPECT_EQ(text.find('!'), std::string::npos) << name;
+}
+
+// Wider or narrower rows, and a larger eps: the variance must be below -eps, or the chain ends.
+TEST(Chain, goes_as_far_as_the_eps_and_the_width_of_the_norm_allow) {
+  CascadeOptions whole;
+  whole.remedies = false;
+  const CascadeReport r = run_cascade(whole, host_arithmetic);
+  ASSERT_FALSE(r.variances.empty());
+  constexpr double kEps = 1e-12F;  // of the model's norms: a variance below -eps has no root
+  for (const auto& v : r.variances) {
+    const std::vector<float> row(static_cast<std::size_t>(v.width), 11.2F);
+    const auto own = static_cast<double>(moments_f32(row, VarianceKind::one_pass).variance);
+    EXPECT_EQ(v.variance < 0, own < -kEps) << v.width;
+  }
+  for (const int heads : {1, 5}) {
+    CascadeOptions o;
+    o.remedies = o.compare = false;
+    o.shape.heads = heads;
+    // E[x^2] and E[x]^2 are each off by (n + 2) 2^-24 of 11.2^2 at most: together by 6.3e-4 at 40 elements.
+    o.shape.eps = 0.1F;
+    const CascadeReport stopped = run_cascade(o, host_arithmetic);
+    EXPECT_LT(stopped.fired(), 7) << heads;
+    EXPECT_NE(stopped.note, "");
+  }
+}
+
+TEST(Vocabulary, begins_with_the_bytes_that_print) {
+  EXPECT_EQ(text_of(0), "!");
+  EXPECT_EQ(text_of(32), "A");
+  EXPECT_EQ(text_of(93), "~");
+  EXPECT_EQ(text_of(94), "\u00A1");
+  EXPECT_EQ(text_of(187), "\u00FF");
+  EXPECT_EQ(text_of(188 + 32), "\u0120");  // the blank
+  EXPECT_THROW(text_of(256), InputError);
+  std::set<std::string> all;
+  for (int t = 0; t < 256; ++t) all.insert(text_of(t));
+  EXPECT_EQ(all.size(), 256U);
 }
 
 TEST(Remedies, each_stops_the_chain_where_it_should_and_the_report_says_so) {

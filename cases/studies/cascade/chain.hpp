@@ -30,6 +30,7 @@ struct CascadeOptions {
   Variance variance = Variance::one_pass;
   std::string traffic = "published";
   Settings settings;
+  ModelShape shape;  // layers above
   bool remedies = true;
   bool compare = true;
 };

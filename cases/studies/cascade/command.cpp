@@ -21,6 +21,8 @@ struct CascadeArguments {
   std::string backend = "cpu", policy = "locked", variance = "one_pass", norm = "layernorm", argmax = "plain";
   std::string json, html;
   bool quick = false;
+  int width = scenarios::ModelShape{}.kv();
+  double eps = scenarios::ModelShape{}.eps;
 };
 
 template <class E, std::size_t kCount>
@@ -41,7 +43,7 @@ void write_file(const std::string& path, const std::string& text) {
 
 // What the settings are meant to show. Links that the policy cannot have are not expected, and the other way.
 bool as_expected(const CascadeReport& r, const scenarios::Settings& s, scenarios::Variance variance,
-                 bool own_norm) {
+                 const scenarios::ModelShape& shape, bool own_norm) {
   using scenarios::Policy;
   switch (s.policy) {
     case Policy::per_request:
@@ -60,6 +62,11 @@ bool as_expected(const CascadeReport& r, const scenarios::Settings& s, scenarios
         return r.fired() >= 5 && r.first_cause == "scale locked on the first request";
       if (s.norm == scenarios::NormKind::rmsnorm || variance != scenarios::Variance::one_pass)
         return r.fired() >= 5 && r.fired() < 7;
+      if (const scenarios::ModelShape usual; shape.eps != usual.eps || shape.heads != usual.heads)
+        if (r.fired() < 7) return r.fired() >= 5 && r.first_cause == "scale locked on the first request";
+      if (s.defects.null_block)  // every request behind the one that locked the scale
+        for (std::size_t i = 1; i < r.answers.size(); ++i)
+          if (r.answers[i].second.find_first_not_of(scenarios::text_of(0)) != std::string::npos) return false;
       return r.in_order && r.fired() == 14 - (s.scrub ? 2 : 0) - (s.checked_argmax ? 1 : 0);
     default:
       return !r.first_cause.empty();
@@ -74,6 +81,11 @@ int cascade(CascadeArguments a) {
   a.options.settings.norm = named<NormKind>("norm", a.norm, kNorms);
   a.options.settings.checked_argmax = named<int>("argmax", a.argmax, kArgmax) == 1;
   (void)traffic_named(a.options.traffic, 1);
+  if (a.width % a.options.shape.d != 0)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("--width {}: allowed: multiples of {}", a.width, a.options.shape.d));
+  a.options.shape.heads = a.width / a.options.shape.d;
+  a.options.shape.eps = static_cast<float>(a.eps);
   a.options.remedies = a.options.compare = !a.quick;
   const auto known = known_backends();
   CascadeReport report = run_cascade(
@@ -82,7 +94,9 @@ int cascade(CascadeArguments a) {
   if (!a.json.empty()) write_file(a.json, cascade_json(report));
   if (!a.html.empty()) write_file(a.html, cascade_html(report));
   fmt::print("{}{}\n", cascade_text(report), report.last_line());
-  return as_expected(report, a.options.settings, a.options.variance, a.backend != "cpu") ? kGreen : kFinding;
+  return as_expected(report, a.options.settings, a.options.variance, a.options.shape, a.backend != "cpu")
+             ? kGreen
+             : kFinding;
 }
 
 }  // namespace
@@ -104,6 +118,12 @@ int main(int argc, char** argv) {
   app.add_flag("--scrub", a.options.settings.scrub, "Never keep a page with NaN");
   app.add_option("--seed", a.options.seed, "Of weights and traffic");
   app.add_option("--layers", a.options.layers, "Layers of the model")->check(CLI::Range(2, 64));
+  app.add_option("--eps", a.eps, "Of the model's norms")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--width", a.width, "Elements of the norm between attention and its projection")
+      ->check(CLI::Range(8, 1024));
+  app.add_flag(
+      "--null-block", a.options.settings.defects.null_block,
+      "Attention multiplies the null block by 0, and padding is written to it: every later request fails");
   app.add_option("--json", a.json, "File for the report as JSON");
   app.add_option("--html", a.html, "File for the report as a page");
   app.add_flag("--quick", a.quick, "Neither remedies nor the reference beside it");

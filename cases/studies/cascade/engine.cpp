@@ -20,6 +20,7 @@ Engine::Engine(const Model& model, const std::vector<Request>& requests, const S
   run_.monitors = Monitors(settings.monitors);
   run_.answers.resize(requests.size());
   const int slots = s_.page * s_.pages;
+  if (s_.defects.null_block) null_page_ = pages_.allocate();
   for (int l = 0; l < shape_.layers; ++l) {
     k_.emplace_back(s_.policy, shape_, slots, s_.k_constant);
     v_.emplace_back(s_.policy, shape_, slots, s_.v_constant);
@@ -202,6 +203,12 @@ int Engine::finish_requests() {
     if (!answer.aborted && static_cast<int>(answer.tokens.size()) < wanted) {
       ++i;
       continue;
+    }
+    if (s_.defects.null_block && active_.size() > 1) {
+      const int last = a.pages[static_cast<std::size_t>((a.position - 1) / s_.page)] * s_.page +
+                       (a.position - 1) % s_.page;
+      for (int l = 0; l < shape_.layers; ++l)
+        for (KvStore* store : {&k_[l], &v_[l]}) store->copy(last, null_page_ * s_.page);
     }
     const Events& events = s_.events;
     if (events.nan_in_prefix_after == a.index) v_[0].fill(a.pages[0] * s_.page, true);

@@ -171,6 +171,9 @@ void Engine::write_and_attend(int l, const Chunk& c, const std::vector<float>& q
   });
   std::vector<float> out(static_cast<std::size_t>(c.rows) * kv);
   math_.attention({c.rows, length, shape_.heads, shape_.d, s_.page, s_.pages, q, k_view, v_view, table}, out);
+  if (null_page_ >= 0)
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] += 0.0F * v_[l].value(null_page_ * s_.page, static_cast<int>(i % kv));
   if (s_.defects.whole_pages)
     for (int j = length; j < static_cast<int>(table.size()) * s_.page; ++j)
       for (std::size_t i = 0; i < out.size(); ++i)

@@ -84,6 +84,7 @@ class Engine {
   bool rotated_ = false, repacked_ = false;
   std::vector<float> reordered_;
   int last_start_ = 0;
+  int null_page_ = -1;
   Run run_;
 };
 

@@ -126,6 +126,16 @@ class KvStore {
     else
       std::fill_n(codes_.begin() + at, row, std::uint8_t{nan ? std::uint8_t{0x7F} : std::uint8_t{0}});
   }
+  // Slot `to` gets what `from` holds.
+  void copy(int from, int to) {
+    const std::size_t row = static_cast<std::size_t>(heads_) * d_;
+    const auto move = [&](auto& data) {
+      if (!data.empty()) std::copy_n(data.begin() + from * row, row, data.begin() + to * row);
+    };
+    move(raw_), move(codes_);
+    if (format_ == "e4m3fn_tok")
+      scale_[static_cast<std::size_t>(to)] = scale_[static_cast<std::size_t>(from)];
+  }
   float value(int slot, int i) const {
     const std::size_t row = static_cast<std::size_t>(heads_) * d_,
                       at = static_cast<std::size_t>(slot) * row + i;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "reference/error.hpp"
 #include "reference/inputs/random.hpp"
 
 namespace assay::scenarios {
@@ -113,8 +114,30 @@ int successor(int token) {
   return kFirstText + (t + 11) % texts;  // 11 and 37 have no common divisor: one cycle
 }
 
-Model make_model(std::uint64_t seed, int layers) {
+std::string text_of(int token) {
+  static const std::vector<int> table = [] {
+    std::vector<int> printing, others;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool prints = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
+      if (prints)
+        printing.push_back(byte);
+      else
+        others.push_back(0x100 + static_cast<int>(others.size()));
+    }
+    printing.insert(printing.end(), others.begin(), others.end());
+    return printing;
+  }();
+  if (token < 0 || token >= 256)
+    throw InputError(InputErrorKind::bad_value,
+                     "token " + std::to_string(token) + " is no single byte: 0..255");
+  const int c = table[static_cast<std::size_t>(token)];
+  if (c < 0x80) return {static_cast<char>(c)};
+  return {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
+}
+
+Model make_model(std::uint64_t seed, int layers, ModelShape shape) {
   Model m;
+  m.shape = shape;
   m.shape.layers = layers;
   m.embedding = embeddings(m.shape, seed);
   m.unembedding.assign(m.embedding.size(), 0);

@@ -9,11 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace assay::scenarios {
 
-inline constexpr int kExclamation = 0;  // "!" of GPT-2's vocabulary: what argmax says of a row of NaN
+inline constexpr int kExclamation = 0;  // what argmax says of a row of NaN; text_of(0) is "!"
 inline constexpr int kStart = 1;
 inline constexpr int kZeroToken = 2;  // an embedding of zeros, as a warm-up request sends
 inline constexpr int kFirstText = 3;
@@ -51,7 +52,11 @@ struct Model {
   std::vector<LayerWeights> layers;
 };
 
-Model make_model(std::uint64_t seed, int layers);
+Model make_model(std::uint64_t seed, int layers, ModelShape shape = {});
+// The text of a token in a byte-level vocabulary as GPT-2's, whose first 256 tokens are the bytes: those that print first, in
+// ascending order ('!' to '~', then 0xA1 to 0xAC and 0xAE to 0xFF), then the others. As the vocabulary spells them: one
+// character each, the others from U+0100 on; UTF-8. Throws InputError for a token that is no single byte.
+std::string text_of(int token);
 // The token that a sound model continues with: a cycle through the text tokens, so that nothing repeats.
 int successor(int token);
 

@@ -286,7 +286,7 @@ void Monitors::logits(std::span<const Row> rows, std::span<const float> logits,
     const int bad = nans(row);
     if (bad == static_cast<int>(row.size())) {
       note(Watch::argmax_all_nan, -1, rows[r].position, rows[r].request, chosen[r],
-           chosen[r] == kExclamation ? "every logit is NaN; argmax gives index 0, \"!\""
+           chosen[r] == kExclamation ? "every logit is NaN; argmax gives index 0, \"" + text_of(0) + "\""
                                      : fmt::format("every logit is NaN; argmax gives {}", chosen[r]));
     } else if (bad == 0) {
       int equal = 0;

@@ -31,6 +31,16 @@ std::string cascade_text(const CascadeReport& r) {
                    : fmt::format("{:>4}  {:<52} -\n", l.number, l.name);
   if (r.fired() > 1)
     out += r.in_order ? "\nThe links fired in this order.\n" : "\nThe links did not fire in this order.\n";
+  if (!r.note.empty()) out += "\n" + r.note + "\n";
+  if (!r.variances.empty()) {
+    out +=
+        "\nvariance of equal elements 11.2, as the norm's own kernel has it (an eps above its size ends the "
+        "NaN):\n ";
+    for (const auto& v : r.variances)
+      out += v.variance < 0 ? fmt::format(" {}: {:.3g}", v.width, v.variance)
+                            : fmt::format(" {}: none", v.width);
+    out += "\n";
+  }
   out += fmt::format("\nfirst cause: {}\n", r.first_cause.empty() ? "none, no monitor fired" : r.first_cause);
   if (!r.observations.empty()) {
     out += "\nwhat the monitors saw (first of each kind):\n";

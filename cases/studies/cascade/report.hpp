@@ -40,11 +40,17 @@ struct CascadeDivergence {
   int layer = -1, token = -1, request = -1;
   std::string what;
 };
+struct CascadeVariance {
+  int width;
+  double variance;  // as the norm's own kernel computes it; 0: not below -1e-12
+};
 struct CascadeReport {
   std::string backend, arithmetic, policy, variance, norm, traffic;
   std::uint64_t seed = 0;
   std::vector<CascadeLink> links;
   bool in_order = false;
+  std::string note;  // why the chain stopped where it did; "" when it did not
+  std::vector<CascadeVariance> variances;
   std::string first_cause;  // "" when no monitor fired
   std::vector<CascadeRemedy> remedies;
   std::vector<CascadeObservation> observations;

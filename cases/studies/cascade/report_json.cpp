@@ -24,6 +24,10 @@ std::string cascade_json(const CascadeReport& r) {
   j["fired"] = r.fired();
   j["in_order"] = r.in_order;
   j["first_cause"] = r.first_cause;
+  j["note"] = r.note;
+  j["variance_of_equal_elements"] = nlohmann::json::array();
+  for (const auto& v : r.variances)
+    j["variance_of_equal_elements"].push_back({{"width", v.width}, {"variance", v.variance}});
   j["links"] = Json::array();
   for (const auto& l : r.links) {
     Json row = {{"number", l.number}, {"name", l.name}, {"fired", l.fired}};
