@@ -119,6 +119,17 @@ bool early_end(Status s) {
          s == Status::leak || s == Status::input_changed;
 }
 
+// Of attention: the columns of V that are wrong in the case as it was given, where the others are right.
+std::string wrong_columns(const Bench& bench) {
+  const Answer& o = bench.original();
+  const auto columns = static_cast<std::size_t>(bench.the_case().attributes.integer("dv"));
+  std::size_t first = columns, last = 0;
+  for (std::size_t i = 0; i < std::min(o.got[0].size(), o.truths[0].value.size()); ++i)
+    if (!(std::fabs(o.got[0][i] - o.truths[0].value[i]) <= o.truths[0].limit[i]))
+      first = std::min(first, i % columns), last = std::max(last, i % columns);
+  return first > last || last - first + 1 == columns ? "" : fmt::format("v columns {}..{}", first, last);
+}
+
 // Whether runs that differ in nothing, poison and placement included, give different bits. What changes with every third call
 // only is seen by four.
 bool unsteady(Bench& bench) {
@@ -173,6 +184,9 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));
     }
   }
+  if (c.op->name == "attention" && status == Status::wrong && !bench.original().got.empty() &&
+      !bench.original().truths.empty())
+    if (const std::string columns = wrong_columns(bench); !columns.empty()) a.where = columns;
   a.runs = bench.runs();
   return a;
 }
