@@ -141,7 +141,7 @@ CaseResult judge_corruption(const Judge& judge, Inputs plain, const Case& c) {
     v.summary = fmt::format("caught: {}: {}", to_string(v.status), v.summary);
     v.status = Status::pass;
     v.detail.clear();
-    v.bad = 0, v.worst_ratio = 0;
+    v.bad = 0, v.worst_ratio = 0, v.errors = {}, v.where = {};
   } else if (v.status == Status::pass) {
     if (must_show(judge, r)) {
       set(r, Status::missed, "the outputs pass although the corrupted bytes stand for others");

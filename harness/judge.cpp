@@ -101,11 +101,13 @@ Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, co
     const Comparison comparison = compare(truth, got);
     v.elements += comparison.elements;
     v.bad += comparison.bad;
+    for (std::size_t i = 0; i < kOctaves; ++i) v.errors[i] += comparison.errors[i];
     v.worst_ratio = std::max(v.worst_ratio, comparison.worst_ratio);
     shows_something = shows_something || !(comparison.zeros_would_pass || comparison.unclaimed);
     if (comparison.ok) continue;
     const auto spec = std::ranges::find(inputs.tensors, truth.output, &TensorSpec::name);
     v.detail = describe(truth, comparison, got, *spec);
+    v.where = bad_elements(truth, got, *spec);
     set(v, Status::wrong,
         fmt::format("{}: {} of {} elements beyond the limit, worst {:.3g} x", truth.output, comparison.bad,
                     comparison.elements, comparison.worst_ratio));

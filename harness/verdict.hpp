@@ -98,6 +98,28 @@ static_assert([] {
 }());
 constexpr std::string_view to_string(Status s) { return kStatusNames[static_cast<std::size_t>(s)]; }
 
+// How many elements have which error / limit, by octaves: [0] exact, [1] up to 2^-12, [n] in (2^(n-14), 2^(n-13)], so that [13]
+// are the last within their limits, [14] the first beyond, and [24] all beyond 2^10, NaN among them.
+inline constexpr std::size_t kOctaves = 25, kFirstBadOctave = 14;
+using ErrorHistogram = std::array<std::size_t, kOctaves>;
+// The place of one element.
+std::size_t octave_of(bool ok, double ratio);
+
+// An element beyond its limit.
+struct BadElement {
+  std::string at;  // "y[2,7]"
+  double got = 0, want = 0, limit = 0, ratio = 0;
+};
+
+// Where an output is wrong. The map lays the output out as a matrix of its last axis against all others, cut into tiles of
+// equal size: a digit for each tile, row by row: 0 none bad, 9 all, and between them the share of its elements that are.
+struct BadElements {
+  std::string shape;                                                   // "y of [3,8]"
+  std::vector<BadElement> first;                                       // at most kFirstBad, by index
+  std::size_t rows = 0, columns = 0, tile_rows = 0, tile_columns = 0;  // of the matrix, and of a tile
+  std::string map;                                                     // "" when nothing is bad
+};
+
 // The comparison of one output with its truth.
 struct Comparison {
   bool ok = false;  // every element within its limit, and at least one element
@@ -107,6 +129,7 @@ struct Comparison {
   double worst_ratio = 0;  // its error / limit; what a pass has left is 1 - worst_ratio
   bool zeros_would_pass = false;  // then the inputs could not have shown anything
   bool unclaimed = false;         // every limit is infinite
+  ErrorHistogram errors = {};
 };
 
 // got[i]: the output's elements as exact real numbers. Per element:
@@ -121,6 +144,9 @@ Comparison compare(const Truth& truth, std::span<const double> got);
 std::string describe(const Truth& truth, const Comparison& comparison, std::span<const double> got,
                      const TensorSpec& output);
 
+// The first bad elements of an output that has some, and the map of all.
+BadElements bad_elements(const Truth& truth, std::span<const double> got, const TensorSpec& output);
+
 struct Verdict {
   Status status = Status::failed;
   std::string summary;  // one line
@@ -128,9 +154,11 @@ struct Verdict {
   double worst_ratio = 0;
   std::size_t elements = 0;
   std::size_t bad = 0;
-  bool expected = false;  // a verdict other than pass that the list of expectations explains
-  std::string reason;     // its explanation
-  Sharpness seen;         // what the limits could have shown, where the numbers were judged
+  ErrorHistogram errors = {};  // of all elements judged
+  BadElements where;           // of the output that is wrong
+  bool expected = false;       // a verdict other than pass that the list of expectations explains
+  std::string reason;          // its explanation
+  Sharpness seen;              // what the limits could have shown, where the numbers were judged
 
   // The largest error / limit by the second opinion (reference/ops/second_opinion.hpp); 0 where it was not asked.
   double likely_ratio = 0;

@@ -45,6 +45,7 @@ std::unique_ptr<Reporter> console_reporter(ConsoleDetail detail);
 // and std::runtime_error from end() when the file cannot be completed.
 std::unique_ptr<Reporter> junit_reporter(const std::string& path);  // reports/junit.xsd
 std::unique_ptr<Reporter> json_reporter(const std::string& path);  // reports/assay-run.schema.json, schema.md
+std::unique_ptr<Reporter> html_reporter(const std::string& path);  // reports/page
 std::unique_ptr<Reporter> markdown_reporter(const std::string& path);
 std::unique_ptr<Reporter> expected_reporter(const std::string& path);  // harness/expectations.hpp
 

@@ -26,12 +26,38 @@ double number_of(const Json& json) {
   return json.is_string() ? std::numeric_limits<double>::infinity() : json.get<double>();
 }
 
+// A number of any kind, which JSON has no NaN and no infinity for.
+Json any_number(double x) { return std::isfinite(x) ? Json(x) : Json(fmt::format("{}", x)); }
+double any_number_of(const Json& json) {
+  return json.is_string() ? std::strtod(json.get<std::string>().c_str(), nullptr) : json.get<double>();
+}
+
+BadElements where_of(const Json& json) {
+  BadElements b{json.at("shape"),     {},
+                json.at("rows"),      json.at("columns"),
+                json.at("tile_rows"), json.at("tile_columns"),
+                json.at("map")};
+  for (const Json& e : json.at("first"))
+    b.first.push_back({e.at(0), any_number_of(e.at(1)), any_number_of(e.at(2)), any_number_of(e.at(3)),
+                       any_number_of(e.at(4))});
+  return b;
+}
+
 constexpr std::string_view kRepeats[] = {to_string(Repeat::untried), to_string(Repeat::alone),
                                          to_string(Repeat::after_calls), to_string(Repeat::never)};
 
 }  // namespace
 
 Json json_number(double x) { return std::isfinite(x) ? Json(x) : Json("inf"); }
+
+Json where_json(const BadElements& b) {
+  Json first = Json::array();
+  for (const BadElement& e : b.first)
+    first.push_back({e.at, any_number(e.got), any_number(e.want), any_number(e.limit), any_number(e.ratio)});
+  return {{"shape", b.shape},     {"first", std::move(first)}, {"rows", b.rows},
+          {"columns", b.columns}, {"tile_rows", b.tile_rows},  {"tile_columns", b.tile_columns},
+          {"map", b.map}};
+}
 
 Json to_json(const CaseResult& r) {
   const Verdict& v = r.verdict;
@@ -67,6 +93,8 @@ Json to_json(const CaseResult& r) {
                    {"half", json_number(v.seen.half)},
                    {"loosest", json_number(v.seen.loosest)}};
   }
+  if (v.elements > 0 && v.errors != ErrorHistogram{}) row["errors"] = v.errors;
+  if (!v.where.map.empty()) row["where"] = where_json(v.where);
   if (!v.detail.empty()) row["detail"] = v.detail;
   // Only what sets the finding apart: which of many alike were made again depends on the jobs.
   if (r.repeat == Repeat::after_calls || r.repeat == Repeat::never) row["repeat"] = to_string(r.repeat);
@@ -97,6 +125,8 @@ CaseResult result_of(const Json& row, const Case& c) {
     v.seen = {v.elements, number_of(seen.at("some")), number_of(seen.at("half")),
               number_of(seen.at("loosest"))};
   }
+  if (row.contains("errors")) v.errors = row.at("errors").get<ErrorHistogram>();
+  if (row.contains("where")) v.where = where_of(row.at("where"));
   r.contract = row.at("contract");
   r.expected_path = row.at("expected_path");
   r.kernels = row.at("announced").get<std::vector<std::string>>();

@@ -12,6 +12,9 @@ nlohmann::ordered_json to_json(const CaseResult& r);
 // for a row that is none, and for one of another case.
 CaseResult result_of(const nlohmann::ordered_json& row, const Case& c);
 
+// Where an output is wrong (field "where").
+nlohmann::ordered_json where_json(const BadElements& where);
+
 // JSON has no infinity: a ratio that no limit would allow is the text "inf".
 nlohmann::ordered_json json_number(double x);
 

@@ -37,7 +37,7 @@ harness/fuzz                             harness/* harness/worker/ reference/ OW
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
 harness/witness                          harness/worker/ OWN
 harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
-harness/cli/CMakeLists.txt               harness/* harness/culprit/ reports/* cases/* cases/attribution/ cases/laws/ OWN
+harness/cli/CMakeLists.txt               harness/* harness/culprit/ reports/* reports/page/ cases/* cases/attribution/ cases/laws/ OWN
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
 harness/cli/main.cpp                     harness/* OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
@@ -64,6 +64,7 @@ cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp refer
 cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN
 cases/studies/silicon                    reference/ OWN
+cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
 """
 # backends/emulated is the reference's own models of matrix units, run as a subject. backends/gpu holds the sources that
 # cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane. An exhibit of the museum is a kernel of

@@ -5,8 +5,11 @@ import shlex
 
 from assay_sweep import line, stats
 
-TEMPLATE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page.html")
-MARK = "/*DATA*/null"
+HERE = os.path.dirname(os.path.realpath(__file__))
+SCRIPT = os.path.join(HERE, "sweep.js")
+# Shared with the page of a run: beside this file in an installation, in reports/page of the sources.
+TEMPLATE = next((path for path in (os.path.join(HERE, "page.html"),) if os.path.exists(path)),
+                os.path.join(HERE, *[os.pardir] * 4, "reports", "page", "page.html"))
 
 
 def repro(row):
@@ -107,11 +110,11 @@ def data(store, name, against=None):
 
 
 def write(path, store, name, against=None):
-    with open(TEMPLATE, encoding="utf-8") as file:
-        template = file.read()
+    with open(TEMPLATE, encoding="utf-8") as file, open(SCRIPT, encoding="utf-8") as script:
+        template = file.read().replace("/*SCRIPT*/", script.read(), 1)
     text = json.dumps(data(store, name, against), ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace(
         "\u2029", "\\u2029")
     part = f"{path}.part"
     with open(part, "w", encoding="utf-8") as file:
-        file.write(template.replace(MARK, text, 1))
+        file.write(template.replace("/*DATA*/null", text, 1))
     os.replace(part, path)

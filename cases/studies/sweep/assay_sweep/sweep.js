@@ -1,63 +1,8 @@
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>assay sweep</title>
-<style>
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6470; --paper: #fff; --panel: #f5f6f8; --line: #d9dde3;
-  --good: #2b7a4b; --bad: #b3342d; --mark: #2c5fb8; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --soft: #9aa4b1; --paper: #14171b; --panel: #1d2127; --line: #343b45;
-  --good: #5cc18a; --bad: #ff8077; --mark: #7eaaf5; } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 1rem; max-width: 76rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
-h1 { font-size: 1.4rem; margin: .2rem 0 } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem } h3 { font-size: .85rem; margin: 0 0 .4rem; font-weight: 600 }
-p { margin: .3rem 0; max-width: 60rem } .soft { color: var(--soft) }
-code, .mono { font-family: ui-monospace, monospace; font-size: .85em; overflow-wrap: anywhere }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(21rem, 100%), 1fr)); gap: .8rem }
-.panel { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .7rem; min-width: 0 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top; white-space: nowrap }
-td.wide { white-space: normal; min-width: 14rem } th { color: var(--soft); font-weight: 600 }
-svg { display: block; width: 100%; height: auto } svg text { fill: var(--soft); font-size: 11px }
-button { font: inherit; color: inherit; background: none; border: 1px solid transparent; padding: 0; cursor: pointer; text-align: left }
-button:focus-visible, rect:focus-visible { outline: 2px solid var(--mark) }
-.good { color: var(--good) } .bad { color: var(--bad) }
-#repro { position: sticky; bottom: 0; background: var(--panel); border: 1px solid var(--mark); border-radius: 6px; padding: .5rem .7rem; margin-top: 1rem }
-#repro:empty { display: none }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin: .5rem 0 } dt { color: var(--soft) } dd { margin: 0; min-width: 0 }
-</style>
-<h1>Retrieval sweep</h1>
-<div id="page"></div>
-<div id="repro" class="mono" aria-live="polite"></div>
-<noscript>This page draws its embedded data by a script.</noscript>
-<script>
-"use strict";
-const DATA = /*DATA*/null;
-const SVG = "http://www.w3.org/2000/svg";
-function make(name, attributes, ...children) {
-  const inside = ["svg", "rect", "line", "path", "circle", "g", "title"].includes(name) || (attributes && "text-anchor" in attributes);
-  const e = inside ? document.createElementNS(SVG, name) : document.createElement(name);
-  for (const [k, v] of Object.entries(attributes || {})) k === "onclick" ? e.addEventListener("click", v) : e.setAttribute(k, v);
-  for (const c of children) e.append(c);
-  return e;
-}
-const page = document.getElementById("page");
-const share = x => x === null || x === undefined ? "" : x.toFixed(3);
-const short = x => typeof x !== "number" ? x === null || x === undefined ? "" : String(x) : x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(1) : Number(x.toPrecision(3)).toString();
+// The page of a sweep: what the template in reports/page draws of a run in the store.
+document.title = document.querySelector("h1").textContent = "Retrieval sweep";
 const keys = n => n % 1024 ? String(n) : n >= 1048576 && n % 1048576 === 0 ? n / 1048576 + "M" : n / 1024 + "k";
-function show(lines) {
-  const box = document.getElementById("repro");
-  box.replaceChildren(...lines.map(l => make("div", {}, l)));
-  if (navigator.clipboard) navigator.clipboard.writeText(lines.join("\n")).catch(() => {});
-}
 // Red to green by lightness as well as hue, so that it is read without colour; the number stands in the cell.
 const heat = p => p === null ? "transparent" : `hsl(${Math.round(8 + 130 * p)} 55% ${Math.round(72 - 26 * p)}%)`;
-function section(title, note) {
-  const s = make("section", {}, make("h2", {}, title));
-  if (note) s.append(make("p", {class: "soft"}, note));
-  page.append(s);
-  return s;
-}
 function heatMap(map) {
   const w = 46, h = 22, left = 44, n = Math.max(...map.columns.map(c => c.parts.length));
   const svg = make("svg", {viewBox: `0 0 ${Math.max(300, left + w * map.columns.length + 4)} ${h * n + 34}`, role: "img", "aria-label": map.name});
@@ -102,10 +47,6 @@ function curve(ladder) {
   return make("div", {class: "panel"}, make("h3", {class: "mono"}, ladder.name), svg,
     make("button", {onclick: () => show(ladder.repro)}, make("span", {class: "soft"}, gap + " · repeat")));
 }
-function table(head, rows) {
-  return make("div", {class: "scroll"}, make("table", {}, make("thead", {}, make("tr", {}, ...head.map(h => make("th", {}, h)))),
-    make("tbody", {}, ...rows)));
-}
 function trend(line) {
   const W = 320, H = 70, n = line.points.length, x = i => 8 + (W - 16) * i / (n - 1), y = p => 8 + (H - 16) * (1 - p);
   const svg = make("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": line.name});
@@ -146,5 +87,3 @@ section("Cells").append(table(["cell", "verdict", "right", "95 %", "exact", "gai
     make("td", {}, c.right === null ? "" : `${c.right} / ${c.needles}`), make("td", {}, c.low === null ? "" : `${c.low.toFixed(2)}–${c.high.toFixed(2)}`),
     make("td", {}, c.exact === null ? "" : String(c.exact)), make("td", {}, short(c.gain)), make("td", {}, short(c.error)), make("td", {}, short(c.limit)),
     make("td", {}, short(c.seconds)), make("td", {}, c.rate ? short(c.rate / 1e9) : "")))));
-</script>
-</html>
