@@ -112,6 +112,34 @@ TEST(Compare, inputs_that_zeros_would_pass_are_noticed) {
   EXPECT_TRUE(one(1, kInfinity, 1).unclaimed);
 }
 
+TEST(Compare, octaves_end_at_the_limit_itself) {
+  EXPECT_EQ(octave_of(true, 0), 0U);
+  EXPECT_EQ(octave_of(true, 0x1p-30), 1U);
+  EXPECT_EQ(octave_of(true, 0x1p-12), 1U);
+  EXPECT_EQ(octave_of(true, 0.51), 13U);
+  EXPECT_EQ(octave_of(true, 1), 13U);
+  EXPECT_EQ(octave_of(false, 1), kFirstBadOctave);  // beyond, by less than its quotient shows
+  EXPECT_EQ(octave_of(false, 2), 14U);
+  EXPECT_EQ(octave_of(false, kInfinity), kOctaves - 1);
+  EXPECT_EQ(octave_of(false, 1e300), kOctaves - 1);
+  EXPECT_EQ(one(kNaN, 1, 1).errors[kOctaves - 1], 1U);
+}
+
+// 100 columns are 48 tiles at most, three columns wide: the last tile has one column.
+TEST(Describe, maps_what_is_bad_by_tiles) {
+  Truth truth{"y", std::vector<double>(200, 1.0), std::vector<double>(200, 0.1), ""};
+  std::vector<double> got(200, 1.0);
+  const TensorSpec y{"y", TensorRole::output, "f32", {2, 100}};
+  EXPECT_EQ(bad_elements(truth, got, y).map, std::string(68, '0'));
+  got[1] = kNaN, got[199] = 2;
+  const BadElements b = bad_elements(truth, got, y);
+  EXPECT_EQ(b.tile_columns, 3U);
+  EXPECT_EQ(b.map, "3" + std::string(66, '0') + "9");
+  ASSERT_EQ(b.first.size(), 2U);
+  EXPECT_EQ(b.first[0].at, "y[0,1]");
+  EXPECT_EQ(b.first[1].at, "y[1,99]");
+}
+
 TEST(Describe, says_where_what_and_how_far) {
   const Truth truth{"y", {1, 0.5}, {0.1, 0.001}, "the derivation"};
   const std::vector<double> got{1, 0.75};

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "harness/worker/printable.hpp"
@@ -35,7 +36,12 @@ std::string with_commas(std::size_t n) {
 class Console : public Reporter {
  public:
   explicit Console(ConsoleDetail detail)
-      : quiet_(detail.quiet), verbose_(detail.verbose), terminal_(isatty(fileno(stdout)) != 0) {}
+      : quiet_(detail.quiet), verbose_(detail.verbose), terminal_(isatty(fileno(stdout)) != 0) {
+    const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set, and not empty
+    const char* term = std::getenv("TERM");
+    coloured_ = terminal_ && (no_color == nullptr || *no_color == '\0') &&
+                !(term != nullptr && std::string_view(term) == "dumb");
+  }
 
   void begin(const RunHeader& header) override {
     header_ = header;
@@ -85,12 +91,14 @@ class Console : public Reporter {
                  with_commas(s.blind), s.blind == 1 ? "is" : "are",
                  verbose_ ? "" : "; case by case: -v; red with --strict");
     if (s.left > 0)
-      fmt::print("{} of {} cases were left when the budget was spent\n", with_commas(s.left),
-                 with_commas(header_.cases));
+      fmt::print("{} of {} cases were left when the budget was spent, or with -x a finding was there\n",
+                 with_commas(s.left), with_commas(header_.cases));
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));
-    fmt::print("{}\n", s.cases == 0 ? "nothing was executed" : s.green() ? "all green" : "not green");
+    fmt::print("{}\n", s.cases == 0 ? painted("nothing was executed", fmt::terminal_color::yellow)
+                       : s.green()  ? painted("all green", fmt::terminal_color::green)
+                                    : painted("not green", fmt::terminal_color::red));
   }
 
  private:
@@ -150,8 +158,8 @@ class Console : public Reporter {
         ++shown_[{std::string(to_string(r.verdict.status)), std::string(r.c.op->name), r.c.backend}];
     if (count > kShownPerKind) return;
     clear_bar();
-    fmt::print("{} {}\n", r.verdict.status == Status::wrong ? "FAIL" : to_string(r.verdict.status),
-               r.c.line());
+    const auto word = r.verdict.status == Status::wrong ? "FAIL" : to_string(r.verdict.status);
+    fmt::print("{} {}\n", painted(word, fmt::terminal_color::red), r.c.line());
     if (!r.verdict.summary.empty()) fmt::print("  what   {}\n", printable(r.verdict.summary));
     if (!r.verdict.detail.empty()) fmt::print("{}\n", r.verdict.detail);
     if (!r.contract.empty()) fmt::print("  under  {}\n", r.contract);
@@ -184,7 +192,13 @@ class Console : public Reporter {
     bar_ = false;
   }
 
-  bool quiet_, verbose_, terminal_, bar_ = false;
+  // For a terminal alone: what is piped or kept in a file is text.
+  std::string painted(std::string_view text, fmt::terminal_color color) const {
+    if (!coloured_) return std::string(text);
+    return fmt::format(fmt::emphasis::bold | fmt::fg(color), "{}", text);
+  }
+
+  bool quiet_, verbose_, terminal_, coloured_ = false, bar_ = false;
   RunHeader header_;
   Matrix matrix_;
   Digest digest_;

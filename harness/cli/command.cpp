@@ -85,12 +85,13 @@ std::size_t Command::count(const std::string& name) const { return app_->count(n
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::callback(std::function<void()> run) const { app_->callback(std::move(run)); }
 
-int run_commands(const std::string& name, const std::string& what, const std::string& footer, int argc,
-                 char** argv, int& exit_code, const std::function<void(const Command&)>& add) {
+int run_commands(const std::string& name, const std::string& what, const std::string& footer,
+                 const std::string& version, int argc, char** argv, int& exit_code,
+                 const std::function<void(const Command&)>& add) {
   CLI::App app{what};
   app.name(name);
   app.require_subcommand(1);
-  app.set_version_flag("--version", ASSAY_VERSION);
+  app.set_version_flag("--version", version);
   app.footer(footer);
   add(Command(app));
   return run_program(app, argc, argv, exit_code);

@@ -49,7 +49,9 @@ class Command {
 };
 
 // Runs a program of subcommands, which `add` adds, as run_program() does (harness/cli/program.hpp).
-int run_commands(const std::string& name, const std::string& what, const std::string& footer, int argc,
-                 char** argv, int& exit_code, const std::function<void(const Command&)>& add);
+// `version` is what --version prints.
+int run_commands(const std::string& name, const std::string& what, const std::string& footer,
+                 const std::string& version, int argc, char** argv, int& exit_code,
+                 const std::function<void(const Command&)>& add);
 
 }  // namespace assay

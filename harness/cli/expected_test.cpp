@@ -94,4 +94,36 @@ TEST_F(Expected, markdown_has_the_matrix_the_findings_and_their_repro_and_is_not
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
+TEST(Console, stops_at_the_first_finding_where_that_is_asked_for) {
+  const std::string cases = "run -q -j 1 'softmax rows=3 cols=8 variant=correct,wrong,fallback' " + kFaulty;
+  const Outcome all = assay(cases);
+  EXPECT_NE(all.text.find("3 cases: 1 pass, 1 wrong, 1 fallback"), std::string::npos) << all.text;
+  const Outcome first = assay(cases + " -x");
+  EXPECT_EQ(first.code, 1);
+  EXPECT_NE(first.text.find("2 cases: 1 pass, 1 wrong;"), std::string::npos) << first.text;
+  EXPECT_NE(first.text.find("1 of 3 cases were left"), std::string::npos) << first.text;
+}
+
+TEST(Console, lists_cases_that_can_be_given_back) {
+  const Outcome listed = assay("run --list 'softmax rows=3,4 cols=8 fill=peaked,ramp' " + kFaulty);
+  EXPECT_EQ(listed.code, 0);
+  EXPECT_EQ(std::count(listed.text.begin(), listed.text.end(), '\n'), 4) << listed.text;
+  const std::string line = listed.text.substr(0, listed.text.find('\n'));
+  EXPECT_EQ(assay("run --list '" + line + "'").text, line + "\n");
+}
+
+TEST(Console, is_coloured_on_a_terminal_alone_and_says_which_build_it_is) {
+  const auto on_a_terminal = [](const std::string& before) {
+    return ::assay::run_command(before +
+                                " TERM=xterm script -qec \"" ASSAY_PROGRAM
+                                " run -q 'softmax rows=3 cols=8 variant=wrong' " +
+                                kFaulty + "\" /dev/null")
+        .text;
+  };
+  EXPECT_NE(on_a_terminal("NO_COLOR=").find("\x1b[1m\x1b[31mFAIL"), std::string::npos);
+  EXPECT_EQ(on_a_terminal("NO_COLOR=1").find("\x1b["), std::string::npos);
+  const Outcome version = assay("--version");
+  EXPECT_NE(version.text.find("(commit "), std::string::npos) << version.text;
+}
+
 }  // namespace

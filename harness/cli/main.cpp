@@ -5,6 +5,7 @@
 #include "cases/laws/laws.hpp"
 #include "cases/lists.hpp"
 #include "harness/cli/commands.hpp"
+#include "harness/cli/commit.hpp"
 #include "harness/studies.hpp"
 
 namespace {
@@ -71,5 +72,5 @@ int main(int argc, char** argv) {
   return run_commands(
       "assay",
       "Judges kernels of LLM inference engines against a high-precision reference with proven error bounds.",
-      kFooter, argc, argv, exit_code, add);
+      kFooter, ASSAY_VERSION " (commit " ASSAY_COMMIT ", " ASSAY_BUILD ")", argc, argv, exit_code, add);
 }

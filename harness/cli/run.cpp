@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -190,7 +191,8 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   const auto spent = [&] {
     return budget > 0 && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(budget);
   };
-  settings.stopped = [&] { return signals.stopped() || spent(); };
+  std::atomic<bool> found_one = false;  // with --exitfirst
+  settings.stopped = [&] { return signals.stopped() || spent() || found_one; };
 
   const auto known = known_backends();
   Workers workers(known, settings.workers);
@@ -203,6 +205,11 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
       fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
                  count == 1 ? " requires" : "s require", name);
     return kNothingExecuted;
+  }
+  if (a.list_only) {
+    for (const Group& g : plan.groups)
+      for (const Case& c : g.cases) fmt::print("{}\n", c.line());
+    return kGreen;
   }
   if (resumed) settings.known = results_of(*resumed, plan);
 
@@ -228,6 +235,7 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
     apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
+    if (a.first_only && !r.verdict.green()) found_one = true;
   };
   for (auto& [place, r] : settings.known) {
     count(r);

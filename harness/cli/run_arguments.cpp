@@ -47,6 +47,7 @@ std::string RunArguments::command() const {
   for (const auto& list : expected) text += " --expected " + shell_quoted(list);
   if (isolate) text += " --isolate";
   if (strict) text += " --strict";
+  if (first_only) text += " --exitfirst";
   if (!sandbox.empty()) text += " --sandbox " + shell_quoted(sandbox);
   return text;
 }
@@ -149,6 +150,8 @@ void add_run_options(const Command& command, RunArguments& a) {
       "--strict", a.strict,
       "A pass that could not have shown an error of 10 % in half of its elements is red (blind), and so "
       "is one beyond what is likely (suspect)");
+  command.flag("--exitfirst,-x", a.first_only, "Begin no further case once there is a finding");
+  command.flag("--list", a.list_only, "Print the line of each case, and run none");
   command.option("--sandbox", a.sandbox,
                  "Let workers write into this folder alone, without network, other processes and more "
                  "address space than "

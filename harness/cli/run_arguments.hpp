@@ -21,7 +21,9 @@ struct RunArguments {
   double budget_seconds = 0;  // by the clock, until no further case is begun; 0: none
   bool isolate = false;
   bool strict = false;
-  std::string sandbox;  // the scratch folder; "" for none
+  bool list_only = false;   // say which cases these are, and run none
+  bool first_only = false;  // begin no case after the first finding
+  std::string sandbox;      // the scratch folder; "" for none
   std::string shard, record, resume;
   std::vector<std::string> expected;  // lists of known findings, beside the project's own
   std::vector<std::string> reports;   // the file of each of report_kinds(), "" for none

@@ -1,0 +1,88 @@
+"""Tensors as bytes: from torch, JAX (by DLPack or __array__) and numpy, and as files of safetensors."""
+import json
+import struct
+
+# The type of an array, in safetensors and as a format of assay.
+TYPES = {"float64": ("F64", "f64"), "float32": ("F32", "f32"), "float16": ("F16", "f16"), "bfloat16": ("BF16", "bf16"),
+         "float8_e4m3fn": ("F8_E4M3", "e4m3fn"), "float8_e5m2": ("F8_E5M2", "e5m2"), "int8": ("I8", "int8"), "uint8": ("U8", "uint8"),
+         "int32": ("I32", "int32"), "int64": ("I64", "int64"), "bool": ("BOOL", "int8")}
+NAMES = {row[0]: name for name, row in TYPES.items()}
+
+
+class Plane:
+    """The bytes of one tensor, C-contiguous, with the name of its type ("bfloat16") and its shape."""
+
+    def __init__(self, type_name, shape, data):
+        if type_name not in TYPES:
+            raise ValueError(f"a tensor of type {type_name}; allowed: {', '.join(TYPES)}")
+        self.type, self.shape, self.data = type_name, tuple(shape), data
+
+    @property
+    def format(self):
+        return TYPES[self.type][1]
+
+    def widened(self, form):
+        """As f32 where the op wants that and has 16 bits: exact, for f32 holds every number of them."""
+        if form != "f32" or self.type not in ("float16", "bfloat16"):
+            return self
+        import numpy
+        if self.type == "float16":
+            wide = numpy.frombuffer(self.data, numpy.float16).astype(numpy.float32)
+        else:  # the upper half of an f32
+            wide = (numpy.frombuffer(self.data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+        return Plane("float32", self.shape, wide.tobytes())
+
+    def numpy(self):
+        import numpy
+        if hasattr(numpy, self.type):
+            kind = numpy.dtype(self.type)
+        else:
+            import ml_dtypes  # of bfloat16 and the 8-bit types, which numpy has not
+            kind = numpy.dtype(getattr(ml_dtypes, self.type))
+        return numpy.frombuffer(self.data, kind).reshape(self.shape).copy()
+
+    def torch(self):
+        import torch
+        return torch.frombuffer(bytearray(self.data), dtype=getattr(torch, self.type)).reshape(self.shape)
+
+
+def plane_of(array):
+    """Of a torch tensor on any device, of what has __dlpack__ or __array__, or of nested lists (as f32 numbers)."""
+    if isinstance(array, Plane):
+        return array
+    if type(array).__module__.split(".")[0] == "torch":
+        import torch
+        here = array.detach().cpu().contiguous()
+        data = here.reshape(-1).view(torch.uint8).numpy().tobytes() if here.numel() else b""
+        return Plane(str(here.dtype).removeprefix("torch."), here.shape, data)
+    import numpy
+    if hasattr(array, "__array__"):
+        here = numpy.asarray(array)
+    elif hasattr(array, "__dlpack__"):
+        here = numpy.from_dlpack(array)
+    else:
+        here = numpy.asarray(array, numpy.float32)
+    return Plane(here.dtype.name, here.shape, numpy.ascontiguousarray(here).tobytes())
+
+
+def write_planes(path, planes):
+    header, at = {}, 0
+    for name, plane in planes.items():
+        header[name] = {"dtype": TYPES[plane.type][0], "shape": list(plane.shape), "data_offsets": [at, at + len(plane.data)]}
+        at += len(plane.data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(plane.data for plane in planes.values()))
+
+
+def read_planes(path):
+    with open(path, "rb") as file:
+        length, = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(length)), file.read()
+    planes = {}
+    for name, row in header.items():
+        if name != "__metadata__":
+            start, end = row["data_offsets"]
+            planes[name] = Plane(NAMES[row["dtype"]], row["shape"], data[start:end])
+    return planes

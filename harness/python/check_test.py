@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""check_test.py PROGRAM: assay.check and @assay.cases, each with a kernel that keeps its contract and one that does not."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    print("no numpy here: skipped")
+    sys.exit(77)
+os.environ["ASSAY_PROGRAM"] = os.path.abspath(sys.argv.pop())
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+import assay  # noqa: E402
+
+
+def rmsnorm(x, gamma, eps):
+    wide = x.astype(numpy.float64)
+    return (wide * gamma / numpy.sqrt((wide * wide).mean(-1, keepdims=True) + eps)).astype(x.dtype)
+
+
+class Foreign:
+    """An array of another library, by the protocol alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, *_):
+        return self.array
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        draw = numpy.random.default_rng(1)
+        self.x = draw.standard_normal((2, 3, 40)).astype(numpy.float32)
+        self.inputs = {"x": self.x, "gamma": draw.standard_normal(40).astype(numpy.float32)}
+        self.y = rmsnorm(**self.inputs, eps=1e-5)
+
+    def judged(self, y, **more):
+        return assay.check(y, op="rmsnorm", **{"inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+
+    def test_a_correct_kernel_passes_in_each_kind_of_array(self):
+        for wrap in (lambda a: a, Foreign, lambda a: numpy.asfortranarray(a)):
+            self.assertIn("all green", self.judged(wrap(self.y)))
+        half = {"x": self.x.astype(numpy.float16), "gamma": self.inputs["gamma"].astype(numpy.float16)}
+        self.assertIn("dtype=f16", self.judged(rmsnorm(half["x"], half["gamma"].astype(numpy.float32), 1e-5), inputs=half))
+
+    def test_a_wrong_element_another_eps_and_a_nan_are_findings_with_the_text_of_assay(self):
+        wrong = self.y.copy()
+        wrong[1, 2, 7] *= 1.001
+        with self.assertRaises(assay.Finding) as found:
+            self.judged(wrong)
+        for word in ("FAIL", "y[5,7] of [6,40]", "1 of 240", "x limit", "acc=f32"):
+            self.assertIn(word, str(found.exception))
+        self.assertRaises(assay.Finding, self.judged, self.y, eps=1e-2)
+        wrong[1, 2, 7] = numpy.nan
+        self.assertRaises(assay.Finding, self.judged, wrong)
+
+    def test_what_cannot_be_judged_is_refused_and_no_finding(self):
+        for more, word in (({"inputs": {"z": self.x}}, "no tensor z"), ({"inputs": {"x": self.x}}, "gamma"), ({"contract": "acc=f3"}, "acc"),
+                           ({"inputs": {"x": self.x, "gamma": self.inputs["gamma"][:7]}}, "cols"), ({"op": "no_such_op"}, "no_such_op")):
+            with self.assertRaises(ValueError) as refused:
+                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+            self.assertIn(word, str(refused.exception))
+
+    def test_pytest_runs_a_test_once_per_case(self):
+        try:
+            import pytest  # noqa: F401
+        except ImportError:
+            self.skipTest("no pytest here")
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "test_softmax.py"), "w", encoding="utf-8") as file:
+                file.write("""import assay, numpy
+def softmax(x):
+    e = numpy.exp(x.astype(numpy.float64) - x.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True)).astype(x.dtype)
+@assay.cases("softmax rows=4 cols=33,1000 fill=gaussian,peaked")
+def test_right(case):
+    case.check(softmax(case.inputs["x"]), contract="acc=f32 exp_ulp=2")
+@assay.cases("softmax rows=4 cols=33")
+def test_wrong(case):
+    case.check(1.01 * softmax(case.inputs["x"]), contract="acc=f32 exp_ulp=2")
+""")
+            done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder], capture_output=True, text=True,
+                                  env=dict(os.environ, PYTHONPATH=HERE))
+        self.assertIn("1 failed, 4 passed", done.stdout)
+        self.assertIn("x limit", done.stdout)
+
+
+unittest.main()
