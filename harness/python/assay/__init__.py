@@ -2,10 +2,10 @@
 own. Both go through the program (`assay judge`, `assay export`); torch, JAX and numpy arrays are taken. See README.md."""
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 
+from assay import program
 from assay.tensors import Plane, plane_of, read_planes, write_planes
 
 __all__ = ["Case", "Finding", "cases", "check"]
@@ -15,17 +15,8 @@ class Finding(AssertionError):
     """A red verdict; its text is what `assay judge` says."""
 
 
-def program():
-    """The program: $ASSAY_PROGRAM, that of the same installation, or the first on the PATH."""
-    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), *[os.pardir] * 4, "bin", "assay")
-    found = os.environ.get("ASSAY_PROGRAM") or (beside if os.path.exists(beside) else shutil.which("assay"))
-    if not found:
-        raise FileNotFoundError("no program assay: neither in $ASSAY_PROGRAM nor on the PATH")
-    return found
-
-
 def _run(*arguments):
-    return subprocess.run([program(), *arguments], capture_output=True, text=True)
+    return subprocess.run([program.path(), *arguments], capture_output=True, text=True)
 
 
 def _asked(*arguments):
