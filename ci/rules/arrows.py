@@ -43,6 +43,7 @@ harness/cli/main.cpp                     harness/* OWN cases/lists.hpp cases/law
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
 cases                                    harness/* reference/ cases/* cases/fills/ cases/faults/
 cases/attribution                        harness/* harness/culprit/ harness/worker/ reference/ OWN            | cases/* cases/studies/museum/ harness/testing/
+cases/corpus                             OWN
 cases/fills                              reference/ OWN                                                      | harness/* cases/*
 cases/faults                             reference/ OWN                                                      | harness/* cases/*
 cases/laws                               harness/* reference/ OWN                                            | cases/*
