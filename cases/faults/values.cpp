@@ -48,8 +48,27 @@ void aim_scores(const FaultSite& site, Values& values, double target, Chosen cho
 
 }  // namespace
 
+// The NaN stands where it changes no other row: a scale over columns, or over the whole tensor, that came from the element
+// itself would move them all, and by so little that the truths, once they are rounded, need not show it.
 void nan_value(const FaultSite& site, Values& values) {
-  seeded(site, first_values(site, values)) = std::numeric_limits<float>::quiet_NaN();
+  const TensorSpec& t = first_data(site);
+  std::vector<float>& x = first_values(site, values);
+  const auto stored = [&] { return decode_tensor(encode_tensor(format(t.format), t.shape, x)); };
+  const std::vector<double> clean = stored();
+  const std::size_t row = x.size() / static_cast<std::size_t>(std::max<std::int64_t>(t.shape.front(), 1));
+  constexpr std::uint64_t kTried = 64;
+  for (std::uint64_t k = 0; k < kTried; ++k) {
+    const std::size_t at = Stream(site.seed, "fault").below(k, x.size());
+    const float kept = x[at];
+    x[at] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<double> now = stored();
+    if (std::ranges::none_of(now, [](double v) { return std::isnan(v); })) break;
+    bool alone = true;
+    for (std::size_t i = 0; alone && i < now.size(); ++i) alone = i / row == at / row || now[i] == clean[i];
+    if (alone) return;
+    x[at] = kept;
+  }
+  no_site(site, "a format that has a NaN, and an element that no other row takes its scale from");
 }
 void inf_value(const FaultSite& site, Values& values) {
   seeded(site, first_values(site, values)) = kInfinity;
