@@ -20,7 +20,7 @@ const std::string& Reach::refusal(const Case& c) {
 
 std::optional<Choice> nearest_taken(const std::vector<std::size_t>& values, const Choice& start,
                                     const std::function<std::optional<std::string>(const Choice&)>& refusal,
-                                    std::size_t most) {
+                                    std::size_t most, const std::vector<std::size_t>& joint) {
   std::set<std::string> reasons;
   std::set<Choice> seen{start};
   std::deque<Choice> next{start};
@@ -43,6 +43,15 @@ std::optional<Choice> nearest_taken(const std::vector<std::size_t>& values, cons
         if (look(c)) return c;
       }
   }
+  const std::size_t last = seen.size() + most;
+  for (std::size_t i = 0; i < joint.size(); ++i)
+    for (std::size_t j = i + 1; j < joint.size(); ++j)
+      for (std::size_t v = 0; v < values[joint[i]]; ++v)
+        for (std::size_t w = 0; w < values[joint[j]] && seen.size() < last; ++w) {
+          Choice c = start;
+          c[joint[i]] = v, c[joint[j]] = w;
+          if (seen.insert(c).second && look(c)) return c;
+        }
   return std::nullopt;
 }
 

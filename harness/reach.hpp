@@ -27,10 +27,11 @@ class Reach {
 };
 
 // A choice of values that is taken, near to `start`: from each choice with a reason that was not seen before, every
-// single change is tried, at most `most` choices in all. refusal() gives the reason, "" for a choice that is taken, and
-// nothing for one that is impossible in itself.
+// single change is tried, at most `most` choices in all; then, where none was taken, every two changes of `start` among
+// the factors `joint`, at most as many again: "INT8 by INT8" is refused with one reason until both are INT8. refusal()
+// gives the reason, "" for a choice that is taken, and nothing for one that is impossible in itself.
 std::optional<Choice> nearest_taken(const std::vector<std::size_t>& values, const Choice& start,
                                     const std::function<std::optional<std::string>(const Choice&)>& refusal,
-                                    std::size_t most);
+                                    std::size_t most, const std::vector<std::size_t>& joint = {});
 
 }  // namespace assay

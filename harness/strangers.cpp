@@ -106,6 +106,7 @@ class Line {
         ++index;
         std::vector<std::string> here{value};
         if (value == "all") here = all_values(*op_, key, lists, variants, text.where);
+        if (value == "default") here = {""};  // that of the attribute
         if (const auto number = drawn(value, stream, index)) here = {*number};
         for (auto& v : here)
           if (std::ranges::find(f.values, v) == f.values.end()) f.values.push_back(std::move(v));
@@ -163,6 +164,13 @@ class Line {
     return found;
   }
   std::optional<Choice> taken(const std::vector<std::size_t>& counts, const Choice& start) {
+    std::vector<std::size_t> joint;  // formats and words: conditions on two of them at once are common
+    for (std::size_t i = 0; i < factors_.size(); ++i) {
+      const auto spec = std::ranges::find(op_->attributes, factors_[i].key, &AttributeSpec::name);
+      if (spec != op_->attributes.end() && spec->kind != AttributeKind::integer &&
+          spec->kind != AttributeKind::real)
+        joint.push_back(i);
+    }
     return nearest_taken(
         counts, start,
         [&](const Choice& choice) -> std::optional<std::string> {
@@ -170,7 +178,7 @@ class Line {
           if (!c || !can_be_made(*c)) return std::nullopt;
           return reach_.refusal(*c);
         },
-        kMostAsked);
+        kMostAsked, joint);
   }
 
   // Nothing for a case that is impossible in itself.

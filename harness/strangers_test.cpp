@@ -72,6 +72,16 @@ TEST(Reach, a_refusal_that_changes_its_reason_leads_to_what_is_taken) {
   EXPECT_FALSE(nearest_taken(std::vector<std::size_t>(6, 10), Choice(6, 0), never, 2500));
 }
 
+TEST(Reach, two_changes_behind_one_reason_are_found_among_the_factors_that_are_named) {
+  const auto refusal = [](const Choice& c) -> std::optional<std::string> {
+    return c[1] == 7 && c[4] == 9 ? "" : "not these two";
+  };
+  const std::vector<std::size_t> counts(6, 10);
+  const Choice start(6, 0);
+  EXPECT_EQ(nearest_taken(counts, start, refusal, 2500, {1, 4}), (Choice{0, 7, 0, 0, 9, 0}));
+  EXPECT_FALSE(nearest_taken(counts, start, refusal, 2500, {1, 3}));
+}
+
 class Backends : public testing::Test {
  protected:
   static BackendInfo backend(const std::string& name) {
