@@ -48,7 +48,8 @@ int StepModel::quantum_exponent(const Step& step) const {
   switch (kind) {
     case Kind::aligned:
       return std::max(exponent_of(std::max(step.head, step.before)), emin) - fraction_bits;
-    case Kind::split_unit:
+    case Kind::split_unit:  // each half is rounded to the register's precision
+      return std::max(exponent_of(std::max(step.head, step.products)), emin) - (precision - 2);
     case Kind::pairwise:
       return std::max(exponent_of(std::max(step.head, step.products)), emin) - 22;
     case Kind::exact:
@@ -79,7 +80,8 @@ double StepModel::error(const Step& step) const {
     }
     case Kind::split_unit: {
       if (step.inexact == 0) return rounded(0);
-      const double aligned = (group + 1) * std::ldexp(1.0, quantum_exponent(step) + 22 - fraction_bits);
+      const double aligned =
+          (group + 1) * std::ldexp(1.0, quantum_exponent(step) + precision - 2 - fraction_bits);
       return rounded(aligned + 2 * (inner_rho * (step.products + aligned) + inner_eta));
     }
     case Kind::pairwise: {

@@ -30,7 +30,10 @@ inline int lattice_of(double x) {
   const std::uint64_t fraction = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);
   return x == 0 ? kNever : exponent_of(x) - 52 + std::countr_zero(fraction);
 }
-inline bool representable(double x, int p) { return x == 0 || lattice_of(x) > exponent_of(x) - p; }
+// In p bits; below 2^emin a number has fewer, the last of which is 2^(emin - p + 1).
+inline bool representable(double x, int p, int emin = -126) {
+  return x == 0 || (lattice_of(x) > exponent_of(x) - p && lattice_of(x) > emin - p);
+}
 
 // How one accumulator errs per step: a block of a unit, or one product of a scalar accumulator.
 struct StepModel {

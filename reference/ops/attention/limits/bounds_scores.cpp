@@ -85,11 +85,12 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
       block.after = std::fabs(next) + e;
       const int quantum = step.quantum_exponent(block);
       for (std::int64_t i = b; i < end; ++i) {
-        block.inexact += step.kind == StepModel::Kind::scalar ? !representable(o.product[i], step.precision)
-                                                              : o.lattice[i] < quantum;
+        block.inexact += step.kind == StepModel::Kind::scalar
+                             ? !representable(o.product[i], step.precision, step.emin)
+                             : o.lattice[i] < quantum;
       }
       block.c_inexact = e > 0 || lattice_of(partial) < quantum;
-      block.after_fits = e == 0 && exact && representable(next, step.precision);
+      block.after_fits = e == 0 && exact && representable(next, step.precision, step.emin);
       e += step.error(block);
       partial = next;
     }

@@ -147,5 +147,26 @@ TEST(AttentionBounds, levels_and_arithmetics_that_cannot_be_are_named_errors) {
   EXPECT_NO_THROW(AttentionBounds(how, f.kv()).row(f.row(), AttentionLevel::detap));
 }
 
+// Products that need no alignment are no sums without rounding: 576 - 120 - 15.125 is a tie in the 11 bits of the unit's register.
+TEST(AttentionBounds, halves_that_a_unit_rounds_apart_to_f16_are_counted) {
+  const std::vector<float> q(4, 448.0F),
+      k{0, 0, 0, 0, 1.5F,    -0.234375F, 0.875F, 0.203125F,   0.5625F, -2.0F,
+        0, 0, 0, 0, -1.375F, -1.0F,      0.875F, 0.02734375F, -1.5F,   -0.5625F},
+      v{-1.5F, 2.25F, 0.34375F, -0.6875F, -0.34375F};
+  AttentionArithmetic how;
+  how.qk = how.pv = "blackwell_fp8_mma_sync_f16out", how.p = "e4m3fn", how.out = "f16";
+  how.p_shift = 8, how.tile = 64, how.exp_ulp = 1, how.chunk = how.promote = 0;
+  const KeyValues kv{5, 4, 1, k, v, "e4m3fn", "e4m3fn"};
+  const std::vector<std::uint8_t> visible(5, 1);
+  QueryRow row;
+  row.q = q, row.q_format = "e4m3fn", row.visible = visible;
+  row.scale = 0.5 / 448, row.softcap = 5;
+  std::vector<float> out(1);
+  AttentionEmulator(how, kv).run(row, out);
+  const RowBounds r = AttentionBounds(how, kv).row(row, AttentionLevel::emu);
+  EXPECT_LE(std::fabs(static_cast<double>(out[0]) - r.centre[0]), r.limit[0]);
+  EXPECT_GT(std::fabs(r.centre[0]), r.limit[0]);  // zeros would be seen
+}
+
 }  // namespace
 }  // namespace assay

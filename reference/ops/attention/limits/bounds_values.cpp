@@ -47,7 +47,8 @@ class Stepper {
       const bool exact = deviation == 0;
       head_[c] = model_.quantum_exponent(s);
       s.c_inexact = !exact || lattice_of(to.sum[c]) < head_[c];
-      s.after_fits = exact && common_[c] + own_[c] == 0 && representable(next_[c], model_.precision);
+      s.after_fits =
+          exact && common_[c] + own_[c] == 0 && representable(next_[c], model_.precision, model_.emin);
     }
     count_inexact(first, last);
     for (std::size_t c = 0; c < n; ++c) {
@@ -134,7 +135,8 @@ class Stepper {
       } else if (model_.kind == StepModel::Kind::scalar) {
         const float* v = kv_.v.data() + j * kv_.dv;
         for (std::size_t c = 0; c < n; ++c) {
-          step_[c].inexact += !representable(t.weight * static_cast<double>(v[c]), model_.precision);
+          step_[c].inexact +=
+              !representable(t.weight * static_cast<double>(v[c]), model_.precision, model_.emin);
         }
       } else {
         const int own = lattice_of(t.weight);
@@ -224,7 +226,8 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
     const double r = std::exp(before - row.top);
     if (part.sink) {
       for (std::size_t c = 0; c < n; ++c)
-        o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
+        o.own[c] +=
+            rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) + model.eta + kTiny;
     }
     for (std::size_t c = 0; c < n; ++c) {
       total.sum[c] += o.sum[c] * r;
