@@ -95,7 +95,7 @@ class Search {
 
   // False where the kernel does not take the call.
   bool draw_first() {
-    drawn_ = ask_(1);
+    drawn_ = ask(1);
     if (!drawn_) return false;
     card_.line = drawn_->line, card_.declared_contract = drawn_->declared_contract;
     card_.declared_path = drawn_->declared_path, card_.kernels = drawn_->kernels;
@@ -125,7 +125,7 @@ class Search {
       return false;
     }
     for (std::uint64_t seed = 2; seed == 2 || compared < options_.outputs; ++seed) {
-      std::optional<AttentionAnswer> more = ask_(seed);
+      std::optional<AttentionAnswer> more = ask(seed);
       if (!more) break;
       for (AttentionHead& head : more->heads) {
         auto replayed = std::make_unique<Replayed>(head);
@@ -179,7 +179,7 @@ class Search {
         left_.push_back(s);
     }
     for (int idle = 0; left_.size() > 1 && idle < kIdleDraws && !over();) {
-      const std::optional<AttentionAnswer> more = ask_(++card_.last_seed);
+      const std::optional<AttentionAnswer> more = ask(++card_.last_seed);
       if (!more) break;
       const std::size_t before = left_.size();
       for (const AttentionHead& head : more->heads) {
@@ -210,7 +210,7 @@ class Search {
   void show_against() {
     std::istringstream words(print_schedule(*card_.schedule));
     for (std::string word; words >> word;) {
-      AttentionField field{word.substr(0, word.find('=')), word.substr(word.find('=') + 1), "", true};
+      CardField field{word.substr(0, word.find('=')), word.substr(word.find('=') + 1), "", true};
       std::int64_t least = -1;
       for (const auto& [name, other] : tampered(*card_.schedule, first().head())) {
         if (name != field.field || least == 0) continue;
@@ -240,6 +240,10 @@ class Search {
   }
 
  private:
+  std::optional<AttentionAnswer> ask(std::uint64_t seed) {
+    ++card_.calls;
+    return ask_(seed);
+  }
   static constexpr std::int64_t kEvidenceOutputs = 1 << 16;
   static constexpr int kIdleDraws = 3;  // in a row that told nothing apart
 

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
-
 #include "cases/lists.hpp"
-#include "harness/call.hpp"
+#include "cases/studies/identify/kernel_call.hpp"
 #include "harness/inputs.hpp"
 #include "reference/ops/attention/problem.hpp"
 
@@ -62,22 +60,11 @@ AttentionAsk attention_subject(const Case& given, Workers& workers) {
     Case c = given;
     c.seed = seed;
     const Inputs inputs = make_inputs(c, input_lists());
-    RunRequest request{.call = make_call(c, inputs)};
-    Workers::Entry& backend = workers.current(c.backend);
-    request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
-    request.timeout = std::chrono::seconds(60);
-    request.second_run = false;
-    const DeclareResult declared = backend.worker->declare(request.call);
-    if (declared.status == RunStatus::unsupported) return std::nullopt;
-    if (declared.status != RunStatus::done)
-      throw std::runtime_error(fmt::format("{}: {}", to_string(declared.status), declared.reason));
-    const RunResult run = backend.worker->run(request);
-    if (run.status == RunStatus::unsupported) return std::nullopt;
-    if (run.status != RunStatus::done)
-      throw std::runtime_error(fmt::format("{}: {}: {}", c.line(), to_string(run.status), run.reason));
+    const std::optional<KernelAnswer> called = call_kernel(c, inputs, workers);
+    if (!called) return std::nullopt;
     const AttentionProblem problem(c.attributes, inputs.set);
-    return AttentionAnswer{c.line(), heads_of(problem, decode_outputs(inputs, run.outputs).at(0)),
-                           declared.declaration.contract, declared.declaration.path, run.trace.kernels};
+    return AttentionAnswer{c.line(), heads_of(problem, called->got), called->contract, called->path,
+                           called->kernels};
   };
 }
 

@@ -79,7 +79,7 @@ TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
     EXPECT_EQ(card.schedule->descending, truth.descending) << hidden;
     // No field is concluded that the hidden schedule has otherwise.
     const std::string words = " " + print_schedule(truth) + " ";
-    for (const AttentionField& f : card.fields) {
+    for (const CardField& f : card.fields) {
       const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
       EXPECT_TRUE(same || !f.concluded) << f.field << "\n" << card_text(card);
     }

@@ -103,6 +103,18 @@ std::vector<Schedule> lane_schedules(std::int64_t n, bool products) {
   return list;
 }
 
+std::vector<Schedule> double_schedules(std::int64_t n, bool products) {
+  std::vector<Schedule> list;
+  for (const char* step : {"acc=f32", "acc=f32 fma=yes"})
+    for (const std::int64_t width : {1, 4, 8, 16, 32, 64}) {
+      if (width > n || (!products && std::string_view(step).ends_with("yes"))) continue;
+      for (const std::string& fold : folds_of(width))
+        list.push_back(parse_schedule(
+            fmt::format("{} lanes={} fold={} chunk={} chunk_acc=f64", step, width, fold, width)));
+    }
+  return list;
+}
+
 std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b) {
   std::vector<Schedule> list;
   std::vector<const MatrixUnit*> units;

@@ -16,6 +16,8 @@ std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b);
 // Lanes of every width, fold and tail, of f32 and, in one lane, of the other floating accumulators, for `n` terms. Sums of plain
 // numbers have no fma.
 std::vector<Schedule> lane_schedules(std::int64_t n, bool products = true);
+// Vectors of lanes that are folded in f32 and added one after another in f64.
+std::vector<Schedule> double_schedules(std::int64_t n, bool products);
 // How a kernel may cut n terms into chunks and slices: `inner` in each of them.
 std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n);
 

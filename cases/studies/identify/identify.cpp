@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "cases/studies/identify/border.hpp"
 #include "cases/studies/identify/crafted.hpp"
 #include "cases/studies/identify/hypotheses.hpp"
 #include "reference/error.hpp"
@@ -265,21 +266,23 @@ std::optional<Border> find_border(GemmSubject& subject, const ShapeCard& low, co
                                   char axis) {
   const auto value = [&](const GemmShape& s) { return axis == 'm' ? s.m : axis == 'n' ? s.n : s.k; };
   if (!low.identified() || !high.identified()) return std::nullopt;
-  std::int64_t last = value(low.shape), next = value(high.shape);
-  while (next - last > 1) {
-    GemmShape middle = low.shape;
-    (axis == 'm' ? middle.m : axis == 'n' ? middle.n : middle.k) = last + (next - last) / 2;
-    const std::optional<Answer> answer = subject.drawn(middle, kFirstSeed);
-    if (!answer) return std::nullopt;
-    const auto fits = [&](const Schedule& s) {
-      const std::vector<RowPiece> pieces = search(*answer, subject.stored_as(), {s}, {.alternatives = false});
-      return all_found(pieces);
-    };
-    const bool as_low = fits(*low.pieces.front().schedule), as_high = fits(*high.pieces.front().schedule);
-    if (as_low == as_high) return std::nullopt;
-    (as_low ? last : next) = value(middle);
-  }
-  return Border{axis, last, next};
+  const auto border =
+      halved_border(value(low.shape), value(high.shape), [&](std::int64_t size) -> std::optional<int> {
+        GemmShape middle = low.shape;
+        (axis == 'm' ? middle.m : axis == 'n' ? middle.n : middle.k) = size;
+        const std::optional<Answer> answer = subject.drawn(middle, kFirstSeed);
+        if (!answer) return std::nullopt;
+        const auto fits = [&](const Schedule& s) {
+          const std::vector<RowPiece> pieces =
+              search(*answer, subject.stored_as(), {s}, {.alternatives = false});
+          return all_found(pieces);
+        };
+        const bool as_low = fits(*low.pieces.front().schedule), as_high = fits(*high.pieces.front().schedule);
+        if (as_low == as_high) return std::nullopt;
+        return as_low ? 0 : 1;
+      });
+  if (!border) return std::nullopt;
+  return Border{axis, border->last, border->next};
 }
 
 }  // namespace assay

@@ -12,6 +12,8 @@
 #include "cases/studies/identify/card.hpp"
 #include "cases/studies/identify/declared.hpp"
 #include "cases/studies/identify/replay_level.hpp"
+#include "cases/studies/identify/row_regions.hpp"
+#include "cases/studies/identify/row_subject.hpp"
 #include "cases/studies/identify/worker_subject.hpp"
 #include "harness/backend_names.hpp"
 #include "harness/cli/program.hpp"
@@ -64,6 +66,62 @@ void decide_invariance(Card& card) {
       fmt::format("one schedule at all {} values of m that were asked", card.shapes.size());
 }
 
+// Cases of ops on rows: cards one by one, and the counts of rows of one kernel side by side.
+struct RowCases {
+  RowCases(const Options& given, Workers& those) : options(given), workers(those) {}
+  const Options& options;
+  Workers& workers;
+  bool finding = false, nothing = true;
+  std::string json;
+
+  void take(const Case& c) {
+    const std::int64_t rows = c.attributes.integer("rows"), cols = c.attributes.integer("cols");
+    std::map<std::string, std::string> others = c.attributes.all();
+    others["rows"] = "*";
+    std::string key = fmt::format("{} {} {}", c.op->name, c.backend, c.variant);
+    for (const auto& [name, value] : others) key += fmt::format(" {}={}", name, value);
+    Kernel& kernel = kernels_[key];
+    if (kernel.subject == nullptr) kernel.subject = row_subject(c, workers), kernel.cols = cols;
+    if (!options.schedule.empty()) {
+      const RowSchedule declared = parse_row_schedule(c.op->name, options.schedule);
+      const std::int64_t outputs = c.op->name == "logsumexp" ? rows : rows * cols;
+      const auto seeds = std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000);
+      const RowVerdict verdict = judge_rows(*kernel.subject, rows, cols, declared, static_cast<int>(seeds));
+      fmt::print("{}  {}", c.line(), describe(verdict, declared));
+      finding |= !verdict.ok(), nothing = false;
+      return;
+    }
+    std::vector<RowSchedule>& known = found_[std::string(c.op->name)];
+    RowCard card = identify_rows(*kernel.subject, rows, cols, known, {.outputs = options.outputs});
+    card.subject = c.line();
+    if (card.schedule && std::ranges::find(known, *card.schedule) == known.end())
+      known.push_back(*card.schedule);
+    fmt::print("{}\n", card_text(card));
+    json += (json.empty() ? "" : ",\n") + card_json(card);
+    nothing &= !card.refused.empty();
+    kernel.regions.push_back({rows, std::move(card)});
+  }
+
+  void finish() {
+    if (!options.invariance) return;
+    for (auto& [key, kernel] : kernels_) {
+      std::ranges::sort(kernel.regions, {}, &RowRegion::rows);
+      const RowInvariance invariance = row_invariance(*kernel.subject, kernel.cols, kernel.regions);
+      finding |= invariance.verdict == "refuted";
+      fmt::print("{}\n{}", key, invariance_text(invariance));
+    }
+  }
+
+ private:
+  struct Kernel {
+    std::unique_ptr<RowSubject> subject;
+    std::int64_t cols = 0;
+    std::vector<RowRegion> regions;
+  };
+  std::map<std::string, Kernel> kernels_;
+  std::map<std::string, std::vector<RowSchedule>> found_;
+};
+
 int identify(const Options& options) {
   set_reference_threads(options.threads);
   std::unique_ptr<ReportFile> file;
@@ -77,6 +135,7 @@ int identify(const Options& options) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<Schedule>> found;
   std::vector<AttentionSchedule> attention_found;
+  RowCases rows(options, workers);
   bool finding = false, nothing = true;
   std::string json = "[\n";
   std::vector<Case> cases;
@@ -98,9 +157,16 @@ int identify(const Options& options) {
       nothing &= !card.refused.empty();
       continue;
     }
+    if (has_row_schedule(c.op->name)) {
+      rows.take(c);
+      continue;
+    }
     if (c.op->name != "matmul")
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("identify: op {}; allowed: matmul, attention", c.op->name));
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format(
+              "identify: op {}; allowed: matmul, attention, softmax, logsumexp, rmsnorm, layernorm, wht",
+              c.op->name));
     std::map<std::string, std::string> given = c.attributes.all();
     const GemmShape shape{c.attributes.integer("m"), c.attributes.integer("n"), c.attributes.integer("k")};
     std::string key = fmt::format("{} a={} b={} dtype={} path={} fill={} backend={}{}", c.op->name,
@@ -139,6 +205,9 @@ int identify(const Options& options) {
     fmt::print(stderr, "{} {}x{}x{}: {} calls, {:.1f} s\n", key, shape.m, shape.n, shape.k,
                card.shapes.back().calls, card.shapes.back().seconds);
   }
+  rows.finish();
+  finding |= rows.finding, nothing &= rows.nothing;
+  json += (json.size() > 2 && !rows.json.empty() ? ",\n" : "") + rows.json;
   for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {
     Card& card = cards[key];
     unify(card.shapes);
@@ -190,7 +259,8 @@ int main(int argc, char** argv) {
       "  assay identify 'matmul m=1,16,64 n=64 k=512 a=f32 dtype=f32' -b onednn --invariance");
   Options options;
   app.add_option("case", options.words,
-                 "Case lines of matmul (sets of m, n and k are the shapes) or attention")
+                 "Case lines of matmul (sets of m, n and k are the shapes), attention, softmax, logsumexp, "
+                 "rmsnorm, layernorm or wht")
       ->required();
   std::string backends;
   app.add_option("--backend,-b", backends, "Whose kernels");
@@ -205,7 +275,7 @@ int main(int argc, char** argv) {
   app.add_option("--schedule", options.schedule,
                  "Judge instead: every stored bit must be that of this schedule, or the first step that "
                  "differs is named");
-  app.add_flag("--invariance", options.invariance, "Whether all values of m have one schedule");
+  app.add_flag("--invariance", options.invariance, "Whether all values of m, or of rows, have one schedule");
   int exit_code = kGreen;
   app.callback([&] {
     if (!backends.empty()) options.backends = typed_backends(backends);

@@ -1,12 +1,9 @@
 #include "cases/studies/identify/worker_subject.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <stdexcept>
 
 #include "cases/lists.hpp"
-#include "harness/call.hpp"
+#include "cases/studies/identify/kernel_call.hpp"
 #include "harness/inputs.hpp"
 #include "reference/formats/format.hpp"
 #include "reference/ops/operand.hpp"
@@ -114,30 +111,14 @@ class WorkerSubject : public GemmSubject {
   }
 
   std::optional<Answer> ask(const Case& c, const Inputs& inputs) {
-    RunRequest request{.call = make_call(c, inputs)};
-    Workers::Entry& backend = workers_.current(c.backend);
-    request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
-    request.timeout = std::chrono::seconds(60);
-    request.second_run = false;
-    const DeclareResult declared = backend.worker->declare(request.call);
-    if (declared.status == RunStatus::unsupported) return std::nullopt;
-    if (declared.status != RunStatus::done)
-      throw std::runtime_error(fmt::format("{}: {}", to_string(declared.status), declared.reason));
-    declared_contract = declared.declaration.contract, declared_path = declared.declaration.path;
-    const RunResult run = backend.worker->run(request);
+    const std::optional<KernelAnswer> called = call_kernel(c, inputs, workers_);
+    if (!called) return std::nullopt;
     ++calls;
-    if (run.status == RunStatus::unsupported) return std::nullopt;
-    if (run.status != RunStatus::done)
-      throw std::runtime_error(fmt::format("{}: {}: {}", c.line(), to_string(run.status), run.reason));
+    declared_contract = called->contract, declared_path = called->path, kernels = called->kernels;
     Answer answer;
     answer.a = operand(inputs.set.at("a"), Side::activations, answer.a_scale);
     answer.b = operand(inputs.set.at("b"), Side::weights, answer.b_scale);
-    answer.got = decode_outputs(inputs, run.outputs).at(0);
-    kernels = run.trace.kernels;
-    if (run.trace.witness) {  // what was seen outranks what the backend says
-      kernels.clear();
-      for (const SeenKernel& seen : run.trace.witness->kernels) kernels.push_back(seen.name);
-    }
+    answer.got = called->got;
     return answer;
   }
 

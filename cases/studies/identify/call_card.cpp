@@ -1,35 +1,41 @@
+#include "cases/studies/identify/call_card.hpp"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cases/studies/identify/attention.hpp"
+#include "reference/replay/attention_schedule.hpp"
+#include "reference/replay/row_schedule.hpp"
 
 namespace assay {
 
-std::string card_text(const AttentionCard& card) {
+template <typename Kind>
+std::string card_text(const CallCard<Kind>& card) {
   std::string out = card.subject + "\n";
   if (!card.refused.empty()) return out + "  not run  " + card.refused + "\n";
   out += fmt::format("  schedule {}\n", card.schedule ? print_schedule(*card.schedule) : "unknown");
   if (card.schedule)
-    out += fmt::format("  bits     {} of {} stored outputs equal, seeds 1..{}; {:.1f} s\n",
-                       card.compared - card.unequal, card.compared, card.last_seed, card.seconds);
+    out += fmt::format("  bits     {} of {} stored outputs equal, seeds 1..{}; {} calls, {:.1f} s\n",
+                       card.compared - card.unequal, card.compared, card.last_seed, card.calls, card.seconds);
   else
-    out += fmt::format(
-        "  nearest  {}\n           {} of {} stored outputs equal ({:.4f} %); {:.1f} s\n",
-        print_schedule(card.nearest), card.compared - card.unequal, card.compared,
-        100.0 * static_cast<double>(card.compared - card.unequal) / static_cast<double>(card.compared),
-        card.seconds);
+    out += fmt::format("  nearest  {}\n           {} of {} stored outputs equal ({:.4f} %); {:.1f} s\n",
+                       print_schedule(card.nearest), card.compared - card.unequal, card.compared,
+                       100.0 * static_cast<double>(card.compared - card.unequal) /
+                           static_cast<double>(std::max<std::int64_t>(1, card.compared)),
+                       card.seconds);
   if (!card.declared_contract.empty()) out += fmt::format("  declared {}\n", card.declared_contract);
   if (!card.declared_path.empty()) out += fmt::format("  path     {}\n", card.declared_path);
   for (const std::string& kernel : card.kernels) out += fmt::format("  seen     {}\n", kernel);
-  for (const AttentionField& f : card.fields)
+  for (const CardField& f : card.fields)
     out += fmt::format("  {:<10} {:<22} <- {}\n", f.field,
                        f.concluded ? f.value : "unknown (" + f.value + ")", f.against);
   if (card.also > 0) out += fmt::format("  also     {} more that give the same bits here\n", card.also);
   return out + fmt::format("  repeat   assay identify '{}'\n", card.line);
 }
 
-std::string card_json(const AttentionCard& card) {
+template <typename Kind>
+std::string card_json(const CallCard<Kind>& card) {
   nlohmann::ordered_json out;
   out["subject"] = card.subject, out["line"] = card.line;
   if (!card.refused.empty()) out["not_run"] = card.refused;
@@ -38,13 +44,18 @@ std::string card_json(const AttentionCard& card) {
   out["compared"] = card.compared, out["unequal"] = card.unequal, out["last_seed"] = card.last_seed,
   out["also"] = card.also;
   out["declared"] = card.declared_contract, out["path"] = card.declared_path, out["kernels"] = card.kernels;
-  out["seconds"] = card.seconds;
-  for (const AttentionField& f : card.fields)
+  out["seconds"] = card.seconds, out["calls"] = card.calls;
+  for (const CardField& f : card.fields)
     out["fields"].push_back({{"field", f.field},
                              {"value", f.concluded ? f.value : "unknown"},
                              {"here", f.value},
                              {"against", f.against}});
   return out.dump(2) + "\n";
 }
+
+template std::string card_text(const CallCard<AttentionSchedule>&);
+template std::string card_text(const CallCard<RowSchedule>&);
+template std::string card_json(const CallCard<AttentionSchedule>&);
+template std::string card_json(const CallCard<RowSchedule>&);
 
 }  // namespace assay

@@ -1,0 +1,34 @@
+#include "cases/studies/identify/kernel_call.hpp"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "harness/call.hpp"
+
+namespace assay {
+
+std::optional<KernelAnswer> call_kernel(const Case& c, const Inputs& inputs, Workers& workers) {
+  RunRequest request{.call = make_call(c, inputs)};
+  Workers::Entry& backend = workers.current(c.backend);
+  request.alignment = std::max<std::size_t>(1, backend.choice.info.alignment);
+  request.timeout = std::chrono::seconds(60);
+  request.second_run = false;
+  const DeclareResult declared = backend.worker->declare(request.call);
+  if (declared.status == RunStatus::unsupported) return std::nullopt;
+  if (declared.status != RunStatus::done)
+    throw std::runtime_error(fmt::format("{}: {}", to_string(declared.status), declared.reason));
+  const RunResult run = backend.worker->run(request);
+  if (run.status == RunStatus::unsupported) return std::nullopt;
+  if (run.status != RunStatus::done)
+    throw std::runtime_error(fmt::format("{}: {}: {}", c.line(), to_string(run.status), run.reason));
+  KernelAnswer answer{decode_outputs(inputs, run.outputs).at(0), declared.declaration.contract,
+                      declared.declaration.path, run.trace.kernels};
+  if (run.trace.witness) {
+    answer.kernels.clear();
+    for (const SeenKernel& seen : run.trace.witness->kernels) answer.kernels.push_back(seen.name);
+  }
+  return answer;
+}
+
+}  // namespace assay

@@ -1,0 +1,73 @@
+// Inputs that isolate one step of an op on rows, and the schedules beside one that differ from it in one step.
+#include <algorithm>
+#include <cmath>
+
+#include "cases/studies/identify/crafted.hpp"
+#include "cases/studies/identify/rows.hpp"
+#include "reference/mix.hpp"
+#include "reference/replay/sum_plan.hpp"
+
+namespace assay {
+
+std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format) {
+  // Sums of cols numbers below 2^b are exact in f32 where b + log2(cols) <= 24; a product of two has 2 b bits, which fma shows.
+  int bits = 23;
+  for (std::int64_t n = cols; n > 0; n /= 2) --bits;
+  bits = std::clamp(bits, 2, format == "bf16" ? 8 : format == "f16" ? 11 : 13);
+  std::vector<float> x(static_cast<std::size_t>(rows * cols), 0.0F);
+  std::uint64_t state = 31;
+  std::vector<std::size_t> order(static_cast<std::size_t>(cols));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[mix(next_mixed(state)) % (i + 1)]);
+    for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
+      const auto value =
+          static_cast<float>(1 + (mix(next_mixed(state)) >> 20) % ((std::uint64_t{1} << bits) - 1));
+      x[static_cast<std::size_t>(r * cols) + order[i]] = value;
+      x[static_cast<std::size_t>(r * cols) + order[i + 1]] = -value;
+    }
+  }
+  return x;
+}
+
+std::vector<float> bare_exponentials(std::int64_t rows, std::int64_t cols, const std::string& format) {
+  // cols e^-shift < 2^-26: beside 1 nothing of it is left, in f32 as in f64 that is rounded to f32.
+  const double shift = 26 * std::log(2.0) + std::log(static_cast<double>(cols)) + 0.5;
+  std::vector<float> x;
+  std::uint64_t state = 47;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const double u = static_cast<double>(mix(next_mixed(state)) >> 11) * 0x1p-53;
+      const double value =
+          -shift - u * std::max(1.0, 85 - shift);  // above ln 2^-126: no exponential is flushed
+      x.push_back(i == r % cols ? 0.0F : static_cast<float>(round_to_width(value, width_of(format))));
+    }
+  return x;
+}
+
+std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
+  std::vector<TamperedRows> list;
+  for (const RowScheduleKey* key : row_keys(s.op))
+    for (const std::string_view word : row_words(*key))
+      if (word != s.word(key->name)) {
+        RowSchedule other = s.with(key->name, word);
+        if (!other.has_sum()) other.sum = {};
+        if (!other.has_squares()) other.squares = {};
+        // Without sums there is nothing that a schedule with them could be one step away from.
+        if (other.has_squares() == s.has_squares())
+          list.push_back({std::string(key->name), std::move(other)});
+      }
+  const auto add = [&](const char* prefix, Schedule RowSchedule::* sum, bool products) {
+    for (const Tampered& t : tampered(s.*sum, cols)) {
+      if (!products && t.field == "fma") continue;
+      RowSchedule other = s;
+      other.*sum = t.schedule;
+      list.push_back({prefix + t.field, std::move(other)});
+    }
+  };
+  if (s.has_sum()) add("sum.", &RowSchedule::sum, false);
+  if (s.has_squares()) add("squares.", &RowSchedule::squares, true);
+  return list;
+}
+
+}  // namespace assay

@@ -1,0 +1,75 @@
+#include "reference/replay/exponentials.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace assay {
+namespace {
+
+float power_of_two(std::int32_t n) { return std::bit_cast<float>((n + 127) << 23); }
+
+template <bool kFused>
+float taylor7(float x) {
+  const auto step = [](float a, float b, float c) { return kFused ? std::fma(a, b, c) : a * b + c; };
+  const float held = std::min(std::max(x, -105.0F), 90.0F);
+  const float n = std::nearbyint(held * 1.44269504F);
+  float r = step(-n, 0.693359375F, held);  // 10 bits: the product is exact
+  r = step(-n, -2.12194440e-4F, r);
+  float p = 1.0F / 5040;
+  for (const float c : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F}) p = step(p, r, c);
+  const float square = r * r;
+  p = step(square, p, r) + 1.0F;
+  const auto exponent = static_cast<std::int32_t>(n);
+  const std::int32_t half = exponent >> 1;
+  return std::isnan(x) ? x : p * power_of_two(half) * power_of_two(exponent - half);
+}
+
+float degree5(float x) {
+  constexpr float kLeast = -87.33654022216796875F;  // ln 2^-126, rounded
+  if (x < kLeast) return 0;
+  const float n = std::floor(std::fma(x, 1.44269502162933349609375F, 0.5F));
+  const float r = std::fma(-n, 0.693147182464599609375F, x);
+  float p = std::bit_cast<float>(0x3c07cfceU);
+  for (const std::uint32_t c : {0x3d2b9d0dU, 0x3e2aad40U, 0x3efffee3U, 0x3f7ffffbU, 0x3f800000U})
+    p = std::fma(p, r, std::bit_cast<float>(c));
+  return p * power_of_two(static_cast<std::int32_t>(n) - 1) * 2.0F;
+}
+
+float arm(float x) {
+  constexpr float kShifter = 0x1.8p23F;
+  const float shifted = std::fma(x, 0x1.715476p+0F, kShifter);
+  const float n = shifted - kShifter;
+  const float b = std::fma(-n, 0x1.7f7d1cp-20F, std::fma(-n, 0x1.62e4p-1F, x));
+  const float u = b * b;
+  const float j = std::fma(
+      std::fma(std::fma(0x1.0e4020p-7F, b, 0x1.573e2ep-5F), u, std::fma(0x1.555e66p-3F, b, 0x1.fffdb6p-2F)),
+      u, 0x1.ffffecp-1F * b);
+  if (n < -192) return 0;
+  const auto exponent = static_cast<std::int32_t>(n);
+  if (exponent >= -126) {
+    const float k = power_of_two(exponent);
+    return std::fma(k, j, k);
+  }
+  // Two factors, the first as small as it may be: the result is rounded to a subnormal number once more.
+  const float s1 = std::bit_cast<float>(0x7f000000U + 0x82000000U);
+  const float s2 =
+      std::bit_cast<float>((static_cast<std::uint32_t>(exponent) << 23) + 0x3f800000U - 0x82000000U);
+  return std::fma(s2, j, s2) * s1;
+}
+
+float nearest(float x) { return static_cast<float>(std::exp(static_cast<double>(x))); }
+float libm(float x) { return std::exp(x); }
+
+}  // namespace
+
+RowExp row_exp(std::string_view word) {
+  if (word == "taylor7") return taylor7<true>;
+  if (word == "taylor7_mul") return taylor7<false>;
+  if (word == "degree5") return degree5;
+  if (word == "arm") return arm;
+  return word == "nearest" ? nearest : libm;
+}
+
+}  // namespace assay

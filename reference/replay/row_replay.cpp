@@ -1,0 +1,184 @@
+#include "reference/replay/row_replay.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/replay/exponentials.hpp"
+#include "reference/replay/replay.hpp"
+#include "reference/replay/sum_plan.hpp"
+
+namespace assay {
+namespace {
+
+float as_float(double x) { return static_cast<float>(x); }
+
+// A sum in f64 is divided as it is; of one in f32 the quotient in f64, rounded, is that in f32 (53 >= 2 * 24 + 2 bits).
+float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
+  if (s.word("mean") == "division") return as_float(sum / static_cast<double>(n));
+  return as_float(sum) * (1.0F / static_cast<float>(n));
+}
+
+struct Moments {
+  float mean = 0, variance = 0;
+};
+
+Moments welford(std::span<const float> x) {
+  float mean = 0, squares = 0, count = 0;
+  for (const float value : x) {
+    count += 1;
+    const float before = value - mean;
+    const float share = before / count;
+    mean += share;
+    const float product = before * (value - mean);
+    squares += product;
+  }
+  return {mean, squares / count};
+}
+
+void transform(const RowSchedule& s, const RowInputs& in, float* group) {
+  const std::int64_t n = in.points;
+  const auto flip = [&] {
+    for (std::size_t j = 0; j < in.signs.size(); ++j) group[j] *= in.signs[j];
+  };
+  const auto scale = [&](double factor) {
+    for (std::int64_t j = 0; j < n; ++j) group[j] *= as_float(factor);
+  };
+  if (!in.inverse) flip();
+  const std::string_view where = s.word("scale");
+  const double whole = 1 / std::sqrt(static_cast<double>(n));
+  if (where == "first") scale(whole);
+  const bool ascending = s.word("stages") == "ascending";
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    const std::int64_t half = ascending ? step : n / (2 * step);
+    for (std::int64_t start = 0; start < n; start += 2 * half)
+      for (std::int64_t j = start; j < start + half; ++j) {
+        const float a = group[j], b = group[j + half];
+        group[j] = a + b, group[j + half] = a - b;
+      }
+    if (where == "each") scale(std::sqrt(0.5));
+  }
+  if (where == "last") scale(whole);
+  if (in.inverse) flip();
+}
+
+}  // namespace
+
+const std::vector<float>& RowReplay::exponentials(const RowSchedule& s) {
+  const std::string word(s.word("exp"));
+  if (top_.empty())
+    for (std::int64_t r = 0; r < in_.rows; ++r) top_.push_back(*std::ranges::max_element(row(r)));
+  std::vector<float>& e = exp_[word];
+  if (!e.empty()) return e;
+  const RowExp exp = row_exp(word);
+  for (std::int64_t r = 0; r < in_.rows; ++r)
+    for (const float x : row(r)) e.push_back(exp(x - top_[static_cast<std::size_t>(r)]));
+  return e;
+}
+
+SumsOfRows RowReplay::sums(const RowSchedule& s) {
+  SumsOfRows sums;
+  if (s.op == "softmax" || s.op == "logsumexp") {
+    sums.sum = row_sums(s.sum, exponentials(s), {}, in_.rows, in_.cols);
+    return sums;
+  }
+  if (s.has_sum()) sums.sum = row_sums(s.sum, in_.x, {}, in_.rows, in_.cols);
+  if (!s.has_squares()) return sums;
+  if (s.op == "rmsnorm" || s.word("variance") == "one_pass") {
+    sums.squares = row_sums(s.squares, in_.x, in_.x, in_.rows, in_.cols);
+    return sums;
+  }
+  std::vector<float> apart(in_.x);
+  for (std::int64_t r = 0; r < in_.rows; ++r) {
+    const float mean = mean_of(s, sums.sum[static_cast<std::size_t>(r)], in_.cols);
+    for (std::int64_t i = 0; i < in_.cols; ++i) apart[static_cast<std::size_t>(r * in_.cols + i)] -= mean;
+  }
+  sums.squares = row_sums(s.squares, apart, apart, in_.rows, in_.cols);
+  return sums;
+}
+
+template <typename Each>
+bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::int64_t r, const Each& each) {
+  const auto at = static_cast<std::size_t>(r);
+  const std::span<const float> x = row(r);
+  const Width width = width_of(in_.stored_as);
+  const auto store = [&](std::size_t i, float y) {
+    return each(i, round_to_width(static_cast<double>(y), width));
+  };
+  if (s.op == "logsumexp") {
+    const double log = s.word("log") == "libm" ? static_cast<double>(std::log(as_float(sums.sum[at])))
+                                               : std::log(sums.sum[at]);
+    return each(std::size_t{0}, static_cast<double>(top_[at] + as_float(log)));
+  }
+  if (s.op == "softmax") {
+    const std::span<const float> e = std::span(exponentials(s)).subspan(at * x.size(), x.size());
+    const bool divides = s.word("quotient") == "division";
+    const float sum = as_float(sums.sum[at]), inverse = as_float(1.0 / sums.sum[at]);
+    for (std::size_t i = 0; i < e.size(); ++i)
+      if (!store(i, divides ? e[i] / sum : e[i] * inverse)) return false;
+    return true;
+  }
+  if (s.op == "wht") {
+    std::vector<float> y(x.begin(), x.end());
+    for (std::size_t g = 0; g < y.size(); g += static_cast<std::size_t>(in_.points))
+      transform(s, in_, y.data() + g);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      if (!store(i, y[i])) return false;
+    return true;
+  }
+  Moments m;
+  if (s.op == "rmsnorm") {
+    m.variance = mean_of(s, sums.squares[at], in_.cols);
+  } else if (s.word("variance") == "welford") {
+    m = welford(x);
+  } else {
+    m.mean = mean_of(s, sums.sum[at], in_.cols);
+    m.variance = mean_of(s, sums.squares[at], in_.cols);
+    const float square = m.mean * m.mean;
+    if (s.word("variance") == "one_pass") m.variance = std::max(m.variance - square, 0.0F);
+  }
+  const std::string_view root = s.word("root"), product = s.word("product");
+  const float v = m.variance + in_.eps;
+  const float deviation = std::sqrt(v);
+  const float f = root == "nearest" ? as_float(1 / std::sqrt(static_cast<double>(v))) : 1.0F / deviation;
+  const bool divides = root == "quotient", fused = s.op == "layernorm" && s.word("shift") == "fma";
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const float d = x[i] - m.mean, g = in_.gamma[i];
+    const auto times = [&](float z) { return divides ? z / deviation : z * f; };
+    // The two factors of the last product; a division has no such product, and its quotient is one factor.
+    float left = d, right = divides ? g / deviation : f * g;
+    if (product == "x_inv_gamma") left = times(d), right = g;
+    if (product == "x_gamma_inv") left = divides ? times(d * g) : d * g, right = divides ? 1.0F : f;
+    const float plain = left * right;
+    const float b = s.op == "layernorm" ? in_.beta[i] : 0.0F;
+    if (!store(i, fused ? std::fma(left, right, b) : s.op == "layernorm" ? plain + b : plain)) return false;
+  }
+  return true;
+}
+
+std::vector<double> RowReplay::outputs(const RowSchedule& s) {
+  const SumsOfRows all = sums(s);
+  std::vector<double> out;
+  for (std::int64_t r = 0; r < in_.rows; ++r)
+    stored_row(s, all, r, [&](std::size_t, double y) {
+      out.push_back(y);
+      return true;
+    });
+  return out;
+}
+
+std::int64_t RowReplay::unequal(const RowSchedule& s, const SumsOfRows& sums, std::span<const double> got,
+                                std::int64_t most) {
+  const auto each_row = static_cast<std::size_t>(s.op == "logsumexp" ? 1 : in_.cols);
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < in_.rows; ++r) {
+    const auto first = static_cast<std::size_t>(r) * each_row;
+    const bool on = stored_row(s, sums, r, [&](std::size_t i, double y) {
+      const double z = got[first + i];
+      return (y == z || (std::isnan(y) && std::isnan(z))) || ++count < most;
+    });
+    if (!on) break;
+  }
+  return count;
+}
+
+}  // namespace assay

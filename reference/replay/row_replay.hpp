@@ -1,0 +1,57 @@
+// The bits of an op on rows, under a schedule of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/replay/row_schedule.hpp"
+
+namespace assay {
+
+// What one call was given, and how its output is stored.
+struct RowInputs {
+  std::int64_t rows = 0, cols = 0;
+  std::vector<float> x, gamma, beta;  // [rows, cols], [cols], [cols]; the last two where the op has them
+  float eps = 0;
+  std::int64_t points = 1;   // wht: of one transform
+  std::vector<float> signs;  // wht: [points] of +-1; empty: none
+  bool inverse = false;
+  std::string stored_as = "f32";
+};
+
+// The two sums of each row; empty where the schedule has none.
+struct SumsOfRows {
+  std::vector<double> sum, squares;
+};
+
+// Inputs once, any number of schedules.
+class RowReplay {
+ public:
+  explicit RowReplay(RowInputs in) : in_(std::move(in)) {}
+  const RowInputs& inputs() const { return in_; }
+  // What is stored: [rows, cols], of logsumexp [rows].
+  std::vector<double> outputs(const RowSchedule& schedule);
+  SumsOfRows sums(const RowSchedule& schedule);
+  // Stored outputs that differ from `got`, given the sums; stops behind `most` of them.
+  std::int64_t unequal(const RowSchedule& schedule, const SumsOfRows& sums, std::span<const double> got,
+                       std::int64_t most);
+
+ private:
+  const std::vector<float>& exponentials(const RowSchedule& schedule);
+  std::span<const float> row(std::int64_t r) const {
+    return std::span(in_.x).subspan(static_cast<std::size_t>(r * in_.cols),
+                                    static_cast<std::size_t>(in_.cols));
+  }
+  // Calls each(index, stored number) for one row, until it says no.
+  template <typename Each>
+  bool stored_row(const RowSchedule& schedule, const SumsOfRows& sums, std::int64_t r, const Each& each);
+
+  RowInputs in_;
+  std::vector<float> top_;                         // the maximum of each row
+  std::map<std::string, std::vector<float>> exp_;  // by the word of the exponential
+};
+
+}  // namespace assay

@@ -1,0 +1,119 @@
+#include "reference/replay/row_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reference/error.hpp"
+#include "reference/near_names.hpp"
+
+namespace assay {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('|', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+bool has(std::string_view list, std::string_view word) {
+  const std::vector<std::string_view> words = split(list);
+  return std::ranges::find(words, word) != words.end();
+}
+
+std::size_t index_of(std::string_view op, std::string_view name) {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < kRowScheduleKeys.size(); ++i) {
+    if (!has(kRowScheduleKeys[i].ops, op)) continue;
+    if (kRowScheduleKeys[i].name == name) return i;
+    known.emplace_back(kRowScheduleKeys[i].name);
+  }
+  if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_sum()) known.emplace_back("sum.acc");
+  if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_squares()) known.emplace_back("squares.acc");
+  throw unknown_name(fmt::format("key of a schedule of {}", op), name, known);
+}
+
+}  // namespace
+
+std::vector<std::string_view> row_words(const RowScheduleKey& key) { return split(key.words); }
+
+bool has_row_schedule(std::string_view op) { return !row_keys(op).empty(); }
+
+std::vector<const RowScheduleKey*> row_keys(std::string_view op) {
+  std::vector<const RowScheduleKey*> keys;
+  for (const RowScheduleKey& key : kRowScheduleKeys)
+    if (has(key.ops, op)) keys.push_back(&key);
+  return keys;
+}
+
+std::string_view RowSchedule::word(std::string_view key) const {
+  const std::size_t i = index_of(op, key);
+  return row_words(kRowScheduleKeys[i])[choice[i]];
+}
+
+RowSchedule RowSchedule::with(std::string_view key, std::string_view word) const {
+  const std::size_t i = index_of(op, key);
+  const std::vector<std::string_view> words = row_words(kRowScheduleKeys[i]);
+  const auto at = std::ranges::find(words, word);
+  if (at == words.end())
+    throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {}={}; allowed: {}", key,
+                                                            excerpt(word), kRowScheduleKeys[i].words));
+  RowSchedule other = *this;
+  other.choice[i] = static_cast<std::uint8_t>(at - words.begin());
+  return other;
+}
+
+bool RowSchedule::has_sum() const {
+  return op == "softmax" || op == "logsumexp" || (op == "layernorm" && word("variance") != "welford");
+}
+bool RowSchedule::has_squares() const {
+  return op == "rmsnorm" || (op == "layernorm" && word("variance") != "welford");
+}
+
+RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
+  RowSchedule s;
+  s.op = op;
+  std::vector<std::string_view> seen;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
+    const std::string_view pair = text.substr(at, end - at);
+    at = end + 1;
+    if (pair.empty() || pair.starts_with("sum.") || pair.starts_with("squares.")) continue;
+    const std::size_t separator = pair.find_first_of("=:");
+    const std::string_view key = pair.substr(0, separator);
+    if (separator == std::string_view::npos || std::ranges::find(seen, key) != seen.end())
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("schedule of {}: '{}'; wanted: each key once, as key=value", op, excerpt(pair)));
+    seen.push_back(key);
+    s = s.with(key, pair.substr(separator + 1));
+  }
+  const auto taken = [&](const char* prefix, bool has_it) {
+    if (!has_it && (" " + std::string(text)).find(std::string(" ") + prefix) != std::string::npos)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("schedule of {}: it has no sum of the name '{}'", op, prefix));
+    return has_it ? parse_schedule(text, prefix) : Schedule{};
+  };
+  s.sum = taken("sum.", s.has_sum());
+  s.squares = taken("squares.", s.has_squares());
+  if (s.sum.unit() != nullptr || s.squares.unit() != nullptr)
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("schedule of {}: a matrix unit adds no rows; allowed: f64|f32|f16|bf16", op));
+  return s;
+}
+
+std::string print_schedule(const RowSchedule& s) {
+  std::string text;
+  for (const RowScheduleKey* key : row_keys(s.op))
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key->name, s.word(key->name));
+  if (s.has_sum()) text += " " + print_schedule(s.sum, "sum.");
+  if (s.has_squares()) text += " " + print_schedule(s.squares, "squares.");
+  return text;
+}
+
+}  // namespace assay

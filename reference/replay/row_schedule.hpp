@@ -1,0 +1,75 @@
+// The schedule of an op on rows: everything that decides the bits of softmax, logsumexp, rmsnorm, layernorm or wht, as one line of
+// text. Words of the op's steps, and for each of its sums a schedule (schedule.hpp) behind a prefix:
+//
+//   exp=libm quotient=reciprocal sum.acc=f32 sum.lanes=8
+//   mean=division root=inverse product=x_inv_gamma squares.acc=f32 squares.fma=yes squares.lanes=32 squares.tail=vector:16
+//
+//   softmax    e_i = exp(x_i - max x); y_i = e_i (1 / sum e) or e_i / sum e (`quotient`)
+//   logsumexp  y = max x + log(sum e)
+//   rmsnorm    v = (sum x^2) / n (`mean`); f = 1 / sqrt(v + eps) (`root`); y_i = x_i f gamma_i (`product`)
+//   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i + beta_i (`shift`)
+//   wht        butterflies of neighbours first or of halves first (`stages`), and where the factor stands (`scale`)
+// All steps are in f32, each rounded, but where a word says otherwise; a sum in f64 is divided as it is. The store rounds last.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/replay/schedule.hpp"
+
+namespace assay {
+
+// `words`: those allowed, the fallback first. `ops`: the ops whose schedules have the key.
+struct RowScheduleKey {
+  std::string_view name, ops, words, meaning;
+};
+inline constexpr std::array kRowScheduleKeys = {
+    RowScheduleKey{"variance", "layernorm", "two_pass|one_pass|welford",
+                   "squares of x - m; of x, less m^2 and held at 0; running"},
+    RowScheduleKey{"exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|degree5|arm|nearest",
+                   "the exponential: exponentials.hpp"},
+    RowScheduleKey{"quotient", "softmax", "reciprocal|division", "e (1 / sum), e / sum"},
+    RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
+    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal",
+                   "sum / n, or the sum times a rounded 1 / n"},
+    RowScheduleKey{"root", "rmsnorm|layernorm", "inverse|quotient|nearest",
+                   "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding"},
+    RowScheduleKey{"product", "rmsnorm|layernorm", "x_inv_gamma|x_gamma_inv|inv_gamma_x",
+                   "(x f) gamma, (x gamma) f, x (f gamma)"},
+    RowScheduleKey{"shift", "layernorm", "add|fma", "whether the last product and beta are one rounding"},
+    RowScheduleKey{"stages", "wht", "ascending|descending",
+                   "butterflies over 1, 2, 4, ... or over n/2, ..., 1"},
+    RowScheduleKey{"scale", "wht", "last|first|each",
+                   "a factor 1 / sqrt(n) behind or before the stages, or 1 / sqrt(2) in each"},
+};
+
+struct RowSchedule {
+  std::string op = "softmax";
+  std::array<std::uint8_t, kRowScheduleKeys.size()> choice{};  // index of each key's word
+  Schedule sum;                                                // of the exponentials; of x
+  Schedule squares;                                            // of x^2 or (x - m)^2
+  bool operator==(const RowSchedule&) const = default;
+
+  std::string_view word(std::string_view key) const;
+  // The same with another word. Throws InputError unknown_name or bad_value.
+  RowSchedule with(std::string_view key, std::string_view word) const;
+  bool has_sum() const;
+  bool has_squares() const;
+};
+
+bool has_row_schedule(std::string_view op);
+std::vector<std::string_view> row_words(const RowScheduleKey& key);
+// The keys of one op.
+std::vector<const RowScheduleKey*> row_keys(std::string_view op);
+
+// Keys that are left out have their fallbacks. Throws InputError unknown_name or bad_value.
+RowSchedule parse_row_schedule(std::string_view op, std::string_view text);
+// Canonical: every word of the op, then its sums. parse(print(s)) == s.
+std::string print_schedule(const RowSchedule& schedule);
+
+}  // namespace assay
