@@ -226,13 +226,13 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
     const double r = std::exp(before - row.top);
     if (part.sink) {
       for (std::size_t c = 0; c < n; ++c)
-        o.own[c] +=
-            rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) + model.eta + kTiny;
+        o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
     }
+    const double underflow = part.sink ? model.eta + kTiny : 0;  // of the sum that has been rescaled
     for (std::size_t c = 0; c < n; ++c) {
       total.sum[c] += o.sum[c] * r;
-      total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r);
-      total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift);
+      total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r) + underflow;
+      total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift) + underflow;
     }
   }
   return total;
