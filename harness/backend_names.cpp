@@ -25,10 +25,13 @@ bool is_escaped(char c, std::string_view reserved) {
 }
 
 void escape(std::string& out, char c, std::string_view reserved) {
-  if (is_escaped(c, reserved))
-    out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  else
+  if (!is_escaped(c, reserved)) {
     out += c;
+    return;
+  }
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(c);
+  out += {'%', kDigits[byte / 16], kDigits[byte % 16]};
 }
 
 int digit(char c) {
