@@ -7,6 +7,7 @@ namespace assay::fault_families {
 
 // values.cpp: single numbers, before the format encodes them
 void nan_value(const FaultSite&, Values&);
+void nan_code(const FaultSite&, Values&);
 void inf_value(const FaultSite&, Values&);
 void negative_inf_value(const FaultSite&, Values&);
 void nan_leader(const FaultSite&, Values&);

@@ -41,7 +41,7 @@ constexpr Fault kFaults[] = {
     on_values("nan_value", kRows, Requirement::contain, "one element of the first tensor", "NaN",
               "propagates within its row, group or token; all others keep their bits", nan_value),
     on_values("nan_code", "quantize dequantize kv_write", Requirement::judge, "one element of x", "NaN",
-              "a format that has a NaN gives it back", nan_value),
+              "a format that has a NaN gives it back", nan_code),
     on_values("nan_leader", "argmax", Requirement::judge, "x[0,0]", "NaN",
               "sticks at index 0, or is reported when checked=yes", nan_leader),
     on_values("inf_value", kInfinite, Requirement::judge, "one element of the first tensor", "+Inf",

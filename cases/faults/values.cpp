@@ -70,6 +70,9 @@ void nan_value(const FaultSite& site, Values& values) {
   }
   no_site(site, "a format that has a NaN, and an element that no other row takes its scale from");
 }
+void nan_code(const FaultSite& site, Values& values) {
+  seeded(site, first_values(site, values)) = std::numeric_limits<float>::quiet_NaN();
+}
 void inf_value(const FaultSite& site, Values& values) {
   seeded(site, first_values(site, values)) = kInfinity;
 }

@@ -57,6 +57,7 @@ void settle() {
 }
 
 #include "attention_finish.glsl"
+#include "rotated.glsl"
 
 #ifdef ASSAY_Q8
 // q in blocks of 32 int8 with an f16 scale absmax / 127; its product with a block of K is an exact int32 dot.
@@ -210,7 +211,7 @@ void main() {
         float w[kUnroll * kRows];
         [[unroll]] for (int u = 0; u < kUnroll; ++u) {
           const uint n = uint(min(n0 + u, keys - 1));
-          value[u] = open_row(2, subgroupShuffle(row, n), kVElement, kVScaling);
+          value[u] = open_row(2, subgroupShuffle(row, n), stored_element(kVElement), kVScaling);
           for (int r = 0; r < kRows; ++r) {
             const float shuffled = subgroupShuffle(weight[r], n);
             w[u * kRows + r] = n0 + u < keys ? shuffled : -1.0;
@@ -218,7 +219,8 @@ void main() {
         }
         [[dont_unroll]] for (int c = int(lane()); c < kDv; c += int(lanes())) {
           [[unroll]] for (int u = 0; u < kUnroll; ++u) {
-            const float v = row_value(2, value[u], c, kVElement, kVScaling, false);
+            const float v = kVElement < kTq3C2s1Rotated ? row_value(2, value[u], c, kVElement, kVScaling, false)
+                                                        : rotated_value(2, value[u], c, kVElement, kVScaling);
             for (int r = 0; r < kRows; ++r) acc[r * kDv + c] += w[u * kRows + r] < 0.0 ? 0.0 : w[u * kRows + r] * v;
           }
         }

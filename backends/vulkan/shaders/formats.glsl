@@ -4,7 +4,7 @@
 const int kF32 = 0, kF16 = 1, kBf16 = 2, kTf32 = 3, kE4m3fn = 4, kE4m3fnuz = 5, kE5m2 = 6, kE5m2fnuz = 7;
 const int kE3m2 = 8, kE2m3 = 9, kE2m1 = 10, kE8m0 = 11, kUe4m3 = 12, kUint8 = 13, kInt8 = 14, kInt4 = 15;
 const int kInt32 = 16, kQ8_0 = 17, kQ4_0 = 18, kQ4_1 = 19, kQ5_0 = 20, kQ5_1 = 21, kIq4Nl = 22;
-const int kMxfp4Ggml = 23, kTq3C2s1 = 24, kTq3C2 = 25, kTq3C2s1Rotated = 26, kTq3C2Rotated = 27;
+const int kMxfp4Ggml = 23, kTq3C2s1 = 24, kTq3C2 = 25;
 
 const int kUnscaled = 0, kPerTensor = 1, kPerHead = 2, kPerToken = 3, kPerChannel = 4, kPerRow = 5;
 const int kPerGroup32 = 6;  // f32 scale of 32 neighbours
@@ -156,7 +156,7 @@ Block open_block(int operand, Row row, int block, int element, int scaling) {
   else if (element == kQ5_0) b.at += uint64_t(22 * block);
   else if (element == kQ5_1) b.at += uint64_t(24 * block);
   else if (element == kMxfp4Ggml) b.at += uint64_t(17 * block);
-  else if (element >= kTq3C2s1) b.at += uint64_t(14 * block);
+  else if (element == kTq3C2s1 || element == kTq3C2) b.at += uint64_t(14 * block);
   else b.at += uint64_t(32 * block);
 
   if (element == kQ8_0 || element == kQ4_0 || element == kQ4_1 || element == kQ5_0 || element == kQ5_1 ||
@@ -166,7 +166,7 @@ Block open_block(int operand, Row row, int block, int element, int scaling) {
   if (element == kQ4_1 || element == kQ5_1) b.other = f16_value(load_u16_bytes(b.at + 2));
   if (element == kQ5_0) b.bits.x = load_u32_bytes(b.at + 2);
   if (element == kQ5_1) b.bits.x = load_u32_bytes(b.at + 4);
-  if (element >= kTq3C2s1) {
+  if (element == kTq3C2s1 || element == kTq3C2) {
     const uint first = load_u32_bytes(b.at);
     const uint second = load_u32_bytes(b.at + 4);
     b.bits.x = even_bits(first) | even_bits(second) << 16;
@@ -238,20 +238,10 @@ float tq3_value(Block b, int e, int element) {
   return narrow((kTq3Signs >> e & 1u) != 0u ? -x : x);
 }
 
-// Before the inverse transform: scale times codebook value.
-float tq3_rotated_value(Block b, int e, int element) {
-  const bool positive = (b.bits.y >> e & 1u) != 0u;
-  const int cell = ((b.bits.x ^ b.bits.y) >> e & 1u) != 0u ? 0 : 1;
-  double level = positive ? kTq3Centroid[cell] : -kTq3Centroid[cell];
-  if (element == kTq3C2s1Rotated) level += (b.bits.z >> e & 1u) != 0u ? kTq3Spread[cell] : -kTq3Spread[cell];
-  return narrow(level * double(b.scale));
-}
-
 // Element e of a block, decoded; one rounding to f32. exact: by bit code, subnormals included; otherwise a
 // subnormal may be flushed.
 float block_value(Block b, int e, int element, int scaling, bool exact) {
   if (element == kTq3C2s1 || element == kTq3C2) return tq3_value(b, e, element);
-  if (element == kTq3C2s1Rotated || element == kTq3C2Rotated) return tq3_rotated_value(b, e, element);
   if (element == kMxfp4Ggml) {
     // Its exponent 255 is no NaN: 2^128. Doubled values, half the scale.
     const uint code = load_u8(b.at);

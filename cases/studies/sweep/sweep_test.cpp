@@ -37,7 +37,7 @@ TEST(Sweep, a_line_that_is_none_is_refused) {
   for (const char* line :
        {"", "niah len=64", "qk", "qk len=8", "qk len=64 needles=32", "qk len=64 needles=9",
         "qk len=64 needles=8 near=9", "qk len=64 needles=8 depth=0.3", "qk len=64 needles=8 len=64",
-        "pv len=64 needles=8 delta=0.1", "qk len=64 needles=8 k=q8_1",
+        "pv len=64 needles=8 delta=0.1", "qk len=64 needles=8 k=q9_1",
         "qk len=64 needles=8 k=", "qk len=64 needles=8 scales=locked", "qk len=64 needles=8 d=48"})
     EXPECT_THROW(parse_cells(line, {}), InputError) << line;
 }
