@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ranges>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <variant>
@@ -93,9 +93,8 @@ std::string processes_with(const std::string& mark) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos || std::stoi(name) == getpid()) continue;
     std::ifstream file(entry.path() / "environ", std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (text.str().find(mark) != std::string::npos) found += name + " ";
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (text.find(mark) != std::string::npos) found += name + " ";
   }
   return found;
 }
@@ -173,7 +172,8 @@ class Problems {
   std::string text_;
 };
 
-void run_misdeed(const Row& row, Worker& worker, Problems& problems) {
+// Whether a misdeed that goes on behind the call went unseen in it.
+bool run_misdeed(const Row& row, Worker& worker, Problems& problems) {
   TwiceCall call(std::string(row.misdeed()), kRows, kCols, kRowGap);
   RunRequest& request = call.request();
   request.timeout = (row.flags & kShort) != 0 ? kShortLimit : kLongLimit;
@@ -190,12 +190,13 @@ void run_misdeed(const Row& row, Worker& worker, Problems& problems) {
   if (result.status == RunStatus::done && (row.flags & kOrDone) == 0 &&
       is_twice(result, call) == ((row.flags & kWrong) != 0))
     problems.add((row.flags & kWrong) != 0 ? "has right outputs" : "has wrong outputs");
+  return result.status == RunStatus::done && (row.flags & kOrDone) != 0;
 }
 
 void declare_misdeed(const Row& row, Worker& worker, Problems& problems) {
   TwiceCall call(std::string(row.misdeed()), kRows, kCols, kRowGap);
-  const auto limit = (row.flags & kShort) != 0 ? kShortLimit : kLongLimit;
-  const DeclareResult result = worker.declare(call.request().call, limit);
+  const DeclareResult result =
+      worker.declare(call.request().call, (row.flags & kShort) != 0 ? kShortLimit : kLongLimit);
   problems.expect(row, result.status,
                   result.status == RunStatus::done ? result.declaration.contract : result.reason);
 }
@@ -222,25 +223,27 @@ std::string check(const Row& row, int job) {
   const std::string name = std::string(row.name) + "." + std::to_string(static_cast<int>(row.via));
   const std::string mark =
       "ASSAY_HOSTILE=" + name + "." + std::to_string(job) + "." + std::to_string(getpid()) + ";";
-  std::string folder = name + "." + std::to_string(job);
-  std::replace(folder.begin(), folder.end(), '/', '_');
-  const std::string scratch = machine().folder() + "/" + folder;
+  std::string scratch = name + "." + std::to_string(job);
+  std::ranges::replace(scratch, '/', '_');
+  scratch = machine().folder() + "/" + scratch;
   fs::create_directory(scratch);
   const auto begin = std::chrono::steady_clock::now();
   {
     Worker worker(options_of(row, mark, scratch, job == 0));
-    bool innocent = true;
-    if (row.via == Via::open || row.via == Via::greeting) {
+    bool innocent = true, unseen = false;
+    if (row.via == Via::open || row.via == Via::greeting)
       innocent = open_misdeed(row, worker, problems);
-    } else if (row.via == Via::declare) {
+    else if (row.via == Via::declare)
       declare_misdeed(row, worker, problems);
-    } else {
-      run_misdeed(row, worker, problems);
-    }
+    else
+      unseen = run_misdeed(row, worker, problems);
     if (innocent) {
       TwiceCall call("innocent", kRows, kCols, kRowGap);
       call.request().timeout = kLongLimit;
-      const RunResult result = worker.run(call.request());
+      RunResult result = worker.run(call.request());
+      // As the runner does: a finding that a new process does not make again is that of the calls before it.
+      if (result.status != RunStatus::done && unseen)
+        result = Worker(options_of(row, mark, scratch, false)).run(call.request());
       if (result.status != RunStatus::done)
         problems.add("the innocent call behind it is " + std::string(to_string(result.status)) + " (" +
                      result.reason.substr(0, 300) + ")");
@@ -257,10 +260,8 @@ std::string check(const Row& row, int job) {
 
 class Hostile : public ::testing::TestWithParam<const Row*> {};
 
-std::vector<const Row*> all_rows() {
-  std::vector<const Row*> all;
-  for (const Row& row : rows()) all.push_back(&row);
-  return all;
+auto all_rows() {
+  return rows() | std::views::transform([](const Row& row) { return &row; });
 }
 
 TEST_P(Hostile, gets_its_own_verdict_and_harms_nobody) {
@@ -278,9 +279,9 @@ TEST_P(Hostile, gets_its_own_verdict_and_harms_nobody) {
 
 std::string test_name(const ::testing::TestParamInfo<const Row*>& tested) {
   constexpr const char* kVias[] = {"run", "declare", "open", "raw", "greeting", "python"};
-  std::string name =
-      kVias[static_cast<int>(tested.param->via)] + std::string("_") + std::string(tested.param->name);
-  std::replace(name.begin(), name.end(), '/', '_');
+  std::string name = kVias[static_cast<int>(tested.param->via)];
+  name += "_" + std::string(tested.param->name);
+  std::ranges::replace(name, '/', '_');
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Row, Hostile, ::testing::ValuesIn(all_rows()), test_name);
@@ -306,9 +307,8 @@ TEST(HostileInParallel, four_jobs_get_the_same_verdicts) {
 }
 
 TEST(HostileSandbox, is_there_for_the_rows_that_need_it) {
-  if (!machine().sandbox_refusal().empty())
-    GTEST_SKIP() << "SKIPPED: the kernel refuses " << machine().sandbox_refusal();
-  EXPECT_TRUE(machine().sandbox_refusal().empty());
+  const std::string refusal = machine().sandbox_refusal();
+  if (!refusal.empty()) GTEST_SKIP() << "SKIPPED: the kernel refuses " << refusal;
 }
 
 // Both ways: a misdeed without a row would never be tried, a row without a misdeed would try nothing.
