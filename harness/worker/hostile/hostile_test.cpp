@@ -260,8 +260,9 @@ std::string check(const Row& row, int job) {
 
 class Hostile : public ::testing::TestWithParam<const Row*> {};
 
-auto all_rows() {
-  return rows() | std::views::transform([](const Row& row) { return &row; });
+std::vector<const Row*> all_rows() {
+  const auto all = rows() | std::views::transform([](const Row& row) { return &row; });
+  return {all.begin(), all.end()};
 }
 
 TEST_P(Hostile, gets_its_own_verdict_and_harms_nobody) {
@@ -342,8 +343,7 @@ TEST(HostileTable, a_process_that_is_left_is_seen) {
   EXPECT_EQ(processes_with("ASSAY_HOSTILE=never.started"), "");
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  close(ready[0]);
-  close(ready[1]);
+  for (const int end : ready) close(end);
 }
 
 }  // namespace
