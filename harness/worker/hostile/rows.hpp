@@ -28,7 +28,8 @@ enum Flags : unsigned {
   kOtherFirst = 8,  // the misdeed is called with other numbers of the same shape before
   kIsolate = 16,    // RunRequest::isolate
   kRepeat = 32,     // RunRequest::repeats = 2
-  kOrDone = 64,  // a late write that comes when nobody looks any more is nobody's finding; `why` says so too
+  kOrDone =
+      64,  // a late write or answer that comes when nobody looks any more is nobody's finding; `why` says so too
 };
 
 struct Row {
