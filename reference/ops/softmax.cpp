@@ -8,9 +8,10 @@
 //
 // Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element is all 0.
 // A visible NaN, a visible +Inf after the cap (Inf - Inf), a NaN sink or a row whose visible logits and sink are all -Inf
-// makes every element of its row NaN, masked ones included (0 / NaN). So does a sink of +Inf, or not: a kernel whose maximum
-// is that of the keys gives w / Inf = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right aligned: row i of `rows`
-// sees j <= cols - rows + i.
+// makes every visible element of its row NaN; nothing is claimed of the masked ones there: 0 / NaN where a mask is added to
+// the logits, 0 where a kernel passes over them. So does a sink of +Inf, or not: a kernel whose maximum is that of the keys
+// gives w / Inf = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right
+// aligned: row i of `rows` sees j <= cols - rows + i.
 //
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
 // functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives
@@ -169,7 +170,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       continue;
     }
     if (poisoned || std::isinf(largest)) {
-      for (std::int64_t i = 0; i < cols; ++i) set_special(t, r * cols + i, std::nan(""));
+      for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
+      for (const std::int64_t i : visible) set_special(t, r * cols + i, std::nan(""));
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);

@@ -186,6 +186,22 @@ TEST(Softmax, a_masked_nan_never_shows_and_a_fully_masked_row_is_zero) {
   }
 }
 
+TEST(Softmax, of_a_poisoned_row_the_visible_elements_are_nan_and_the_masked_ones_what_they_like) {
+  OpCase c("softmax", {{"rows", "3"}, {"cols", "5"}, {"mask", "causal"}});
+  Values x(15, 1.0F);
+  x[0] = INFINITY, x[5] = NAN;  // rows 0 and 1 see 3 and 4 elements
+  c.put("x", x);
+  const Truth t = c.truth("");
+  Values y(15, 0.2F);
+  for (const int i : {0, 1, 2, 5, 6, 7, 8}) y[i] = NAN;
+  for (const float masked : {0.0F, NAN}) {
+    y[3] = y[4] = y[9] = masked;
+    expect_pass(t, y);
+  }
+  y[1] = 0;
+  expect_caught(t, y);
+}
+
 TEST(Softmax, a_shift_of_the_logits_changes_nothing) {
   OpCase a("softmax", {{"rows", "1"}, {"cols", "500"}}), b = a;
   Values x = draw(Shape1::gaussian, 500, 4);
