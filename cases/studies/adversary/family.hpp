@@ -25,6 +25,7 @@ struct InputPlan {
   std::string fill;
   std::uint64_t seed = 1;
   std::vector<std::string> edits;  // "x:set:3:0x1p-3": inputs.hpp
+  bool operator==(const InputPlan&) const = default;
 };
 
 struct Point {
@@ -33,9 +34,6 @@ struct Point {
   InputPlan inputs;
   bool operator==(const Point&) const = default;
 };
-inline bool operator==(const InputPlan& a, const InputPlan& b) {
-  return a.fill == b.fill && a.seed == b.seed && a.edits == b.edits;
-}
 std::string print(const Point& point);
 Point parse_point(std::string_view text);  // throws InputError bad_value
 
