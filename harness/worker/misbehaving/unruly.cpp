@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,8 +33,9 @@ void twice(const Call& call) {
   for (int64_t i = 0; i < call.count; ++i) call.y[i] = 2 * call.x[i];
 }
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+// Volatile: a loop over an atomic that nobody else sees may be taken out.
 [[noreturn]] void spin() {
-  for (std::atomic<int> i = 0;;) i.store(1);
+  for (volatile int i = 0;;) i = 1;
 }
 [[noreturn]] void wait_for_ever() {
   for (;;) pause();
