@@ -20,23 +20,25 @@ double grown(double w, double distance, double error, double own) {
 ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc) {
   ExpSum r;
   r.max = -kInfinity;
+  double magnitude = 0;
   for (const Enclosure& s : logits) {
     r.max = std::max(r.max, s.value);
     r.max_error = std::max(r.max_error, s.error);
+    if (s.value != -kInfinity) magnitude = std::max(magnitude, std::fabs(s.value));
   }
   const double n = static_cast<double>(logits.size());
   const double u = acc.unit;
   const double relative_exp = 2 * contract.number("exp_ulp") * u;
+  const double rescales = contract.number("rescales");
   const bool base2 = contract.text("exp") == "base2";
   const double b = base2 ? 3 : 1;
-  if (base2) r.max_error += u * std::fabs(r.max);
+  const double largest_shift = rescales > 0 ? magnitude : std::fabs(r.max);  // of what may be subtracted
+  if (base2) r.max_error += u * largest_shift;
   constexpr double kLog2E = 1.4426950408889634;
-  const double shift = (std::fabs(r.max) + r.max_error) * kLog2E * (1 + 4 * u);
+  const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);
   r.defined = r.max_error < kInfinity && (!base2 || shift < acc.max_finite);
-  // Under base2 the number that is subtracted is off the largest logit by up to max_error, and exp of that may overflow.
-  const double largest_weight = base2 ? std::exp(2 * r.max_error) : 1;
-  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) * largest_weight < acc.max_finite;
-  const double rescales = contract.number("rescales");
+  if (base2) r.swell = std::exp(2 * r.max_error + rescales * u * (magnitude + r.max_error));
+  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) * r.swell < acc.max_finite;
   const double log_factor = std::log1p(relative_exp);
   const double log_rescale = rescales * (log_factor + u);
   // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
@@ -56,7 +58,10 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     const double own = 0x1p-52 + std::fabs(lo) * kUnit64;
     r.weight[j] = w;
     r.most[j] = up(grown(w, distance, direct, own));
-    const double in_sum = rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) : direct;
+    const double drift =
+        base2 ? rescales * u * (std::max(std::fabs(s.value), std::fabs(r.max)) + r.max_error) : 0;
+    const double in_sum =
+        rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) + drift : direct;
     errors += in_sum < 1 ? w * (std::expm1(up(in_sum)) + own) : grown(w, distance, in_sum, own);
     sum += w;
     if (j > 0) partials += sum;
@@ -69,7 +74,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);
   r.sum = sum;
   r.sum_error = up((1 + order_error) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
-  if (!r.defined || !(sum * (1 + r.sum_error) < acc.max_finite)) r.sum_error = kInfinity;
+  if (!r.defined || !(sum * (1 + r.sum_error) * r.swell < acc.max_finite)) r.sum_error = kInfinity;
   return r;
 }
 

@@ -23,7 +23,8 @@
 //       gamma_h, h = Order::height(n), at most any's     order=tree, lanes, blocks, depth
 //       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that of any
 // Range. M = s itself cannot overflow s - M above 0; base2 may form M log2 e alone, and Inf - Inf from it. The sum of n numbers
-// of at most 1 + E is below n (1 + E)(1 + (n - 1) u), and not 0 while E < 1, whatever H.
+// of at most 1 + E is below n (1 + E)(1 + (n - 1) u), and not 0 while E < 1, whatever H. Under base2 a weight, and with it
+// the sum, is as much as exp(2 e_max + T max g_j) times as large, or as small, as against M = m.
 // The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
 #pragma once
 
@@ -53,7 +54,9 @@ struct ExpSum {
   // w_j (1 + theta_j), the reference's own error included: no kernel's weight j is larger, and none is below
   // 2 w_j less it. Of a logit far below the others theta_j is infinite, and this is 0.
   std::vector<double> most;
-  double flush = 0;      // f
+  double flush = 0;  // f
+  double swell =
+      1;  // no weight of a kernel is larger than swell (1 + E), and its sum no larger than swell S (1 + H)
   double sum = 0;        // S
   double sum_error = 0;  // H, relative; +Inf where the sum may overflow
   bool defined = true;   // no logit and no shift by M leaves the range, which would be Inf - Inf

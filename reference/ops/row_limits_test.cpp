@@ -78,8 +78,11 @@ TEST(Softmax, a_logit_that_stands_for_a_mask_leaves_the_others_their_limits) {
     Values y = softmax_of(x, "f32");
     y[1] *= fault;
     expect_caught(c.truth(""), y);
-    expect_caught(c.truth("rescales=3 exp=base2"), y);
+    expect_caught(c.truth("rescales=3"), y);
+    expect_caught(c.truth("exp=base2"), y);
   }
+  // An online kernel that forms M log2 e alone may have had it for its maximum: Inf, and NaN from it.
+  expect_pass(c.truth("rescales=3 exp=base2"), Values(3, NAN));
 }
 
 TEST(Softmax, where_only_the_analysis_ends_a_nan_is_wrong) {

@@ -175,8 +175,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       continue;
     }
     const ExpSum e = exp_sum(logits, contract, acc);
-    // A sum that may be Inf or NaN makes a NaN of every weight, of those that are masked too.
-    if (!e.defined || (!e.bounded && !(e.sum_error < 1))) {
+    // A sum or a weight that may be Inf or NaN makes a NaN of every weight, of those that are masked too.
+    if (!e.defined || (!e.bounded && !(e.sum_error < 1)) || !(2 * e.swell < kept.max_finite)) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
       continue;
     }
