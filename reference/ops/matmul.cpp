@@ -72,8 +72,13 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
 // so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
-// a finite number and no sum of the finite products may overflow.
+// a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor the product of both, may be
+// flushed to a zero that the real one is not: 0 Inf is NaN.
 bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc) {
+  constexpr double kLeastScale =
+      0x1p-125;  // twice the smallest normal f32: rounding does not bring it below that
+  for (const double scale : {a.scale, b.scale, a.scale * b.scale})
+    if (scale != 0 && !(std::fabs(scale) >= kLeastScale)) return false;
   double finite = 0;
   const auto exact = [](const OperandRow& row, std::size_t k) {
     return row.exact.size() > k ? row.exact[k] : row.center[k];

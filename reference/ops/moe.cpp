@@ -115,8 +115,13 @@ Enclosure kernel_of(const DotResult& r) {
   return std::isfinite(r.kernel.value) ? r.kernel : Enclosure{0, kInfinity};
 }
 
+// A number that may have overflowed: its value is no part of the real formula's.
+bool is_nobodys(const Enclosure& z) { return std::isfinite(z.value) && !(z.error < kInfinity); }
+
 // 0 times a number is 0: without this a token of zeros would carry an error of an underflow into its scale.
 Enclosure rounded_product(Enclosure a, Enclosure b, const Machine& m) {
+  if ((is_nobodys(a) && !std::isnan(b.value)) || (is_nobodys(b) && !std::isnan(a.value)))
+    return {0, kInfinity};
   const bool zero = (a.value == 0 && a.error == 0 && b.error < kInfinity && std::isfinite(b.value)) ||
                     (b.value == 0 && b.error == 0 && a.error < kInfinity && std::isfinite(a.value));
   if (zero) return {};
