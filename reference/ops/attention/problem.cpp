@@ -320,6 +320,7 @@ void AttentionProblem::decode_v(std::int64_t b, std::int64_t kv_head, std::int64
 void unrotate(double* x, double* error, double* certificate, std::size_t n) {
   constexpr std::uint32_t kSigns = 0xB1A6D4B2u;  // bit j set: -1
   constexpr double kInverseRoot = 0.17677669529663689;
+  constexpr double kLargestSum = std::numeric_limits<float>::max() / 2;  // 2: the roundings on the way
   for (std::size_t g = 0; g + 32 <= n; g += 32) {
     double sum = 0, errors = 0, certificates = 0;
     for (std::size_t i = g; i < g + 32; ++i) {
@@ -336,7 +337,9 @@ void unrotate(double* x, double* error, double* certificate, std::size_t n) {
         }
     for (std::size_t i = 0; i < 32; ++i) {
       x[g + i] *= (kSigns >> i & 1u) != 0 ? -kInverseRoot : kInverseRoot;
-      error[g + i] = (errors + 8.01 * 0x1p-24 * (sum + errors)) * kInverseRoot * (1 + 0x1p-40);
+      error[g + i] = sum + errors < kLargestSum
+                         ? (errors + 8.01 * 0x1p-24 * (sum + errors)) * kInverseRoot * (1 + 0x1p-40)
+                         : std::numeric_limits<double>::infinity();
       certificate[g + i] = (certificates + 8.01 * 0x1p-53 * sum) * kInverseRoot * (1 + 0x1p-40);
     }
   }

@@ -164,7 +164,7 @@ class AttentionProblem {
 
 // x <- D H x / sqrt(32) on groups of 32, D the tq3 signs: what rotate=qkv does to a row of n outputs. error:
 // bounds of a kernel's |x' - x|, becomes that of its result computed in f32 (at most 8 roundings on the way
-// of any term: gamma_8). certificate: the same for x itself, in f64.
+// of any term: gamma_8), +Inf where a partial sum may overflow. certificate: the same for x itself, in f64.
 void unrotate(double* x, double* error, double* certificate, std::size_t n);
 
 }  // namespace assay

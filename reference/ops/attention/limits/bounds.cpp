@@ -68,10 +68,14 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   // A logit that may leave the range of f32 is Inf in a kernel, and Inf - Inf is right, be it the only one.
   constexpr double kRange =
       std::numeric_limits<float>::max() / 64;  // 64: a dot product before a softmax scale of 1 / 64
-  for (std::int64_t j = 0; j < kv_.keys; ++j) {
-    if (!query.sees(j) || (row.e[static_cast<std::size_t>(j)] < kInfinity &&
-                           std::fabs(row.x[static_cast<std::size_t>(j)]) < kRange))
-      continue;
+  bool leaves_range = false;
+  for (std::int64_t j = 0; j < kv_.keys; ++j)
+    leaves_range |= query.sees(j) && !(row.e[static_cast<std::size_t>(j)] < kInfinity &&
+                                       std::fabs(row.x[static_cast<std::size_t>(j)]) < kRange);
+  // The largest weight, 2^p_shift: beyond `p` a kernel may saturate, or hold Inf or NaN. The emulated unit saturates.
+  const FormatModel p(how_.p);
+  leaves_range |= level != AttentionLevel::emu && !p.exact && std::ldexp(1.0, how_.p_shift) > p.max_finite;
+  if (leaves_range) {
     r.value = r.centre = r.radius = r.low = r.high = std::vector<double>(n, 0.0);
     r.limit.assign(n, kInfinity);
     return r;
@@ -200,6 +204,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   std::vector<ValueTerm> terms(static_cast<std::size_t>(kv_.keys));
   std::vector<double> drifts, p_low(terms.size()), p_high(terms.size());
   double sum = 0, sum_error = 0, drift = 0;
+  bool overflows = false;  // a weight may be beyond `p`
   // One part: its numerator is taken in units of the kernel's last maximum, so that what is added after the last rescale
   // is added as it is; the denominator then counts in the units of the real maximum, off by `frame`.
   const double frame =
@@ -225,6 +230,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
         term.known = low == high;
         term.weight = std::ldexp(0.5 * (low + high), -how_.p_shift);
         term.own = std::ldexp(0.5 * (high - low), -how_.p_shift);
+        overflows |= std::ldexp(w.high, how_.p_shift) > p.max_finite;
         term.common =
             (term.weight + term.own) * alpha + (row.all_equal || settled || high == 0 ? 0 : row.largest_tiny);
         term.head = std::max(exponent_of(high), emin_of(how_.p)) - how_.p_shift;
@@ -246,6 +252,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
       (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) * (1 + 2 * frame) - 1;
   r.centre.resize(n);
   r.radius.assign(n, kInfinity);
+  if (overflows) return;
   for (std::size_t c = 0; c < n; ++c) {
     if (is_computed) {
       const double unit = std::ldexp(1.0, -how_.p_shift) / denominator;

@@ -151,6 +151,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           n += (e.changes * kernel.pv_u +
                 (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 + 2 * kernel.div_ulp : 0.0) * kU) *
                a * 1.01;
+          if (a > 0) n += e.changes * kernel.pv_tiny / top * (1 + 1.1 * e.changes * kernel.pv_u);
           if (kernel.converts_v) {
             n += kernel.convert.u * a + kernel.convert.tiny;
             if (largest_v >= kernel.convert.largest) n = kInf;
@@ -171,7 +172,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           r += kernel.dtype.u * (o + r) + kernel.dtype.tiny;
           double limit = r * (1 + 0x1p-40) + certificate[c];
           if (!(o + limit < kernel.dtype.largest)) limit = kInf;
-          if (std::isnan(out.value[at + c])) limit = 0;
+          // Logits that may overflow to -Inf may hide their keys, and a NaN of V with them.
+          if (std::isnan(out.value[at + c])) limit = e.theta < 0.5 ? 0 : kInf;
           if (!exact.claimed.empty() && !exact.claimed[at + c]) limit = kInf;
           out.limit[at + c] = limit;
         }

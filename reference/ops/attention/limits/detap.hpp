@@ -45,9 +45,9 @@
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial sums of
 //                `promote`, divided by W
-//    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A per rescale
-//    (u_pv of the register that is rescaled: of `pv` when sums chain through it over tiles, else u), (split + 4) u A
-//    for the merge. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded values need a rounding.
+//    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv / (2^p_shift W) per
+//    rescale (of the register that is rescaled: of `pv` when sums chain through it over tiles, else of f32; eta_pv what it
+//    loses below its normal numbers), (split + 4) u A for the merge. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded values need a rounding.
 //    The numerator's errors are
 //      N       = C + E_pv + changes u_pv A + [split > 1] (split + 4) u A + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
@@ -67,6 +67,7 @@
 //      2^p_shift (1 + theta)                              in `p`
 //      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of 16 bits claims nothing
 //      scale times the scales of K and of q               in f32
+//      the partial sums of the inverse WHT                in f32, with rotate=qkv
 //    So pv=f16 claims nothing for 1000 keys of |V| = 100 (a correct kernel gives Inf when the needle is last), nor
 //    rowsum=f16 for 66,560 keys (the sum is Inf, the output 0). The stagnation of a row sum is inside e_l < 1/2.
 //    A sink of +Inf claims nothing: 0 where the maximum is over keys alone, NaN where it is over the sink too.

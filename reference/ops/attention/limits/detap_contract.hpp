@@ -134,6 +134,7 @@ struct Kernel {
   int p_emin, k_emin, v_emin, q_emin;
   double p_scale;                  // 2^p_shift
   double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
+  double pv_tiny;                  // what one rescale of the accumulator may lose below its normal numbers
   double largest_pv, largest_sum;  // finite numbers of the registers of PV and of the row sum
   double q_code, k_code,
       v_code;  // the largest codes that a unit multiplies before their scale is applied; 0: none
@@ -176,6 +177,11 @@ struct Kernel {
       return std::max(kU, std::ldexp(a.kind == Accumulator::Kind::unit ? 2.0 : 1.0, -a.precision.p));
     };
     pv_u = promote > tile ? unit_of(pv) : kU;  // partial sums of a tile are added to f32 registers
+    pv_tiny = kFlush;
+    if (promote > tile)
+      pv_tiny = std::max(
+          kFlush, underflow_unit(pv.precision, pv.kind == Accumulator::Kind::unit ? Rounding::toward_zero
+                                                                                  : Rounding::nearest_even));
     rowsum_u = unit_of(rowsum);
     largest_pv = largest_finite(pv.precision);
     largest_sum = largest_finite(rowsum.precision);

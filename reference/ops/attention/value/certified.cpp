@@ -196,6 +196,10 @@ void finish_row(const AttentionProblem& p, const Source& k, const Source& v, con
       const std::uint8_t seen = part.specials[at_row * dv + c];
       if (seen == 0) continue;
       const double value = out.value[at + c];
+      if (seen == kSawWeightless) {
+        if (!std::isnan(value)) unclaimed[at + c] = 1;  // NaN where a kernel multiplies by the weight 0
+        continue;
+      }
       double met = (seen & kSawNan) != 0 || (seen & (kSawPlus | kSawMinus)) == (kSawPlus | kSawMinus) ? nan
                    : (seen & kSawPlus) != 0 ? std::numeric_limits<double>::infinity()
                                             : -std::numeric_limits<double>::infinity();

@@ -40,9 +40,10 @@
 // of a row are merged in ascending order. The bits do not depend on the number of threads.
 //
 // Specials. A row that sees no key is 0. A NaN, or an infinity of K that makes a logit +Inf or NaN, poisons exactly
-// the rows that see it: NaN. A NaN in V makes its column NaN. A logit of -Inf is a hidden key. An infinity in V makes
-// its column that infinity (NaN when both signs meet); a kernel's weight may have underflowed there, so `claimed` is
-// false, as it is where every visible logit is -Inf, and where q or the soft cap meets an infinity.
+// the rows that see it: NaN. A NaN in V makes its column NaN. A logit of -Inf is a hidden key, save that `claimed` is
+// false where its V is not finite: 0 times that is NaN. An infinity in V makes its column that infinity (NaN when both
+// signs meet); a kernel's weight may have underflowed there, so `claimed` is false, as it is where every visible logit is
+// -Inf, and where q or the soft cap meets an infinity.
 #pragma once
 
 #include <cstdint>

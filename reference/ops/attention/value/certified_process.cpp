@@ -26,6 +26,9 @@ struct Sight {
   bool any, all;
 };
 
+// Why a key counts for nothing: the row may not see it, or its logit is -Inf.
+constexpr double kHidden = -1, kWeightless = -2;
+
 inline Sight sight_of(const RowState& row, const Tile& tile, double* hidden) {
   const std::int64_t end = tile.first + tile.keys;
   if (row.range.first >= end || row.range.last <= tile.first) return {false, false};
@@ -36,7 +39,7 @@ inline Sight sight_of(const RowState& row, const Tile& tile, double* hidden) {
     const std::int64_t key = tile.first + j;
     const bool sees = j < tile.keys && key >= row.range.first && key < row.range.last &&
                       (row.mask == nullptr || row.mask[key] != 0);
-    hidden[j] = sees ? 0.0 : -1.0;
+    hidden[j] = sees ? 0.0 : kHidden;
     any |= sees;
   }
   return {any, false};
@@ -58,15 +61,16 @@ inline void meet_specials(const Tile& tile, const double* q, std::size_t d, std:
     else if (capped)
       row.unclaimed = true;
     else
-      hidden[key] = -1.0;
+      hidden[key] = kWeightless;
   }
   for (const Tile::Special& s : tile.v_special) {
-    if (hidden[s.key] < 0) continue;
+    if (hidden[s.key] == kHidden) continue;
     if (part.specials.empty()) part.specials.assign(static_cast<std::size_t>(part.rows) * dv, 0);
     part.specials[static_cast<std::size_t>(r) * dv + static_cast<std::size_t>(s.column)] |=
-        std::isnan(s.value) ? kSawNan
-        : s.value > 0       ? kSawPlus
-                            : kSawMinus;
+        hidden[s.key] == kWeightless ? kSawWeightless
+        : std::isnan(s.value)        ? kSawNan
+        : s.value > 0                ? kSawPlus
+                                     : kSawMinus;
   }
   (void)d;
 }

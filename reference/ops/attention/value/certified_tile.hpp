@@ -114,7 +114,8 @@ struct RowState {
   std::int64_t keys = 0;
 };
 
-enum : std::uint8_t { kSawNan = 1, kSawPlus = 2, kSawMinus = 4 };
+// kSawWeightless: NaN or an infinity at a key of logit -Inf.
+enum : std::uint8_t { kSawNan = 1, kSawPlus = 2, kSawMinus = 4, kSawWeightless = 8 };
 
 // Rows of one (sequence, kv head) over one key range.
 struct Part {

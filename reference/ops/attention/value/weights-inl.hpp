@@ -43,7 +43,7 @@ struct Logits {
   double softcap;
   const double* s[attention_detail::kMaxSlices];
   int terms;             // of s that count; 2 and more: the sum of all
-  const double* hidden;  // [64] -1 where the row may not see the key, or nullptr
+  const double* hidden;  // [64] negative where a key counts for nothing, or nullptr
 };
 
 // weight[64], weight_f[64] (when not nullptr) of row r; false when the row sees none of the tile's keys.
