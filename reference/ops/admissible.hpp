@@ -42,7 +42,8 @@
 //                  So the group has some finite scale d >= 0, and nothing more is known of it. Zero is a code, so the
 //                  nearest code to q is no farther from q than zero is: |code - q| <= |q|, |code d - x| <= |x|, a
 //                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
-//                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not.
+//                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not. Nothing is claimed of
+//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax overflows.
 //                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
 //                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
 //                  claimed of that block. The blocks beside it are claimed in full.

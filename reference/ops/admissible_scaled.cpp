@@ -210,8 +210,18 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i])) finite[group_of(i)] = 0;
   const Coder coder(to, contract);
+  // Of an absmax this small D / absmax overflows, and 0 Inf is NaN.
+  const auto least_absmax = static_cast<float>(coder.largest() * 0x1p-126);
+  std::vector<char> overflows(scales.size(), 0);
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (finite[group_of(i)] == 0) claim_under_some_scale(truth, i, values[i], coder, contract);
+    if (values[i] != 0 && std::fabs(values[i]) < least_absmax) overflows[group_of(i)] = 1;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (finite[group_of(i)] != 0) continue;
+    if (overflows[group_of(i)] != 0 && std::isfinite(values[i]))
+      set_unclaimed(truth, i);
+    else
+      claim_under_some_scale(truth, i, values[i], coder, contract);
+  }
 }
 
 }  // namespace assay

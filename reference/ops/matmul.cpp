@@ -73,10 +73,10 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
 // so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
 // a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor the product of both, may be
-// flushed to a zero that the real one is not: 0 Inf is NaN.
-bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc) {
-  constexpr double kLeastScale =
-      0x1p-125;  // twice the smallest normal f32: rounding does not bring it below that
+// flushed to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN.
+bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc, double least) {
+  // Twice the smallest normal f32: rounding does not bring it below that.
+  constexpr double kLeastScale = 0x1p-125;
   for (const double scale : {a.scale, b.scale, a.scale * b.scale})
     if (scale != 0 && !(std::fabs(scale) >= kLeastScale)) return false;
   double finite = 0;
@@ -91,7 +91,9 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
       if (std::isinf(row->center[k]) != std::isinf(exact(*row, k))) return false;
     if (std::isinf(a.center[k]) || std::isinf(b.center[k])) {
       for (const OperandRow* row : {&a, &b})
-        if (exact(*row, k) != 0 && (row->center[k] == 0 || !has_sign(*row, k))) return false;
+        if (exact(*row, k) != 0 &&
+            (row->center[k] == 0 || std::fabs(row->center[k]) < least || !has_sign(*row, k)))
+          return false;
       continue;
     }
     const double product = std::fabs(a.center[k] * b.center[k]);
@@ -100,9 +102,11 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
   return 2 * finite < largest_finite(acc.precision);
 }
 
-bool has_nan(const OperandRow& row) {
-  return std::ranges::any_of(row.exact, [](double x) { return std::isnan(x); });
+double smallest_normal(std::string_view element) {
+  const ScalarFormat& f = scalar_format(element);
+  return f.kind == ScalarKind::integer ? 1 : std::ldexp(1.0, 1 - f.bias);
 }
+
 bool is_infinite(double x) { return std::isinf(x); }
 
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
@@ -135,6 +139,10 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
                                                     std::string(acc.unit->scales) + "', not those of " +
                                                     a.format + " and " + b.format);
   const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes");
+  const bool flushes =
+      contract.text("ftz") == "yes" || (acc.unit != nullptr && acc.unit->combine == Combine::pairwise_flush);
+  const double least =
+      flushes ? std::max(smallest_normal(left.element()), smallest_normal(right.element())) : 0;
   const Store store = store_of(contract, attributes.text("dtype"));
   const std::int64_t m = left.rows(), n = right.rows();
   Truth t = make_truth("y", static_cast<std::size_t>(m * n),
@@ -155,7 +163,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const bool is_finite = std::isfinite(r.exact);
       const OperandRow &x = products.rows()[row], &w = weights[column];
       if ((spoilt[row] && !has_nan(x)) ||
-          (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc)))
+          (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc, least)))
         set_unclaimed(t, at);
       else if (!is_finite)
         set_special(t, at, r.exact, store);

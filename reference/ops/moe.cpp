@@ -11,8 +11,8 @@
 // Both products take one path (operand.hpp; matmul's `path`). On the path `codes` h is quantised per token to a's
 // element with the scale absmax / D; on f16 and bf16 it is rounded to that type. weight=before: c h takes h's place there.
 //
-// Domain. Finite operands; a token that meets a NaN or Inf on its way has outputs that are NaN if the real formula is
-// (the op claims nothing otherwise). An id outside [0, experts) is refused.
+// Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an Inf the op
+// claims nothing. An id outside [0, experts) is refused.
 //
 // Limit. Every number is carried as an enclosure of what the kernel holds; the value is the middle of what it may store.
 //   g, v  products.hpp; then rounded to `gate_up`: the cell that the enclosure lies in (decided, enclosure.hpp).
@@ -108,11 +108,11 @@ struct Assignment {
   std::int64_t slot;
 };
 
-// The kernel's number. Where the inputs themselves are not finite, what the real formula gives; where a conversion on the way
-// overflows, nobody's.
-Enclosure kernel_of(const DotResult& r) {
-  if (!std::isfinite(r.exact)) return {r.exact, kInfinity};
-  return std::isfinite(r.kernel.value) ? r.kernel : Enclosure{0, kInfinity};
+// The kernel's number: NaN where an operand is; where it meets an infinity (whose product's sign, or zero, may hang on a
+// rounding) or a conversion on the way overflows, nobody's.
+Enclosure kernel_of(const DotResult& r, const OperandRow& a, const OperandRow& b) {
+  if (!std::isfinite(r.exact) && (has_nan(a) || has_nan(b))) return {std::nan(""), kInfinity};
+  return std::isfinite(r.exact) && std::isfinite(r.kernel.value) ? r.kernel : Enclosure{0, kInfinity};
 }
 
 // A number that may have overflowed: its value is no part of the real formula's.
@@ -183,13 +183,16 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                                           std::vector<Enclosure>(static_cast<std::size_t>(inter)));
     for (std::int64_t at = 0; at < inter; at += kProductBatch) {
       const std::int64_t count = std::min(kProductBatch, inter - at);
-      const std::vector<DotResult> gates = first(rows_of(w13, base + at, count));
-      const std::vector<DotResult> ups = first(rows_of(w13, base + inter + at, count));
+      const std::vector<OperandRow> gate_rows = rows_of(w13, base + at, count),
+                                    up_rows = rows_of(w13, base + inter + at, count);
+      const std::vector<DotResult> gates = first(gate_rows), ups = first(up_rows);
       for (std::size_t k = 0; k < served.size(); ++k)
         for (std::int64_t r = 0; r < count; ++r) {
           const std::size_t p = k * static_cast<std::size_t>(count) + static_cast<std::size_t>(r);
-          const Enclosure g = round_to_key(kernel_of(gates[p]), "gate_up");
-          const Enclosure v = round_to_key(kernel_of(ups[p]), "gate_up");
+          const OperandRow& own = first.rows()[k];
+          const auto row = static_cast<std::size_t>(r);
+          const Enclosure g = round_to_key(kernel_of(gates[p], own, gate_rows[row]), "gate_up");
+          const Enclosure v = round_to_key(kernel_of(ups[p], own, up_rows[row]), "gate_up");
           Enclosure& made = h[k][static_cast<std::size_t>(at + r)];
           made = round_to_key(rounded_product(silu(g, silu_ulp), v, f32), "h");
           if (weight_first) made = rounded_product(made, weight(k), f32);
@@ -205,12 +208,14 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const Products down(dot, std::move(second));
     for (std::int64_t at = 0; at < hidden; at += kProductBatch) {
       const std::int64_t count = std::min(kProductBatch, hidden - at);
-      const std::vector<DotResult> outs =
-          down(rows_of(w2, static_cast<std::int64_t>(e) * hidden + at, count));
+      const std::vector<OperandRow> down_rows =
+          rows_of(w2, static_cast<std::int64_t>(e) * hidden + at, count);
+      const std::vector<DotResult> outs = down(down_rows);
       for (std::size_t k = 0; k < served.size(); ++k)
         for (std::int64_t i = 0; i < count; ++i) {
           const DotResult& out = outs[k * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)];
-          Enclosure z = round_to_key(kernel_of(out), "expert_out");
+          Enclosure z = round_to_key(kernel_of(out, down.rows()[k], down_rows[static_cast<std::size_t>(i)]),
+                                     "expert_out");
           if (!weight_first) z = rounded_product(z, weight(k), f32);
           if (unclaimed[k] != 0) z = {0, kInfinity};  // what an overflow makes of its value is nobody's claim
           const auto [t, s] = served[k];

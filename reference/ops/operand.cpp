@@ -28,6 +28,10 @@ bool has_row_codes(const Format& f) {
 
 }  // namespace
 
+bool has_nan(const OperandRow& row) {
+  return std::ranges::any_of(row.exact, [](double x) { return std::isnan(x); });
+}
+
 void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format) {
   row.center[i] = low == high ? low : low / 2 + high / 2;
   if (!row.reach.empty()) row.reach[i] = std::fabs(row.center[i]);

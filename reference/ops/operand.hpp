@@ -71,6 +71,8 @@ struct OperandRow {
   bool same = false;  // center * scale is exact, element by element
 };
 
+bool has_nan(const OperandRow& row);
+
 // Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets its center
 // and, where they differ, its radius. Elements come in ascending order, each once.
 void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format);

@@ -35,7 +35,10 @@ void twice(const Call& call) {
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 // Volatile: a loop over an atomic that nobody else sees may be taken out.
 [[noreturn]] void spin() {
-  for (volatile int i = 0;;) i = 1;
+  volatile bool spinning = true;
+  while (spinning) {
+  }
+  std::abort();
 }
 [[noreturn]] void wait_for_ever() {
   for (;;) pause();
