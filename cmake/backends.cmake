@@ -30,13 +30,14 @@ function(assay_backends_built out)
 endfunction()
 
 # assay_backend(NAME TARGET t | WORKER program FILE f | NOT_BUILT why, [INSTALL how] [ALIGNMENT bytes] [WITNESS library]
-#   [DEFAULT])
+#   [DEFAULT] [STRANGER])
 # TARGET: a plug-in. WORKER: a program that speaks harness/worker/protocol.md, run by INTERPRETER; FILE is what it is asked
 # to open. Both are relative to backends/. WITNESS: the library there that sees what the device is given
-# (harness/witness), if it was built. DEFAULT: part of a run that names no backend.
+# (harness/witness), if it was built. DEFAULT: part of a run that names no backend. STRANGER: kernels
+# of another project: a run that names it, and no case, judges it by the suite made for strangers.
 # The target of a backend that -DASSAY_BACKENDS leaves out is part of no build that does not ask for it.
 function(assay_backend name)
-  cmake_parse_arguments(arg "DEFAULT" "TARGET;WORKER;INTERPRETER;FILE;NOT_BUILT;INSTALL;ALIGNMENT;WITNESS" "" ${ARGN})
+  cmake_parse_arguments(arg "DEFAULT;STRANGER" "TARGET;WORKER;INTERPRETER;FILE;NOT_BUILT;INSTALL;ALIGNMENT;WITNESS" "" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY assay_backend_names ${name})
   assay_backend_chosen(chosen ${name})
   if(arg_TARGET)
@@ -63,10 +64,12 @@ function(assay_backend name)
   if(NOT arg_ALIGNMENT)
     set(arg_ALIGNMENT 0)
   endif()
-  set(is_default false)
-  if(arg_DEFAULT)
-    set(is_default true)
-  endif()
+  foreach(flag IN ITEMS DEFAULT STRANGER)
+    set(is_${flag} false)
+    if(arg_${flag})
+      set(is_${flag} true)
+    endif()
+  endforeach()
   string(REPLACE "\"" "'" arg_NOT_BUILT "${arg_NOT_BUILT}")
   set(more "")
   if(arg_WORKER)
@@ -76,7 +79,7 @@ function(assay_backend name)
     string(APPEND more ", \"witness\": \"${arg_WITNESS}\"")
   endif()
   set_property(GLOBAL APPEND_STRING PROPERTY assay_backend_rows
-    "  {\"name\": \"${name}\", \"file\": \"${arg_FILE}\", \"not_built\": \"${arg_NOT_BUILT}\", \"install\": \"${arg_INSTALL}\", \"alignment\": ${arg_ALIGNMENT}, \"default\": ${is_default}${more}},\n")
+    "  {\"name\": \"${name}\", \"file\": \"${arg_FILE}\", \"not_built\": \"${arg_NOT_BUILT}\", \"install\": \"${arg_INSTALL}\", \"alignment\": ${arg_ALIGNMENT}, \"default\": ${is_DEFAULT}, \"stranger\": ${is_STRANGER}${more}},\n")
 endfunction()
 
 # assay_backend_folder(FOLDER [name...]): adds the folder of these backends (of the one with the folder's name), whose

@@ -78,6 +78,7 @@ std::vector<BackendRow> parse_backend_list(std::string_view text, const std::str
     b.install = json.text("install");
     b.alignment = static_cast<std::size_t>(json.integer("alignment", 0, kMostAlignment));
     b.is_default = json.flag("default");
+    b.is_stranger = json.flag("stranger");
     if (b.not_built.empty()) {
       b.file = json.text("file");
       if (b.file.empty()) json.refuse("'file' is empty though the backend was built");

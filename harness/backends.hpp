@@ -17,6 +17,7 @@ struct BackendInfo {
   std::string install;                   // what to do to get it
   std::size_t alignment = 0;             // bytes that its library asks of every buffer; 0: natural
   bool is_default = false;               // part of a run that names no backend
+  bool is_stranger = false;              // kernels of another project: judged by the suite strangers
   std::vector<std::string> worker = {};  // command of a worker that is not assay-worker
   std::string witness = {};              // library that watches its device, absolute; "" for none
 };

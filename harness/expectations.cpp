@@ -89,7 +89,12 @@ std::vector<Expectation> parse_expectations(std::string_view content, const std:
                        fmt::format("{}: an expectation needs its reason behind a #", where));
     const auto blank = text.find_first_of(" \t");
     Expectation e;
-    e.status = parse_status(std::string(text.substr(0, blank)), where);
+    for (std::string_view words = text.substr(0, blank);;) {
+      const auto comma = words.find(',');
+      e.statuses.push_back(parse_status(std::string(words.substr(0, comma)), where));
+      if (comma == std::string_view::npos) break;
+      words.remove_prefix(comma + 1);
+    }
     e.set = parse_case(
         take_conditions(blank == std::string_view::npos ? "" : trimmed(text.substr(blank + 1)), e, where),
         where);
@@ -102,12 +107,19 @@ std::vector<Expectation> parse_expectations(std::string_view content, const std:
   return list;
 }
 
+std::string Expectation::verdicts() const {
+  std::string text;
+  for (const Status s : statuses) text += fmt::format("{}{}", text.empty() ? "" : ",", to_string(s));
+  return text;
+}
+
 std::vector<Expectation> read_expectations(const std::string& path) {
   return parse_expectations(read_text(path, "list"), path, today());
 }
 
 bool explains(const Expectation& e, const Case& c, const Verdict& verdict) {
-  return !e.expired && e.status == verdict.status && verdict.worst_ratio <= e.ratio && matches(e.set, c);
+  const bool has_status = std::ranges::find(e.statuses, verdict.status) != e.statuses.end();
+  return !e.expired && has_status && verdict.worst_ratio <= e.ratio && matches(e.set, c);
 }
 
 std::string expectation_line(const Case& c, const Verdict& verdict, const std::string& reason) {

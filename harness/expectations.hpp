@@ -3,7 +3,7 @@
 // an expectation that a run no longer confirms is itself a finding, so that the list cannot outlive its
 // reasons.
 //
-//   verdict op key=value[,value] ... # reason            op may be *
+//   verdict[,verdict] op key=value[,value] ... # reason  op may be *; several verdicts: which of them is a matter of chance
 //   unsupported softmax backend=onednn dtype=f16 # oneDNN 2 has no f16 on a CPU
 //   wrong attention backend=./mine.so window=!0 @ratio=20 @owner=anna @until=2027-01-31 # issue 12
 //
@@ -22,7 +22,7 @@
 namespace assay {
 
 struct Expectation {
-  Status status;
+  std::vector<Status> statuses;
   CaseSet set;
   std::string reason;
   std::string where;  // "expected.list:12"
@@ -30,7 +30,8 @@ struct Expectation {
   std::string owner, until;   // until: "2027-01-31", or "" for ever
   bool expired = false;       // at the day that the list was read
   std::size_t cases = 0;      // of this run that lie in the set
-  std::size_t confirmed = 0;  // of those, with this verdict
+  std::size_t confirmed = 0;  // of those, with one of these verdicts
+  std::string verdicts() const;
 };
 
 // Throws InputError for a line that does not parse, names no verdict, gives no reason, or has a value that no case has.

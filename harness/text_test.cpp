@@ -147,6 +147,14 @@ TEST(Expectations, are_in_the_spelling_of_cases_or_refused) {
   Case c = expand(parse_case("softmax rows=8 cols=2"))[0];
   c.backend = "./a/b.so";
   EXPECT_TRUE(matches(list[0].set, c));
+  const auto either = parse_expectations("leak,nondeterministic softmax rows=8 # why", "x.list");
+  for (const auto& [status, is_explained] :
+       {std::pair(Status::leak, true), std::pair(Status::nondeterministic, true),
+        std::pair(Status::wrong, false)}) {
+    Verdict verdict;
+    verdict.status = status;
+    EXPECT_EQ(explains(either.at(0), c, verdict), is_explained) << to_string(status);
+  }
   const auto refused = [](const char* text) {
     return refusal_of([&] { (void)parse_expectations(text, "x.list"); });
   };
@@ -158,6 +166,7 @@ TEST(Expectations, are_in_the_spelling_of_cases_or_refused) {
   expect_parts(refused("wrong softmax rows=8,08 # why"), {"repeats"});
   expect_parts(refused("wrong softmax rows=8"), {"reason"});
   expect_parts(refused("rong softmax rows=8 # why"), {"did you mean 'wrong'"});
+  expect_parts(refused("wrong, softmax rows=8 # why"), {"no verdict ''"});
 }
 
 TEST(JsonLists, name_the_row_and_what_is_allowed) {
@@ -166,7 +175,7 @@ TEST(JsonLists, name_the_row_and_what_is_allowed) {
   };
   const auto row = [](const std::string& name, const std::string& alignment, const std::string& more) {
     return R"({"name": )" + name + R"(, "not_built": "", "install": "", "alignment": )" + alignment +
-           R"(, "default": true, "file": "x.so")" + more + "}";
+           R"(, "default": true, "stranger": false, "file": "x.so")" + more + "}";
   };
   EXPECT_EQ(refused("[" + row("\"a\"", "64", "") + "]"), "");
   expect_parts(refused("["), {"backends.json", "a list of objects in JSON"});

@@ -54,7 +54,7 @@ void list_verdicts(const InputLists&) {
 }
 void list_known(const InputLists&) {
   for (const auto& e : expectations())
-    fmt::print("{:<16} {}\n{:<16}   -> {}\n", to_string(e.status), e.set.print(), "", e.reason);
+    fmt::print("{:<16} {}\n{:<16}   -> {}\n", e.verdicts(), e.set.print(), "", e.reason);
 }
 
 struct Kind {

@@ -45,10 +45,13 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
   return described;
 }
 
-// Without a word, plug-ins that are named by a path get the suite that is made for them.
-bool are_strangers(const std::vector<std::string>& backends) {
-  return !backends.empty() && std::ranges::all_of(backends, [](const std::string& b) {
-    return parse_backend(b, "--backend").name.find('/') != std::string::npos;
+// Without a word, kernels that are not of this project get the suite that is made for them: plug-ins that are named by a path, and
+// the adapters that ask for it.
+bool are_strangers(const std::vector<std::string>& backends, const std::vector<BackendInfo>& known) {
+  return !backends.empty() && std::ranges::all_of(backends, [&](const std::string& b) {
+    const std::string name = parse_backend(b, "--backend").name;
+    const auto row = std::ranges::find(known, name, &BackendInfo::name);
+    return name.find('/') != std::string::npos || (row != known.end() && row->is_stranger);
   });
 }
 
@@ -88,7 +91,7 @@ constexpr std::string_view kOfGenerated =
 // earlier run left at that place, because it was killed, is kept under another name.
 std::string record_beside(const RunArguments& a) {
   for (const std::string& report : a.reports) {
-    struct stat found{};
+    struct stat found {};
     if (report.empty()) continue;
     if (stat(report.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) continue;
     const std::string path = report + ".jsonl";
@@ -184,7 +187,8 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
     settings.workers.sandbox = {std::filesystem::absolute(a.sandbox).string(),
                                 static_cast<std::int64_t>(bytes)};
   }
-  if (a.words.empty() && are_strangers(a.plan.backends)) a.words = {std::string(kStrangers)};
+  const auto known = known_backends();
+  if (a.words.empty() && are_strangers(a.plan.backends, known)) a.words = {std::string(kStrangers)};
   const bool generated = std::ranges::find(a.words, kStrangers) != a.words.end();
   const double budget = a.budget_seconds > 0 ? a.budget_seconds : generated ? kStrangersBudget : 0;
   auto begun = start;  // once the cases are made: those that there is time for are judged, be it one
@@ -194,7 +198,6 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   std::atomic<bool> found_one = false;  // with --exitfirst
   settings.stopped = [&] { return signals.stopped() || spent() || found_one; };
 
-  const auto known = known_backends();
   Workers workers(known, settings.workers);
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
   const Plan plan = make_plan(lines_of(a, generated, known, lists, workers), a.plan, known, lists, variants);
@@ -255,7 +258,7 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   } else {
     if (!generated)
       for (const Expectation* e : stale(expected))  // of a part of the run they say nothing
-        summary.stale.push_back(fmt::format("{}: {} {}{}", e->where, to_string(e->status), e->set.print(),
+        summary.stale.push_back(fmt::format("{}: {} {}{}", e->where, e->verdicts(), e->set.print(),
                                             e->expired ? fmt::format(" (expired {})", e->until) : ""));
   }
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -117,8 +117,7 @@ void add_run_options(const Command& command, RunArguments& a) {
       "cases", a.words,
       "Case lines ('softmax rows=4 cols=64 dtype=f16'), suite names (assay list suites) or *.cases "
       "files; strangers: a suite made from what the backend takes, within --budget; none: that for plug-ins "
-      "named by a "
-      "path, otherwise the main job, which is every suite without a / in its name");
+      "named by a path and for ggml, otherwise the main job, which is every suite without a / in its name");
   command.option("--backend,-b", a.plan.backends,
                  "What is judged: NAME[:options] or a plug-in's path, separated by commas; a case that names "
                  "another backend is "

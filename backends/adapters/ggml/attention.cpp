@@ -73,6 +73,14 @@ bool version_before(int major, int minor, int patch) {
   return here < std::array{major, minor, patch};
 }
 
+// GGML_F32_EPR of the library that was loaded: the width of the vectors that it was compiled for.
+std::int64_t floats_of_a_vector() {
+  if (ggml_cpu_has_avx512()) return 16;
+  if (ggml_cpu_has_avx()) return 8;
+  if (ggml_cpu_has_sve()) return ggml_cpu_get_sve_cnt() / static_cast<std::int64_t>(sizeof(float));
+  return 4;
+}
+
 }  // namespace
 
 void build_attention(const Call& call, Graph& graph) {
@@ -111,17 +119,20 @@ void build_attention(const Call& call, Graph& graph) {
   // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
   const bool asks_f32 = call.variant() == "prec_f32";
   if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
+  const ggml_type q_type = ggml_get_type_traits_cpu(k_type)->vec_dot_type;
   // As ggml-cpu computes it (ops.cpp). From 64 query rows on, with K and V both of f32 or f16 and a width of V that vectors
   // divide: tiles of 64 keys, q as it is, all sums in f32.
-  constexpr std::int64_t kTile = 64, kVector = 16;  // GGML_FA_TILE_Q and _KV; the widest GGML_F32_EPR
+  constexpr std::int64_t kTile = 64;  // GGML_FA_TILE_Q and _KV
   const bool one_wide_type = k_type == v_type && (k_type == GGML_TYPE_F32 || k_type == GGML_TYPE_F16);
-  if (one_wide_type && rows >= kTile && v.shape[3] % kVector == 0 && !version_before(0, 9, 6)) {
+  if (one_wide_type && rows >= kTile && v.shape[3] % floats_of_a_vector() == 0 && !version_before(0, 9, 6)) {
     if (version_before(0, 9, 8))
       throw Unsupported("64 query rows or more: how ggml 0.9.6 and 0.9.7 sum them is not described");
     graph.kernel += "_tiled";
     // The only path that multiplies by no routine of the tables.
     graph.evidence = [declared = graph.kernel, op_name](const Entered& seen) {
-      return seen.products.empty() ? declared : op_name + names_of(seen.products) + "_one_key_at_a_time";
+      return seen.products.empty() && seen.encoders.empty()
+                 ? declared
+                 : op_name + names_of(seen.products) + "_one_key_at_a_time";
     };
     graph.contract = "qk=f32 tile=64 exp_ulp=2 p=f32 rowsum=f32 pv=f32 out=f32";
     return graph.finish(node, call.output("out"));
@@ -131,14 +142,14 @@ void build_attention(const Call& call, Graph& graph) {
   const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
                      !version_before(0, 9, 6);
   if (split) graph.kernel += "_split";
-  const ggml_type q_type = ggml_get_type_traits_cpu(k_type)->vec_dot_type;
   if (q_type == GGML_TYPE_Q8_K)
     throw Unsupported("q goes through q8_K, which no contract of attention describes");
   // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not built in.
   graph.evidence = [=, suffix = std::string(split ? "_split" : "")](const Entered& seen) {
-    if (seen.products.empty()) return op_name + k_name + "_" + v_name + "_tiled";
-    std::string name =
-        op_name + names_of(seen.products) + "_" + (seen.decoders.empty() ? v_name : names_of(seen.decoders));
+    if (seen.products.empty() && seen.encoders.empty()) return op_name + k_name + "_" + v_name + "_tiled";
+    // Where q was encoded and no key was seen by any row, there was nothing to multiply.
+    std::string name = op_name + (seen.products.empty() ? k_name : names_of(seen.products)) + "_" +
+                       (seen.decoders.empty() ? v_name : names_of(seen.decoders));
     for (const ggml_type type : seen.encoders)
       if (type != q_type) name += std::string("_through_") + ggml_type_name(type);
     return name + suffix;

@@ -9,6 +9,8 @@ namespace assay_ggml {
 namespace {
 
 constexpr int kMostThreads = 512;  // GGML_MAX_N_THREADS
+// Variant threads3: the fewest whose parts are merged more than once, and that divide few shapes evenly.
+constexpr std::string_view kThreeThreads = "threads3";
 
 struct State {
   ggml_backend_dev_t device = nullptr;
@@ -48,6 +50,10 @@ Options parse_options(std::string_view text) {
   return options;
 }
 
+int threads_of(const Call& call, const State& state) {
+  return state.on_cpu && call.variant() == kThreeThreads ? 3 : state.threads;
+}
+
 void build(const Call& call, Graph& graph) {
   if (call.op() == "softmax") return build_softmax(call, graph);
   if (call.op() == "layernorm") return build_layernorm(call, graph);
@@ -65,7 +71,7 @@ assay_status declare(void* self, const assay_call* c, assay_declaration* declara
       kernel = codec_kernel(call), contract = codec_contract(call);
     } else {
       Graph graph;
-      graph.threads = static_cast<State*>(self)->threads;
+      graph.threads = threads_of(call, *static_cast<State*>(self));
       build(call, graph);
       if (!graph.supported_by(static_cast<State*>(self)->device))
         throw Unsupported("the device does not support this op");
@@ -86,8 +92,9 @@ assay_status run(void* self, const assay_call* c, const assay_trace* trace, char
     }
     const State& state = *static_cast<State*>(self);
     Graph graph;
-    graph.threads = state.threads;
+    graph.threads = threads_of(call, state);
     build(call, graph);
+    if (state.on_cpu) ggml_backend_cpu_set_n_threads(state.backend, graph.threads);
     forget_routines();
     graph.run(state.backend);
     const bool seen = state.on_cpu && graph.evidence;
@@ -122,17 +129,16 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     if (!state->backend)
       throw Failed(std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));
     state->on_cpu = ggml_backend_dev_type(state->device) == GGML_BACKEND_DEVICE_TYPE_CPU;
-    if (state->on_cpu) {
-      ggml_backend_cpu_set_n_threads(state->backend, asked.threads);
-      watch_routines();
-    }
+    if (state->on_cpu) watch_routines();
     state->description = std::string("ggml ") + ggml_version() + " on " +
                          ggml_backend_dev_description(state->device) + ", " + std::to_string(asked.threads) +
                          (asked.threads == 1 ? " thread" : " threads") + " (devices: " + names + ")";
+    state->variants = "quantize:ref quantize:cpu";
+    if (state->on_cpu) state->variants += " attention:threads3 matmul:threads3";
     state->table = {ASSAY_BACKEND_VERSION,
                     "ggml",
                     state->description.c_str(),
-                    "quantize:ref quantize:cpu",
+                    state->variants.c_str(),
                     state.get(),
                     declare,
                     run,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "reference/formats/block.hpp"
 #include "reference/formats/plane.hpp"
@@ -25,6 +26,32 @@ void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& li
     if (exact.rows[r].k_norm > kLargest || exact.value_max > kLargest)
       std::fill_n(limit.begin() + static_cast<std::ptrdiff_t>(r * dv), dv,
                   std::numeric_limits<double>::infinity());
+}
+
+// Rows that are NaN, and whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is
+// applied to the sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, and which a cap or a
+// weight of 0 makes finite.
+void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAttention& exact,
+                             std::vector<double>& limit) {
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  if (std::ranges::none_of(exact.value, is_nan)) return;
+  const AttentionGeometry& g = problem.geometry();
+  const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
+  const std::vector<double> k = decode_tensor(problem.k());
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h) {
+      bool infinite = false;
+      for (std::int64_t j = 0; j < problem.length(b); ++j) {
+        const std::int64_t key = problem.token(b, j) * g.kv_heads + problem.kv_head(h);
+        infinite |= std::ranges::any_of(std::span(k).subspan(static_cast<std::size_t>(key) * d, d),
+                                        [](double x) { return std::isinf(x); });
+      }
+      for (std::int64_t i = 0; infinite && i < g.rows; ++i) {
+        const auto at = static_cast<std::size_t>((b * g.rows + i) * g.heads + h) * dv;
+        for (std::size_t c = at; c < at + dv; ++c)
+          if (is_nan(exact.value[c])) limit[c] = std::numeric_limits<double>::infinity();
+      }
+    }
 }
 
 // The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero.
@@ -70,6 +97,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
              ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
+  if (quantises_blocks(contract.text("q"))) unclaim_infinite_blocks(converted, exact, limits.limit);
   return {{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)}};
 }
 

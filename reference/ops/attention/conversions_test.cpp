@@ -241,5 +241,25 @@ TEST(Conversions, what_may_overflow_or_is_rounded_in_f32_first_is_bounded_instea
   EXPECT_FALSE(apply_conversions(several, Contract::parse("convert=f16", kAttention.contract)).kv);
 }
 
+// A scale of Inf meets the sum of its block's products, or each element: 0 times Inf is NaN for the one, and nothing for the other.
+TEST(Conversions, what_an_infinite_scale_gives_is_claimed_of_elements_and_not_of_blocks) {
+  const auto limits = [](std::uint16_t scale, const char* contract) {
+    AttentionCase c = a_case("q8_0", 2);
+    auto& block = c.inputs["k"].planes[0].bytes;  // key 0 of the first head of K
+    std::memcpy(block.data(), &scale, sizeof scale);
+    block[sizeof scale] = std::byte{0}, block[sizeof scale + 1] = std::byte{1};
+    const Truth t =
+        kAttention.truth(c.attributes, c.inputs, Contract::parse(contract, kAttention.contract)).at(0);
+    EXPECT_TRUE(std::isnan(t.value.front())) << contract;  // a row of the first head of K
+    EXPECT_TRUE(std::isfinite(t.value.back())) << contract;
+    EXPECT_TRUE(std::isfinite(t.limit.back())) << contract;
+    return t.limit.front();
+  };
+  constexpr std::uint16_t kInf = 0x7c00, kNan = 0x7e00;
+  EXPECT_TRUE(std::isinf(limits(kInf, "q=q8_0")));
+  EXPECT_FALSE(std::isinf(limits(kInf, "")));
+  EXPECT_FALSE(std::isinf(limits(kNan, "q=q8_0")));
+}
+
 }  // namespace
 }  // namespace assay
