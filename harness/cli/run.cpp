@@ -91,7 +91,7 @@ constexpr std::string_view kOfGenerated =
 // earlier run left at that place, because it was killed, is kept under another name.
 std::string record_beside(const RunArguments& a) {
   for (const std::string& report : a.reports) {
-    struct stat found {};
+    struct stat found{};
     if (report.empty()) continue;
     if (stat(report.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) continue;
     const std::string path = report + ".jsonl";
