@@ -9,46 +9,13 @@
 
 #include "cases/studies/identify/attention.hpp"
 #include "cases/studies/identify/attention_hypotheses.hpp"
+#include "cases/studies/identify/attention_regions.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
 
 namespace assay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// One head with its keys prepared, and as many of its rows as a first look needs.
-class Replayed {
- public:
-  explicit Replayed(const AttentionHead& head)
-      : head_(head), replay_({head.keys, head.d, head.dv, head.k, head.v, head.format}) {}
-  // Outputs that differ among those of the last `rows` rows, which see most keys under any mask.
-  std::int64_t unequal(const AttentionSchedule& how, std::int64_t rows) const {
-    const std::int64_t skipped = head_.rows - rows;
-    ReplayQueries queries{
-        rows,
-        std::span<const float>(head_.q).subspan(static_cast<std::size_t>(skipped * head_.d)),
-        head_.scale,
-        {}};
-    if (!head_.visible.empty())
-      queries.visible = [&](std::int64_t i, std::int64_t j) {
-        return head_.visible[static_cast<std::size_t>((skipped + i) * head_.keys + j)] != 0;
-      };
-    const ReplayedRows out = replay_.run(how, queries);
-    const auto first = static_cast<std::size_t>(skipped * head_.dv);
-    std::int64_t count = 0;
-    for (std::size_t i = 0; i < out.out.size(); ++i)
-      count += out.known[i / static_cast<std::size_t>(head_.dv)] != 0 && out.out[i] == head_.got[first + i]
-                   ? 0
-                   : 1;
-    return count;
-  }
-  std::int64_t unequal(const AttentionSchedule& how) const { return unequal(how, head_.rows); }
-  const AttentionHead& head() const { return head_; }
-
- private:
-  const AttentionHead& head_;
-  AttentionReplay replay_;
-};
 
 struct Candidate {
   AttentionSchedule schedule;
@@ -57,7 +24,7 @@ struct Candidate {
 
 // The coarse half: tiles, their order and the parts move many bits, the unit fewer, the rest few. The first unit with every tile,
 // every other one with the tile that fitted best.
-std::vector<Candidate> coarse(const Replayed& first, const std::string& declared, std::int64_t rows,
+std::vector<Candidate> coarse(const ReplayedHead& first, const std::string& declared, std::int64_t rows,
                               const std::function<bool()>& over) {
   std::vector<Candidate> list;
   const AttentionHead& head = first.head();
@@ -99,10 +66,10 @@ class Search {
     if (!drawn_) return false;
     card_.line = drawn_->line, card_.declared_contract = drawn_->declared_contract;
     card_.declared_path = drawn_->declared_path, card_.kernels = drawn_->kernels;
-    for (const AttentionHead& head : drawn_->heads) refuters_.push_back(std::make_unique<Replayed>(head));
+    for (const AttentionHead& head : drawn_->heads) refuters_.push_back(std::make_unique<ReplayedHead>(head));
     return true;
   }
-  const Replayed& first() const { return *refuters_.front(); }
+  const ReplayedHead& first() const { return *refuters_.front(); }
   const std::string& declared() const { return drawn_->declared_contract; }
   bool over() const { return elapsed() > options_.seconds; }
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -128,11 +95,11 @@ class Search {
       std::optional<AttentionAnswer> more = ask(seed);
       if (!more) break;
       for (AttentionHead& head : more->heads) {
-        auto replayed = std::make_unique<Replayed>(head);
+        auto replayed = std::make_unique<ReplayedHead>(head);
         compared += head.outputs();
         if (replayed->unequal(s) == 0) continue;
         kept_.push_back(std::make_unique<AttentionHead>(std::move(head)));
-        refuters_.insert(refuters_.begin(), std::make_unique<Replayed>(*kept_.back()));
+        refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
         return false;
       }
       card_.last_seed = seed;
@@ -184,12 +151,12 @@ class Search {
       const std::size_t before = left_.size();
       for (const AttentionHead& head : more->heads) {
         const std::size_t of_head = left_.size();
-        const Replayed replayed(head);
+        const ReplayedHead replayed(head);
         std::erase_if(left_, [&](const AttentionSchedule& s) { return replayed.unequal(s) != 0; });
         card_.compared += head.outputs();
         if (left_.size() == of_head) continue;
         kept_.push_back(std::make_unique<AttentionHead>(head));
-        refuters_.insert(refuters_.begin(), std::make_unique<Replayed>(*kept_.back()));
+        refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
       }
       idle = left_.size() == before ? idle + 1 : 0;
     }
@@ -253,7 +220,7 @@ class Search {
   Clock::time_point start_ = Clock::now();
   std::optional<AttentionAnswer> drawn_;
   std::vector<std::unique_ptr<AttentionHead>> kept_;
-  std::vector<std::unique_ptr<Replayed>> refuters_;
+  std::vector<std::unique_ptr<ReplayedHead>> refuters_;
   std::vector<AttentionSchedule> left_;  // that gave every bit that was asked for
   double nearest_share_ = -1;
 };

@@ -1,5 +1,5 @@
 // identify finds the schedule of a kernel that is itself a replay, or the reference's emulated kernel, and no other passes for it.
-#include "cases/studies/identify/attention.hpp"
+#include "cases/studies/identify/attention_regions.hpp"
 
 #include <gtest/gtest.h>
 
@@ -108,6 +108,74 @@ TEST(IdentifyAttention, the_emulated_kernel_is_replayed_with_no_bit_different) {
     if (std::string_view(format) == "bf16") continue;  // tells too little apart in a few thousand outputs
     const AttentionCard card = identify_attention(emulated(unit, format), {}, {.outputs = 6'000});
     ASSERT_TRUE(card.schedule) << card_text(card);
+  }
+}
+
+constexpr const char* kDescending =
+    "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 order=descending argument=mul_sub";
+constexpr const char* kAscending = "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 argument=mul_sub";
+constexpr const char* kParts =
+    "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 order=descending argument=mul_sub split=2 "
+    "merge_lanes=16";
+
+TEST(JudgeAttention, every_bit_must_be_the_schedule_s_and_the_step_that_is_not_is_named) {
+  const AttentionAsk kernel = kernel_of(kDescending, 8);
+  const AttentionVerdict right = judge_attention(kernel, parse_attention_schedule(kDescending), 1'000);
+  EXPECT_TRUE(right.ok());
+  EXPECT_EQ(right.compared, 2 * 8 * kD) << "two seeds at least";
+  const AttentionVerdict wrong = judge_attention(kernel, parse_attention_schedule(kAscending), 1'000);
+  EXPECT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.instead, "order=descending") << describe(wrong, parse_attention_schedule(kAscending));
+  EXPECT_NE(wrong.got, wrong.want);
+  const AttentionAsk nan = [&](std::uint64_t seed) {
+    std::optional<AttentionAnswer> a = kernel(seed);
+    a->heads[0].got[5] = std::nanf("");
+    return a;
+  };
+  const AttentionVerdict v = judge_attention(nan, parse_attention_schedule(kDescending), 1);
+  EXPECT_EQ(v.unequal, 2);
+  EXPECT_EQ(v.column, 5);
+  EXPECT_EQ(v.instead, "");
+}
+
+AttentionRegion region(const char* schedule, std::int64_t rows, std::int64_t keys) {
+  AttentionRegion r{keys, kernel_of(schedule, rows, keys), {}};
+  r.card.subject = "rows=" + std::to_string(rows) + " keys=" + std::to_string(keys);
+  r.card.schedule = parse_attention_schedule(schedule);
+  return r;
+}
+
+TEST(AttentionInvariance, is_proven_by_one_schedule_and_refuted_by_an_output) {
+  const auto verdict = [](const std::vector<AttentionRegion>& regions) {
+    return attention_invariance(regions, 1'000);
+  };
+  EXPECT_EQ(verdict({region(kDescending, 8, 160), region(kDescending, 2, 160)}).verdict, "proven");
+  EXPECT_EQ(verdict({region(kDescending, 8, 160), region(kDescending, 8, 96)}).verdict, "proven");
+  const AttentionInvariance apart = verdict({region(kDescending, 8, 160), region(kParts, 2, 160)});
+  EXPECT_EQ(apart.verdict, "refuted");
+  EXPECT_NE(apart.detail.find("by that schedule"), std::string::npos) << apart.detail;
+  EXPECT_EQ(verdict({region(kParts, 8, 160), region(kParts, 2, 160)}).verdict, "proven");
+  EXPECT_EQ(verdict({region(kParts, 8, 160), region(kParts, 8, 96)}).verdict, "unknown")
+      << "parts are cut by the count of keys";
+  AttentionRegion one = region(kDescending, 8, 32), none = one;
+  // One tile has no order: the other schedule holds here as well.
+  one.card.schedule = parse_attention_schedule(kAscending);
+  EXPECT_EQ(verdict({one, region(kDescending, 8, 160)}).verdict, "proven");
+  none.card.schedule.reset();
+  EXPECT_EQ(verdict({none, region(kDescending, 8, 160)}).verdict, "unknown");
+}
+
+TEST(AttentionInvariance, a_key_that_is_masked_adds_nothing_whatever_the_order_and_the_argument) {
+  const AttentionHead all = drawn("f16", 7, 4);
+  AttentionHead some = all;
+  some.keys = 96, some.k.resize(96 * kD), some.v.resize(96 * kD);
+  const AttentionReplay masked({all.keys, kD, kD, all.k, all.v, "f16"}),
+      without({some.keys, kD, kD, some.k, some.v, "f16"});
+  for (const auto& [field, how] : tampered(parse_attention_schedule(kDescending), all)) {
+    if (how.split > 1) continue;
+    EXPECT_EQ(masked.run(how, {4, all.q, all.scale, [](std::int64_t, std::int64_t j) { return j < 96; }}).out,
+              without.run(how, {4, all.q, all.scale, {}}).out)
+        << print_schedule(how);
   }
 }
 

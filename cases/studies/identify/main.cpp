@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cases/lists.hpp"
+#include "cases/studies/identify/attention_regions.hpp"
 #include "cases/studies/identify/attention_subject.hpp"
 #include "cases/studies/identify/card.hpp"
 #include "cases/studies/identify/declared.hpp"
@@ -122,6 +123,50 @@ struct RowCases {
   std::map<std::string, std::vector<RowSchedule>> found_;
 };
 
+// Cases of attention: cards one by one, and calls of one kernel that differ in batch, rows of q or keys side by side.
+struct AttentionCases {
+  AttentionCases(const Options& given, Workers& those) : options(given), workers(those) {}
+  const Options& options;
+  Workers& workers;
+  bool finding = false, nothing = true;
+  std::string json;
+
+  void take(const Case& c) {
+    const AttentionAsk ask = attention_subject(c, workers);
+    if (!options.schedule.empty()) {
+      const AttentionSchedule declared = parse_attention_schedule(options.schedule);
+      const AttentionVerdict verdict = judge_attention(ask, declared, options.outputs);
+      fmt::print("{}  {}", c.line(), describe(verdict, declared));
+      finding |= !verdict.ok(), nothing = false;
+      return;
+    }
+    AttentionCard card = identify_attention(ask, found_, {.outputs = options.outputs});
+    card.subject = c.line();
+    if (card.schedule && std::ranges::find(found_, *card.schedule) == found_.end())
+      found_.push_back(*card.schedule);
+    fmt::print("{}\n", card_text(card));
+    json += (json.empty() ? "" : ",\n") + card_json(card);
+    nothing &= !card.refused.empty();
+    std::string key = fmt::format("{} {} {} {}", c.op->name, c.fill, c.backend, c.variant);
+    for (const auto& [name, value] : c.attributes.all())
+      if (name != "batch" && name != "q" && name != "len") key += fmt::format(" {}={}", name, value);
+    kernels_[key].push_back({c.attributes.integer("len"), ask, std::move(card)});
+  }
+
+  void finish() {
+    if (!options.invariance) return;
+    for (const auto& [key, regions] : kernels_) {
+      const AttentionInvariance invariance = attention_invariance(regions, options.outputs);
+      finding |= invariance.verdict == "refuted";
+      fmt::print("{}\n  invariance over calls: {}: {}\n", key, invariance.verdict, invariance.detail);
+    }
+  }
+
+ private:
+  std::map<std::string, std::vector<AttentionRegion>> kernels_;
+  std::vector<AttentionSchedule> found_;
+};
+
 int identify(const Options& options) {
   set_reference_threads(options.threads);
   std::unique_ptr<ReportFile> file;
@@ -134,7 +179,7 @@ int identify(const Options& options) {
   std::map<std::string, Card> cards;
   std::vector<std::string> order;
   std::map<std::string, std::vector<Schedule>> found;
-  std::vector<AttentionSchedule> attention_found;
+  AttentionCases attention(options, workers);
   RowCases rows(options, workers);
   bool finding = false, nothing = true;
   std::string json = "[\n";
@@ -144,17 +189,7 @@ int identify(const Options& options) {
   std::map<std::string, std::unique_ptr<GemmSubject>> subjects;
   for (const Case& c : cases) {
     if (c.op->name == "attention") {
-      if (!options.schedule.empty() || options.invariance)
-        throw InputError(InputErrorKind::bad_value,
-                         "identify: --schedule and --invariance: allowed with matmul");
-      AttentionCard card =
-          identify_attention(attention_subject(c, workers), attention_found, {.outputs = options.outputs});
-      card.subject = c.line();
-      if (card.schedule && std::ranges::find(attention_found, *card.schedule) == attention_found.end())
-        attention_found.push_back(*card.schedule);
-      fmt::print("{}\n", card_text(card));
-      json += (json.size() > 2 ? ",\n" : "") + card_json(card);
-      nothing &= !card.refused.empty();
+      attention.take(c);
       continue;
     }
     if (has_row_schedule(c.op->name)) {
@@ -206,8 +241,10 @@ int identify(const Options& options) {
                card.shapes.back().calls, card.shapes.back().seconds);
   }
   rows.finish();
-  finding |= rows.finding, nothing &= rows.nothing;
-  json += (json.size() > 2 && !rows.json.empty() ? ",\n" : "") + rows.json;
+  attention.finish();
+  finding |= rows.finding || attention.finding, nothing &= rows.nothing && attention.nothing;
+  for (const std::string& more : {attention.json, rows.json})
+    json += (json.size() > 2 && !more.empty() ? ",\n" : "") + more;
   for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {
     Card& card = cards[key];
     unify(card.shapes);
@@ -275,7 +312,8 @@ int main(int argc, char** argv) {
   app.add_option("--schedule", options.schedule,
                  "Judge instead: every stored bit must be that of this schedule, or the first step that "
                  "differs is named");
-  app.add_flag("--invariance", options.invariance, "Whether all values of m, or of rows, have one schedule");
+  app.add_flag("--invariance", options.invariance,
+               "Whether all values of m, of rows, or of batch, q and len have one schedule");
   int exit_code = kGreen;
   app.callback([&] {
     if (!backends.empty()) options.backends = typed_backends(backends);
