@@ -24,7 +24,9 @@ std::string repro_line(const CaseResult& r) {
   return c.line();
 }
 
-std::string repro_command(const CaseResult& r) { return "assay run " + shell_quoted(repro_line(r)); }
+std::string repro_command(const CaseResult& r) {
+  return r.command.empty() ? "assay run " + shell_quoted(repro_line(r)) : r.command;
+}
 
 void Summary::add(const CaseResult& r) {
   ++cases;

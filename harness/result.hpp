@@ -35,6 +35,7 @@ struct CaseResult {
   std::optional<Witness> witness;    // what was really launched, where somebody watched
   std::vector<std::pair<std::string, std::string>> notes;
   Repeat repeat = Repeat::untried;
+  std::string command;             // that repeats the result; "": assay run, and the line
   std::vector<std::string> after;  // the fewest calls of its process behind which a finding is there again
   // Where the time went; what several cases share (inputs, truth) is counted once, with the first of them.
   // What is left of total_seconds is the comparison, and the bookkeeping.

@@ -45,18 +45,27 @@ std::string law_table(const std::vector<LawResult>& results) {
   return text;
 }
 
+std::string law_summary(const LawResult& r) {
+  return fmt::format("{}: {}{}", r.law->says, to_string(r.outcome), r.promised ? ", promised bitwise" : "");
+}
+
+std::string law_evidence(const LawResult& r) {
+  std::vector<std::string> lines;
+  if (!r.second.empty()) lines.push_back(fmt::format("  other  {}\n  at     {}", r.second, r.difference));
+  for (const auto& change : r.changes) lines.push_back(fmt::format("  part   between {}", change));
+  if (!r.why.empty()) lines.push_back(fmt::format("  but    {}", r.why));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::string law_command(const LawResult& r) {
+  return fmt::format("assay laws {} --law {} --at {}", shell_quoted(r.c.line()), r.law->name, r.point);
+}
+
 std::string describe(const LawResult& r) {
-  std::string text = fmt::format("{} {} {}\n", r.red() ? to_string(Status::law) : to_string(r.outcome),
-                                 r.law->name, r.c.line());
-  text += fmt::format("  what   {}: {}{}\n", r.law->says, to_string(r.outcome),
-                      r.promised ? ", promised bitwise" : "");
-  if (!r.second.empty()) text += fmt::format("  other  {}\n  at     {}\n", r.second, r.difference);
-  for (const auto& change : r.changes) text += fmt::format("  part   between {}\n", change);
-  if (!r.why.empty()) text += fmt::format("  but    {}\n", r.why);
-  Case bare = r.c;
-  text +=
-      fmt::format("  repro  assay laws {} --law {} --at {}", shell_quoted(bare.line()), r.law->name, r.point);
-  return text;
+  const std::string evidence = law_evidence(r);
+  return fmt::format("{} {} {}\n  what   {}\n{}{}  repro  {}",
+                     r.red() ? to_string(Status::law) : to_string(r.outcome), r.law->name, r.c.line(),
+                     law_summary(r), evidence, evidence.empty() ? "" : "\n", law_command(r));
 }
 
 std::string law_json(const std::string& command, const std::string& commit,

@@ -8,10 +8,10 @@
 
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
+#include "harness/cli/promises.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/plan.hpp"
 #include "harness/shell.hpp"
-#include "harness/strangers.hpp"
 #include "harness/suites.hpp"
 #include "reference/near_names.hpp"
 #include "reports/file.hpp"
@@ -43,21 +43,17 @@ struct LawArguments {
 // Each as `assay run` would plan it: those that were given, or one for each format that a backend takes.
 std::vector<Case> cases_of(const LawArguments& a, const std::vector<BackendInfo>& known,
                            const InputLists& lists, Workers& workers) {
-  std::vector<SuiteLine> lines;
-  if (!a.words.empty()) {
-    lines = gather_lines(a.words);
-  } else {
-    const auto factors = read_suite(suites_directory() + "/laws.factors");
-    for (const auto& backend : a.backends)
-      for (auto& line : generate_singles(factors, backend, a.seed, lists, workers).lines)
-        lines.push_back(std::move(line));
+  std::vector<Case> cases;
+  if (a.words.empty()) {
+    cases = cases_for_laws(a.backends, a.seed, false, known, lists, workers);
+    std::ranges::stable_sort(cases, {}, &Case::backend);
+    return cases;
   }
   PlanOptions options;
   options.backends = a.backends;
   options.seed = a.seed, options.seed_given = a.seed != 1;
-  std::vector<Case> cases;
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
-  for (const auto& group : make_plan(lines, options, known, lists, variants).groups)
+  for (const auto& group : make_plan(gather_lines(a.words), options, known, lists, variants).groups)
     for (const auto& c : group.cases) cases.push_back(c);
   std::ranges::stable_sort(cases, {}, &Case::backend);
   return cases;

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   using namespace assay;
   int exit_code = kGreen;
   const auto add = [&](const Command& program) {
-    add_run(program, exit_code, input_lists());
+    add_run(program, exit_code, input_lists(), laws());
     add_compare(program, exit_code);
     add_judge(program, exit_code);
     add_laws(program, exit_code, input_lists(), laws());

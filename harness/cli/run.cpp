@@ -17,6 +17,7 @@
 #include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
+#include "harness/cli/promises.hpp"
 #include "harness/cli/run_arguments.hpp"
 #include "harness/expectations.hpp"
 #include "harness/interrupt.hpp"
@@ -30,6 +31,7 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kStrangersBudget = 180;  // seconds
+constexpr double kShareOfLaws = 0.25;     // of the budget, the most that promised laws take
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
@@ -55,6 +57,14 @@ bool are_strangers(const std::vector<std::string>& backends, const std::vector<B
   });
 }
 
+std::vector<std::string> judged_backends(const RunArguments& a, const std::vector<BackendInfo>& known) {
+  std::vector<std::string> backends = a.plan.backends;
+  if (backends.empty())
+    for (const auto& b : known)
+      if (b.is_default && b.not_built.empty()) backends.push_back(b.name);
+  return backends;
+}
+
 // The lines of the words, and those that are made for each backend where a word asks for them.
 std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std::vector<BackendInfo>& known,
                                 const InputLists& lists, Workers& workers) {
@@ -63,10 +73,7 @@ std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std
   std::vector<SuiteLine> lines;
   if (!generated || !words.empty()) lines = gather_lines(words, !a.plan.backends.empty());
   if (!generated) return lines;
-  std::vector<std::string> backends = a.plan.backends;
-  if (backends.empty())
-    for (const auto& b : known)
-      if (b.is_default && b.not_built.empty()) backends.push_back(b.name);
+  const auto backends = judged_backends(a, known);
   const auto factors = stranger_factors();
   for (const auto& backend : backends) {
     GeneratedSuite made = generate_suite(factors, backend, a.plan.seed, lists, workers);
@@ -162,7 +169,7 @@ class Outputs {
   std::optional<RecordWriter> record_;
 };
 
-int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
+int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, const StopSignals& signals) {
   const auto start = std::chrono::steady_clock::now();
   // Each case makes and drops tensors of megabytes: keep the pages instead of having the kernel clear new ones.
   mallopt(M_MMAP_THRESHOLD, 1 << 25);  // the most that is taken
@@ -245,6 +252,27 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
     outputs.found(r);
   }
   begun = std::chrono::steady_clock::now();
+  std::size_t broken_promises = 0;  // results beside those of the plan
+  // What a backend promises of calls beside each other is part of its suite: of the whole, once, and not of a part of it.
+  if (generated && a.plan.filter.empty() && a.plan.shard == 0) {
+    const auto out_of_time = [&] {
+      const std::chrono::duration<double> past = std::chrono::steady_clock::now() - begun;
+      return settings.stopped() || past.count() > kShareOfLaws * budget;
+    };
+    const auto broken = [&](CaseResult& r) {
+      ++broken_promises;
+      count(r);
+      outputs.found(r);
+      outputs.in_order(r);
+    };
+    for (const auto& backend : judged_backends(a, known)) {
+      const std::size_t before = broken_promises;
+      const std::size_t checked = judge_promises(backend, a.plan.seed, laws, known, lists, workers,
+                                                 settings.judge, out_of_time, broken);
+      if (checked > 0 && !a.detail.quiet)
+        fmt::print("{} promises laws: {} checked, {} broken\n", backend, checked, broken_promises - before);
+    }
+  }
   RunEvents events;
   events.finished = [&](std::size_t place, CaseResult& r) {
     count(r);
@@ -252,7 +280,7 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
   };
   events.in_order = [&](CaseResult& r) { outputs.in_order(r); };
   if (!run_plan(plan, known, settings, events) && !signals.stopped()) {
-    summary.left = plan.cases - summary.cases;
+    summary.left = plan.cases + broken_promises - summary.cases;
   } else if (signals.stopped()) {
     summary.ended_by = fmt::format("SIG{}", sigabbrev_np(signals.signal()));
   } else {
@@ -273,7 +301,7 @@ int run(RunArguments a, const InputLists& lists, const StopSignals& signals) {
 
 }  // namespace
 
-void add_run(const Command& program, int& exit_code, const InputLists& lists) {
+void add_run(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws) {
   auto arguments = std::make_shared<RunArguments>();
   const Command command = program.subcommand("run", "Run cases against backends");
   add_run_options(command, *arguments);
@@ -283,11 +311,11 @@ void add_run(const Command& program, int& exit_code, const InputLists& lists) {
       "  assay run norms transforms --backend cpu --json norms.json --record norms.jsonl\n"
       "  assay run --resume norms.jsonl\n"
       "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v");
-  command.callback([command, arguments, &exit_code, lists] {
+  command.callback([command, arguments, &exit_code, lists, laws] {
     complete(*arguments, command);
     const StopSignals signals;
     try {
-      exit_code = run(*arguments, lists, signals);
+      exit_code = run(*arguments, lists, laws, signals);
     } catch (const Stopped&) {  // before the first case
       exit_code = 128 + signals.signal();
     }

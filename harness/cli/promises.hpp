@@ -1,0 +1,26 @@
+// The laws that a backend promises, held against it in a run: on one case for each op, format and variant that it takes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/laws.hpp"
+#include "harness/result.hpp"
+
+namespace assay {
+
+// One case for each format, and for each variant too where that is asked for, that each of the backends takes.
+std::vector<Case> cases_for_laws(const std::vector<std::string>& backends, std::uint64_t seed, bool variants,
+                                 const std::vector<BackendInfo>& known, const InputLists& lists,
+                                 Workers& workers);
+
+// How many laws were checked. `found` gets each promise that is broken, as the verdict `law`; `stopped` is asked before each law.
+std::size_t judge_promises(const std::string& backend, std::uint64_t seed, std::span<const Law> laws,
+                           const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
+                           const JudgeOptions& options, const std::function<bool()>& stopped,
+                           const std::function<void(CaseResult&)>& found);
+
+}  // namespace assay
