@@ -76,6 +76,28 @@ void sign_mask_bit(const FaultSite& site, TensorSet& set) {
                                        (1U << Stream(site.seed, "fault").below(0, 32)));
 }
 
+// Encoders are symmetric or nearly so: -128 stands in no tensor that they made, and in those of others. Two of them stand
+// side by side, in every tensor at the same columns: -128 * -128 twice is one more than 16 bits hold.
+void least_codes(const FaultSite& site, TensorSet& set) {
+  bool found = false;
+  for (const TensorSpec& t : site.tensors) {
+    if (t.role != TensorRole::data) continue;
+    Encoded& tensor = set.at(t.name);
+    const Format& f = format(t.format);
+    const bool q8_0 = f.name == "q8_0";
+    if (!q8_0 && (f.kind == FormatKind::block || f.element != "int8")) continue;
+    found = true;
+    const auto columns = static_cast<std::size_t>(t.shape.back());
+    const auto elements = static_cast<std::size_t>(element_count(t.shape));
+    for (std::size_t i = 0; i < elements; ++i)
+      if (const std::size_t column = i % columns; column % 16 < 2) {
+        const std::size_t at = q8_0 ? i / 32 * 34 + 2 + i % 32 : i;
+        tensor.planes.front().bytes[at] = std::byte{0x80};
+      }
+  }
+  if (!found) no_site(site, "8-bit integer codes");
+}
+
 void slots_swapped(const FaultSite& site, TensorSet& set) {
   const auto slots = entries(set, site, "slots");
   if (slots.size() < 2) no_site(site, "two tokens");

@@ -11,6 +11,8 @@ void nan_code(const FaultSite&, Values&);
 void inf_value(const FaultSite&, Values&);
 void negative_inf_value(const FaultSite&, Values&);
 void nan_leader(const FaultSite&, Values&);
+void nan_follower(const FaultSite&, Values&);
+void inf_against_zero(const FaultSite&, Values&);
 void outlier_value(const FaultSite&, Values&);
 void subnormal_values(const FaultSite&, Values&);
 void negative_zeros(const FaultSite&, Values&);
@@ -52,6 +54,7 @@ void scale_bit(const FaultSite&, TensorSet&);
 void payload_bit(const FaultSite&, TensorSet&);
 void code_bit(const FaultSite&, TensorSet&);
 void sign_mask_bit(const FaultSite&, TensorSet&);
+void least_codes(const FaultSite&, TensorSet&);
 void slots_swapped(const FaultSite&, TensorSet&);
 void wrong_expert(const FaultSite&, TensorSet&);
 

@@ -44,10 +44,15 @@ constexpr Fault kFaults[] = {
               "a format that has a NaN gives it back", nan_code),
     on_values("nan_leader", "argmax", Requirement::judge, "x[0,0]", "NaN",
               "sticks at index 0, or is reported when checked=yes", nan_leader),
+    on_values("nan_follower", "argmax", Requirement::judge, "one element beyond the first column", "NaN",
+              "loses or wins as declared, or is reported when checked=yes", nan_follower),
     on_values("inf_value", kInfinite, Requirement::judge, "one element of the first tensor", "+Inf",
               "IEEE rules within its row", inf_value),
     on_values("negative_inf_value", kInfinite, Requirement::judge, "one element of the first tensor", "-Inf",
               "IEEE rules within its row; a logit of -Inf weighs nothing", negative_inf_value),
+    on_values("inf_against_zero", "matmul", Requirement::judge, "one term of b",
+              "+Inf, against a = 0 in every other row", "0 times Inf is NaN, other rows are infinite",
+              inf_against_zero),
     on_values("outlier_value", "quantize kv_write layernorm rmsnorm matmul dequantize", Requirement::judge,
               "one element of the first tensor", "+-800", "saturates where the scale is fixed",
               outlier_value),
@@ -67,7 +72,9 @@ constexpr Fault kFaults[] = {
     on_values("very_low_scores", "attention softmax logsumexp", Requirement::judge,
               "every fourth logit of a row", "-65504", "weighs nothing, and stays finite", very_low_scores),
 
-    // Cache contents: kernel and reference see them.
+    // Codes that no encoder writes, and cache contents: kernel and reference see them.
+    on_bytes("least_codes", "attention matmul moe dequantize requantize", Requirement::judge,
+             "every eighth 8-bit integer code", "-128", "-128 times the scale", least_codes),
     on_bytes("nan_masked_key", "attention", Requirement::conceal, "K and V of every key that no row sees",
              "NaN", "never shows", nan_hidden_keys),
     on_bytes("nan_visible_key", "attention", Requirement::contain, "K of one visible key, KV head 0", "NaN",

@@ -83,6 +83,26 @@ void nan_leader(const FaultSite& site, Values& values) {
   first_values(site, values)[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
+void nan_follower(const FaultSite& site, Values& values) {
+  std::vector<float>& x = first_values(site, values);
+  const auto row = static_cast<std::size_t>(first_data(site).shape.back());
+  if (row < 2) no_site(site, "two columns");
+  const Stream stream(site.seed, "fault");
+  x[stream.below(0, x.size() / row) * row + 1 + stream.below(1, row - 1)] =
+      std::numeric_limits<float>::quiet_NaN();
+}
+// b[n, k]: Inf at one term of column 0, where every other row of a, from row 0 on, is 0.
+void inf_against_zero(const FaultSite& site, Values& values) {
+  const ScalarFormat* scalar = find_scalar_format(site.attributes.text("b"));
+  if (scalar == nullptr || std::isfinite(round_to(*scalar, kInfinity, {.overflow = Overflow::ieee})))
+    no_site(site, "a format of b that has an infinity");
+  std::vector<float>&a = values.at("a"), &b = values.at("b");
+  const auto terms = static_cast<std::size_t>(first_data(site).shape.back());
+  const std::size_t at = Stream(site.seed, "fault").below(0, terms);
+  b[at] = kInfinity;
+  for (std::size_t i = at; i < a.size(); i += 2 * terms) a[i] = 0;
+}
+
 void outlier_value(const FaultSite& site, Values& values) {
   float& x = seeded(site, first_values(site, values));
   x = std::copysign(800.0F, x);

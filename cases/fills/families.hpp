@@ -23,6 +23,7 @@ void codes(const FillRequest&, Values&);
 void ties(const FillRequest&, Values&);
 void sparse(const FillRequest&, Values&);
 void wide(const FillRequest&, Values&);
+void ladder(const FillRequest&, Values&);
 void below_powers(const FillRequest&, Values&);
 
 // reductions.cpp: any op; one element of a row, or of each run, carries what is summed or compared.
