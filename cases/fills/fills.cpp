@@ -83,9 +83,7 @@ constexpr Fill kFills[] = {
     {"sparse", "", "three of four runs of 64 elements are zero: zero blocks, 0/0 scales", sparse},
     {"wide", "", "runs of 32 elements around 2^-30, 1 and 2^30: a range that is narrower than declared",
      wide},
-    {"ladder", "",
-     "runs of 16 elements, each half as large as the one before, 24 of them: block scales below the smallest "
-     "normal number",
+    {"ladder", "", "runs of 16 elements from 1 down to 2^-23: block scales below the smallest normal number",
      ladder},
     {"below_powers", "",
      "just below powers of two, from 2^-126 to 2^128: an exponent taken from a rounded number", below_powers},
