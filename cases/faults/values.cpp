@@ -83,13 +83,15 @@ void nan_leader(const FaultSite& site, Values& values) {
   first_values(site, values)[0] = std::numeric_limits<float>::quiet_NaN();
 }
 
+// Two in one row, where it has room for them: the first is the one that is reported.
 void nan_follower(const FaultSite& site, Values& values) {
   std::vector<float>& x = first_values(site, values);
   const auto row = static_cast<std::size_t>(first_data(site).shape.back());
   if (row < 2) no_site(site, "two columns");
   const Stream stream(site.seed, "fault");
-  x[stream.below(0, x.size() / row) * row + 1 + stream.below(1, row - 1)] =
-      std::numeric_limits<float>::quiet_NaN();
+  float* const first = &x[stream.below(0, x.size() / row) * row];
+  for (const std::uint64_t k : {1, 2})
+    first[1 + stream.below(k, row - 1)] = std::numeric_limits<float>::quiet_NaN();
 }
 // b[n, k]: Inf at one term of column 0, where every other row of a, from row 0 on, is 0.
 void inf_against_zero(const FaultSite& site, Values& values) {
