@@ -109,6 +109,12 @@ double smallest_normal(std::string_view element) {
 
 bool is_infinite(double x) { return std::isinf(x); }
 
+// Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
+// of 0 times it is NaN in the real formula.
+bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
+  return path == "q8" && std::ranges::any_of(weights.exact, is_infinite);
+}
+
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
 // quantiser may make either. Nothing is claimed of them, save that a row with a NaN of its own gives NaN.
 std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view path) {
@@ -162,7 +168,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
       const bool is_finite = std::isfinite(r.exact);
       const OperandRow &x = products.rows()[row], &w = weights[column];
-      if ((spoilt[row] && !has_nan(x)) ||
+      if ((spoilt[row] && !has_nan(x)) || (!is_finite && is_scale_infinite(w, path)) ||
           (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc, least)))
         set_unclaimed(t, at);
       else if (!is_finite)
