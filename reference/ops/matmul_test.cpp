@@ -333,17 +333,6 @@ TEST(Matmul, what_may_overflow_claims_nothing_and_what_must_overflow_is_inf) {
   expect_caught(c.truth("acc=f32"), Values{65504});
 }
 
-TEST(Matmul, an_infinite_block_scale_claims_nothing_where_codes_are_summed_first) {
-  Case q8(
-      {{"m", "1"}, {"n", "2"}, {"k", "32"}, {"a", "f32"}, {"b", "q4_0"}, {"dtype", "f32"}, {"path", "q8"}});
-  Plane& weights = q8.c.set.at("b").planes.at(0);
-  weights.bytes[0] = std::byte{0x00}, weights.bytes[1] = std::byte{0x7c};  // the f16 scale of row 0
-  weights.bytes[2] = std::byte{0x98};                                      // codes 0 and 1
-  const Truth t = q8.c.truth("");
-  EXPECT_EQ(t.limit[0], kInfinity);
-  EXPECT_TRUE(std::isfinite(t.value[1]) && std::isfinite(t.limit[1]));
-}
-
 TEST(Matmul, bad_input_is_refused_by_name_and_value) {
   EXPECT_EQ(kind_of([] { Case({{"k", "33"}, {"a", "f32"}, {"b", "q8_0"}}); }), InputErrorKind::ragged_block);
   EXPECT_EQ(kind_of([] { Case(std::map<std::string, std::string>{{"a", "bf17"}}); }),
