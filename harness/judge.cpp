@@ -7,6 +7,7 @@
 
 #include "harness/call.hpp"
 #include "harness/faulted.hpp"
+#include "harness/first_step.hpp"
 #include "harness/history.hpp"
 #include "harness/path_check.hpp"
 #include "harness/worker/printable.hpp"
@@ -177,6 +178,18 @@ const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
   return truths.of(result.c, inputs, Contract::parse(result.contract, result.c.op->contract));
 }
 
+// Some 20 more runs and truths: not where one truth alone takes seconds.
+void Judge::name_first_step(const Case& c, const Contract& contract, CaseResult& r) const {
+  constexpr double kMostSeconds = 2;
+  if (!options.first_step || c.op->stages == nullptr ||
+      c.op->stages(c.attributes, inputs.set, contract).empty())
+    return;
+  const std::string step = r.reference_seconds > kMostSeconds
+                               ? "not looked for: the replay takes too long; ask a smaller case"
+                               : first_differing_step(c, inputs, contract, workers, options.timeout);
+  if (!step.empty()) r.verdict.detail += "\n  first  " + step;
+}
+
 void Judge::ask_again(const Case& c, const Contract& contract, const RunResult& run, CaseResult& r) const {
   const std::optional<Contract> likely = second_opinion(*c.op, c.attributes, inputs.set, contract);
   if (!likely) return;
@@ -242,11 +255,16 @@ CaseResult Judge::judge_plain(const Case& c) const {
           check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
       r.verdict.seen = sharpness(known, inputs.tensors);
+      if (r.verdict.status == Status::wrong) name_first_step(c, *contract, r);
       if (r.verdict.status == Status::pass && !(r.verdict.seen.half <= kAskAgain))
         ask_again(c, *contract, run, r);
     }
   } catch (const InputError& e) {  // the reference has no truth of such a case under such a contract
-    set(r.verdict, Status::impossible, e.what());
+    if (e.kind() == InputErrorKind::bad_contract)
+      set(r.verdict, Status::failed,
+          fmt::format("declared contract '{}': {}", declared.declaration.contract, e.what()));
+    else
+      set(r.verdict, Status::impossible, e.what());
   } catch (const std::invalid_argument& e) {  // planes that no memory can hold
     set(r.verdict, Status::impossible, e.what());
   }

@@ -22,6 +22,7 @@ struct JudgeOptions {
   int repeats = 0;                            // further runs on the same bytes, all of which must agree
   bool isolate = false;                       // every run but the first is made in a new process
   bool strict = false;                        // a blind or suspect pass is no pass
+  bool first_step = true;                     // under level=replay the first step that differs is looked for
   std::function<void(const RunResult&)> observe = {};  // sees each run's outputs, whatever the verdict
 };
 
@@ -82,6 +83,7 @@ struct Judge {
 
  private:
   CaseResult judge_plain(const Case& c) const;
+  void name_first_step(const Case& c, const Contract& contract, CaseResult& r) const;
   void ask_again(const Case& c, const Contract& contract, const RunResult& run, CaseResult& r) const;
 };
 

@@ -13,7 +13,8 @@ enum class InputErrorKind {
   bad_value,       // an attribute or contract value outside its domain
   shape_mismatch,  // tensors that do not fit each other or their bytes
   ragged_block,    // a block that does not divide its row
-  bad_scale,       // a scale that is negative, NaN or infinite, or a zero that would be a divisor
+  bad_contract,  // a contract that cannot be judged by: what it declares does not fit itself, the op or the case
+  bad_scale,     // a scale that is negative, NaN or infinite, or a zero that would be a divisor
 };
 
 constexpr std::string_view to_string(InputErrorKind kind) {
@@ -26,6 +27,8 @@ constexpr std::string_view to_string(InputErrorKind kind) {
       return "shape_mismatch";
     case InputErrorKind::ragged_block:
       return "ragged_block";
+    case InputErrorKind::bad_contract:
+      return "bad_contract";
     case InputErrorKind::bad_scale:
       return "bad_scale";
   }

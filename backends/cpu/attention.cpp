@@ -198,6 +198,35 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
          " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
 }
 
+void attention_replay_check(const Call& call) {
+  attention_check(call);
+  const bool plain =
+      call.real("softcap") == 0 && !call.yes("sinks") && !call.yes("alibi") && call.text("rotate") == "none";
+  if (!plain) throw Unsupported("no schedule has a step for softcap, sinks, alibi or rotate");
+  // The first block begins at the first visible key, and keys that a mask picks close up to each other.
+  if (call.text("mask") != "none" && call.text("mask") != "causal")
+    throw Unsupported("the schedule is declared for mask=none and mask=causal alone");
+}
+
+std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile) {
+  const std::string lanes = std::to_string(engine.dot_lanes);
+  const bool simd = &engine != &kScalarEngine,
+             in_fours = call.text("mask") == "none" && call.text("lengths") == "full";
+  // Scores are computed in fours, and those that are left with more sums where a row of K has more than one vector of numbers.
+  if (simd && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes) &&
+      !(in_fours && call.integer("len") % 4 == 0))
+    throw Unsupported(
+        "the keys that are left behind fours have a schedule of their own: variant=....scalar, or len a "
+        "multiple of 4");
+  return " level=replay schedule=qk:f32/pv:f32/p:f32/out:" + std::string(call.text("dtype")) +
+         "/tile:" + std::to_string(tile) + "/argument:scaled/exp:" +
+         (!simd        ? "libm"
+          : engine.fma ? "taylor7"
+                       : "taylor7_mul") +
+         "/rescale_exp:libm/sums:tile/sum_fma:no" + "/lanes:" + std::to_string(engine.exp_lanes) +
+         "/pack:1/values:tile/values_fma:no/dot_lanes:" + lanes + "/fma:" + (engine.fma ? "yes" : "no");
+}
+
 std::string attention_dot_order(const Engine& engine) {
   return " qk_order=lanes:" + std::to_string(engine.dot_lanes);
 }

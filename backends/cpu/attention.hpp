@@ -88,6 +88,9 @@ void attention_check(const Call& call);
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p = "f32");
 // Of kernels whose logits are engine.dot_rows.
 std::string attention_dot_order(const Engine& engine);
+// What a kernel of tiles of so many keys declares to be judged bit by bit: " level=replay schedule=..." Throws Unsupported for calls
+// of which one schedule does not say all.
+std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile);
 std::string attention_name(const Call& call, std::string_view kind);  // attention_KIND_K_V
 
 }  // namespace assay_cpu

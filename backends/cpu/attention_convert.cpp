@@ -48,6 +48,10 @@ std::string attention_convert_f16_contract(const Call&, const Engine& engine) {
   return "convert=f16 " + attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
 
+std::string attention_convert_f16_replay_contract(const Call& call, const Engine& engine) {
+  return attention_convert_f16_contract(call, engine) + attention_whole_contract(call, engine, kBlockKeys);
+}
+
 void attention_convert_f16_run(const Call& call, const Engine& engine, const Trace& trace) {
   trace.kernel(attention_convert_f16_name(call));
   const AttentionProblem problem(call);

@@ -20,6 +20,10 @@ std::string attention_decode_contract(const Call&, const Engine& engine) {
   return attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
 
+std::string attention_decode_replay_contract(const Call& call, const Engine& engine) {
+  return attention_decode_contract(call, engine) + attention_whole_contract(call, engine, kBlockKeys);
+}
+
 std::string attention_decode_name(const Call& call) { return attention_name(call, "decode"); }
 
 namespace {

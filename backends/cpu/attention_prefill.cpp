@@ -57,6 +57,10 @@ std::string attention_prefill_contract(const Call&, const Engine& engine) {
   return attention_contract(engine, kTileKeys) + attention_dot_order(engine);
 }
 
+std::string attention_prefill_replay_contract(const Call& call, const Engine& engine) {
+  return attention_prefill_contract(call, engine) + attention_whole_contract(call, engine, kTileKeys);
+}
+
 std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
 
 void attention_prefill_run(const Call& call, const Engine& engine, const Trace& trace) {

@@ -15,6 +15,9 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
 #define ASSAY_NAMED(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}
 #define ASSAY_KIND(op, kind, listed, chosen, check) \
   {#op, #kind, listed, chosen, check, op##_##kind##_name, op##_##kind##_contract, op##_##kind##_run}
+// The same kernel, with its schedule declared whole: judged bit by bit (level=replay).
+#define ASSAY_REPLAYED(op, word, check, kernel) \
+  {#op, word, false, never, check, kernel##_name, kernel##_replay_contract, kernel##_run}
 #define ASSAY_ATTENTION(kind, listed, check) ASSAY_KIND(attention, kind, listed, attention_##kind##_chosen, check)
 // clang-format on
 
@@ -33,6 +36,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_NAMED(requantize),
     ASSAY_NAMED(kv_write),
     ASSAY_NAMED(matmul),
+    ASSAY_REPLAYED(matmul, "replay", matmul_check, matmul),
     ASSAY_NAMED(moe),
     ASSAY_PLAIN(argmax),
     ASSAY_ATTENTION(decode, true, attention_check),
@@ -42,6 +46,9 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ATTENTION(decode_q8, false, attention_decode_q8_check),
     ASSAY_ATTENTION(deferred, false, attention_deferred_check),
     ASSAY_ATTENTION(convert_f16, true, attention_check),
+    ASSAY_REPLAYED(attention, "decode_replay", attention_replay_check, attention_decode),
+    ASSAY_REPLAYED(attention, "prefill_replay", attention_replay_check, attention_prefill),
+    ASSAY_REPLAYED(attention, "convert_f16_replay", attention_replay_check, attention_convert_f16),
 });
 
 }  // namespace

@@ -31,6 +31,7 @@ std::string dequantize_name(const Call& call);
 std::string requantize_name(const Call& call);
 std::string kv_write_name(const Call& call);
 std::string matmul_name(const Call& call);
+std::string matmul_replay_contract(const Call& call, const Engine& engine);
 std::string moe_name(const Call& call);
 
 // An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.
@@ -60,6 +61,10 @@ ASSAY_ATTENTION(deferred);
 void attention_deferred_check(const Call& call);
 ASSAY_ATTENTION(convert_f16);
 #undef ASSAY_ATTENTION
+void attention_replay_check(const Call& call);
+std::string attention_decode_replay_contract(const Call& call, const Engine& engine);
+std::string attention_prefill_replay_contract(const Call& call, const Engine& engine);
+std::string attention_convert_f16_replay_contract(const Call& call, const Engine& engine);
 
 // From this many keys on a decode call is split over the keys.
 inline constexpr std::int64_t kSplitFromKeys = 2048;

@@ -101,7 +101,14 @@ struct Plan {
       const std::string chain = std::to_string(keys_per_chain(variant.declared_promote));
       text += " chunk=" + chain + " promote=" + chain;
     }
+    if (variant.replay()) text += " schedule=" + schedule();
     return text + (variant.level == "detap" ? " order=any" : " order=sequential") + " level=" + variant.level;
+  }
+  std::string schedule() const {
+    const std::string unit(variant.unit->name);
+    return variant.schedule("qk:" + unit + "/pv:" + unit + "/p:" + pv.operand + "/out:" + dtype +
+                            "/tile:" + std::to_string(tile()) +
+                            "/argument:scaled/exp:nearest/sum_fma:no/lanes:1/pack:1");
   }
   std::string name() const { return "attention_" + variant.name + "_" + k + "_" + v; }
 
@@ -166,6 +173,8 @@ Declared declare_attention(const Call& call) {
   if (call.text("rotate") == "qkv" && plan.variant.level != "detap")
     throw Unsupported(
         "rotate=qkv is judged by level=detap only, and the inverse is not of the emulated unit");
+  if (plan.variant.replay() && (plan.variant.promote > 0 || plan.k != plan.dtype || plan.v != plan.dtype))
+    throw Unsupported("a schedule of attention has one chain per product, and q, k and v of one format");
   assay::attention_geometry(attributes_of(call, assay::kAttention));
   plan.arithmetic().check("", "", "");
   return {plan.contract(), plan.name()};

@@ -128,7 +128,15 @@ Declared declare_matmul(const Call& call) {
   const Variant& v = plan.variant;
   std::string contract = "acc=" + std::string(v.unit->name);
   if (v.declared_promote > 0) contract += " promote=" + std::to_string(v.declared_promote);
-  return {contract + " order=sequential epilogue_roundings=" + (plan.integer() ? "3" : "2") +
+  if (v.replay()) {
+    if (plan.integer()) throw Unsupported("a schedule is of sums of floating-point products: no " + v.name);
+    std::string sum = "acc:" + std::string(v.unit->name) + "/scales:a_b";
+    if (v.declared_promote > 0) sum += "/chunk:" + std::to_string(v.declared_promote * v.unit->group);
+    contract += " level=replay schedule=" + v.schedule(sum);
+  }
+  // What is declared of the blocks' order on purpose wrongly must not contradict itself.
+  const std::string order = v.declared_key.empty() ? " order=sequential" : "";
+  return {contract + order + " epilogue_roundings=" + (plan.integer() ? "3" : "2") +
               (plan.path == "e4m3fn" ? " scale=divide code=divide" : ""),
           plan.name()};
 }

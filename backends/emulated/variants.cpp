@@ -1,5 +1,6 @@
 #include "backends/emulated/variants.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "backends/plugin/call.hpp"
@@ -20,10 +21,13 @@ int count(std::string_view digits, std::string_view word) {
 }
 
 void take_modifier(Variant& v, std::string_view modifier, std::string_view word) {
-  if (modifier == "detap" || modifier == "detord" || modifier == "ca" || modifier == "emu") {
+  if (modifier == "detap" || modifier == "detord" || modifier == "ca" || modifier == "emu" ||
+      modifier == "replay") {
     v.level = modifier;
   } else if (modifier.starts_with("as_promote")) {
     v.declared_promote = count(modifier.substr(10), word);
+  } else if (modifier.starts_with("as_") && modifier.find(':') != std::string_view::npos) {
+    v.declared_key = modifier.substr(3);
   } else if (modifier == "mixup") {
     v.mixup = true;
   } else if (modifier == "mixup_k" || modifier == "mixup_v" || modifier == "mixup_kv") {
@@ -31,7 +35,8 @@ void take_modifier(Variant& v, std::string_view modifier, std::string_view word)
     v.mixup_v = modifier != "mixup_k";
   } else {
     throw Unsupported("variant '" + std::string(word) + "': '" + std::string(modifier) +
-                      "' is none of detap, detord, ca, emu, as_promoteN, mixup, mixup_k, mixup_v, mixup_kv");
+                      "' is none of detap, detord, ca, emu, replay, as_promoteN, as_KEY:VALUE, mixup, "
+                      "mixup_k, mixup_v, mixup_kv");
   }
 }
 
@@ -64,6 +69,14 @@ Variant parse_variant(std::string_view word) {
     rest.remove_prefix(next == std::string_view::npos ? rest.size() : next);
   }
   return v;
+}
+
+std::string Variant::schedule(std::string truth) const {
+  if (declared_key.empty()) return truth;
+  const std::string key = declared_key.substr(0, declared_key.find(':') + 1);
+  const std::size_t at = ("/" + truth).find("/" + key);
+  if (at == std::string::npos) return truth + "/" + declared_key;
+  return truth.replace(at, std::min(truth.find('/', at), truth.size()) - at, declared_key);
 }
 
 std::string variant_list() {

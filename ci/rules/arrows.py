@@ -16,7 +16,7 @@ reference/formats                        reference/* reference/real/ OWN
 reference/arithmetic                     reference/* reference/formats/ OWN                                  | reference/real/
 reference/inputs                         reference/* reference/ops/* OWN
 reference/replay                         reference/* reference/formats/ reference/arithmetic/ OWN
-reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ OWN
+reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ reference/replay/ OWN
 reference/ops/attention/value            reference/* reference/real/ reference/formats/ reference/ops/attention/* reference/ops/attention/value/ | reference/ops/
 reference/ops/attention/emulated         reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/emulated/
 reference/ops/attention/limits           reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/ | reference/ops/
@@ -48,6 +48,7 @@ cases/fills                              reference/ OWN                         
 cases/faults                             reference/ OWN                                                      | harness/* cases/*
 cases/laws                               harness/* reference/ OWN                                            | cases/*
 cases/laws/lawless.cpp                   backends/assay_backend.h
+cases/studies/identify/scheduled.cpp   backends/assay_backend.h
 cases/properties                         harness/ reference/ cases/* cases/faults/ OWN
 cases/properties/violating.cpp           backends/assay_backend.h OWN
 cases/properties/short_sighted.cpp       backends/assay_backend.h

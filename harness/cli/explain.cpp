@@ -43,6 +43,7 @@ std::optional<Contract> without(const Contract& contract, const ContractKey& key
       break;
     case ContractValue::integer:
     case ContractValue::word:
+    case ContractValue::text:
       return std::nullopt;
   }
   if (contract.text(key.name) == ideal) return std::nullopt;

@@ -107,6 +107,8 @@ std::string allowed_text(const ContractKey& k) {
       return "integer";
     case ContractValue::order:
       return std::string(kOrderWords);
+    case ContractValue::text:
+      return "text without blanks";
     case ContractValue::word:
       break;
   }

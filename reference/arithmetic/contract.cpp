@@ -64,6 +64,9 @@ std::string canonical(const ContractKey& key, std::string_view value) {
     case ContractValue::word:
       if (!listed(key.words, value)) bad_value(key, value, fmt::format("one of {}", key.words));
       return std::string(value);
+    case ContractValue::text:
+      if (value.empty()) bad_value(key, value, "a text without blanks");
+      return std::string(value);
   }
   bad_value(key, value, "a value");
 }

@@ -19,6 +19,7 @@ enum class ContractValue : std::uint8_t {
   number,       // a decimal, 0..kMostDeclared (exp_ulp=2)
   order,        // the order of a sum (order.hpp)
   word,         // one of the key's listed words
+  text,         // anything that has no blank in it: what it says is the op's to read
 };
 
 // No count of steps and no error in ulps is larger; what is computed from one stays an exact integer in f64.

@@ -236,4 +236,17 @@ float checked_scale(float scale, std::string_view plane, std::int64_t index) {
                    fmt::format("{}[{}] is {}; a scale is positive and finite", plane, index, scale));
 }
 
+std::optional<Encoded> with_zeros(const Encoded& tensor, const std::function<bool(std::size_t)>& keep) {
+  const Format& row = format(tensor.format);
+  if (row.kind == FormatKind::block) return std::nullopt;
+  const ScalarFormat& element = scalar_format(row.element);
+  if (element.storage_bytes == 0 || decode(element, 0) != 0) return std::nullopt;
+  Encoded cut = tensor;
+  std::vector<std::byte>& bytes = cut.planes.at(0).bytes;
+  const auto each = static_cast<std::size_t>(element.storage_bytes);
+  for (std::size_t i = 0; i < bytes.size() / each; ++i)
+    if (!keep(i)) std::memset(bytes.data() + i * each, 0, each);
+  return cut;
+}
+
 }  // namespace assay

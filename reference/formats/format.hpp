@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -101,5 +103,9 @@ std::vector<double> decode_tensor(const Encoded& tensor);
 // of block_elements. What streaming users (a KV cache of 2^20 keys) call.
 void decode_range(const Encoded& tensor, std::int64_t first, std::span<double> out);
 void decode_range(const Encoded& tensor, std::int64_t first, std::span<float> out);  // nearest f32
+
+// The tensor with the elements for which keep(index) is false made zero, all others as they are. nullopt for formats in which
+// elements are not whole bytes of their own, or a code of zero bits is no zero.
+std::optional<Encoded> with_zeros(const Encoded& tensor, const std::function<bool(std::size_t)>& keep);
 
 }  // namespace assay

@@ -21,7 +21,9 @@
 
 #include "reference/ops/norm.hpp"
 #include "reference/ops/op.hpp"
+#include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/variance.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -33,9 +35,9 @@ constexpr std::array kAttributes = {
     AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1", "added to the variance"},
 };
 
-constexpr auto kContract = with_norm_keys(std::array{
+constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
     ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford", "the algorithm"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -108,6 +110,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       affine.set(t, first + i, d, inverse, gain[i], bias[i], most, at_most);
     }
   }
+  if (is_judged_by_replay(contract)) replay_rows(t, "layernorm", a, set, contract);
   return {std::move(t)};
 }
 
@@ -128,6 +131,9 @@ const Op kLayernorm = {
     .tensors = tensors,
     .indices = nullptr,
     .truth = truth,
+    .unused = nullptr,
+    .stages = [](const Attributes& a, const TensorSet& set,
+                 const Contract& contract) { return row_stages("layernorm", a, set, contract); },
 };
 
 }  // namespace assay

@@ -17,7 +17,9 @@
 #include "reference/ops/exp_sum.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/replayed_rows.hpp"
 #include "reference/real/double_double_functions.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -28,14 +30,14 @@ constexpr std::array kAttributes = {
     AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[0],
     kExpSumKeys[1],
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
     ContractKey{"log_ulp", ContractValue::number, "2", "", "error of log, in units in the last place of acc"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -83,6 +85,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
         log_sum.error;
     set_truth(t, r, rounded_sum(sum({e.max, 0}, {log_sum.value, error}), acc), store);
   }
+  if (is_judged_by_replay(contract)) replay_rows(t, "logsumexp", a, set, contract);
   return {std::move(t)};
 }
 
@@ -101,6 +104,9 @@ const Op kLogsumexp = {
     .tensors = tensors,
     .indices = nullptr,
     .truth = truth,
+    .unused = nullptr,
+    .stages = [](const Attributes& a, const TensorSet& set,
+                 const Contract& contract) { return row_stages("logsumexp", a, set, contract); },
 };
 
 }  // namespace assay

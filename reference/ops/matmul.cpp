@@ -21,6 +21,8 @@
 // where their rounded operands differ by more than e. Then (set_truth_within, op_io.hpp)
 //   value = the middle of [rd(c - e), rd(c + e)],  limit = half of it.
 //
+// level=replay: of finite operands the bits of the declared schedule, limit 0 (replayed_matmul.hpp).
+//
 // With numbers: `matmul m=1 n=4 k=4096 a=f16 b=f16` on cpu (path f16, acc f32; gaussian, seed 1), element 0:
 //   v = -25.2,  sum|a b| = 2593,  e = gamma_4096 sum|a b| = 4096 * 2^-24 * 2593 = 0.633,
 // for the operands are decided and there is no epilogue. For int8 codes with acc=i32 and the same v there would be
@@ -32,6 +34,8 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/products.hpp"
+#include "reference/ops/replayed_matmul.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -47,7 +51,7 @@ constexpr std::array kAttributes = {
                   "what is multiplied"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[0],
     kDotKeys[1],
     kDotKeys[2],
@@ -59,7 +63,7 @@ constexpr auto kContract = with_store_keys(std::array{
                 "path=e4m3fn: x / scale, x times a rounded 1 / scale, or x (448 / absmax)"},
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t m = a.integer("m"), n = a.integer("n"), k = a.integer("k");
@@ -177,6 +181,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
         set_truth_within(t, at, r.kernel, store);
     }
   }
+  if (is_judged_by_replay(contract)) replay_products(t, path, left, right, contract, store);
   return {std::move(t)};
 }
 
@@ -196,6 +201,8 @@ const Op kMatmul = {
     .tensors = tensors,
     .indices = nullptr,
     .truth = truth,
+    .unused = nullptr,
+    .stages = matmul_stages,
 };
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <span>
@@ -86,6 +87,14 @@ struct UnusedRange {
   std::int64_t count;
 };
 
+// A part of a schedule, step by step: cut(t) are the inputs with what follows its first t steps made zero, cut(steps) has all of
+// them. name(t) says what step t >= 1 does ("terms 64..95 are added").
+struct ReplayStage {
+  std::int64_t steps = 0;
+  std::function<TensorSet(std::int64_t)> cut;
+  std::function<std::string(std::int64_t)> name;
+};
+
 struct Op {
   std::string_view name;
   std::string_view formula;
@@ -103,6 +112,9 @@ struct Op {
   std::vector<Truth> (*truth)(const Attributes&, const TensorSet& inputs, const Contract&);
   // Elements of the inputs that no correct kernel reads; nullptr when every element is used.
   std::vector<UnusedRange> (*unused)(const Attributes&, const TensorSet& inputs) = nullptr;
+  // Of a contract with level=replay (none of others): parts of its schedule, each of which begins where the one before it ends with nothing left:
+  // cut(steps) of the second is cut(0) of the first. nullptr, or fewer parts, where the inputs' formats cannot be cut.
+  std::vector<ReplayStage> (*stages)(const Attributes&, const TensorSet& inputs, const Contract&) = nullptr;
 };
 
 std::span<const Op> ops();

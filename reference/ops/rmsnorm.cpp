@@ -15,6 +15,8 @@
 
 #include "reference/ops/norm.hpp"
 #include "reference/ops/op.hpp"
+#include "reference/ops/replayed_rows.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -26,7 +28,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1", "added to the mean square"},
 };
 
-constexpr auto kContract = with_norm_keys(std::array<ContractKey, 0>{});
+constexpr auto kContract = with_norm_keys(kReplayKeys);
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -72,6 +74,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     for (std::size_t i = 0; i < cols; ++i)
       affine.set(t, first + i, read(row[i], acc), inverse, gain[i], 0, most, fits ? most_inverse : kInfinity);
   }
+  if (is_judged_by_replay(contract)) replay_rows(t, "rmsnorm", a, set, contract);
   return {std::move(t)};
 }
 
@@ -91,6 +94,9 @@ const Op kRmsnorm = {
     .tensors = tensors,
     .indices = nullptr,
     .truth = truth,
+    .unused = nullptr,
+    .stages = [](const Attributes& a, const TensorSet& set,
+                 const Contract& contract) { return row_stages("rmsnorm", a, set, contract); },
 };
 
 }  // namespace assay

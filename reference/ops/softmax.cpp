@@ -48,7 +48,9 @@
 #include "reference/ops/exp_sum.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/replayed_rows.hpp"
 #include "reference/real/double_double_functions.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -63,7 +65,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"temperature", AttributeKind::real, "1", "1e-6..1e6", "x is divided by it"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[0],
     kExpSumKeys[1],
     kExpSumKeys[2],
@@ -74,7 +76,7 @@ constexpr auto kContract = with_store_keys(std::array{
                 "error of a quotient, or of reciprocal and product"},
     ContractKey{"weights", ContractValue::word, "f32", "f32|f16|bf16",
                 "format in which exp is kept between the pass that sums it and the quotient"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
@@ -203,6 +205,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }
   }
+  if (is_judged_by_replay(contract)) replay_rows(t, "softmax", a, set, contract);
   return {std::move(t)};
 }
 
@@ -223,6 +226,9 @@ const Op kSoftmax = {
     .tensors = tensors,
     .indices = indices,
     .truth = truth,
+    .unused = nullptr,
+    .stages = [](const Attributes& a, const TensorSet& set,
+                 const Contract& contract) { return row_stages("softmax", a, set, contract); },
 };
 
 }  // namespace assay

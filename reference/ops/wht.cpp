@@ -32,6 +32,8 @@
 #include "reference/formats/rotation.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/replayed_rows.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -46,12 +48,12 @@ constexpr std::array kAttributes = {
     AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every sum"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the points are added; the butterfly is a tree"},
     ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols"), points = a.integer("points");
@@ -123,6 +125,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_truth(t, first + i, {group[i] / root, fits ? error : kInfinity}, store);
     }
   }
+  if (is_judged_by_replay(contract)) replay_rows(t, "wht", a, set, contract);
   return {std::move(t)};
 }
 
@@ -142,6 +145,9 @@ const Op kWht = {
     .tensors = tensors,
     .indices = indices,
     .truth = truth,
+    .unused = nullptr,
+    .stages = [](const Attributes& a, const TensorSet& set,
+                 const Contract& contract) { return row_stages("wht", a, set, contract); },
 };
 
 }  // namespace assay

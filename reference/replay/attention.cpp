@@ -12,6 +12,7 @@
 #include "reference/parallel.hpp"
 #include "reference/replay/attention_row.hpp"
 #include "reference/replay/fold.hpp"
+#include "reference/replay/replay.hpp"
 #include "reference/replay/special_functions.hpp"
 
 namespace assay {
@@ -72,12 +73,28 @@ struct Part {
 struct Block {
   const AttentionSchedule& how;
   const ReplayKeys& keys;
-  const PackedOperand& v;
   std::int64_t rows, tiles;
   std::span<const float> rescale;  // [rows, tiles]
+  // out [rows, dv] += the weights of keys [from, to) times their values, by the schedule's pv.
+  std::function<void(std::int64_t from, std::int64_t to, float* out)> chain;
 };
 
-Part values_of(const Block& b, const PackedOperand& p, std::int64_t begin, std::int64_t end) {
+// key after key, in f32
+void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<const float> weights,
+                std::int64_t rows, std::int64_t from, std::int64_t to, float* out) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = from; j < to; ++j) {
+      const float w = weights[static_cast<std::size_t>(i * kv.keys + j)];
+      for (std::int64_t c = 0; c < kv.dv; ++c) {
+        const float v = kv.v[static_cast<std::size_t>(j * kv.dv + c)];
+        float& o = out[i * kv.dv + c];
+        const float product = w * v;
+        o = how.fma ? std::fma(w, v, o) : o + product;
+      }
+    }
+}
+
+Part values_of(const Block& b, std::int64_t begin, std::int64_t end) {
   const std::int64_t dv = b.keys.dv;
   Part part;
   part.o.assign(static_cast<std::size_t>(b.rows * dv), 0.0f);
@@ -87,15 +104,21 @@ Part values_of(const Block& b, const PackedOperand& p, std::int64_t begin, std::
     const std::int64_t from = t * b.how.tile, to = std::min(b.keys.keys, from + b.how.tile);
     const bool chained = b.how.values == ValueChain::chained;
     if (!chained) of_tile.assign(part.o.size(), 0.0f);
-    if (!chained) fused_gemm_range(matrix_unit(b.how.pv), p, b.v, from, to, of_tile.data(), dv);
+    if (!chained) b.chain(from, to, of_tile.data());
     for (std::int64_t i = 0; i < b.rows; ++i) {
       const float a = b.rescale[static_cast<std::size_t>(i * b.tiles + t)];
       for (std::int64_t c = i * dv; c < (i + 1) * dv; ++c) {
         float& o = part.o[static_cast<std::size_t>(c)];
-        o = chained ? o * a : std::fma(o, a, of_tile[static_cast<std::size_t>(c)]);
+        const float rescaled = o * a;
+        if (chained)
+          o = rescaled;
+        else if (b.how.values_fma)
+          o = std::fma(o, a, of_tile[static_cast<std::size_t>(c)]);
+        else
+          o = rescaled + of_tile[static_cast<std::size_t>(c)];
       }
     }
-    if (chained) fused_gemm_range(matrix_unit(b.how.pv), p, b.v, from, to, part.o.data(), dv);
+    if (chained) b.chain(from, to, part.o.data());
   }
   return part;
 }
@@ -136,10 +159,10 @@ bool weights_of_parts(const AttentionSchedule& how, std::span<const std::optiona
 
 ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQueries& queries) const {
   const ReplayKeys& kv = data_->keys;
-  const MatrixUnit& qk = matrix_unit(how.qk);
-  const MatrixUnit& pv = matrix_unit(how.pv);
-  const PackedOperand& packed_k = data_->packed_k(how.qk);
-  const PackedOperand& packed_v = data_->packed_v(how.pv);
+  const MatrixUnit* qk = how.qk == "f32" ? nullptr : &matrix_unit(how.qk);
+  const MatrixUnit* pv = how.pv == "f32" ? nullptr : &matrix_unit(how.pv);
+  const PackedOperand* packed_k = qk == nullptr ? nullptr : &data_->packed_k(how.qk);
+  const PackedOperand* packed_v = pv == nullptr ? nullptr : &data_->packed_v(how.pv);
   const ScalarFormat* p_format = format_of(how.p);
   const ScalarFormat* out_format = format_of(how.out);
   const auto scale = static_cast<float>(queries.scale);
@@ -153,10 +176,19 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
       static_cast<std::size_t>((queries.rows + kBlockRows - 1) / kBlockRows), [&](std::size_t block) {
         const std::int64_t first = static_cast<std::int64_t>(block) * kBlockRows;
         const std::int64_t rows = std::min(kBlockRows, queries.rows - first);
-        const PackedOperand q(qk, PackedOperand::Side::a, kv.format, queries.q.data() + first * kv.d, rows,
-                              kv.d, kv.d);
+        const float* of_block = queries.q.data() + first * kv.d;
         std::vector<float> s(static_cast<std::size_t>(rows * kv.keys), 0.0f);
-        fused_gemm(qk, q, packed_k, s.data(), kv.keys);
+        if (qk == nullptr) {
+          Schedule dot;
+          dot.lanes = how.dot_lanes, dot.fma = how.fma;
+          const std::vector<double> sums = GemmReplay({rows, kv.d, "f32", {of_block, of_block + rows * kv.d}},
+                                                      {kv.keys, kv.d, "f32", {kv.k.begin(), kv.k.end()}})
+                                               .sums(dot);
+          std::ranges::transform(sums, s.begin(), [](double x) { return static_cast<float>(x); });
+        } else {
+          const PackedOperand q(*qk, PackedOperand::Side::a, kv.format, of_block, rows, kv.d, kv.d);
+          fused_gemm(*qk, q, *packed_k, s.data(), kv.keys);
+        }
         std::vector<float> rescale(static_cast<std::size_t>(rows * tiles));
         std::vector<float> tops(static_cast<std::size_t>(how.split * rows)), sums(tops.size());
         AttentionRow row(how, queries.scale);
@@ -181,12 +213,22 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
             tops[static_cast<std::size_t>(part * rows + i)] = row.top;
           }
         }
-        const PackedOperand p(pv, PackedOperand::Side::a, how.p, s.data(), rows, kv.keys, kv.keys);
-        const Block of{how, kv, packed_v, rows, tiles, rescale};
+        Block of{how, kv, rows, tiles, rescale, {}};
+        std::optional<PackedOperand> p;
+        if (pv != nullptr) {
+          p.emplace(*pv, PackedOperand::Side::a, how.p, s.data(), rows, kv.keys, kv.keys);
+          of.chain = [&](std::int64_t from, std::int64_t to, float* out) {
+            fused_gemm_range(*pv, *p, *packed_v, from, to, out, kv.dv);
+          };
+        } else {
+          of.chain = [&](std::int64_t from, std::int64_t to, float* out) {
+            add_values(how, kv, s, rows, from, to, out);
+          };
+        }
         std::vector<Part> parts;
         for (std::int64_t part = 0; part < how.split; ++part) {
           const std::int64_t begin = std::min(tiles, part * each);
-          parts.push_back(values_of(of, p, begin, std::min(tiles, begin + each)));
+          parts.push_back(values_of(of, begin, std::min(tiles, begin + each)));
         }
         std::vector<std::optional<float>> logs(parts.size());
         std::vector<float> weights(parts.size());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reference/replay/attention_schedule.hpp"
+#include "reference/replay/exponentials.hpp"
 #include "reference/replay/fold.hpp"
 #include "reference/replay/special_functions.hpp"
 
@@ -23,6 +24,8 @@ inline float nearest_exp(float x) {
 }
 inline Exp exp_of(Exponential e) {
   if (e == Exponential::nearest) return nearest_exp;
+  if (e >= Exponential::libm)
+    return row_exp(e == Exponential::libm ? "libm" : e == Exponential::taylor7 ? "taylor7" : "taylor7_mul");
   return e == Exponential::ex2 ? ex2_approx_ftz : e == Exponential::exp2f ? exp2_subnormal : cuda_expf;
 }
 
@@ -32,6 +35,7 @@ class AttentionRow {
   AttentionRow(const AttentionSchedule& how, double scale)
       : how_(how),
         exp_(exp_of(how.exp)),
+        rescale_exp_(how.rescale_libm ? exp_of(Exponential::libm) : exp_),
         scale_(static_cast<float>(scale)),
         constant_(how.constant_double
                       ? static_cast<float>(static_cast<double>(scale_) * (natural(how.exp) ? 1 : kLog2E))
@@ -74,10 +78,10 @@ class AttentionRow {
       const bool plain = how_.argument == Argument::scaled || how_.argument == Argument::scaled_twice ||
                          how_.argument == Argument::fma_max;
       const float k = how_.argument == Argument::scaled_fma ? e : c;
-      a = exp_(plain                                ? old - m
-               : how_.rescale == Rescale::sub_mul   ? (old - m) * k
-               : how_.argument == Argument::mul_sub ? old * k - mc
-                                                    : std::fma(old, k, -mc));
+      a = rescale_exp_(plain                                ? old - m
+                       : how_.rescale == Rescale::sub_mul   ? (old - m) * k
+                       : how_.argument == Argument::mul_sub ? old * k - mc
+                                                            : std::fma(old, k, -mc));
     }
     for (float& x : s) {
       switch (how_.argument) {
@@ -158,7 +162,7 @@ class AttentionRow {
   }
 
   const AttentionSchedule& how_;
-  Exp exp_;
+  Exp exp_, rescale_exp_;
   float scale_, constant_;
   std::vector<float> lanes_;
   std::vector<FoldAddition> folds_;

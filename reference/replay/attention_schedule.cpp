@@ -17,8 +17,8 @@ namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit", "of q.k"},
-    AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit", "of the weighted values"},
+    AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit, f32", "of q.k"},
+    AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit, f32", "of the weighted values"},
     AttentionScheduleKey{"p", "bf16", "a format that pv takes", "to which weights are rounded"},
     AttentionScheduleKey{"out", "bf16", "f32|f16|bf16", "of the output"},
     AttentionScheduleKey{"tile", "64", "1..65536", "keys between two rescalings; a multiple of pv's block"},
@@ -26,7 +26,8 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"argument", "fma", "fma|mul_sub|scaled|sub_mul|scaled_twice|scaled_fma|fma_max",
                          "operations of the exponent"},
     AttentionScheduleKey{"constant", "double", "double|float", "in which scale * log2 e is formed"},
-    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest", "the exponential"},
+    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul",
+                         "the exponential"},
     AttentionScheduleKey{"rescale", "sub_mul", "sub_mul|as_argument",
                          "operations of the old maximum's exponent"},
     AttentionScheduleKey{"sums", "thread", "thread|tile",
@@ -43,12 +44,19 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
     AttentionScheduleKey{"merge_lanes", "32", "1..65536",
                          "partial sums of the parts' exponentials, folded by halves"},
+    AttentionScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k, folded by halves"},
+    AttentionScheduleKey{"fma", "yes", "no|yes", "qk=f32, pv=f32: product and sum are one rounding"},
+    AttentionScheduleKey{"values_fma", "yes", "no|yes",
+                         "values=tile: rescaling and addition of a tile are one rounding"},
+    AttentionScheduleKey{"rescale_exp", "same", "same|libm", "the exponential of the rescaling"},
 };
 constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"ascending", "descending"},
                                           kConstants = {"float", "double"},
                                           kRescales = {"sub_mul", "as_argument"}, kSums = {"thread", "tile"},
                                           kValues = {"chained", "tile"};
-constexpr std::array<std::string_view, 4> kExps = {"ex2", "exp2f", "expf", "nearest"};
+constexpr std::array<std::string_view, 7> kExps = {"ex2",  "exp2f",   "expf",       "nearest",
+                                                   "libm", "taylor7", "taylor7_mul"};
+constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
 constexpr std::array<std::string_view, 2> kQuotients = {"reciprocal", "division"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 7> kArguments = {"fma",          "mul_sub",    "scaled", "sub_mul",
@@ -78,8 +86,8 @@ std::size_t word(std::string_view key, std::string_view text, const Words& words
 }
 
 void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
-  if (key == "qk") s.qk = matrix_unit(value).name;
-  if (key == "pv") s.pv = matrix_unit(value).name;
+  if (key == "qk") s.qk = value == "f32" ? value : matrix_unit(value).name;
+  if (key == "pv") s.pv = value == "f32" ? value : matrix_unit(value).name;
   if (key == "p") s.p = value;
   if (key == "out") s.out = kOuts[word(key, value, kOuts)];
   if (key == "tile") s.tile = count(key, value);
@@ -98,6 +106,10 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "quotient") s.quotient = static_cast<Quotient>(word(key, value, kQuotients));
   if (key == "split") s.split = count(key, value);
   if (key == "merge_lanes") s.merge_lanes = count(key, value);
+  if (key == "dot_lanes") s.dot_lanes = count(key, value);
+  if (key == "fma") s.fma = word(key, value, kNoYes) == 1;
+  if (key == "values_fma") s.values_fma = word(key, value, kNoYes) == 1;
+  if (key == "rescale_exp") s.rescale_libm = word(key, value, kRescaleExps) == 1;
 }
 
 template <typename Words, typename Value>
@@ -129,9 +141,13 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     set(schedule, key, pair.substr(equals + 1));
   }
   schedule.fold = to_string(fold_of(schedule.fold, schedule.lanes), schedule.lanes);
-  const MatrixUnit& pv = matrix_unit(schedule.pv);
-  if (!accepts(pv, schedule.p)) refuse("p", schedule.p);
-  if (schedule.tile % pv.group != 0) refuse("tile", std::to_string(schedule.tile));
+  if (schedule.pv == "f32") {
+    if (std::ranges::find(kOuts, schedule.p) == kOuts.end()) refuse("p", schedule.p);
+  } else {
+    const MatrixUnit& pv = matrix_unit(schedule.pv);
+    if (!accepts(pv, schedule.p)) refuse("p", schedule.p);
+    if (schedule.tile % pv.group != 0) refuse("tile", std::to_string(schedule.tile));
+  }
   if (schedule.tile % schedule.warps != 0) refuse("warps", std::to_string(schedule.warps));
   return schedule;
 }
@@ -149,6 +165,8 @@ std::string print_schedule(const AttentionSchedule& s) {
   add("warps", s.warps), add("lanes", s.lanes), add("pack", s.pack), add("fold", s.fold);
   add("values", name(kValues, s.values)), add("quotient", name(kQuotients, s.quotient));
   add("split", s.split), add("merge_lanes", s.merge_lanes);
+  add("dot_lanes", s.dot_lanes), add("fma", name(kNoYes, s.fma)),
+      add("values_fma", name(kNoYes, s.values_fma)), add("rescale_exp", name(kRescaleExps, s.rescale_libm));
   return text;
 }
 

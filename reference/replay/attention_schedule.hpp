@@ -12,6 +12,9 @@
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
 // and at the end out(o / l), the quotient as `quotient` says.
 //
+// qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
+// by halves, of p.v key after key. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
+//
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
 // L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded by halves, and
 //   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
@@ -38,10 +41,11 @@ enum class Exponential : std::uint8_t {
   exp2f,
   expf,
   nearest,  // e^x rounded once, 0 below 2^-126: what the emulated backend computes
+  libm,     // exponentials.hpp
+  taylor7,
+  taylor7_mul,
 };
-constexpr bool natural(Exponential e) {
-  return e == Exponential::expf || e == Exponential::nearest;
-}  // base e
+constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // base e
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile };
 enum class ValueChain : std::uint8_t { chained, tile };
@@ -65,6 +69,10 @@ struct AttentionSchedule {
   Quotient quotient = Quotient::reciprocal;
   std::int64_t split = 1;
   std::int64_t merge_lanes = 32;
+  std::int64_t dot_lanes = 1;  // qk=f32
+  bool fma = true;             // qk=f32, pv=f32
+  bool values_fma = true;      // values=tile: o a plus the tile's sum in one rounding
+  bool rescale_libm = false;
   bool operator==(const AttentionSchedule&) const = default;
 };
 

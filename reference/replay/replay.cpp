@@ -196,6 +196,12 @@ std::vector<double> GemmReplay::sums(const SumPlan& plan) const {
   return out;
 }
 
+double with_scales(double sum, float sa, float sb, std::string_view order) {
+  if (order == "none") return sum;
+  const auto c = static_cast<float>(sum);
+  return static_cast<double>(order == "a_b" ? (c * sa) * sb : order == "b_a" ? (c * sb) * sa : c * (sa * sb));
+}
+
 std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,
                              std::int64_t rows, std::int64_t k) {
   const auto size = static_cast<std::size_t>(rows * k);

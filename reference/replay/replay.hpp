@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/arithmetic/fused_gemm.hpp"
@@ -42,6 +43,9 @@ class GemmReplay {
   struct Data;
   std::unique_ptr<Data> data_;
 };
+
+// A sum with the scales of its row and column, each product rounded to f32 in the order of Schedule::scales; none leaves it as it is.
+double with_scales(double sum, float a_scale, float b_scale, std::string_view order);
 
 // sums[r] = sum_k x[r,k] y[r,k] for rows [rows, k], y empty: sum_k x[r,k]. No matrix units (bad_value).
 std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,

@@ -231,6 +231,17 @@ std::string as_contract_value(std::string_view printed) {
   return text;
 }
 
+std::string from_contract_value(std::string_view value) {
+  std::string text;
+  for (const std::string_view pair : pieces(value, '/')) {
+    text += text.empty() ? "" : " ";
+    const std::size_t at = text.size() + std::min(pair.find_first_of("=:"), pair.size());
+    text += pair;
+    if (at < text.size()) text[at] = '=';
+  }
+  return text;
+}
+
 std::vector<std::vector<TermRun>> slices(const Schedule& s, std::int64_t n) {
   std::vector<std::vector<TermRun>> list;
   const std::int64_t q = s.quantum, quanta = (n + q - 1) / q;

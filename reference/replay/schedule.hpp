@@ -80,6 +80,8 @@ Schedule parse_schedule(std::string_view text, std::string_view prefix = "");
 // parse(print(s)) == s, and print(parse(t)) is a fixed point.
 std::string print_schedule(const Schedule& schedule, std::string_view prefix = "");
 std::string as_contract_value(std::string_view printed);  // "acc:f32/lanes:16"
+// The way back, of a schedule of any kind: a '/' separates pairs, the first ':' of each a key from its value.
+std::string from_contract_value(std::string_view value);  // "acc=f32 lanes=16"
 
 // Terms of one slice: runs of consecutive terms, in order.
 struct TermRun {

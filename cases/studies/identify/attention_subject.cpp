@@ -6,6 +6,7 @@
 #include "cases/studies/identify/kernel_call.hpp"
 #include "harness/inputs.hpp"
 #include "reference/ops/attention/problem.hpp"
+#include "reference/ops/attention/replayed.hpp"
 
 namespace assay {
 namespace {
@@ -18,10 +19,7 @@ void require_modelled(const AttentionGeometry& g) {
   if (g.k_format != g.dtype || g.v_format != g.dtype)
     refuse(fmt::format("k={} v={} beside dtype={}; allowed: all three of one format", g.k_format, g.v_format,
                        g.dtype));
-  if (g.softcap != 0) refuse("softcap");
-  if (g.sinks) refuse("sinks");
-  if (g.alibi) refuse("alibi");
-  if (g.rotate != RotateKind::none) refuse("rotate");
+  require_attention_schedule(g);
 }
 
 std::vector<float> floats(std::span<const double> x) { return {x.begin(), x.end()}; }

@@ -16,6 +16,9 @@ std::string card_text(const CallCard<Kind>& card) {
   if (!card.refused.empty()) return out + "  not run  " + card.refused + "\n";
   out += fmt::format("  schedule {}\n", card.schedule ? print_schedule(*card.schedule) : "unknown");
   if (card.schedule)
+    out += fmt::format("  contract level=replay schedule={}\n",
+                       as_contract_value(print_schedule(*card.schedule)));
+  if (card.schedule)
     out += fmt::format("  bits     {} of {} stored outputs equal, seeds 1..{}; {} calls, {:.1f} s\n",
                        card.compared - card.unequal, card.compared, card.last_seed, card.calls, card.seconds);
   else

@@ -57,6 +57,9 @@ std::string card_text(const Card& card) {
     }
     out += fmt::format("  shapes   m x n x k: {}\n", where);
     if (!first.refused.empty()) continue;
+    if (first.identified() && first.pieces.size() == 1)
+      out += fmt::format("  contract acc={} level=replay schedule={}\n", first.pieces[0].schedule->acc,
+                         as_contract_value(schedule));
     if (first.identified()) {
       out += fmt::format("  bits     {} of {} stored outputs equal; {} calls, {:.1f} s\n", compared - unequal,
                          compared, calls, seconds);

@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "cases/studies/identify/declared.hpp"
 #include "cases/studies/identify/loops_testing.hpp"
 #include "cases/studies/identify/replay_level.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/mix.hpp"
 #include "reference/ops/op.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {

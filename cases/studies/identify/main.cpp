@@ -11,7 +11,6 @@
 #include "cases/studies/identify/attention_regions.hpp"
 #include "cases/studies/identify/attention_subject.hpp"
 #include "cases/studies/identify/card.hpp"
-#include "cases/studies/identify/declared.hpp"
 #include "cases/studies/identify/replay_level.hpp"
 #include "cases/studies/identify/row_regions.hpp"
 #include "cases/studies/identify/row_subject.hpp"
@@ -22,6 +21,7 @@
 #include "harness/suites.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/parallel.hpp"
+#include "reference/replay/declared.hpp"
 #include "reports/file.hpp"
 
 namespace assay {

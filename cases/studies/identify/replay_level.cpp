@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "cases/studies/identify/search.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -13,22 +14,6 @@ namespace {
 std::vector<double> wanted(const Answer& answer, const Schedule& s, const std::string& stored_as) {
   const GemmReplay replay(answer.a, answer.b);
   return stored_outputs(answer, replay.sums(s), s.scales, stored_as);
-}
-
-// The step of the plan that takes in term t.
-std::string step_of(const Schedule& s, std::int64_t n, std::int64_t t) {
-  std::string text = fmt::format("term {}", t);
-  const std::vector<std::vector<TermRun>> all = slices(s, n);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    for (const std::vector<TermRun>& chunk : chunks(s, all[i]))
-      for (const TermRun& run : chunk)
-        if (run.begin <= t && t < run.end) {
-          if (s.unit() != nullptr) text += fmt::format(", block {} of {}", t / s.unit()->group, s.acc);
-          if (s.chunk > 0)
-            text += fmt::format(", chunk of terms {}..{}", chunk.front().begin, chunk.back().end - 1);
-          if (all.size() > 1) text += fmt::format(", slice {}", i);
-        }
-  return text;
 }
 
 }  // namespace
@@ -73,7 +58,7 @@ ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, cons
     (differs(middle) == std::optional<bool>(true) ? other : same) = middle;
   }
   v.first_term = other - 1;
-  v.first_step = step_of(schedule, shape.k, other - 1);
+  v.first_step = name_of_step(schedule, shape.k, other - 1, other);
   return v;
 }
 
@@ -84,7 +69,7 @@ std::string describe(const ReplayVerdict& v, const Schedule& schedule) {
       fmt::format("wrong: {} of {} stored outputs differ from the declared schedule\n  under  {}\n",
                   v.unequal, v.compared, print_schedule(schedule));
   text += fmt::format("  at     y[{},{}]\n  got    {:.9g}    want {:.9g}\n", v.row, v.column, v.got, v.want);
-  if (!v.first_step.empty()) text += fmt::format("  first  the partial sums part at {}\n", v.first_step);
+  if (!v.first_step.empty()) text += fmt::format("  first  the bits first differ when {}\n", v.first_step);
   return text +
          fmt::format("  repro  assay identify '{}' --schedule '{}'\n", v.line, print_schedule(schedule));
 }

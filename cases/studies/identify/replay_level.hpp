@@ -17,7 +17,7 @@ struct ReplayVerdict {
   double got = 0, want = 0;
   // The first step whose result differs, in any output: the same inputs, zero behind term t - 1, give equal bits, and with term
   // t they do not; found by halving
-  // ("term 384, in the step of slice 1"). "" where the format of the operands cannot be crafted.
+  // ("term 384 is added: slice 2 of 3"). "" where the format of the operands cannot be crafted.
   std::string first_step;
   std::int64_t first_term = -1;
 };

@@ -1,11 +1,9 @@
 #include "cases/studies/identify/row_subject.hpp"
 
-#include <fmt/format.h>
-
 #include "cases/lists.hpp"
 #include "cases/studies/identify/kernel_call.hpp"
-#include "reference/error.hpp"
 #include "reference/formats/format.hpp"
+#include "reference/ops/replayed_rows.hpp"
 
 namespace assay {
 namespace {
@@ -18,13 +16,7 @@ std::vector<float> floats(const Encoded& tensor) {
 class WorkerRows : public RowSubject {
  public:
   WorkerRows(const Case& c, Workers& workers) : case_(c), workers_(workers) {
-    const std::map<std::string, std::string>& given = c.attributes.all();
-    for (const auto& [name, plain] :
-         {std::pair{"mask", "none"}, {"sinks", "no"}, {"softcap", "0"}, {"temperature", "1"}})
-      if (const auto at = given.find(name); at != given.end() && at->second != plain)
-        throw InputError(InputErrorKind::bad_value,
-                         fmt::format("identify: no schedule of {} has a step for {}={}; allowed: {}={}", op(),
-                                     name, at->second, name, plain));
+    require_row_schedule(c.op->name, c.attributes);
   }
   std::string op() const override { return std::string(case_.op->name); }
 

@@ -81,16 +81,9 @@ std::vector<double> stored_outputs(const Answer& answer, const std::vector<doubl
   const auto n = static_cast<std::size_t>(answer.b.rows);
   const Width width = width_of(stored_as);
   for (std::size_t at = 0; at < sums.size(); ++at) {
-    double z = sums[at];
-    if (scales != "none") {
-      const float c = static_cast<float>(z);
-      const float sa = answer.a_scale.empty() ? 1.0F : answer.a_scale[at / n];
-      const float sb = answer.b_scale.empty() ? 1.0F : answer.b_scale[at % n];
-      z = static_cast<double>(scales == "a_b"   ? (c * sa) * sb
-                              : scales == "b_a" ? (c * sb) * sa
-                                                : c * (sa * sb));
-    }
-    out[at] = round_to_width(z, width);
+    const float sa = answer.a_scale.empty() ? 1.0F : answer.a_scale[at / n];
+    const float sb = answer.b_scale.empty() ? 1.0F : answer.b_scale[at % n];
+    out[at] = round_to_width(with_scales(sums[at], sa, sb, scales), width);
   }
   return out;
 }

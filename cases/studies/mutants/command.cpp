@@ -25,7 +25,7 @@ struct KillArguments {
   mutants::KillOptions options;
   std::string directory, corpus, equivalent, out, sample, command;
   std::int64_t planted_keys = 4096;
-  bool planted_alone = false, quiet = false;
+  bool planted_alone = false, quiet = false, replay = false;
 };
 
 // What the whole table must reach, of the mutants that are not excused: what it has reached, rounded down.
@@ -67,6 +67,10 @@ int kill(KillArguments a) {
   const std::string commit = source_commit();  // before it can change
   read_sample(a.sample, a.options);
   a.options.generated = !a.planted_alone;
+  if (a.replay) {
+    if (a.corpus.empty()) a.corpus = among_suites("replay.cases");
+    a.planted_keys = 0, a.options.correct = "";
+  }
   const bool named = !a.options.only.empty();
   const bool whole = a.options.every == 1 && !named && !a.planted_alone && a.planted_keys > 0;
   if (a.directory.empty()) a.directory = mutants_directory();
@@ -102,6 +106,10 @@ int kill(KillArguments a) {
   };
   if (named) {
     require(survivors == 0, fmt::format("--only: {} of {} survive", survivors, judged));
+  } else if (a.replay) {
+    require(table.differing(true) == table.differing(false),
+            fmt::format("{} of {} mutants that differ in a bit survive",
+                        table.differing(false) - table.differing(true), table.differing(false)));
   } else if (!whole && !a.planted_alone) {
     const std::size_t allowed = allowed_survivors(judged, kLeastKilled);
     require(survivors <= allowed, fmt::format("{} of {} survive; a sample of so many may have {} survivors",
@@ -156,6 +164,10 @@ int main(int argc, char** argv) {
   app.add_option("--out", a.out, "Directory for kill_table.{txt,json,html}; without it nothing is written");
   app.add_option("--sample", a.sample, "i/n: every n-th mutant, from the i-th on");
   app.add_option("--only", a.options.only, "These mutants alone")->delimiter(',');
+  app.add_flag(
+      "--replay", a.replay,
+      "Judge by replay (suite replay.cases, no planted defects): every mutant that differs from the correct "
+      "kernel in one bit of one output must be killed");
   app.add_flag("--planted-alone", a.planted_alone,
                "The planted defects alone, none of the generated mutants");
   app.add_option("--correct", a.options.correct, "Backend whose variants must not be accused; empty: none");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -54,6 +55,12 @@ bool accepts(const Rule& rule, const Prepared& p, const std::vector<Decoded>& ru
   for (std::size_t i = 0; i < std::min(runs.size(), p.stages.size()); ++i)
     if (!accepts(rule, p, p.stages[i], runs[i])) return false;
   return true;
+}
+
+bool same_numbers(const Decoded& a, const Decoded& b) {
+  const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  return std::ranges::equal(a, b,
+                            [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same); });
 }
 
 std::set<int> parse_ranges(const std::string& text) {
@@ -118,7 +125,7 @@ class Engine {
       c.backend = fmt::format("{}:{}", escaped_path(options_.plugin), m.id);
       std::vector<Decoded> runs;
       RunStatus status = RunStatus::failed;
-      Judge assay{p->inputs, p->cache, workers, {.timeout = timeout_}};
+      Judge assay{p->inputs, p->cache, workers, {.timeout = timeout_, .first_step = false}};
       // A mutant that is as slow as its counterpart on a busy machine does not hang.
       assay.options.timeout =
           std::max(timeout_, std::chrono::milliseconds(static_cast<long>(20'000 * p->seconds)));
@@ -142,9 +149,12 @@ class Engine {
       // A crash, a hang or a refusal is noticed by whoever runs the kernel at all.
       const bool no_output = status == RunStatus::crash || status == RunStatus::hang ||
                              status == RunStatus::failed || status == RunStatus::unsupported;
+      row.differs = row.differs || no_output;
       // A write past the end stops in a guard page that the usual checks do not have; they see nothing of it,
       // and here there is nothing to show them.
       if (status == RunStatus::overrun && !runs.empty() && runs.back().empty()) runs.pop_back();
+      for (std::size_t i = 0; i < std::min(runs.size(), p->stages.size()); ++i)
+        row.differs = row.differs || !same_numbers(runs[i], p->stages[i].reference);
       for (std::size_t r = 0; r < rules().size(); ++r) {
         if (!p->usable[r]) continue;
         if (no_output) kill(row.rules[r], plain);
@@ -190,7 +200,7 @@ class Engine {
 
   // A kernel that is expected to end, and what its runs left.
   static CaseResult run_correct(const Case& c, Prepared& p, Workers& workers, std::vector<Decoded>& runs) {
-    Judge assay{p.inputs, p.cache, workers, {.timeout = std::chrono::seconds(60)}};
+    Judge assay{p.inputs, p.cache, workers, {.timeout = std::chrono::seconds(60), .first_step = false}};
     assay.options.observe = [&](const RunResult& run) {
       runs.push_back(decode_outputs(p.inputs, run.outputs));
     };

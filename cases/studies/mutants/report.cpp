@@ -223,6 +223,10 @@ void write(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
+std::size_t KillTable::differing(bool killed) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(rows, [&](const KillRow& r) { return r.differs && (!killed || r.assay.all); }));
+}
 std::size_t KillTable::total() const { return rows.size() - equivalents(); }
 std::size_t KillTable::killed() const {
   return static_cast<std::size_t>(
@@ -270,6 +274,9 @@ std::string kill_table_text(const KillTable& t) {
       "\nmissed by every usual rule: {} of {} ({:.1f} %) on gaussian inputs, {} ({:.1f} %) on all fills\n",
       t.missed_by_all_rules(true), t.total(), percent(t.missed_by_all_rules(true), t.total()),
       t.missed_by_all_rules(false), percent(t.missed_by_all_rules(false), t.total()));
+  out += fmt::format(
+      "of {} generated mutants that differ from the correct kernel in a number or more, {} are killed\n",
+      t.differing(false), t.differing(true));
   out += fmt::format("correct kernels: {} runs, {} outputs; rejected by assay: {} outputs", t.correct.runs,
                      t.correct.outputs, t.correct.assay);
   for (std::size_t r = 0; r < t.rules.size(); ++r)

@@ -30,7 +30,8 @@ struct KillRow {
   std::string case_line;       // where
   std::string
       equivalent;  // of a survivor: the excuse that the list of equivalent mutants has for it; "" for none
-  bool reached = true;  // some case of the corpus executes it
+  bool reached = true;   // some case of the corpus executes it
+  bool differs = false;  // in a number, or by none, from the correct kernel on some case that was run
 };
 
 struct FalseAlarms {
@@ -56,7 +57,8 @@ struct KillTable {
   std::size_t generated() const {
     return rows.size();
   }  // all of them, equivalent ones too: of these the raw rate
-  std::size_t total() const;  // equivalent ones left out: of these the adjusted rate
+  std::size_t differing(bool killed) const;  // mutants that differ in a number; of those, the killed
+  std::size_t total() const;                 // equivalent ones left out: of these the adjusted rate
   std::size_t killed() const;
   std::size_t equivalents() const;
   std::size_t survivors() const { return total() - killed(); }

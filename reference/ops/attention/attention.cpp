@@ -13,7 +13,9 @@
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_problem.hpp"
 #include "reference/ops/attention/limits/detap.hpp"
+#include "reference/ops/attention/replayed.hpp"
 #include "reference/ops/attention/value/certified.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -90,15 +92,20 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   std::string origin =
       "reference/ops/attention/detap: logits, exp and rescales, cast of the weights, PV, row sum, quotient; "
       "any order";
+  const bool replay = is_judged_by_replay(contract);
   if (contract.text("order") != "any" || contract.text("level") == "emu") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
-    limits = leveled_limits(problem, contract, std::move(limits));
+    limits = leveled_limits(problem, replay ? contract.with("level", "ca") : contract, std::move(limits));
     origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
              ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q"))) unclaim_infinite_blocks(converted, exact, limits.limit);
-  return {{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)}};
+  Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
+  // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
+  if (replay && (contract.text("convert") == "none" || conversions.kv))
+    replay_attention(t, converted, contract);
+  return {std::move(t)};
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What
@@ -165,6 +172,7 @@ const Op kAttention{"attention",
                     attention_tensors,
                     attention_indices,
                     truth,
-                    unused};
+                    unused,
+                    attention_stages};
 
 }  // namespace assay

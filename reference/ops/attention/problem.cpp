@@ -1,6 +1,7 @@
 #include "reference/ops/attention/problem.hpp"
 #include "reference/formats/tq3.hpp"
 #include "reference/mix.hpp"
+#include "reference/replay/declared.hpp"
 
 #include <fmt/format.h>
 
@@ -72,7 +73,8 @@ constexpr ContractKey kContract[] = {
      "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
     {"argument", ContractValue::word, "any", "any|rounded",
      "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
-    {"level", ContractValue::word, "ca", "detap|detord|ca|emu", "sharpest derivation that may set the limit"},
+    {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay", "sharpest derivation; replay: bits"},
+    kScheduleKey,
 };
 
 const Encoded& tensor(const TensorSet& inputs, const std::string& name, const Shape& shape,

@@ -66,7 +66,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
 //                any: or one fused operation, S scale - f32(max S scale)
 //   level        the sharpest derivation that may set the limit, of those that the declaration carries:
-//                detap (assumes no order), detord, ca (cast-aware), emu (unit emulated, order=sequential only)
+//                detap (assumes no order), detord, ca (cast-aware), emu (unit emulated, order=sequential only); replay: the schedule says every
+//                bit (replayed.hpp)
 
 enum class MaskKind : std::uint8_t { none, causal, window, random };
 enum class RotateKind : std::uint8_t { none, qk, qkv };

@@ -1,0 +1,107 @@
+// Kernels in f32 that declare their schedules whole, and the same with one step changed: what level=replay must catch, and name.
+//   matmul   blocks of 32 products, each summed from zero, the blocks' sums added in order
+//     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding (the sums of block 6
+//     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable, misfit, no_order
+//   rmsnorm  squares one after another: healthy, reversed
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "backends/assay_backend.h"
+
+namespace {
+
+constexpr int64_t kBlock = 32;
+
+bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
+bool is_matmul(const assay_call* c) { return std::strcmp(c->op, "matmul") == 0; }
+const assay_tensor& tensor(const assay_tensor* list, int32_t count, const char* name) {
+  for (int32_t i = 0; i < count; ++i)
+    if (std::strcmp(list[i].name, name) == 0) return list[i];
+  return list[0];
+}
+const float* row(const assay_tensor& t, int64_t r) {
+  return reinterpret_cast<const float*>(static_cast<const char*>(t.data) + r * t.stride[0]);
+}
+
+const char* contract_of(const assay_call* c) {
+  if (!is_matmul(c)) return "acc=f32 level=replay schedule=squares.acc:f32/root:inverse/product:x_inv_gamma";
+  if (is(c, "no_schedule")) return "acc=f32 level=replay";
+  if (is(c, "no_level")) return "acc=f32 schedule=acc:f32/chunk:32";
+  if (is(c, "unreadable")) return "acc=f32 level=replay schedule=acc:f32/chonk:32";
+  if (is(c, "misfit")) return "acc=f32 level=replay schedule=acc:f64/chunk:32";
+  if (is(c, "no_order")) return "acc=f32 order=sequential level=replay schedule=acc:f32/chunk:32";
+  return "acc=f32 level=replay schedule=acc:f32/chunk:32";
+}
+
+assay_status declare(void*, const assay_call* c, assay_declaration* d) {
+  std::memset(d, 0, sizeof *d);
+  for (int32_t i = 0; i < c->input_count; ++i)
+    if (std::strcmp(c->inputs[i].format, "f32") != 0) {
+      std::snprintf(d->reason, sizeof d->reason, "all in f32");
+      return ASSAY_UNSUPPORTED;
+    }
+  std::snprintf(d->contract, sizeof d->contract, "%s", contract_of(c));
+  std::snprintf(d->promises, sizeof d->promises, "deterministic=yes");
+  return ASSAY_OK;
+}
+
+float dot(const assay_call* c, const float* a, const float* b, int64_t k) {
+  float sum = 0, part = 0;
+  const int64_t blocks = (k + kBlock - 1) / kBlock;
+  for (int64_t n = 0; n < blocks; ++n) {
+    const int64_t at = is(c, "block_order") && blocks > 3 && (n == 2 || n == 3) ? 5 - n : n;
+    if (!(is(c, "promotion") && n == 5)) part = 0;
+    for (int64_t i = at * kBlock; i < k && i < (at + 1) * kBlock; ++i) {
+      const float product = a[i] * b[i];
+      part = is(c, "rounding") && n == 6 ? std::fma(a[i], b[i], part) : part + product;
+    }
+    if (!(is(c, "promotion") && n == 4)) sum += part;
+  }
+  return sum;
+}
+
+void rmsnorm(const assay_call* c, const assay_tensor& x, const assay_tensor& y) {
+  const int64_t n = x.shape[1];
+  const float* gamma = row(tensor(c->inputs, c->input_count, "gamma"), 0);
+  double eps = 0;
+  for (int32_t i = 0; i < c->attribute_count; ++i)
+    if (std::strcmp(c->attributes[i].name, "eps") == 0) eps = std::stod(c->attributes[i].value);
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row(x, r);
+    auto* out = const_cast<float*>(row(y, r));
+    float sum = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const float value = in[is(c, "reversed") ? n - 1 - i : i];
+      const float square = value * value;
+      sum += square;
+    }
+    const float mean = sum / static_cast<float>(n);
+    const float inverse = 1.0F / std::sqrt(mean + static_cast<float>(eps));
+    for (int64_t i = 0; i < n; ++i) out[i] = (in[i] * inverse) * gamma[i];
+  }
+}
+
+assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  if (!is_matmul(c)) {
+    rmsnorm(c, tensor(c->inputs, c->input_count, "x"), y);
+    return ASSAY_OK;
+  }
+  const assay_tensor &a = tensor(c->inputs, c->input_count, "a"), &b = tensor(c->inputs, c->input_count, "b");
+  for (int64_t i = 0; i < a.shape[0]; ++i)
+    for (int64_t j = 0; j < b.shape[0]; ++j)
+      const_cast<float*>(row(y, i))[j] = dot(c, row(a, i), row(b, j), a.shape[1]);
+  return ASSAY_OK;
+}
+
+}  // namespace
+
+extern "C" const assay_backend* assay_backend_open(const char*, char*) {
+  static const assay_backend backend = {
+      ASSAY_BACKEND_VERSION, "scheduled", "kernels of declared schedules", "", nullptr, declare, run,
+      [](void*) {}};
+  return &backend;
+}

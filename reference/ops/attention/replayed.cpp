@@ -1,0 +1,154 @@
+#include "reference/ops/attention/replayed.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/replay/attention.hpp"
+#include "reference/replay/declared.hpp"
+
+namespace assay {
+namespace {
+
+bool all_finite(std::span<const float> x) {
+  return std::ranges::all_of(x, [](float each) { return std::isfinite(each); });
+}
+
+struct Declared {
+  AttentionSchedule schedule;
+  std::string k_format;  // of ReplayKeys
+};
+
+Declared declared(const std::string& text, const AttentionGeometry& g, const Contract& contract) {
+  Declared d{parse_attention_schedule(text), g.k_format};
+  require_attention_schedule(g);
+  for (const auto& [key, plain] : {std::pair{"scores", "f32"},
+                                   {"q", "none"},
+                                   {"v_inverse", "value"},
+                                   {"p_shift", "0"},
+                                   {"out", "dtype"}})
+    if (contract.text(key) != plain)
+      refuse_contract(
+          fmt::format("level=replay with {}={}; allowed: {}={}", key, contract.text(key), key, plain));
+  for (const auto& [key, of] : {std::pair{"qk", d.schedule.qk}, {"pv", d.schedule.pv}, {"p", d.schedule.p}})
+    if (contract.text(key) != of)
+      refuse_contract(
+          fmt::format("{}={} is declared, the schedule has {}={}", key, contract.text(key), key, of));
+  if (d.schedule.out != g.dtype)
+    refuse_contract(fmt::format("the schedule has out={}, the case dtype={}", d.schedule.out, g.dtype));
+  const bool unit = d.schedule.qk != "f32" || d.schedule.pv != "f32";
+  if (unit && (g.k_format != g.dtype || g.v_format != g.dtype))
+    refuse_contract(
+        fmt::format("k={} v={} beside dtype={}; on a matrix unit a schedule has q, k and v of one format",
+                    g.k_format, g.v_format, g.dtype));
+  if (!unit) d.k_format = "f32";
+  return d;
+}
+
+}  // namespace
+
+void require_attention_schedule(const AttentionGeometry& g) {
+  const auto refuse = [](const char* what) {
+    throw InputError(InputErrorKind::bad_value,
+                     std::string("no schedule of attention has a step for ") + what);
+  };
+  if (g.softcap != 0) refuse("softcap");
+  if (g.sinks) refuse("sinks");
+  if (g.alibi) refuse("alibi");
+  if (g.rotate != RotateKind::none) refuse("rotate");
+}
+
+void replay_attention(Truth& truth, const AttentionProblem& problem, const Contract& contract) {
+  under_schedule(contract, [&](const std::string& text) {
+    const AttentionGeometry& g = problem.geometry();
+    const Declared d = declared(text, g, contract);
+    std::vector<double> numbers;
+    const auto head_of = [&](std::int64_t count, std::int64_t width, const auto& decode) {
+      numbers.resize(static_cast<std::size_t>(count * width));
+      decode(numbers.data());
+      return std::vector<float>(numbers.begin(), numbers.end());
+    };
+    for (std::int64_t b = 0; b < g.batch; ++b)
+      for (std::int64_t kv_head = 0; kv_head < g.kv_heads; ++kv_head) {
+        const std::int64_t keys = problem.length(b);
+        const std::vector<float> k =
+            head_of(keys, g.d, [&](double* to) { problem.decode_k(b, kv_head, 0, keys, to); });
+        const std::vector<float> v =
+            head_of(keys, g.dv, [&](double* to) { problem.decode_v(b, kv_head, 0, keys, to); });
+        if (keys == 0 || !all_finite(k) || !all_finite(v)) continue;
+        const AttentionReplay replay({keys, g.d, g.dv, k, v, d.k_format});
+        for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
+          std::vector<float> q;
+          std::vector<bool> finite;
+          for (std::int64_t i = 0; i < g.rows; ++i) {
+            const std::span<const double> row = problem.q(b, i, head);
+            finite.push_back(std::ranges::all_of(row, [](double x) { return std::isfinite(x); }));
+            for (const double x : row) q.push_back(finite.back() ? static_cast<float>(x) : 0.0F);
+          }
+          ReplayQueries queries{g.rows, q, g.scale};
+          if (g.mask != MaskKind::none)
+            queries.visible = [&](std::int64_t i, std::int64_t j) { return problem.visible(b, i, j); };
+          const ReplayedRows rows = replay.run(d.schedule, queries);
+          for (std::int64_t i = 0; i < g.rows; ++i)
+            for (std::int64_t c = 0; c < g.dv; ++c) {
+              const auto row = static_cast<std::size_t>(i);
+              const double y = static_cast<double>(rows.out[static_cast<std::size_t>(i * g.dv + c)]);
+              const auto at = static_cast<std::size_t>(problem.out_index(b, i, head) + c);
+              if (finite[row] && rows.known[row] != 0 && std::isfinite(y))
+                truth.value[at] = y, truth.limit[at] = 0;
+            }
+        }
+      }
+    truth.limit_origin =
+        fmt::format("reference/ops/attention: the bits of schedule={}", contract.text("schedule"));
+  });
+}
+
+std::vector<ReplayStage> attention_stages(const Attributes& attributes, const TensorSet& inputs,
+                                          const Contract& contract) {
+  if (!is_judged_by_replay(contract)) return {};
+  return under_schedule(contract, [&](const std::string& text) {
+    const AttentionGeometry g = attention_geometry(attributes);
+    const AttentionSchedule schedule = parse_attention_schedule(text);
+    Schedule dot;
+    dot.acc = schedule.qk, dot.lanes = schedule.qk == "f32" ? schedule.dot_lanes : 1;
+    const std::int64_t each = dot.unit() != nullptr ? dot.unit()->group : 1;
+    const auto cut_q = [&inputs, g, each](std::int64_t t) {
+      TensorSet set = inputs;
+      set.insert_or_assign("q", *with_zeros(inputs.at("q"), [&](std::size_t at) {
+                             return static_cast<std::int64_t>(at) % g.d < t * each;
+                           }));
+      return set;
+    };
+    const auto name_q = [=](std::int64_t t) {
+      return "of q.k " + name_of_step(dot, g.d, (t - 1) * each, std::min(g.d, t * each)) +
+             (t > 1 ? "" : "; no earlier step shows the exponential, its argument and the rescaling");
+    };
+    std::vector<ReplayStage> stages{{(g.d + each - 1) / each, cut_q, name_q}};
+    if (!with_zeros(inputs.at("v"), [](std::size_t) { return true; })) return stages;
+    const auto cut_v = [&inputs, &attributes, g, cut_q](std::int64_t t) {
+      TensorSet set = cut_q(0);
+      const AttentionProblem problem(attributes, inputs);
+      std::vector<bool> kept(
+          static_cast<std::size_t>(element_count(inputs.at("v").shape) / (g.kv_heads * g.dv)));
+      for (std::int64_t b = 0; b < g.batch; ++b)
+        for (std::int64_t j = 0; j < std::min(t, problem.length(b)); ++j)
+          kept[static_cast<std::size_t>(problem.token(b, j))] = true;
+      set.insert_or_assign("v", *with_zeros(inputs.at("v"), [&](std::size_t at) {
+                             return kept[at / static_cast<std::size_t>(g.kv_heads * g.dv)];
+                           }));
+      return set;
+    };
+    const auto name_v = [=](std::int64_t t) {
+      return fmt::format(
+          "of p.v the value of key {} is added: key {} of tile {}{}", t - 1, (t - 1) % schedule.tile,
+          (t - 1) / schedule.tile,
+          t > 1 ? "" : "; no earlier step shows the row sum, the cast of the weights and the quotient");
+    };
+    stages.push_back({g.length, cut_v, name_v});
+    return stages;
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,19 @@
+// Attention under level=replay: the bits that the declared schedule makes of a problem, and the schedule's steps.
+#pragma once
+
+#include "reference/ops/attention/problem.hpp"
+
+namespace assay {
+
+// Throws InputError bad_value for what no schedule of attention has a step for: softcap, sinks, alibi, rotate.
+void require_attention_schedule(const AttentionGeometry& geometry);
+
+// problem: with the contract's conversions of K and V applied. Of every output whose row of q, K and V are finite numbers and whose
+// replay is one, truth.value becomes that and truth.limit 0. Throws InputError bad_contract.
+void replay_attention(Truth& truth, const AttentionProblem& problem, const Contract& contract);
+
+// The products of q.k, by cutting q; then, with q zero and all weights equal, the keys of p.v, by cutting V where its format can be.
+std::vector<ReplayStage> attention_stages(const Attributes& attributes, const TensorSet& inputs,
+                                          const Contract& contract);
+
+}  // namespace assay
