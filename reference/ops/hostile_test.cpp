@@ -73,6 +73,18 @@ TEST(Hostile, every_op_answers_every_input_with_a_usable_limit) {
     }
 }
 
+TEST(Matmul, an_infinite_block_scale_claims_nothing_where_codes_are_summed_first) {
+  OpCase c(
+      "matmul",
+      {{"m", "1"}, {"n", "2"}, {"k", "32"}, {"a", "f32"}, {"b", "q4_0"}, {"dtype", "f32"}, {"path", "q8"}});
+  Plane& weights = c.set.at("b").planes.at(0);
+  weights.bytes[0] = std::byte{0x00}, weights.bytes[1] = std::byte{0x7c};  // the f16 scale of row 0
+  weights.bytes[2] = std::byte{0x98};                                      // codes 0 and 1
+  const Truth t = c.truth("");
+  EXPECT_EQ(t.limit[0], kInfinity);
+  EXPECT_TRUE(std::isfinite(t.value[1]) && std::isfinite(t.limit[1]));
+}
+
 TEST(Store, the_fast_roundings_are_the_codecs) {
   std::mt19937_64 engine(5);
   const EncodePolicy ieee{.overflow = Overflow::ieee};
