@@ -77,6 +77,8 @@ TEST(Matmul, an_infinite_block_scale_claims_nothing_where_codes_are_summed_first
   OpCase c(
       "matmul",
       {{"m", "1"}, {"n", "2"}, {"k", "32"}, {"a", "f32"}, {"b", "q4_0"}, {"dtype", "f32"}, {"path", "q8"}});
+  c.put("a", Values(32, 1));
+  c.put("b", Values(64, 1));
   Plane& weights = c.set.at("b").planes.at(0);
   weights.bytes[0] = std::byte{0x00}, weights.bytes[1] = std::byte{0x7c};  // the f16 scale of row 0
   weights.bytes[2] = std::byte{0x98};                                      // codes 0 and 1
