@@ -26,10 +26,9 @@ bool agrees(const Case& c, const Inputs& inputs, const Contract& contract, Worke
 }  // namespace
 
 std::string first_differing_step(const Case& c, const Inputs& inputs, const Contract& contract,
-                                 Workers& workers, std::chrono::milliseconds timeout) {
-  if (c.op->stages == nullptr) return "";
+                                 const std::vector<ReplayStage>& stages, Workers& workers,
+                                 std::chrono::milliseconds timeout) {
   Inputs cut = inputs;
-  const std::vector<ReplayStage> stages = c.op->stages(c.attributes, inputs.set, contract);
   for (const ReplayStage& stage : stages) {
     const auto differs = [&](std::int64_t t) {
       cut.set = stage.cut(t);

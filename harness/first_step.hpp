@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/judge.hpp"
 
@@ -11,6 +12,7 @@ namespace assay {
 // another (Op::stages), by halving: with the step it differs from the replay, without it it does not. "" where the inputs cannot be cut
 // or no run of them differs.
 std::string first_differing_step(const Case& c, const Inputs& inputs, const Contract& contract,
-                                 Workers& workers, std::chrono::milliseconds timeout);
+                                 const std::vector<ReplayStage>& stages, Workers& workers,
+                                 std::chrono::milliseconds timeout);
 
 }  // namespace assay

@@ -181,12 +181,12 @@ const std::vector<Truth>& Judge::truths_of(const CaseResult& result) const {
 // Some 20 more runs and truths: not where one truth alone takes seconds.
 void Judge::name_first_step(const Case& c, const Contract& contract, CaseResult& r) const {
   constexpr double kMostSeconds = 2;
-  if (!options.first_step || c.op->stages == nullptr ||
-      c.op->stages(c.attributes, inputs.set, contract).empty())
-    return;
+  if (!options.first_step || c.op->stages == nullptr) return;
+  const std::vector<ReplayStage> stages = c.op->stages(c.attributes, inputs.set, contract);
+  if (stages.empty()) return;
   const std::string step = r.reference_seconds > kMostSeconds
                                ? "not looked for: the replay takes too long; ask a smaller case"
-                               : first_differing_step(c, inputs, contract, workers, options.timeout);
+                               : first_differing_step(c, inputs, contract, stages, workers, options.timeout);
   if (!step.empty()) r.verdict.detail += "\n  first  " + step;
 }
 

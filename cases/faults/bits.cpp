@@ -84,16 +84,13 @@ void least_codes(const FaultSite& site, TensorSet& set) {
     if (t.role != TensorRole::data) continue;
     Encoded& tensor = set.at(t.name);
     const Format& f = format(t.format);
-    const bool q8_0 = f.name == "q8_0";
-    if (!q8_0 && (f.kind == FormatKind::block || f.element != "int8")) continue;
+    if (f.name != "q8_0" && (f.kind == FormatKind::block || f.element != "int8")) continue;
     found = true;
-    const auto columns = static_cast<std::size_t>(t.shape.back());
-    const auto elements = static_cast<std::size_t>(element_count(t.shape));
-    for (std::size_t i = 0; i < elements; ++i)
-      if (const std::size_t column = i % columns; column % 16 < 2) {
-        const std::size_t at = q8_0 ? i / 32 * 34 + 2 + i % 32 : i;
-        tensor.planes.front().bytes[at] = std::byte{0x80};
-      }
+    const std::int64_t columns = t.shape.back(), whole = f.block_elements;
+    for (std::int64_t i = 0; i < element_count(t.shape); ++i)
+      if (i % columns % 16 < 2)  // the codes end a block, behind its scale
+        payload_bytes(tensor, i / whole * whole, whole).last(static_cast<std::size_t>(whole - i % whole))[0] =
+            std::byte{0x80};
   }
   if (!found) no_site(site, "8-bit integer codes");
 }

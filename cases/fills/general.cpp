@@ -7,6 +7,7 @@
 #include "cases/fills/draws.hpp"
 #include "cases/fills/families.hpp"
 #include "reference/inputs/random.hpp"
+#include "reference/ops/enclosure.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay::fill_families {
@@ -49,10 +50,6 @@ void each(const FillRequest& request, Values& values, Rule rule) {
 const ScalarFormat& element_format(const TensorSpec& t) {
   const ScalarFormat* scalar = find_scalar_format(t.format);
   return scalar ? *scalar : scalar_format("f16");
-}
-
-double smallest_normal(const ScalarFormat& f) {
-  return f.kind == ScalarKind::floating ? std::ldexp(1.0, 1 - f.bias) : 1.0;
 }
 
 }  // namespace

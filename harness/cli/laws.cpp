@@ -43,18 +43,9 @@ struct LawArguments {
 // Each as `assay run` would plan it: those that were given, or one for each format that a backend takes.
 std::vector<Case> cases_of(const LawArguments& a, const std::vector<BackendInfo>& known,
                            const InputLists& lists, Workers& workers) {
-  std::vector<Case> cases;
-  if (a.words.empty()) {
-    cases = cases_for_laws(a.backends, a.seed, false, known, lists, workers);
-    std::ranges::stable_sort(cases, {}, &Case::backend);
-    return cases;
-  }
-  PlanOptions options;
-  options.backends = a.backends;
-  options.seed = a.seed, options.seed_given = a.seed != 1;
-  const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
-  for (const auto& group : make_plan(gather_lines(a.words), options, known, lists, variants).groups)
-    for (const auto& c : group.cases) cases.push_back(c);
+  const auto lines =
+      a.words.empty() ? lines_for_laws(a.backends, a.seed, false, lists, workers) : gather_lines(a.words);
+  std::vector<Case> cases = planned_cases(lines, a.backends, a.seed, known, lists, workers);
   std::ranges::stable_sort(cases, {}, &Case::backend);
   return cases;
 }

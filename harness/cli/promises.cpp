@@ -35,16 +35,9 @@ std::optional<LawResult> checked(const Law& law, const LawCall& base, Workers& w
 
 }  // namespace
 
-std::vector<Case> cases_for_laws(const std::vector<std::string>& backends, std::uint64_t seed, bool variants,
-                                 const std::vector<BackendInfo>& known, const InputLists& lists,
-                                 Workers& workers) {
-  auto factors = read_suite(suites_directory() + "/laws.factors");
-  for (SuiteLine& line : factors)
-    if (variants) line.text += " variant=all";
-  std::vector<SuiteLine> lines;
-  for (const auto& backend : backends)
-    for (auto& line : generate_singles(factors, backend, seed, lists, workers).lines)
-      lines.push_back(std::move(line));
+std::vector<Case> planned_cases(const std::vector<SuiteLine>& lines, const std::vector<std::string>& backends,
+                                std::uint64_t seed, const std::vector<BackendInfo>& known,
+                                const InputLists& lists, Workers& workers) {
   PlanOptions options;
   options.backends = backends;
   options.seed = seed, options.seed_given = seed != 1;
@@ -55,12 +48,25 @@ std::vector<Case> cases_for_laws(const std::vector<std::string>& backends, std::
   return cases;
 }
 
+std::vector<SuiteLine> lines_for_laws(const std::vector<std::string>& backends, std::uint64_t seed,
+                                      bool variants, const InputLists& lists, Workers& workers) {
+  auto factors = read_suite(suites_directory() + "/laws.factors");
+  for (SuiteLine& line : factors)
+    if (variants) line.text += " variant=all";
+  std::vector<SuiteLine> lines;
+  for (const auto& backend : backends)
+    for (auto& line : generate_singles(factors, backend, seed, lists, workers).lines)
+      lines.push_back(std::move(line));
+  return lines;
+}
+
 std::size_t judge_promises(const std::string& backend, std::uint64_t seed, std::span<const Law> laws,
                            const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
                            const JudgeOptions& options, const std::function<bool()>& stopped,
                            const std::function<void(CaseResult&)>& found) {
   std::size_t count = 0;
-  for (const Case& c : cases_for_laws({backend}, seed, true, known, lists, workers)) {
+  const auto lines = lines_for_laws({backend}, seed, true, lists, workers);
+  for (const Case& c : planned_cases(lines, {backend}, seed, known, lists, workers)) {
     if (stopped()) break;
     const DeclareResult declared = workers.of(backend).worker->declare(make_empty_call(c));
     std::optional<LawCall> base;

@@ -9,13 +9,17 @@
 
 #include "harness/laws.hpp"
 #include "harness/result.hpp"
+#include "harness/suites.hpp"
 
 namespace assay {
 
-// One case for each format, and for each variant too where that is asked for, that each of the backends takes.
-std::vector<Case> cases_for_laws(const std::vector<std::string>& backends, std::uint64_t seed, bool variants,
-                                 const std::vector<BackendInfo>& known, const InputLists& lists,
-                                 Workers& workers);
+// One line for each format, and all its variants where that is asked for, that each of the backends takes.
+std::vector<SuiteLine> lines_for_laws(const std::vector<std::string>& backends, std::uint64_t seed,
+                                      bool variants, const InputLists& lists, Workers& workers);
+// The lines' cases, as `assay run` would plan them.
+std::vector<Case> planned_cases(const std::vector<SuiteLine>& lines, const std::vector<std::string>& backends,
+                                std::uint64_t seed, const std::vector<BackendInfo>& known,
+                                const InputLists& lists, Workers& workers);
 
 // How many laws were checked. `found` gets each promise that is broken, as the verdict `law`; `stopped` is asked before each law.
 std::size_t judge_promises(const std::string& backend, std::uint64_t seed, std::span<const Law> laws,

@@ -4,6 +4,9 @@
 // integers, or words. Parse and print are a fixed point: print(parse(s)) is canonical, parse(print(c)) == c.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,6 +35,16 @@ struct ContractKey {
   std::string_view words;     // kind word only: "any|sequential|tree"
   std::string_view meaning;   // one line, shown by `assay explain`
 };
+
+// The keys of `first`, then those of `second`.
+template <std::size_t N, std::size_t M>
+constexpr std::array<ContractKey, N + M> joined(const std::array<ContractKey, N>& first,
+                                                const std::array<ContractKey, M>& second) {
+  std::array<ContractKey, N + M> all;
+  std::copy(first.begin(), first.end(), all.begin());
+  std::copy(second.begin(), second.end(), all.begin() + N);
+  return all;
+}
 
 class Contract {
  public:

@@ -10,6 +10,10 @@
 
 namespace assay {
 
+double smallest_normal(const ScalarFormat& f) {
+  return f.kind == ScalarKind::floating ? std::ldexp(1.0, 1 - f.bias) : 1;
+}
+
 Machine machine(std::string_view name, bool flush) {
   if (name == "f64")
     return {kUnit64, 0x1p-1074, flush ? 0x1p-1022 : 0.0, flush ? 0x1p-1022 : 0.0, 0x1.fffffffffffffp1023};
@@ -17,10 +21,10 @@ Machine machine(std::string_view name, bool flush) {
   if (f.kind != ScalarKind::floating)
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("{} is not an arithmetic: allowed are f64 and the floating formats", name));
-  const double smallest_normal = std::ldexp(1.0, 1 - f.bias);
-  const double step = std::ldexp(smallest_normal, -f.fraction_bits);
-  return {std::ldexp(1.0, -f.fraction_bits - 1), flush ? smallest_normal : step / 2,
-          flush ? smallest_normal : 0.0, flush ? smallest_normal : 0.0, f.max_finite};
+  const double normal = smallest_normal(f);
+  const double step = std::ldexp(normal, -f.fraction_bits);
+  return {std::ldexp(1.0, -f.fraction_bits - 1), flush ? normal : step / 2, flush ? normal : 0.0,
+          flush ? normal : 0.0, f.max_finite};
 }
 
 Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush, const EncodePolicy& policy) {
@@ -29,9 +33,9 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush, const EncodeP
   double high = round_number(to, z.error > 0 ? z.high() : z.value, policy);
   if (!std::isfinite(low) || !std::isfinite(high)) return {z.value, kInfinity};
   if (flush) {  // the ends themselves may be flushed, and what lies between them and 0 with them
-    const double smallest_normal = std::ldexp(1.0, 1 - to.bias);
-    if (low > 0 && low < smallest_normal) low = 0;
-    if (high < 0 && high > -smallest_normal) high = 0;
+    const double normal = smallest_normal(to);
+    if (low > 0 && low < normal) low = 0;
+    if (high < 0 && high > -normal) high = 0;
   }
   if (low == high) return {low, 0};
   const double value = low / 2 + high / 2;

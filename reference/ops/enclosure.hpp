@@ -39,6 +39,7 @@ struct Machine {
   double max_finite;
 };
 
+double smallest_normal(const ScalarFormat& f);  // 1 of integers
 // `name`: f64, or a floating row of scalar_formats(). Throws InputError unknown_name or bad_value.
 Machine machine(std::string_view name, bool flush);
 

@@ -106,11 +106,6 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
   return 2 * finite < largest_finite(acc.precision);
 }
 
-double smallest_normal(std::string_view element) {
-  const ScalarFormat& f = scalar_format(element);
-  return f.kind == ScalarKind::integer ? 1 : std::ldexp(1.0, 1 - f.bias);
-}
-
 bool is_infinite(double x) { return std::isinf(x); }
 
 // Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
@@ -151,8 +146,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes");
   const bool flushes =
       contract.text("ftz") == "yes" || (acc.unit != nullptr && acc.unit->combine == Combine::pairwise_flush);
-  const double least =
-      flushes ? std::max(smallest_normal(left.element()), smallest_normal(right.element())) : 0;
+  const double least = flushes ? std::max(smallest_normal(scalar_format(left.element())),
+                                          smallest_normal(scalar_format(right.element())))
+                               : 0;
   const Store store = store_of(contract, attributes.text("dtype"));
   const std::int64_t m = left.rows(), n = right.rows();
   Truth t = make_truth("y", static_cast<std::size_t>(m * n),

@@ -25,10 +25,7 @@ inline constexpr std::array kNormKeys = {
 };
 template <std::size_t N>
 constexpr auto with_norm_keys(const std::array<ContractKey, N>& own) {
-  std::array<ContractKey, N + kNormKeys.size()> all;
-  for (std::size_t i = 0; i < N; ++i) all[i] = own[i];
-  for (std::size_t i = 0; i < kNormKeys.size(); ++i) all[N + i] = kNormKeys[i];
-  return with_store_keys(all);
+  return with_store_keys(joined(own, kNormKeys));
 }
 
 // The last steps of both ops: x inv gamma + beta, x centred, as the contract orders and rounds them.

@@ -97,11 +97,10 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   // The subtractions round once each, hence up().
   limit = up(std::max(std::fabs(low - value), std::fabs(high - value)) + certificate);
   if (store.flush) {
-    const double smallest_normal = std::ldexp(1.0, 1 - store.output->bias);
-    const double through_normal = store.through == nullptr ? 0 : std::ldexp(1.0, 1 - store.through->bias);
+    const double through_normal = store.through == nullptr ? 0 : smallest_normal(*store.through);
     const double nearest_zero =
         z.low() <= 0 && z.high() >= 0 ? 0 : std::min(std::fabs(z.low()), std::fabs(z.high()));
-    if (nearest_zero < std::max(smallest_normal, through_normal))
+    if (nearest_zero < std::max(smallest_normal(*store.output), through_normal))
       limit = std::max(limit, std::fabs(value) + certificate);
   }
 }

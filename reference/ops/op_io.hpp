@@ -78,10 +78,7 @@ inline constexpr std::array kStoreKeys = {
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
-  std::array<ContractKey, N + kStoreKeys.size()> all;
-  for (std::size_t i = 0; i < N; ++i) all[i] = own[i];
-  for (std::size_t i = 0; i < kStoreKeys.size(); ++i) all[N + i] = kStoreKeys[i];
-  return all;
+  return joined(own, kStoreKeys);
 }
 
 // Writes element i: `z` encloses the exact result and the kernel's result before it is stored.

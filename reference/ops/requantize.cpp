@@ -29,12 +29,9 @@ constexpr std::array kAttributes = {
     AttributeSpec{"scale", AttributeKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
 };
 
-constexpr auto kContract = [] {
-  std::array<ContractKey, kQuantiseKeys.size() + 1> keys;
-  for (std::size_t i = 0; i < kQuantiseKeys.size(); ++i) keys[i] = kQuantiseKeys[i];
-  keys.back() = {"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"};
-  return keys;
-}();
+constexpr auto kContract = joined(
+    kQuantiseKeys,
+    std::array{ContractKey{"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"}});
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");

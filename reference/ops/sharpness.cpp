@@ -7,15 +7,16 @@
 #include <vector>
 
 #include "reference/formats/scalar.hpp"
+#include "reference/ops/enclosure.hpp"
 
 namespace assay {
 namespace {
 
 // Of a scalar format of floating numbers; 0 for codes that a scale multiplies.
-double smallest_normal(std::string_view output, std::span<const TensorSpec> tensors) {
+double least_normal(std::string_view output, std::span<const TensorSpec> tensors) {
   const auto spec = std::ranges::find(tensors, output, &TensorSpec::name);
   const ScalarFormat* format = spec == tensors.end() ? nullptr : find_scalar_format(spec->format);
-  return format != nullptr && format->kind == ScalarKind::floating ? std::ldexp(1.0, 1 - format->bias) : 0;
+  return format != nullptr && format->kind == ScalarKind::floating ? smallest_normal(*format) : 0;
 }
 
 Sharpness sharpness_of(const Truth& truth, double least) {
@@ -48,7 +49,7 @@ std::string percent(double ratio, std::string_view never) {
 
 Sharpness sharpness(std::span<const Truth> truths, std::span<const TensorSpec> tensors) {
   if (truths.empty()) return {};
-  const auto of = [&](const Truth& t) { return sharpness_of(t, smallest_normal(t.output, tensors)); };
+  const auto of = [&](const Truth& t) { return sharpness_of(t, least_normal(t.output, tensors)); };
   Sharpness least = of(truths.front());
   for (const Truth& truth : truths.subspan(1)) {
     const Sharpness s = of(truth);

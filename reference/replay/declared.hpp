@@ -27,13 +27,11 @@ inline constexpr std::array kReplayKeys = {
                 "replay: every stored bit must be that of `schedule`"},
     kScheduleKey,
 };
+
 // keys, then those two.
 template <std::size_t N>
 constexpr auto with_replay_keys(const std::array<ContractKey, N>& own) {
-  std::array<ContractKey, N + kReplayKeys.size()> all;
-  for (std::size_t i = 0; i < N; ++i) all[i] = own[i];
-  for (std::size_t i = 0; i < kReplayKeys.size(); ++i) all[N + i] = kReplayKeys[i];
-  return all;
+  return joined(own, kReplayKeys);
 }
 
 // Whether level=replay. Throws InputError bad_contract where only one of level=replay and schedule is given.

@@ -67,13 +67,35 @@ void decide_invariance(Card& card) {
       fmt::format("one schedule at all {} values of m that were asked", card.shapes.size());
 }
 
-// Cases of ops on rows: cards one by one, and the counts of rows of one kernel side by side.
-struct RowCases {
-  RowCases(const Options& given, Workers& those) : options(given), workers(those) {}
+// A schedule that was found is the first hypothesis for the next case.
+template <typename T>
+void remember(std::vector<T>& known, const std::optional<T>& schedule) {
+  if (schedule && std::ranges::find(known, *schedule) == known.end()) known.push_back(*schedule);
+}
+
+// Cases of which each is a card, or is judged by a declared schedule.
+struct CardCases {
+  CardCases(const Options& given, Workers& those) : options(given), workers(those) {}
   const Options& options;
   Workers& workers;
   bool finding = false, nothing = true;
   std::string json;
+
+ protected:
+  void judged(const Case& c, const std::string& text, bool ok) {
+    fmt::print("{}  {}", c.line(), text);
+    finding |= !ok, nothing = false;
+  }
+  void show(const std::string& text, const std::string& as_json, bool refused) {
+    fmt::print("{}\n", text);
+    json += (json.empty() ? "" : ",\n") + as_json;
+    nothing &= refused;
+  }
+};
+
+// Cases of ops on rows: cards one by one, and the counts of rows of one kernel side by side.
+struct RowCases : CardCases {
+  using CardCases::CardCases;
 
   void take(const Case& c) {
     const std::int64_t rows = c.attributes.integer("rows"), cols = c.attributes.integer("cols");
@@ -88,18 +110,13 @@ struct RowCases {
       const std::int64_t outputs = c.op->name == "logsumexp" ? rows : rows * cols;
       const auto seeds = std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000);
       const RowVerdict verdict = judge_rows(*kernel.subject, rows, cols, declared, static_cast<int>(seeds));
-      fmt::print("{}  {}", c.line(), describe(verdict, declared));
-      finding |= !verdict.ok(), nothing = false;
-      return;
+      return judged(c, describe(verdict, declared), verdict.ok());
     }
     std::vector<RowSchedule>& known = found_[std::string(c.op->name)];
     RowCard card = identify_rows(*kernel.subject, rows, cols, known, {.outputs = options.outputs});
     card.subject = c.line();
-    if (card.schedule && std::ranges::find(known, *card.schedule) == known.end())
-      known.push_back(*card.schedule);
-    fmt::print("{}\n", card_text(card));
-    json += (json.empty() ? "" : ",\n") + card_json(card);
-    nothing &= !card.refused.empty();
+    remember(known, card.schedule);
+    show(card_text(card), card_json(card), !card.refused.empty());
     kernel.regions.push_back({rows, std::move(card)});
   }
 
@@ -124,29 +141,20 @@ struct RowCases {
 };
 
 // Cases of attention: cards one by one, and calls of one kernel that differ in batch, rows of q or keys side by side.
-struct AttentionCases {
-  AttentionCases(const Options& given, Workers& those) : options(given), workers(those) {}
-  const Options& options;
-  Workers& workers;
-  bool finding = false, nothing = true;
-  std::string json;
+struct AttentionCases : CardCases {
+  using CardCases::CardCases;
 
   void take(const Case& c) {
     const AttentionAsk ask = attention_subject(c, workers);
     if (!options.schedule.empty()) {
       const AttentionSchedule declared = parse_attention_schedule(options.schedule);
       const AttentionVerdict verdict = judge_attention(ask, declared, options.outputs);
-      fmt::print("{}  {}", c.line(), describe(verdict, declared));
-      finding |= !verdict.ok(), nothing = false;
-      return;
+      return judged(c, describe(verdict, declared), verdict.ok());
     }
     AttentionCard card = identify_attention(ask, found_, {.outputs = options.outputs});
     card.subject = c.line();
-    if (card.schedule && std::ranges::find(found_, *card.schedule) == found_.end())
-      found_.push_back(*card.schedule);
-    fmt::print("{}\n", card_text(card));
-    json += (json.empty() ? "" : ",\n") + card_json(card);
-    nothing &= !card.refused.empty();
+    remember(found_, card.schedule);
+    show(card_text(card), card_json(card), !card.refused.empty());
     std::string key = fmt::format("{} {} {} {}", c.op->name, c.fill, c.backend, c.variant);
     for (const auto& [name, value] : c.attributes.all())
       if (name != "batch" && name != "q" && name != "len") key += fmt::format(" {}={}", name, value);
