@@ -198,9 +198,12 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   if (a.words.empty() && are_strangers(a.plan.backends, known)) a.words = {std::string(kStrangers)};
   const bool generated = std::ranges::find(a.words, kStrangers) != a.words.end();
   const double budget = a.budget_seconds > 0 ? a.budget_seconds : generated ? kStrangersBudget : 0;
-  auto begun = start;  // once the cases are made: those that there is time for are judged, be it one
+  auto begun = start;  // once the cases are made
+  // Before it is, no budget is spent: a run on a busy machine says something.
+  std::atomic<bool> judged_one = false;
   const auto spent = [&] {
-    return budget > 0 && std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(budget);
+    return budget > 0 && judged_one &&
+           std::chrono::steady_clock::now() - begun > std::chrono::duration<double>(budget);
   };
   std::atomic<bool> found_one = false;  // with --exitfirst
   settings.stopped = [&] { return signals.stopped() || spent() || found_one; };
@@ -245,6 +248,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
+    judged_one = true;
     if (a.first_only && !r.verdict.green()) found_one = true;
   };
   for (auto& [place, r] : settings.known) {

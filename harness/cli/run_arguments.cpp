@@ -136,10 +136,11 @@ void add_run_options(const Command& command, RunArguments& a) {
                  "Seconds of processor time that a thread may take in one run of a kernel; five times as "
                  "long by the clock",
                  {.low = 0.001, .high = 86400});
-  command.option("--budget", a.budget_seconds,
-                 "Seconds by the clock after which no further case is begun (default: none; 180 for the "
-                 "suite strangers)",
-                 {.low = 0.001, .high = 1e9});
+  command.option(
+      "--budget", a.budget_seconds,
+      "Seconds by the clock after which no further case is begun, though always one (default: none; 180 "
+      "for the suite strangers)",
+      {.low = 0.001, .high = 1e9});
   command.option("--repeats", a.repeats, "Further runs of each case, all of which must give the same bits",
                  {.low = 0, .high = 1'000'000});
   command.flag(
