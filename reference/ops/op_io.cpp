@@ -84,6 +84,8 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
   const double low = stored(store, z.low());
   const double high = stored(store, z.high());
+  if (std::isnan(low) || std::isnan(high))
+    return;  // beyond the largest number of a format without infinities
   if (store.through != nullptr && store.through->fraction_bits < store.output->fraction_bits &&
       std::isfinite(low) && std::isfinite(high)) {
     value = low / 2 + high / 2;
@@ -117,9 +119,9 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& sto
   if (store.flush) {
     // What is flushed after the first of two roundings may be a normal number after the second.
     const auto may_vanish = [&](double z_end, double end) {
-      if (std::fabs(end) < std::ldexp(1.0, 1 - store.output->bias)) return true;
-      return store.through != nullptr && std::fabs(round_number(*store.through, z_end, store.policy)) <
-                                             std::ldexp(1.0, 1 - store.through->bias);
+      if (std::fabs(end) < smallest_normal(*store.output)) return true;
+      return store.through != nullptr &&
+             std::fabs(round_number(*store.through, z_end, store.policy)) < smallest_normal(*store.through);
     };
     const double z_low = z.error > 0 ? z.low() : z.value, z_high = z.error > 0 ? z.high() : z.value;
     if (low > 0 && may_vanish(z_low, low)) low = 0;
