@@ -85,10 +85,12 @@ def test_right(case):
 def test_wrong(case):
     case.check(1.01 * softmax(case.inputs["x"]), contract="acc=f32 exp_ulp=2")
 """)
-            done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder], capture_output=True, text=True,
+            done = subprocess.run([sys.executable, "-m", "pytest", "-p", "assay.pytest_plugin", "-p", "no:cacheprovider", folder], capture_output=True, text=True,
                                   env=dict(os.environ, PYTHONPATH=HERE))
         self.assertIn("1 failed, 4 passed", done.stdout)
         self.assertIn("x limit", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^assay: \d+\.\d+\.\d+ .*, /")  # the header
+        self.assertNotIn("def _judge", done.stdout)
 
 
 unittest.main()
