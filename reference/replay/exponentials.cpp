@@ -10,6 +10,13 @@ namespace {
 
 float power_of_two(std::int32_t n) { return std::bit_cast<float>((n + 127) << 23); }
 
+// p 2^n, subnormal results rounded once.
+float scaled(float p, float n) {
+  const auto exponent = static_cast<std::int32_t>(n);
+  const std::int32_t half = exponent >> 1;
+  return p * power_of_two(half) * power_of_two(exponent - half);
+}
+
 template <bool kFused>
 float taylor7(float x) {
   const auto step = [](float a, float b, float c) { return kFused ? std::fma(a, b, c) : a * b + c; };
@@ -21,9 +28,18 @@ float taylor7(float x) {
   for (const float c : {1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 0.5F}) p = step(p, r, c);
   const float square = r * r;
   p = step(square, p, r) + 1.0F;
-  const auto exponent = static_cast<std::int32_t>(n);
-  const std::int32_t half = exponent >> 1;
-  return std::isnan(x) ? x : p * power_of_two(half) * power_of_two(exponent - half);
+  return std::isnan(x) ? x : scaled(p, n);
+}
+
+float sleef(float x) {
+  if (std::isnan(x) || x < -104) return std::isnan(x) ? x : 0;
+  const float n = std::nearbyint(x * 1.44269504F);
+  float r = std::fma(-n, 0.693145751953125F, x);  // 16 bits: the product is exact
+  r = std::fma(-n, 1.42860677e-06F, r);
+  float p = 1.98527618e-4F;
+  for (const float c : {1.39304355e-3F, 8.33336078e-3F, 4.16664854e-2F, 0.166666672F, 0.5F})
+    p = std::fma(p, r, c);
+  return scaled(std::fma(r * r, p, r) + 1.0F, n);
 }
 
 float degree5(float x) {
@@ -67,6 +83,7 @@ float libm(float x) { return std::exp(x); }
 RowExp row_exp(std::string_view word) {
   if (word == "taylor7") return taylor7<true>;
   if (word == "taylor7_mul") return taylor7<false>;
+  if (word == "sleef") return sleef;
   if (word == "degree5") return degree5;
   if (word == "arm") return arm;
   return word == "nearest" ? nearest : libm;

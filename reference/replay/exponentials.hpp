@@ -2,6 +2,7 @@
 //   libm         the C library's of the machine that replays
 //   taylor7      n = round(x log2 e), r = x - n ln 2 in two steps, Taylor's polynomial of degree 7 by fused steps, 2^n in two
 //                factors; taylor7_mul: the same with products and sums rounded apart
+//   sleef        the same steps as taylor7 with SLEEF's coefficients (expf, 1.0 ulp); 0 below -104
 //   degree5      n = floor(x log2 e + 1/2), r = x - n ln 2 in one fused step, a polynomial of degree 5; 0 below ln 2^-126
 //   arm          n by a shifter, r in two fused steps, a polynomial of degree 5 in r and r^2
 //   nearest      e^x rounded once

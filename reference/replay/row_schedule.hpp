@@ -31,7 +31,7 @@ struct RowScheduleKey {
 inline constexpr std::array kRowScheduleKeys = {
     RowScheduleKey{"variance", "layernorm", "two_pass|one_pass|welford",
                    "squares of x - m; of x, less m^2 and held at 0; running"},
-    RowScheduleKey{"exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|degree5|arm|nearest",
+    RowScheduleKey{"exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest",
                    "the exponential: exponentials.hpp"},
     RowScheduleKey{"quotient", "softmax", "reciprocal|division", "e (1 / sum), e / sum"},
     RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
