@@ -1,5 +1,7 @@
 #include "cases/studies/identify/crafted.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -108,6 +110,8 @@ std::vector<Tampered> tampered(const Schedule& s, std::int64_t n) {
           unit.scale_block == s.unit()->scale_block && unit.standing != Standing::assumed &&
           !same_arithmetic(unit, *s.unit()))
         with("acc", std::string(unit.name));
+    for (const char* order : {"ascending", "swapped"})  // no unit at all
+      list.push_back({"acc", parse_schedule(fmt::format("acc=f32 fma=yes order={}", order))});
   } else {
     for (const char* acc : {"f64", "f32", "bf16", "f16"}) with("acc", acc);
     with("fma", s.fma ? "no" : "yes");

@@ -106,6 +106,10 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
 
 bool ShapeCard::identified() const { return all_found(pieces); }
 
+bool ShapeCard::concludes(std::string_view field) const {
+  return std::ranges::none_of(evidence, [&](const Evidence& e) { return e.field == field && !e.concluded; });
+}
+
 std::int64_t ShapeCard::compared() const {
   std::int64_t sum = 0;
   for (const RowPiece& p : pieces) sum += p.compared;
@@ -155,12 +159,23 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     };
     // What shows most is searched; the rest confirms.
     const bool sharp = residue && shows(*residue);
-    if (residue) crafted.push_back(*residue);
-    if (sharp) crafted.insert(crafted.begin(), *first);
+    if (residue) crafted.insert(crafted.begin(), *residue);
     card.sharp = sharp;
-    card.pieces = find(sharp ? *residue : *first, stored_as, known, subject.a_element(), subject.b_element(),
-                       options, !first->a_scale.empty() || !first->b_scale.empty());
-    for (const Answer& answer : crafted) confirm(card.pieces, answer, stored_as);
+    // Found on one answer, confirmed by the others.
+    const auto found_on = [&](const Answer& base) {
+      std::vector<RowPiece> pieces = find(base, stored_as, known, subject.a_element(), subject.b_element(),
+                                          options, !first->a_scale.empty() || !first->b_scale.empty());
+      if (&base != &*first) confirm(pieces, *first, stored_as);
+      for (const Answer& answer : crafted)
+        if (&base != &answer) confirm(pieces, answer, stored_as);
+      return pieces;
+    };
+    card.pieces = found_on(sharp ? crafted.front() : *first);
+    // What hid in a store of 8 bits, an answer that refuted it shows: the search goes on there.
+    for (std::size_t i = 0; i < crafted.size() && !sharp && !all_found(card.pieces); ++i) {
+      std::vector<RowPiece> pieces = found_on(crafted[i]);
+      if (all_found(pieces)) card.pieces = std::move(pieces);
+    }
     // A kernel that flushes subnormals is no other schedule: what it does there is said apart.
     for (const Answer& answer : tiny) {
       std::vector<RowPiece> pieces = card.pieces;

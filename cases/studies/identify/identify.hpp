@@ -48,6 +48,8 @@ struct ShapeCard {
   std::string declared_contract, declared_path;
 
   bool identified() const;
+  bool concludes(
+      std::string_view field) const;  // no other value of it gives the same bits; true where none is possible
   std::int64_t compared() const;
 };
 

@@ -124,6 +124,21 @@ TEST(Identify, a_store_of_8_bits_hides_no_step) {
     }
 }
 
+// 8 bits in and out and few terms: on drawn numbers every matrix unit gives the bits of VDPBF16PS too.
+TEST(Identify, what_fits_by_chance_gives_way_to_what_a_crafted_answer_shows_and_accuses_nobody) {
+  const char* truth = "acc=f32 fma=yes order=swapped";
+  const auto dot = std::ranges::find(known(), std::string_view(truth), &Known::schedule)->dot;
+  for (const std::int64_t k : {32, 64}) {
+    Loops loops(dot, "bf16", "bf16");
+    const ShapeCard card = identify_shape(loops, {64, 64, k}, {}, {});
+    ASSERT_TRUE(card.identified()) << k;
+    EXPECT_EQ(print_schedule(*card.pieces.front().schedule), truth);
+    EXPECT_TRUE(card.concludes("acc"));
+    Loops drawn_only(dot, "bf16", "bf16");
+    EXPECT_FALSE(identify_shape(drawn_only, {64, 64, k}, {}, {.most_mask_calls = 0}).concludes("acc"));
+  }
+}
+
 TEST(Identify, rows_of_two_schedules_are_told_apart) {
   class TwoKernels : public Loops {
    public:
