@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "cases/studies/identify/attention_regions.hpp"
 #include "cases/studies/identify/attention_subject.hpp"
 #include "cases/studies/identify/card.hpp"
+#include "cases/studies/identify/invariance.hpp"
 #include "cases/studies/identify/replay_level.hpp"
 #include "cases/studies/identify/row_regions.hpp"
 #include "cases/studies/identify/row_subject.hpp"
@@ -38,55 +38,6 @@ struct Options {
   double seconds = 20;
   bool invariance = false;
 };
-
-// The schedules of all shapes are one: the same text stands for the same additions at every m, since no key depends on it. Refuted
-// is what outputs show: where the one shape's schedule gives every drawn output of the other, nothing is concluded.
-void decide_invariance(Card& card, GemmSubject& subject) {
-  const auto also_fits = [&](const Schedule& s, const GemmShape& shape) {
-    return std::ranges::all_of(std::array<std::uint64_t, 3>{1, 2, 3}, [&](std::uint64_t seed) {
-      const std::optional<Answer> drawn = subject.drawn(shape, seed);
-      return drawn && std::ranges::all_of(search(*drawn, subject.stored_as(), {s}, {.alternatives = false}),
-                                          [](const RowPiece& p) { return p.schedule.has_value(); });
-    });
-  };
-  card.invariance = "proven";
-  const ShapeCard* first = nullptr;
-  for (const ShapeCard& shape : card.shapes) {
-    if (!shape.identified()) {
-      card.invariance = "unknown";
-      card.invariance_detail = fmt::format("no schedule was found at m={}", shape.shape.m);
-      return;
-    }
-    if (first == nullptr) first = &shape;
-    const bool same = shape.pieces.size() == 1 && first->pieces.size() == 1 &&
-                      shape.shape.n == first->shape.n && shape.shape.k == first->shape.k &&
-                      *shape.pieces.front().schedule == *first->pieces.front().schedule;
-    if (same) continue;
-    if (shape.pieces.size() == 1 && first->pieces.size() == 1 && shape.shape.n == first->shape.n &&
-        shape.shape.k == first->shape.k &&
-        (also_fits(*first->pieces.front().schedule, shape.shape) ||
-         also_fits(*shape.pieces.front().schedule, first->shape))) {
-      card.invariance = "unknown";
-      card.invariance_detail =
-          fmt::format("m={} and m={} have schedules of which one explains the outputs drawn at both",
-                      first->shape.m, shape.shape.m);
-      return;
-    }
-    card.invariance = "refuted";
-    const std::string one = print_schedule(*first->pieces.front().schedule);
-    if (shape.pieces.size() > 1)
-      card.invariance_detail = fmt::format("at m={} row {} has {} and row {} has {}: {}", shape.shape.m,
-                                           shape.pieces[0].rows.front(), one, shape.pieces[1].rows.front(),
-                                           print_schedule(*shape.pieces[1].schedule), shape.line);
-    else
-      card.invariance_detail = fmt::format(
-          "m={} has {} and m={} has {}: row 0 of '{}' and of '{}' are summed otherwise", first->shape.m, one,
-          shape.shape.m, print_schedule(*shape.pieces.front().schedule), first->line, shape.line);
-    return;
-  }
-  card.invariance_detail =
-      fmt::format("one schedule at all {} values of m that were asked", card.shapes.size());
-}
 
 // A schedule that was found is the first hypothesis for the next case.
 template <typename T>
