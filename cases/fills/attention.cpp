@@ -159,6 +159,19 @@ void attention_ramp(const FillRequest& r, Values& values) {
   f.value([](I, I, I, I, float x) { return 0.5 + x; });
 }
 
+void steps(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I j) { return 0.25 * static_cast<double>(j / 32); }, 1.0, 0.03125);
+  f.value([](I, I, I, I, float x) { return 0.5 + x; });
+}
+
+void descent(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I, I, I j) { return 24.0 * static_cast<double>(f.keys - j) / static_cast<double>(f.keys); }, 1.0,
+        0.25);
+  f.value([](I, I, I, I, float x) { return 0.5 + x; });
+}
+
 void low_logits(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([](I, I, I) { return -300.0; }, 2.0, 0.5);

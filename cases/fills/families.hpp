@@ -42,6 +42,8 @@ void equal_onehot(const FillRequest&, Values&);
 void window_onehot(const FillRequest&, Values&);
 void onehot_attention(const FillRequest&, Values&);
 void attention_ramp(const FillRequest&, Values&);
+void steps(const FillRequest&, Values&);
+void descent(const FillRequest&, Values&);
 void low_logits(const FillRequest&, Values&);
 void future(const FillRequest&, Values&);
 void equal_constant(const FillRequest&, Values&);

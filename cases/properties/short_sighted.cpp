@@ -1,10 +1,12 @@
-// A plug-in with four kernels, each correct, and each with one defect that the customary inputs do not show: the fills of
+// A plug-in with a few kernels, each correct, and each with one defect that the customary inputs do not show: the fills of
 // cases/fills that aim at it must. A variant names the defect; without one all is right.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "backends/assay_backend.h"
 
@@ -42,13 +44,17 @@ void quantize(const assay_call* c) {
       row_of<std::uint8_t>(y, r)[i] = to_e4m3fn(row_of<const float>(x, r)[i], is(c, "half_up"));
 }
 
+double real(const assay_call* c, const char* name) {
+  for (int32_t i = 0; i < c->attribute_count; ++i)
+    if (std::strcmp(c->attributes[i].name, name) == 0) return std::stod(c->attributes[i].value);
+  return 0;
+}
+
 void rmsnorm(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
   const float* gamma = static_cast<const float*>(tensor(c->inputs, c->input_count, "gamma").data);
-  double eps = 0;
-  for (int32_t i = 0; i < c->attribute_count; ++i)
-    if (std::strcmp(c->attributes[i].name, "eps") == 0) eps = std::stod(c->attributes[i].value);
+  const double eps = real(c, "eps");
   const int64_t n = x.shape[1];
   for (int64_t r = 0; r < x.shape[0]; ++r) {
     const float* in = row_of<const float>(x, r);
@@ -66,10 +72,59 @@ void rmsnorm(const assay_call* c) {
   }
 }
 
+// One query row of each sequence, online in blocks of 32 keys.
+void attention(const assay_call* c) {
+  constexpr int64_t kBlock = 32;
+  const assay_tensor &q = tensor(c->inputs, c->input_count, "q"), &k = tensor(c->inputs, c->input_count, "k"),
+                     &v = tensor(c->inputs, c->input_count, "v"),
+                     &out = tensor(c->outputs, c->output_count, "out");
+  const assay_tensor& lengths = tensor(c->inputs, c->input_count, "lengths");  // q where there is none
+  const bool ragged = std::strcmp(lengths.name, "lengths") == 0;
+  const auto row = [](const assay_tensor& t, int64_t b, int64_t j, int64_t h) {
+    return reinterpret_cast<float*>(static_cast<char*>(t.data) + b * t.stride[0] + j * t.stride[1] +
+                                    h * t.stride[2]);
+  };
+  const int64_t d = q.shape[3], dv = v.shape[3], heads = q.shape[2], share = heads / k.shape[2];
+  const double given = real(c, "scale"), scale = given != 0 ? given : 1 / std::sqrt(static_cast<double>(d));
+  for (int64_t b = 0; b < q.shape[0]; ++b)
+    for (int64_t h = 0; h < heads; ++h) {
+      int64_t keys = ragged ? static_cast<const int32_t*>(lengths.data)[b] : k.shape[1];
+      if (ragged && is(c, "first_is_longest"))
+        keys = std::min<int64_t>(keys, *static_cast<const int32_t*>(lengths.data));
+      std::vector<double> sum(static_cast<std::size_t>(dv));
+      double most = -INFINITY, weights = 0;
+      for (int64_t first = 0; first < keys; first += kBlock) {
+        const int64_t end = std::min(keys, first + kBlock);
+        double logits[kBlock], above = most;
+        for (int64_t j = first; j < end; ++j) {
+          double s = 0;
+          for (int64_t i = 0; i < d; ++i)
+            s += static_cast<double>(row(q, b, 0, h)[i]) * row(k, b, j, h / share)[i];
+          above = std::max(above, logits[j - first] = s * scale);
+        }
+        if (is(c, "own_maximum"))
+          above = *std::max_element(logits, logits + (end - first));  // the block's, though it is less
+        const double small = is(c, "skips_small_rescales") ? 0.5 : 0;
+        const double factor = above - most <= small && above >= most ? 1 : std::exp(most - above);
+        weights *= factor;
+        for (double& x : sum) x *= factor;
+        for (int64_t j = first; j < end; ++j) {
+          const double w = std::exp(logits[j - first] - above);
+          weights += w;
+          for (int64_t i = 0; i < dv; ++i) sum[static_cast<std::size_t>(i)] += w * row(v, b, j, h / share)[i];
+        }
+        most = above;
+      }
+      for (int64_t i = 0; i < dv; ++i)
+        row(out, b, 0, h)[i] = static_cast<float>(sum[static_cast<std::size_t>(i)] / weights);
+    }
+}
+
 void softmax(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
   for (int64_t r = 0; r < x.shape[0]; ++r) {
+    if (is(c, "rows_in_16_bits") && r > 65535) break;
     const float* in = row_of<const float>(x, r);
     double largest = is(c, "starts_high") ? -16384.0 : -INFINITY, sum = 0;
     for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
@@ -97,12 +152,22 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   const bool quantizes = op == "quantize" && f32 && all_in(c->outputs, c->output_count, "e4m3fn");
   const bool plain = is_default(c, "mask", "none") && is_default(c, "sinks", "no") &&
                      is_default(c, "softcap", "0") && is_default(c, "temperature", "1");
-  if (!quantizes && !(op == "rmsnorm" && f32) && !(op == "softmax" && f32 && plain)) {
-    std::snprintf(d->reason, sizeof d->reason, "rmsnorm and plain softmax in f32, and quantize to e4m3fn");
+  bool attends = op == "attention" && is_default(c, "q", "1") && is_default(c, "mask", "none") &&
+                 is_default(c, "softcap", "0") && is_default(c, "sinks", "no") &&
+                 is_default(c, "alibi", "no") && is_default(c, "page", "0") &&
+                 is_default(c, "rotate", "none");
+  for (int32_t i = 0; i < c->input_count; ++i)
+    attends &= std::strcmp(c->inputs[i].format,
+                           std::strcmp(c->inputs[i].name, "lengths") == 0 ? "int32" : "f32") == 0;
+  if (!quantizes && !(op == "rmsnorm" && f32) && !(op == "softmax" && f32 && plain) && !attends) {
+    std::snprintf(d->reason, sizeof d->reason,
+                  "rmsnorm, plain softmax and decode attention in f32, quantize to e4m3fn");
     return ASSAY_UNSUPPORTED;
   }
   std::snprintf(d->contract, sizeof d->contract, "%s",
-                quantizes ? "round=nearest_even overflow=saturate" : "acc=f32");
+                quantizes ? "round=nearest_even overflow=saturate"
+                : attends ? "qk=f32 p=f32 pv=f32"
+                          : "acc=f32");
   std::snprintf(d->promises, sizeof d->promises, "deterministic=yes");
   return ASSAY_OK;
 }
@@ -112,6 +177,7 @@ assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
   if (op == "quantize") quantize(c);
   if (op == "rmsnorm") rmsnorm(c);
   if (op == "softmax") softmax(c);
+  if (op == "attention") attention(c);
   return ASSAY_OK;
 }
 
@@ -123,7 +189,8 @@ const assay_backend* assay_backend_open(const char*, char*) {
       "short_sighted",
       "kernels with defects that few inputs show",
       "quantize:half_up rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
-      "softmax:starts_high",
+      "softmax:starts_high softmax:rows_in_16_bits attention:skips_small_rescales attention:own_maximum "
+      "attention:first_is_longest",
       nullptr,
       declare,
       run,

@@ -183,7 +183,7 @@ std::vector<TensorSpec> attention_tensors(const Attributes& attributes) {
 
 // page_table  the first batch * width members of a seeded shuffle of the pool, so that pages are out of order, mixed
 //             between sequences, and a fifth of the pool belongs to nobody
-// lengths     the first sequence has all `len` keys, the others 1..len
+// lengths     one sequence, drawn, has all `len` keys, the others 1..len
 // mask        3 of 4 keys visible; every eighth row sees none (row 5, 13, ...)
 void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs) {
   const AttentionGeometry g = attention_geometry(attributes);
@@ -199,7 +199,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
     std::vector<std::int32_t> lengths(static_cast<std::size_t>(g.batch));
     for (auto& n : lengths)
       n = static_cast<std::int32_t>(1 + next_mixed(state) % static_cast<std::uint64_t>(g.length));
-    lengths[0] = static_cast<std::int32_t>(g.length);
+    lengths[static_cast<std::size_t>(lengths[0]) % lengths.size()] = static_cast<std::int32_t>(g.length);
     inputs["lengths"] = index_tensor("int32", {g.batch}, lengths.data(), lengths.size() * 4);
   }
   if (g.mask == MaskKind::random) {
