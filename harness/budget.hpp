@@ -18,6 +18,9 @@ namespace assay {
 // holds are compared like all others.
 double bytes_needed(const Case& c);
 
+// What the case weighs among others of its op where time is shared out: its bytes, and 1 MiB for what every case costs.
+double weight_of(const Case& c);
+
 // What this process may still take: the least of the machine's available memory, the limit of its control group less
 // what that uses, and RLIMIT_AS.
 double bytes_available();

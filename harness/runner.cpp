@@ -195,8 +195,9 @@ bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
   const auto work = [&] {
     try {
       Job job(shared, known);
-      for (std::size_t g = next++; g < plan.groups.size(); g = next++) {
+      for (std::size_t n = next++; n < plan.groups.size(); n = next++) {
         if (settings.stopped()) throw Stopped{};
+        const std::size_t g = settings.order.empty() ? n : settings.order[n];
         const std::size_t first = first_place[g];
         const auto has = [&](std::size_t i) { return settings.known.contains(first + i); };
         std::size_t left = 0;

@@ -87,5 +87,7 @@ RunComparison compare(const std::vector<ComparedRun>& before, const ComparedRun&
 std::string comparison_text(const RunComparison& c, std::size_t shown_per_kind);
 std::string comparison_markdown(const RunComparison& c, std::size_t shown_per_kind);
 std::string comparison_json(const RunComparison& c);
+// One self-contained page; `runs` are named in its head.
+std::string comparison_page(const RunComparison& c, const std::vector<std::string>& runs);
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include "harness/suite_text.hpp"
 #include "reference/error.hpp"
 #include "reports/compare.hpp"
+#include "reports/page_text.hpp"
 #include "reports/record.hpp"
 
 namespace assay {
@@ -139,6 +140,18 @@ std::string comparison_json(const RunComparison& c) {
                                {"note", change.note},
                                {"repro", change.repro}});
   return json.dump(1) + "\n";
+}
+
+std::string comparison_page(const RunComparison& c, const std::vector<std::string>& runs) {
+  Json facts = Json::array(), kinds = Json::array(), changes = Json::array();
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    facts.push_back(Json::array({i + 1 < runs.size() ? "before" : "after", runs[i]}));
+  for (std::size_t kind = 0; kind < std::size(kChangeNames); ++kind)
+    kinds.push_back(Json::array({kChangeNames[kind], kChangeTitles[kind]}));
+  for (const Change& change : c.changes)
+    changes.push_back(Json::array({to_string(change.kind), change.line, change.note, change.repro}));
+  return drawn_page(kCompareScript,
+                    {{"facts", facts}, {"outcome", headline(c)}, {"kinds", kinds}, {"changes", changes}});
 }
 
 }  // namespace assay

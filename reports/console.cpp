@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <map>
 
+#include "harness/budget.hpp"
 #include "harness/worker/printable.hpp"
 #include "reports/digest.hpp"
 #include "reports/matrix.hpp"
 #include "reports/reporter.hpp"
+#include "reports/time_left.hpp"
 
 namespace assay {
 namespace {
@@ -46,6 +48,7 @@ class Console : public Reporter {
   void begin(const RunHeader& header) override {
     header_ = header;
     start_ = last_ = Clock::now();
+    for (const auto& [op, weight] : header.weights) time_left_.expect(op, weight);
     if (quiet_) return;
     fmt::print("{} cases, {} job{}{}\n", header.cases, header.jobs, header.jobs == 1 ? "" : "s",
                header.shards > 1 ? fmt::format(", shard {}/{}", header.shard, header.shards) : "");
@@ -54,6 +57,7 @@ class Console : public Reporter {
 
   void found(const CaseResult& r) override {
     ++done_;
+    if (!quiet_) time_left_.done(std::string(r.c.op->name), weight_of(r.c), r.total_seconds);
     if (!r.verdict.green()) finding(r);
     if (r.verdict.expected) known(r);
     if (r.verdict.status == Status::pass && verbose_) passed(r);
@@ -176,13 +180,14 @@ class Console : public Reporter {
     const double share =
         static_cast<double>(done_) / static_cast<double>(std::max<std::size_t>(1, header_.cases));
     const double elapsed = std::chrono::duration<double>(now - start_).count();
+    const double left = time_left_.seconds(header_.jobs);
     if (terminal_) {
       const int width = static_cast<int>(40 * share);
       fmt::print("\r[{}{}] {}/{} {:.0f} s left ", std::string(width, '#'), std::string(40 - width, ' '),
-                 done_, header_.cases, elapsed / share - elapsed);
+                 done_, header_.cases, left);
       bar_ = true;
     } else {
-      fmt::print("{}/{} cases after {:.0f} s\n", done_, header_.cases, elapsed);
+      fmt::print("{}/{} cases after {:.0f} s, {:.0f} s left\n", done_, header_.cases, elapsed, left);
     }
     std::fflush(stdout);
   }
@@ -202,6 +207,7 @@ class Console : public Reporter {
   RunHeader header_;
   Matrix matrix_;
   Digest digest_;
+  TimeLeft time_left_;
   std::map<Kind, std::size_t> shown_;
   std::size_t done_ = 0;
   Clock::time_point start_, last_;

@@ -170,6 +170,12 @@ void ReportFile::finish() {
   }
 }
 
+void write_report(const std::string& path, const std::string& text) {
+  ReportFile file(path);
+  file.stream() << text;
+  file.finish();
+}
+
 int open_record(const std::string& path, bool resume) {
   if (own_descriptor(path) || is_written_in_place(path)) {
     if (resume) refuse(path, "a device or a pipe holds no record to go on with");

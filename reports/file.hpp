@@ -53,6 +53,9 @@ class ReportFile {
   bool finished_ = false;
 };
 
+// The text as such a file, at once.
+void write_report(const std::string& path, const std::string& text);
+
 // Opens what a run appends to while it goes on (a record): made new, or kept if `resume`, and locked. The same rules.
 int open_record(const std::string& path, bool resume);
 

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <vector>
 
 #include "harness/worker/printable.hpp"
 #include "reports/digest.hpp"
 #include "reports/file.hpp"
-#include "reports/page.hpp"  // kPageTemplate, kRunScript: the texts in reports/page
+#include "reports/page_text.hpp"
 #include "reports/reporter.hpp"
 #include "reports/result_json.hpp"
 
@@ -93,7 +92,7 @@ class Page : public Reporter {
         {"digest", digest},
         {"texts", texts_},
         {"cases", cases_}};
-    write(data.dump(-1, ' ', true, Json::error_handler_t::replace));
+    file_.stream() << drawn_page(kRunScript, data);
     file_.finish();
   }
 
@@ -103,22 +102,6 @@ class Page : public Reporter {
     const auto [at, added] = places_.try_emplace(value, texts_.size());
     if (added) texts_.push_back(value);
     return at->second;
-  }
-
-  // The script first, for the data may hold anything; and no text of a plug-in's ends the script element.
-  void write(const std::string& json) {
-    constexpr std::string_view kData = "/*DATA*/null", kScript = "/*SCRIPT*/";
-    const std::string_view page = kPageTemplate;
-    const auto data = page.find(kData), script = page.find(kScript);
-    std::ostream& out = file_.stream();
-    out << page.substr(0, data);
-    for (const char c : json)
-      if (c == '<')
-        out << "\\u003c";
-      else
-        out << c;
-    out << page.substr(data + kData.size(), script - data - kData.size()) << kRunScript
-        << page.substr(script + kScript.size());
   }
 
   ReportFile file_;

@@ -21,6 +21,7 @@ struct RunHeader {
   int jobs = 1;
   int shard = 0, shards = 1;
   std::map<std::string, std::size_t> elsewhere = {};  // Plan::elsewhere
+  std::map<std::string, double> weights = {};         // of all cases of an op together: weight_of()
 };
 
 class Reporter {

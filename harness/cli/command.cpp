@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <set>
 
+#include "harness/cli/config_file.hpp"
 #include "harness/cli/program.hpp"
+#include "reference/near_names.hpp"
 
 namespace assay {
 namespace {
@@ -29,6 +33,61 @@ void add_number(CLI::App& app, const std::string& names, Number& value, const st
   };
   option->check(CLI::Validator(in_range, fmt::format("in [{} - {}]", rules.low, rules.high)));
 }
+
+// Options whose values a file gave.
+std::set<const CLI::Option*>& taken_from_file() {
+  static std::set<const CLI::Option*> options;
+  return options;
+}
+
+// What CLI11 reads a file of options by: assay.toml as the program's options, each known and each where it belongs.
+class ConfigFile : public CLI::Config {
+ public:
+  explicit ConfigFile(CLI::App& app) : app_(&app) {}
+
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> taken;
+    for (ConfigOption& given : read_config(input, app_->get_config_ptr()->as<std::string>())) {
+      const CLI::Option* option = find(given);
+      if (option->count() > 0) continue;  // typed
+      if (option->get_expected_min() == 0 && given.values == std::vector<std::string>{"false"}) continue;
+      taken_from_file().insert(option);
+      taken.push_back({{given.section}, given.key, std::move(given.values)});
+    }
+    return taken;
+  }
+
+ private:
+  const CLI::Option* find(const ConfigOption& given) const {
+    const CLI::App* section = nullptr;
+    std::vector<std::string> known;
+    for (const CLI::App* sub : app_->get_subcommands([](const CLI::App*) { return true; })) {
+      if (sub->get_name() == given.section) section = sub;
+      known.push_back(sub->get_name());
+    }
+    if (section == nullptr)
+      refuse(given, fmt::format("no subcommand '{}'", given.section), given.section, known);
+    known.clear();
+    for (const CLI::Option* option : section->get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back(name);
+      if (option->get_lnames().empty()) known.push_back(option->get_name());
+    }
+    std::erase(known, "help");
+    if (std::ranges::find(known, given.key) == known.end())
+      refuse(given, fmt::format("assay {} has no option '{}'", given.section, given.key), given.key, known);
+    const CLI::Option* named = section->get_option_no_throw("--" + given.key);
+    return named != nullptr ? named : section->get_option_no_throw(given.key);
+  }
+  [[noreturn]] static void refuse(const ConfigOption& given, const std::string& why, const std::string& name,
+                                  const std::vector<std::string>& known) {
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("{}: {}; {}", given.where, why, suggest(name, known)));
+  }
+
+  CLI::App* app_;
+};
 
 }  // namespace
 
@@ -82,6 +141,9 @@ void Command::flag(const std::string& names, bool& value, const std::string& hel
   app_->add_flag(names, value, help);
 }
 std::size_t Command::count(const std::string& name) const { return app_->count(name); }
+bool Command::is_typed(const std::string& name) const {
+  return app_->count(name) > 0 && !taken_from_file().contains(app_->get_option(name));
+}
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::callback(std::function<void()> run) const { app_->callback(std::move(run)); }
 
@@ -93,6 +155,9 @@ int run_commands(const std::string& name, const std::string& what, const std::st
   app.require_subcommand(1);
   app.set_version_flag("--version", version);
   app.footer(footer);
+  app.set_config("--config", "assay.toml",
+                 "Options of the subcommands, which those that are typed replace; '': none");
+  app.config_formatter(std::make_shared<ConfigFile>(app));
   add(Command(app));
   return run_program(app, argc, argv, exit_code);
 }

@@ -40,7 +40,8 @@ class Command {
   void option(const std::string& names, double& value, const std::string& help,
               const OptionRules& rules = {}) const;
   void flag(const std::string& names, bool& value, const std::string& help) const;
-  std::size_t count(const std::string& name) const;  // how often it was given
+  std::size_t count(const std::string& name) const;  // how often it was given, here or in assay.toml
+  bool is_typed(const std::string& name) const;      // on the command line itself
   void footer(const std::string& text) const;        // stands below the help
   void callback(std::function<void()> run) const;
 
@@ -49,7 +50,8 @@ class Command {
 };
 
 // Runs a program of subcommands, which `add` adds, as run_program() does (harness/cli/program.hpp).
-// `version` is what --version prints.
+// `version` is what --version prints. Options that are not typed are taken from assay.toml in the working folder, or from the
+// file of --config (harness/cli/config_file.hpp).
 int run_commands(const std::string& name, const std::string& what, const std::string& footer,
                  const std::string& version, int argc, char** argv, int& exit_code,
                  const std::function<void(const Command&)>& add);

@@ -16,6 +16,7 @@ inline std::vector<std::string> backend_names(const std::string& text) { return 
 
 void add_run(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws);
 void add_compare(const Command& program, int& exit_code);
+void add_history(const Command& program, int& exit_code);
 void add_judge(const Command& program, int& exit_code);
 void add_laws(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws);
 void add_speed(const Command& program, int& exit_code, const InputLists& lists);

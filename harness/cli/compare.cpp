@@ -22,14 +22,8 @@ struct CompareArguments {
   std::vector<std::string> fail_on = {"red", "other", "worse", "lost", "path"};
   CompareRules rules;
   int shown = 20;
-  std::string markdown, json;
+  std::string markdown, json, page;
 };
-
-void write_to(const std::string& path, const std::string& text) {
-  ReportFile file(path);
-  file.stream() << text;
-  file.finish();
-}
 
 int run(const CompareArguments& a) {
   if (a.files.size() < 2)
@@ -45,8 +39,9 @@ int run(const CompareArguments& a) {
   const RunComparison c = compare(runs, after, a.rules);
   const auto shown = static_cast<std::size_t>(a.shown);
   fmt::print("{}", comparison_text(c, shown));
-  if (!a.markdown.empty()) write_to(a.markdown, comparison_markdown(c, shown));
-  if (!a.json.empty()) write_to(a.json, comparison_json(c));
+  if (!a.markdown.empty()) write_report(a.markdown, comparison_markdown(c, shown));
+  if (!a.json.empty()) write_report(a.json, comparison_json(c));
+  if (!a.page.empty()) write_report(a.page, comparison_page(c, a.files));
   const bool finding = std::ranges::any_of(c.changes, [&](const Change& change) {
     return std::ranges::find(a.fail_on, to_string(change.kind)) != a.fail_on.end();
   });
@@ -83,6 +78,7 @@ void add_compare(const Command& program, int& exit_code) {
                  {.low = 1, .high = 1000000});
   command.option("--md", arguments->markdown, "Write the comparison as Markdown to this file");
   command.option("--json", arguments->json, "Write the comparison as JSON to this file");
+  command.option("--html", arguments->page, "Write the comparison as one page to this file");
   command.footer(
       "Examples:\n"
       "  assay compare monday.json tuesday.json\n"

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "harness/cli/program_testing.hpp"
@@ -38,7 +39,8 @@ class Compare : public testing::Test {
     change(report["results"]);
     std::ofstream(folder_->file("after.json")) << report;
     return assay("compare " + before() + " " + folder_->file("after.json") + " --json " +
-                 folder_->file("changes.json") + " --md " + folder_->file("changes.md") + " " + options);
+                 folder_->file("changes.json") + " --md " + folder_->file("changes.md") + " --html " +
+                 folder_->file("changes.html") + " " + options);
   }
   static std::size_t count(const std::string& kind) {
     return json_of(folder_->file("changes.json"))["counts"][kind];
@@ -69,6 +71,7 @@ TEST_F(Compare, a_new_finding_is_told_with_its_repro_and_one_that_is_gone_as_fix
   EXPECT_NE(red.text.find("assay run"), std::string::npos) << red.text;
   const std::string markdown = text_of(folder_->file("changes.md"));
   EXPECT_NE(markdown.find("1 of 24 \\| beyond"), std::string::npos) << markdown;
+  EXPECT_NE(text_of(folder_->file("changes.html")).find("1 of 24 | beyond"), std::string::npos);
   const std::string after = folder_->file("after.json");
   const Outcome fixed = assay("compare " + after + " " + before());
   EXPECT_EQ(fixed.code, 0) << fixed.text;
@@ -138,6 +141,45 @@ TEST_F(Compare, a_machine_that_is_slower_as_a_whole_is_no_finding_and_one_op_tha
   const Outcome o = compared(3, 2);
   EXPECT_EQ(o.code, 1) << o.text;
   EXPECT_NE(o.text.find("softmax"), std::string::npos) << o.text;
+}
+
+TEST_F(Compare, history_follows_a_case_and_says_where_its_verdict_or_path_changed) {
+  against([](json& rows) { make_wrong(rows[7], 3); });
+  const std::string after = folder_->file("after.json"), page = folder_->file("trend.html");
+  const std::string line = json_of(after)["results"][7]["case"];
+  const Outcome one = assay("history '" + line + "' " + before() + " " + after);
+  EXPECT_EQ(one.code, 0) << one.text;
+  EXPECT_NE(one.text.find("<- another verdict"), std::string::npos) << one.text;
+  EXPECT_NE(one.text.find("1 case in 2 runs; 1 changed"), std::string::npos) << one.text;
+  const Outcome changed =
+      assay("history '' " + before() + " " + record() + " " + after + " --changed --html " + page);
+  EXPECT_NE(changed.text.find("1 case in 3 runs; 1 changed"), std::string::npos) << changed.text;
+  EXPECT_NE(text_of(page).find("1 cases in 3 runs; 1 changed"), std::string::npos);
+  // A word is a whole one, and the runs of before alone show no change.
+  EXPECT_NE(assay("history 'rows=1 cols=1' " + before()).text.find("1 case in 1 runs; 0 changed"),
+            std::string::npos);
+  EXPECT_EQ(assay("history cols=77 " + before()).code, 3);
+  EXPECT_EQ(assay("history cols=1 /nowhere.json").code, 2);
+}
+
+TEST_F(Compare, what_was_red_is_begun_first) {
+  against([](json& rows) { make_wrong(rows[31], 3); });
+  const std::string after = folder_->file("after.json");
+  const std::string line = json_of(after)["results"][31]["case"];
+  const auto first_of = [&](const std::string& option) {
+    const std::string again = folder_->file("again.jsonl");
+    std::filesystem::remove(again);
+    const Outcome o = assay("run -j 1 'softmax rows=1,2,3,4 cols=1,2,3,4,5,6,7,8,9,10 variant=correct' " +
+                            kFaulty + " --record " + again + option);
+    EXPECT_EQ(o.code, 0) << o.text;
+    std::istringstream lines(text_of(again));
+    std::string header, first;
+    std::getline(lines, header), std::getline(lines, first);
+    return json::parse(first)["case"].get<std::string>();
+  };
+  EXPECT_NE(first_of(""), line);
+  EXPECT_EQ(first_of(" --failed-first " + after), line);
+  EXPECT_NE(first_of(" --failed-first " + folder_->file("none_yet.json")), line);
 }
 
 TEST_F(Compare, what_is_no_run_is_refused) {

@@ -24,12 +24,6 @@ struct Arguments {
   double budget_seconds = 25, timeout_seconds = 10;
 };
 
-void write_file(const std::string& path, const std::string& content) {
-  ReportFile file(path);
-  file.stream() << content;
-  file.finish();
-}
-
 void require_case_file(const std::string& path) {
   if (!is_case_file(path))
     throw InputError(InputErrorKind::bad_value,
@@ -52,7 +46,7 @@ int export_case(const Arguments& a, const InputLists& lists, const StopSignals& 
   JudgeOptions judge;
   judge.timeout = milliseconds(a.timeout_seconds);
   const Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
-  write_file(a.file, print_case_file(culprit::case_file_of(specimen, finding, kProvenance)));
+  write_report(a.file, print_case_file(culprit::case_file_of(specimen, finding, kProvenance)));
   fmt::print("{}: {}{}{}\n", c.line(), to_string(finding.symptom.status),
              finding.result.verdict.summary.empty() ? "" : ": ", finding.result.verdict.summary);
   fmt::print("written: {}; judge it with: assay run {}\n", a.file, a.file);
@@ -84,8 +78,8 @@ int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& 
     fmt::print("the finding is not there again in a new process: the case is kept as it was given\n");
   const std::string text =
       culprit::issue_text(shrunk, a.file, kProvenance, fmt::format("backend {}: {}", c.backend, description));
-  write_file(a.file, print_case_file(culprit::case_file_of(shrunk.specimen, shrunk.finding, kProvenance)));
-  if (!a.text.empty()) write_file(a.text, text);
+  write_report(a.file, print_case_file(culprit::case_file_of(shrunk.specimen, shrunk.finding, kProvenance)));
+  if (!a.text.empty()) write_report(a.text, text);
   fmt::print("{}\n{} cases judged{}\nfrom     {}\nto       {}\nwritten  {}\n", text, shrunk.judged,
              shrunk.done ? "" : "; the budget ended before nothing smaller was left", c.line(),
              shrunk.specimen.c.line(), a.file);

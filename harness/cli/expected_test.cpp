@@ -1,8 +1,10 @@
-// A project's own list of known findings: --expected, --write-expected, and what a run says as Markdown.
+// What a project keeps: its list of known findings (--expected, --write-expected), its assay.toml; and what a run says as Markdown.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/cli/program_testing.hpp"
 
@@ -92,6 +94,55 @@ TEST_F(Expected, markdown_has_the_matrix_the_findings_and_their_repro_and_is_not
   EXPECT_NE(text.find("op       formats"), std::string::npos) << text;
   EXPECT_NE(text.find("assay run 'softmax rows=3 cols=8 seed=1"), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+class Config : public testing::Test {
+ protected:
+  // The program in a folder with this assay.toml.
+  Outcome under(const std::string& toml, const std::string& arguments) {
+    std::ofstream(scratch_.file("assay.toml")) << toml;
+    return ::assay::run_command("cd " + scratch_.file("") + " && " ASSAY_PROGRAM " " + arguments);
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Config, gives_cases_backends_and_flags_which_the_command_line_replaces) {
+  const std::string toml =
+      "[run]\ncases = [\"softmax rows=3 cols=8,9 variant=correct\", \"softmax rows=4 cols=8 variant=wrong\"] "
+      " # three\n"
+      "backend = [\"" FAULTY_SOFTMAX "\"]\nquiet = true\nstrict = false\n[laws]\nbudget = 3\n";
+  const Outcome all = under(toml, "run");
+  EXPECT_EQ(all.code, 1);
+  EXPECT_NE(all.text.find("3 cases: 2 pass, 1 wrong"), std::string::npos) << all.text;
+  EXPECT_EQ(all.text.find("3 cases, "), std::string::npos) << all.text;  // quiet
+  const Outcome typed = under(toml, "run 'softmax rows=2 cols=5 variant=correct'");
+  EXPECT_NE(typed.text.find("1 case: 1 pass"), std::string::npos) << typed.text;
+  const Outcome none = under(toml, "--config '' run 'softmax rows=2 cols=5 variant=correct' " + kFaulty);
+  EXPECT_NE(none.text.find("1 cases, "), std::string::npos) << none.text;
+}
+
+TEST_F(Config, leaves_a_record_alone_that_is_resumed) {
+  const std::string record = scratch_.file("r.jsonl"), cases = "'softmax rows=2 cols=5 variant=correct' ";
+  ASSERT_EQ(assay("run -q " + cases + kFaulty + " --record " + record).code, 0);
+  const Outcome o = under("[run]\ncases = \"norms\"\nbackend = \"cpu\"\n", "run --resume " + record);
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find("1 case: 1 pass"), std::string::npos) << o.text;
+}
+
+TEST_F(Config, says_what_it_does_not_know_with_its_line) {
+  for (const auto& [toml, said] : std::vector<std::pair<std::string, std::string>>{
+           {"[run]\njobs = 1\nbacend = \"cpu\"\n",
+            "assay.toml:3: assay run has no option 'bacend'; did you mean 'backend'?"},
+           {"[rum]\njobs = 1\n", "assay.toml:2: no subcommand 'rum'; did you mean 'run'?"},
+           {"jobs = 1\n", "assay.toml:1: 'jobs' stands in no section"},
+           {"[run]\njobs =\n", "assay.toml:2: "},
+           {"[run]\nbackend = { a = 1 }\n", "assay.toml:2: backend: allowed: a text"},
+           {"[run]\njobs = \"two\"\n", "--jobs: two: allowed: 1..1024"}}) {
+    const Outcome o = under(toml, "run 'softmax rows=2 cols=5 variant=correct' " + kFaulty);
+    EXPECT_EQ(o.code, 2) << o.text;
+    EXPECT_NE(o.text.find(said), std::string::npos) << o.text;
+  }
+  EXPECT_EQ(assay("--config /nowhere.toml run 'softmax rows=2 cols=5 variant=correct' " + kFaulty).code, 2);
 }
 
 TEST(Console, stops_at_the_first_finding_where_that_is_asked_for) {

@@ -40,12 +40,6 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
 }
 
-void write_file(const std::string& path, const std::string& content) {
-  ReportFile file(path);
-  file.stream() << content;
-  file.finish();
-}
-
 // One finding of each verdict, op, backend and variant, the first ones; with the history that it needs.
 std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
                                  const std::vector<BackendInfo>& known, Workers& workers,
@@ -122,7 +116,7 @@ int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals
     const std::string description =
         fmt::format("backend {}: {}", r.c.backend, workers.open(r.c.backend).description);
     const culprit::Shrunk shrunk = culprit::shrink(r.c, lists, workers, options);
-    write_file(file, print_case_file(culprit::case_file_of(shrunk.specimen, shrunk.finding, provenance)));
+    write_report(file, print_case_file(culprit::case_file_of(shrunk.specimen, shrunk.finding, provenance)));
     culprit::Story story;
     story.title = fmt::format("{}: {}", r.c.op->name, to_string(r.verdict.status));
     story.found = fmt::format("{}\n{}\n{}", r.c.line(), r.verdict.summary, r.verdict.detail);
@@ -130,8 +124,8 @@ int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals
     story.attribution = attribute(r.c, lists, workers, options.judge);
     story.bisection = bisection(a, file, a.bisect_seconds / static_cast<double>(told));
     story.repeat = fmt::format("assay run {}\n{}\n", shell_quoted(file), repro_command(r));
-    write_file(base + ".md", culprit::text_of(story));
-    write_file(base + ".html", culprit::page_of(story));
+    write_report(base + ".md", culprit::text_of(story));
+    write_report(base + ".html", culprit::page_of(story));
     fmt::print("\n{}\nwritten: {}.md, .html, .safetensors\n", story.attribution, base);
   }
   if (told < found.size())

@@ -50,12 +50,6 @@ std::vector<Case> cases_of(const LawArguments& a, const std::vector<BackendInfo>
   return cases;
 }
 
-void write(const std::string& path, const std::string& text) {
-  ReportFile file{path};
-  file.stream() << text;
-  file.finish();
-}
-
 int run_laws(const LawArguments& a, const InputLists& lists, std::span<const Law> laws,
              const StopSignals& signals) {
   const auto start = std::chrono::steady_clock::now();
@@ -113,8 +107,8 @@ int run_laws(const LawArguments& a, const InputLists& lists, std::span<const Law
       std::ranges::count_if(results, [](const LawResult& r) { return r.outcome != LawOutcome::not_run; });
   fmt::print("\n{}\n{} laws checked on {} cases{}; {} broken\n", table, results.size(), cases.size(),
              left > 0 ? fmt::format(" ({} were left when the budget was spent)", left) : "", red);
-  if (!a.markdown.empty()) write(a.markdown, table);
-  if (!a.json.empty()) write(a.json, law_json(a.command(), ASSAY_COMMIT, results));
+  if (!a.markdown.empty()) write_report(a.markdown, table);
+  if (!a.json.empty()) write_report(a.json, law_json(a.command(), ASSAY_COMMIT, results));
   return red > 0 ? kFinding : executed > 0 ? kGreen : kNothingExecuted;
 }
 

@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   const auto add = [&](const Command& program) {
     add_run(program, exit_code, input_lists(), laws());
     add_compare(program, exit_code);
+    add_history(program, exit_code);
     add_judge(program, exit_code);
     add_laws(program, exit_code, input_lists(), laws());
     add_speed(program, exit_code, input_lists());

@@ -19,6 +19,7 @@
 #include "harness/cli/commit.hpp"
 #include "harness/cli/promises.hpp"
 #include "harness/cli/run_arguments.hpp"
+#include "harness/cli/run_order.hpp"
 #include "harness/expectations.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
@@ -226,9 +227,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   }
   if (resumed) settings.known = results_of(*resumed, plan);
 
+  settings.order = failed_first(plan, a.failed_first, a.detail.quiet);
   Outputs outputs(a);
   outputs.begin({a.command(), ASSAY_COMMIT, describe_backends(plan, workers), plan.cases, a.jobs,
-                 a.plan.shard, a.plan.shards, plan.elsewhere},
+                 a.plan.shard, a.plan.shards, plan.elsewhere, weights_of(plan)},
                 a.header(plan), resumed ? &*resumed : nullptr);
 
   // What cases side by side leave of the machine, a large case uses within itself.

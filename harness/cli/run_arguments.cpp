@@ -107,7 +107,7 @@ void complete(RunArguments& a, const Command& command) {
   if (a.resume.empty()) return;
   for (const char* name : {"cases", "--backend", "--filter", "--seed", "--shard", "--timeout", "--repeats",
                            "--isolate", "--strict", "--sandbox", "--record"})
-    if (command.count(name) > 0)
+    if (command.is_typed(name))
       refuse(fmt::format("--resume takes cases and options from the record, and no {}", name));
 }
 
@@ -151,6 +151,9 @@ void add_run_options(const Command& command, RunArguments& a) {
       "A pass that could not have shown an error of 10 % in half of its elements is red (blind), and so "
       "is one beyond what is likely (suspect)");
   command.flag("--exitfirst,-x", a.first_only, "Begin no further case once there is a finding");
+  command.option("--failed-first", a.failed_first,
+                 "A report (--json) or record of before: cases that were red in it are begun first; none "
+                 "yet: as without");
   command.flag("--list", a.list_only, "Print the line of each case, and run none");
   command.option("--sandbox", a.sandbox,
                  "Let workers write into this folder alone, without network, other processes and more "

@@ -82,6 +82,31 @@ def repeated(page, count):
     return big, len(data["cases"])
 
 
+def pages_of_several(build, folder):
+    """The pages of a comparison and of a history: a change of verdict, told and drawn."""
+    run = [os.path.join(build, "assay"), "run", "-q", "softmax rows=3 cols=8,9 variant=wrong,correct backend=./faulty_softmax.so", "--json", "after.json"]
+    subprocess.run(run, capture_output=True, cwd=folder)
+    with open(os.path.join(folder, "after.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    for row in report["results"]:
+        row.update(verdict="pass", green=True)
+    with open(os.path.join(folder, "before.json"), "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    for words, page, probe, holds in (
+            (["compare"], "compare.html", 'document.querySelectorAll("tr.change").length', 2),
+            (["history", "rows=3"], "history.html", 'document.querySelectorAll("rect.step").length', 4)):
+        subprocess.run([os.path.join(build, "assay"), *words, "before.json", "after.json", "--html", page], capture_output=True, cwd=folder)
+        with open(os.path.join(folder, page), encoding="utf-8") as file:
+            text = file.read()
+        at = text.rindex("</script>")
+        page = os.path.join(folder, page)
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(text[:at] + f'document.title = [{probe}, document.documentElement.scrollWidth <= window.innerWidth].join();\n' + text[at:])
+        done = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=500,1000", "--virtual-time-budget=2000",
+                               "--dump-dom", f"file://{page}"], capture_output=True, text=True, timeout=120)
+        check(f"<title>{holds},true</title>" in done.stdout, f"{words[0]}: {re.findall('<title>.*?</title>', done.stdout)}")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
@@ -102,6 +127,7 @@ def main():
             check(at["pictures"] >= 3, "no histogram, or no map")
             check(at["found"] == "4 of 45 cases", f"found: {at['found']}")
             check("hsl(" in at["second"] and at["focusable"] and at["strangers"], "the second view, the keyboard, or a stranger's text")
+        pages_of_several(build, folder)
         big, cases = repeated(page, 267)
         size = os.path.getsize(big)
         seconds = max(at["seconds"] for at in asked(big)[:1])

@@ -1,0 +1,29 @@
+#include "reports/page_text.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "reports/page.hpp"  // the texts in reports/page
+
+namespace assay {
+
+const std::string_view kRunScript = page::kRun, kHistoryScript = page::kHistory,
+                       kCompareScript = page::kCompare;
+
+// The script first, for the data may hold anything; and no text of a plug-in's ends the script element.
+std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data) {
+  constexpr std::string_view kData = "/*DATA*/null", kScript = "/*SCRIPT*/";
+  const std::string_view page = page::kTemplate;
+  const auto at = page.find(kData), end = page.find(kScript);
+  std::string text(page.substr(0, at));
+  for (const char c : data.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace))
+    if (c == '<')
+      text += "\\u003c";
+    else
+      text += c;
+  text += page.substr(at + kData.size(), end - at - kData.size());
+  text += script;
+  text += page.substr(end + kScript.size());
+  return text;
+}
+
+}  // namespace assay

@@ -1,0 +1,14 @@
+// Pages that need nothing else: the template of reports/page, one of its scripts, and what it draws as embedded JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace assay {
+
+extern const std::string_view kRunScript, kHistoryScript, kCompareScript;  // reports/page/<name>.js
+
+std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data);
+
+}  // namespace assay
