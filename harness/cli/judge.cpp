@@ -34,6 +34,12 @@ int judge(const JudgeArguments& a) {
   std::size_t red = 0, outputs = 0;
   for (const std::string& path : a.files) {
     const std::string bytes = read_text(path, "file of tensors");
+    if (bytes.starts_with("PK"))  // a zip, which numpy and PyTorch write
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format(
+              "{}: it is no file of safetensors; of .npz and .pt makes one: python3 -m assay.convert {}",
+              path, path));
     if (a.line.empty() && !has_case(bytes, path))
       throw InputError(
           InputErrorKind::bad_value,

@@ -1,14 +1,16 @@
 """Judges tensors that a test already has: `assay.check` against truth and limit, `@assay.cases` over cases with inputs of their
-own. Both go through the program (`assay judge`, `assay export`); torch, JAX and numpy arrays are taken. See README.md."""
+own, `assay.record` what a running model computes. All go through the program (`assay judge`, `assay export`); torch, JAX and numpy
+arrays are taken. See README.md."""
 import os
-import re
 import subprocess
 import tempfile
 
 from assay import program
+from assay.pages import asked, line_of, tensors_of
+from assay.recorder import record, tap
 from assay.tensors import Plane, plane_of, read_planes, write_planes
 
-__all__ = ["Case", "Finding", "cases", "check"]
+__all__ = ["Case", "Finding", "Plane", "cases", "check", "record", "tap"]
 
 
 class Finding(AssertionError):
@@ -17,36 +19,6 @@ class Finding(AssertionError):
 
 def _run(*arguments):
     return subprocess.run([program.path(), *arguments], capture_output=True, text=True)
-
-
-def _asked(*arguments):
-    done = _run(*arguments)
-    if done.returncode != 0:
-        raise ValueError((done.stderr or done.stdout).strip())
-    return done.stdout
-
-
-def _tensors_of(op):
-    """name -> (axes, format, is an output), from the page of the op; axes and formats in terms of its attributes."""
-    rows = re.findall(r"^  (\S+) +\[([^\]]*)\] +(\S+) +(input|output)", _asked("manual", op), re.M)
-    return {name: (axes.split(","), form, role == "output") for name, axes, form, role in rows}
-
-
-def _inferred(table, planes):
-    """The attributes that shapes and types of the tensors decide. A tensor of more axes than the op has is a batch of rows."""
-    found = {}
-    for name, plane in planes.items():
-        axes, form, _ = table[name]
-        shape = list(plane.shape)
-        while len(shape) > len(axes):
-            shape[:2] = [shape[0] * shape[1]]
-        pairs = [(axis, str(extent)) for axis, extent in zip(axes, shape) if axis.isidentifier()]
-        if form.isidentifier() and form not in ("f32", "int8", "int32"):
-            pairs.append((form, plane.format))
-        for attribute, value in pairs:
-            if found.setdefault(attribute, value) != value:
-                raise ValueError(f"{name}: {attribute} is {value} by its shape or type, and {found[attribute]} by another tensor's")
-    return found
 
 
 def _judge(line, planes, contract, strict):
@@ -69,15 +41,11 @@ def check(output, *, op, inputs, contract="", strict=False, **attributes):
     given by name (eps=1e-5). Returns what the judge says of a pass, raises Finding with its text otherwise, and ValueError for
     what cannot be judged."""
     __tracebackhide__ = True
-    table = _tensors_of(op)
+    table = tensors_of(op, attributes)
     outputs = [name for name, row in table.items() if row[2]]
     given = dict(inputs, **(output if isinstance(output, dict) else {outputs[0]: output}))
-    for name in given:
-        if name not in table:
-            raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
-    planes = {name: plane_of(array).widened(table[name][1]) for name, array in given.items()}
-    values = dict(_inferred(table, planes), **{key: str(value) for key, value in attributes.items()})
-    return _judge(" ".join([op] + [f"{key}={value}" for key, value in values.items()]), planes, contract, strict)
+    planes = {name: plane_of(array).widened(table[name][1] if name in table else "") for name, array in given.items()}
+    return _judge(line_of(op, planes, attributes)[0], planes, contract, strict)
 
 
 class Case:
@@ -98,7 +66,7 @@ class Case:
         if self._planes is None:
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "case.safetensors")
-                _asked("export", self.line, "-b", "cpu", "-o", path)
+                asked("export", self.line, "-b", "cpu", "-o", path)
                 self._planes = {name: plane for name, plane in read_planes(path).items() if "/" not in name}
         return self._planes
 
@@ -114,7 +82,7 @@ class Case:
     def check(self, output, contract="", strict=False):
         """As check(): the kernel's output, or a dict of them by name."""
         __tracebackhide__ = True
-        table = _tensors_of(self.op)
+        table = tensors_of(self.op, self.attributes)
         first = next(name for name, row in table.items() if row[2])
         outputs = {name: plane_of(array) for name, array in (output if isinstance(output, dict) else {first: output}).items()}
         return _judge(self.line, dict(self.planes, **outputs), contract, strict)
@@ -125,5 +93,5 @@ def cases(*lines):
     Case."""
     import pytest
 
-    listed = [line.replace(" backend=cpu", "") for line in _asked("run", "--list", "-b", "cpu", *lines).splitlines()]
+    listed = [line.replace(" backend=cpu", "") for line in asked("run", "--list", "-b", "cpu", *lines).splitlines()]
     return pytest.mark.parametrize("case", [Case(line) for line in listed], ids=listed)

@@ -32,6 +32,14 @@ class Plane:
             wide = (numpy.frombuffer(self.data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
         return Plane("float32", self.shape, wide.tobytes())
 
+    def reshaped(self, shape):
+        return Plane(self.type, shape, self.data)
+
+    def rows(self, chosen):
+        """Of the first axis these places."""
+        size = len(self.data) // self.shape[0]
+        return Plane(self.type, (len(chosen), *self.shape[1:]), b"".join(self.data[size * i: size * (i + 1)] for i in chosen))
+
     def numpy(self):
         import numpy
         if hasattr(numpy, self.type):
@@ -65,8 +73,9 @@ def plane_of(array):
     return Plane(here.dtype.name, here.shape, numpy.ascontiguousarray(here).tobytes())
 
 
-def write_planes(path, planes):
-    header, at = {}, 0
+def write_planes(path, planes, metadata=None):
+    """As a file of safetensors. `metadata` are texts by name."""
+    header, at = ({"__metadata__": metadata} if metadata else {}), 0
     for name, plane in planes.items():
         header[name] = {"dtype": TYPES[plane.type][0], "shape": list(plane.shape), "data_offsets": [at, at + len(plane.data)]}
         at += len(plane.data)

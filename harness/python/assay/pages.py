@@ -1,0 +1,66 @@
+"""What the page of an op says of its tensors (`assay manual OP`), and the attributes that shapes and types decide."""
+import functools
+import re
+import subprocess
+
+from assay import program
+
+FIXED = ("f32", "int8", "int32")  # formats that no attribute names
+
+
+def asked(*arguments):
+    done = subprocess.run([program.path(), *arguments], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ValueError((done.stderr or done.stdout).strip())
+    return done.stdout
+
+
+@functools.cache
+def _page(op):
+    text = asked("manual", op)
+    rows = re.findall(r"^  (\S+) +\[([^\]]*)\] +(\S+) +(input|output)(?: +if (\S+)=(!?)(\S+))?", text, re.M)
+    return rows, dict(re.findall(r"^  (\w+) +default (\S+)", text, re.M))
+
+
+def tensors_of(op, attributes):
+    """name -> (axes, format, is an output) of the tensors that a case with these attributes has, axes and formats in terms of its
+    attributes."""
+    rows, defaults = _page(op)
+    table = {}
+    for name, axes, form, role, attribute, negated, value in rows:
+        if attribute and (str(attributes.get(attribute, defaults.get(attribute))) == value) == bool(negated):
+            continue
+        table[name] = (axes.split(","), form, role == "output")
+    return table
+
+
+def flat(shape, axes):
+    """The shape with as many axes as the op's tensor has: leading ones become one."""
+    shape = list(shape)
+    while len(shape) > len(axes):
+        shape[:2] = [shape[0] * shape[1]]
+    return shape
+
+
+def inferred(table, planes):
+    """The attributes that shapes and types of the tensors decide. A tensor of more axes than the op has is a batch of rows."""
+    found = {}
+    for name, plane in planes.items():
+        axes, form, _ = table[name]
+        pairs = [(axis, str(extent)) for axis, extent in zip(axes, flat(plane.shape, axes)) if axis.isidentifier()]
+        if form.isidentifier() and form not in FIXED:
+            pairs.append((form, plane.format))
+        for attribute, value in pairs:
+            if found.setdefault(attribute, value) != value:
+                raise ValueError(f"{name}: {attribute} is {value} by its shape or type, and {found[attribute]} by another tensor's")
+    return found
+
+
+def line_of(op, planes, attributes):
+    """The case of these tensors: (line, table), with the attributes that are given by name."""
+    table = tensors_of(op, attributes)
+    for name in planes:
+        if name not in table:
+            raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
+    values = dict(inferred(table, planes), **{key: str(value) for key, value in attributes.items()})
+    return " ".join([op] + [f"{key}={value}" for key, value in values.items()]), table
