@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Three digits are what a page shows; ten thousand cases are to stay below 3 MB.
-Json rounded(double x) { return std::isfinite(x) ? Json(std::stod(fmt::format("{:.3g}", x))) : Json("inf"); }
+// By from_chars, which leaves x as it is where three digits are beyond all numbers: 1.80e308.
+Json rounded(double x) {
+  if (!std::isfinite(x)) return "inf";
+  const std::string text = fmt::format("{:.3g}", x);
+  std::from_chars(text.data(), text.data() + text.size(), x);
+  return x;
+}
 
 // [first octave that has elements, its count, ... up to the last that has]; nothing for no element at all.
 Json trimmed(const ErrorHistogram& errors) {

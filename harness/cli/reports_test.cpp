@@ -94,6 +94,25 @@ TEST(Arguments, that_mean_nothing_are_refused) {
   }
 }
 
+TEST(Reports, no_ratio_that_a_double_can_be_ends_a_report) {
+  for (const std::string ratio : {"1e-310", "1.7976931348623157e+308", "0.0"}) {
+    const Scratch scratch;
+    const std::string record = scratch.file("r.jsonl"), page = scratch.file("r.html");
+    ASSERT_EQ(assay("run -q 'softmax rows=3 cols=8 backend=cpu' --record " + record).code, 0);
+    std::string text = text_of(record);
+    const std::string key = "\"worst_ratio\":";
+    const auto at = text.find(key);
+    ASSERT_NE(at, std::string::npos) << text;
+    text.replace(at + key.size(), text.find(',', at) - at - key.size(), ratio);
+    std::ofstream(record) << text;
+    const Outcome o =
+        assay("run -q --resume " + record + " --html " + page + " --json " + scratch.file("r.json") +
+              " --junit " + scratch.file("r.xml") + " --md " + scratch.file("r.md"));
+    EXPECT_EQ(o.code, 0) << o.text;
+    EXPECT_NE(text_of(page).find(ratio), std::string::npos);
+  }
+}
+
 // The same cases with other jobs, in halves, in another locale and folder: the same report.
 TEST(Determinism, jobs_shards_locale_and_folder_change_nothing) {
   const Scratch scratch;

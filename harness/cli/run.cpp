@@ -78,7 +78,7 @@ std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std
   const auto factors = stranger_factors();
   for (const auto& backend : backends) {
     GeneratedSuite made = generate_suite(factors, backend, a.plan.seed, lists, workers);
-    if (!a.detail.quiet)
+    if (!a.detail.quiet && !a.list_only)
       fmt::print("{} takes {}: {} cases were made for it\n", backend,
                  made.ops.empty() ? "none of what the suite strangers asks"
                                   : fmt::format("{}", fmt::join(made.ops, ", ")),
