@@ -50,16 +50,40 @@ std::string take_conditions(std::string_view text, Expectation& e, const std::st
       if (error != std::errc{} || last != value.data() + value.size() || !(e.ratio >= 1) ||
           std::isinf(e.ratio))
         refuse(word, "@ratio=NUMBER, 1 or more");
+    } else if (word.starts_with("@rate=")) {
+      const auto value = word.substr(6);
+      const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), e.rate);
+      if (error != std::errc{} || last != value.data() + value.size() || !(e.rate > 0 && e.rate < 1))
+        refuse(word, "@rate=NUMBER, between 0 and 1");
     } else if (word.starts_with("@owner=") && word.size() > 7) {
       e.owner = word.substr(7);
     } else if (word.starts_with("@until=")) {
       e.until = word.substr(7);
       if (!is_day(e.until)) refuse(word, "@until=YYYY-MM-DD");
     } else {
-      refuse(word, "@ratio=NUMBER, @owner=NAME, @until=YYYY-MM-DD");
+      refuse(word, "@ratio=NUMBER, @rate=NUMBER, @owner=NAME, @until=YYYY-MM-DD");
     }
   }
   return rest;
+}
+
+// P(Binomial(n, p) >= k).
+double tail(std::size_t k, std::size_t n, double p) {
+  const auto all = static_cast<double>(n);
+  double sum = 0;
+  for (std::size_t i = k; i <= n; ++i) {
+    const auto x = static_cast<double>(i);
+    sum += std::exp(std::lgamma(all + 1) - std::lgamma(x + 1) - std::lgamma(all - x + 1) + x * std::log(p) +
+                    (all - x) * std::log1p(-p));
+  }
+  return sum;
+}
+
+// Whether one more finding is no more than the rate lets expect of the cases so far.
+bool is_within_rate(const Expectation& e) {
+  // Derivation: the probability that a finding of just this rate is called more frequent, one run in 10,000, as the header says.
+  constexpr double kChance = 1e-4;
+  return e.rate == 1 || tail(e.confirmed + 1, e.cases, e.rate) > kChance;
 }
 
 std::string today() {
@@ -137,7 +161,7 @@ void apply_expectations(std::vector<Expectation>& expectations, const Case& c, V
   for (auto& e : expectations) {
     if (!matches(e.set, c)) continue;
     ++e.cases;
-    if (!explains(e, c, verdict)) continue;
+    if (!explains(e, c, verdict) || !is_within_rate(e)) continue;
     ++e.confirmed;
     verdict.expected = true;
     verdict.reason = e.reason;
@@ -147,7 +171,8 @@ void apply_expectations(std::vector<Expectation>& expectations, const Case& c, V
 std::vector<const Expectation*> stale(const std::vector<Expectation>& expectations) {
   std::vector<const Expectation*> list;
   for (const auto& e : expectations)
-    if (e.cases > 0 && e.confirmed == 0) list.push_back(&e);  // one that has expired confirms nothing
+    if (e.cases > 0 && e.confirmed == 0 && (e.rate == 1 || e.expired))
+      list.push_back(&e);  // one that has expired confirms nothing
   return list;
 }
 

@@ -8,7 +8,9 @@
 //   wrong attention backend=./mine.so window=!0 @ratio=20 @owner=anna @until=2027-01-31 # issue 12
 //
 // Before the #: @ratio is the largest error / limit that is explained, so that a known finding of 2 x does not hide one of
-// 1000 x; @owner is told with the reason; after the day @until nothing is explained any more, and the line is stale.
+// 1000 x; @owner is told with the reason; after the day @until nothing is explained any more, and the line is stale. @rate=0.1
+// is of a finding that comes by chance, in so large a share of the cases: as many are explained as that lets expect (more of
+// them, one run in 10,000), and none is no reason to take the line out.
 #pragma once
 
 #include <limits>
@@ -27,6 +29,7 @@ struct Expectation {
   std::string reason;
   std::string where;  // "expected.list:12"
   double ratio = std::numeric_limits<double>::infinity();
+  double rate = 1;            // of the cases of the set, the share that the finding comes in
   std::string owner, until;   // until: "2027-01-31", or "" for ever
   bool expired = false;       // at the day that the list was read
   std::size_t cases = 0;      // of this run that lie in the set

@@ -68,6 +68,21 @@ TEST_F(Expected, a_date_that_has_passed_explains_nothing_and_is_said) {
   EXPECT_NE(o.text.find("expired 2001-12-31"), std::string::npos) << o.text;
 }
 
+TEST_F(Expected, what_comes_by_chance_has_a_rate_and_more_of_it_is_red) {
+  const std::string all = "wrong softmax variant=wrong @rate=0.11 # by chance\n";
+  // One of thirty is what the rate lets expect, and none is no reason to take the line out; thirty of thirty are not.
+  const auto judged = [&](const std::string& cases) {
+    std::ofstream(scratch_.file("known.list")) << all;
+    return assay("run -q -j 1 " + cases + kFaulty + " --expected " + scratch_.file("known.list"));
+  };
+  EXPECT_EQ(judged("'softmax rows=3 cols=8 variant=wrong' 'softmax rows=3 cols=9 variant=correct' ").code, 0);
+  EXPECT_EQ(judged("'softmax rows=3 cols=9 variant=correct' ").code, 0);
+  const Outcome o = judged("'softmax rows=3 cols=8 variant=wrong seed=1,2,3,4,5,6,7,8,9,10,11,12' ");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.text.find("6 wrong, 6 known"), std::string::npos)
+      << o.text;  // P(Binomial(12, 0.11) >= 6) = 9e-4, >= 7: 9e-5
+}
+
 TEST_F(Expected, one_that_is_fixed_is_said) {
   const Outcome o = under(written_ + "crash softmax rows=3 variant=wrong # it crashed\n");
   EXPECT_EQ(o.code, 1);
@@ -75,8 +90,8 @@ TEST_F(Expected, one_that_is_fixed_is_said) {
 }
 
 TEST_F(Expected, what_is_no_condition_is_refused) {
-  for (const std::string word : {"@ratio=0.5", "@ratio=inf", "@ratio=2x", "@until=tomorrow",
-                                 "@until=2027-13-01", "@owner=", "@who=me"}) {
+  for (const std::string word : {"@ratio=0.5", "@ratio=inf", "@ratio=2x", "@rate=0", "@rate=1", "@rate=x",
+                                 "@until=tomorrow", "@until=2027-13-01", "@owner=", "@who=me"}) {
     const Outcome o = under("wrong softmax " + word + " # why\n");
     EXPECT_EQ(o.code, 2) << word << "\n" << o.text;
     EXPECT_NE(o.text.find("known.list:1"), std::string::npos) << o.text;
