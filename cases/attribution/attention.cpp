@@ -29,13 +29,20 @@ class Attention {
   Attention(Bench& bench, Attribution& a) : bench_(bench), a_(a), questions_(bench), g_(questions_.g) {}
 
   void run() {
-    if (bench_.original().got.empty() || bench_.first().verdict.status != Status::wrong) return early();
+    const Status status = bench_.first().verdict.status;
+    if (bench_.original().got.empty() || (status != Status::wrong && status != Status::distrust))
+      return early();
     if (!questions_.find_plain()) return;
     if (plain()) return;
     support("at a plain shape every stage is right");
     if (features()) return;
+    // Two blocks of q and more tell the codec of one from their sum.
+    if (questions_.converts_q)
+      (void)questions_.ask({{"k", g_.k_format}, {"d", "128"}, AttentionQuestions::few_keys()}, Logits::spread,
+                           Rows::one_hot);
+    if (status == Status::distrust) return;  // its own data show nothing
     if (extremes()) return;
-    as_given();
+    attention_as_given(bench_, questions_, a_);
   }
 
  private:
@@ -117,7 +124,9 @@ class Attention {
         return name("pv", "zeros in V leave no finite number, other numbers do");
       const Answer spread = questions_.ask({AttentionQuestions::few_keys()}, Logits::spread, Rows::one_hot);
       if (spread.ran && !spread.not_finite)
-        return name("qk", "q = 0 leaves no finite number, another q does");
+        return questions_.all_alike(spread)
+                   ? name("scale", "q = 0 leaves no finite number, another q equal weights: a softcap of 0")
+                   : name("qk", "q = 0 leaves no finite number, another q does");
       return;
     }
     if (questions_.split > 1 && (w.missing || w.gross)) {
@@ -133,7 +142,8 @@ class Attention {
       const Answer values = questions_.ask({}, Logits::equal, Rows::many_bits);
       if (values.ran && some_columns_right(values))
         return name("pv", "some columns of V are summed rightly, others are not");
-      if (w.missing && std::cmp_equal(w.keys.size(), 100)) return name("mask", "no key has a weight");
+      if (w.missing && std::cmp_equal(w.keys.size(), 100))
+        return name("mask", "no key has a weight: all are hidden, or all numbers lost");
       return w.at_edge ? name("mask", "keys at an end of the sequence have no weight")
                        : name("addressing", "with equal logits other keys have the weights");
     }
@@ -282,31 +292,13 @@ class Attention {
     return false;
   }
 
-  // The data that showed it, with V one-hot; then with their own V.
-  void as_given() {
-    const Answer scores = bench_.ask(Edit([this](const TensorSpec& t, std::vector<float>& x) {
-      if (t.name == "v")
-        for (std::size_t i = 0; i < x.size(); ++i)
-          x[i] = static_cast<std::int64_t>(i) / g_.dv / g_.kv_heads % g_.dv ==
-                 static_cast<std::int64_t>(i) % g_.dv;
-    }));
-    if (g_.dv > 1 && scores.ran && scores.bad && scores.worst > 100 && bench_.the_case().fault == "none")
-      return name("qk", "q and K as given, V one-hot: the weights are wrong");
-    const Answer sums = bench_.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
-      if (t.name == "q") std::fill(x.begin(), x.end(), 0.0F);
-    }));
-    if (sums.ran && sums.bad && sums.worst > 2 && !g_.sinks && !g_.alibi && questions_.split == 1)
-      return name("pv", "equal weights, V as given: the sums are wrong");
-    a_.against.push_back("no probe is wrong: what the case's own data have is not among them");
-  }
-
   // Crash, overrun, unwritten, leak: an index, unless it needs a mask or lengths.
   void early() {
     if (g_.ragged && bench_.first().verdict.status == Status::leak) {
       const Answer full = bench_.ask({{"lengths", "full"}}, Edit{});
       if (full.ran && !full.bad) return name("mask", "it reads what lies behind a sequence's end");
     }
-    if (g_.mask == MaskKind::none && bench_.first().verdict.status == Status::crash) {
+    if (g_.mask != MaskKind::random && bench_.first().verdict.status == Status::crash) {
       const Answer masked = bench_.ask({{"mask", "random"}}, Edit{});
       if (masked.ran && masked.status == RunStatus::done)
         return name("mask", "it ends with a mask, and not without one");

@@ -97,6 +97,12 @@ bool AttentionQuestions::stored_in_codes() const {
   const auto plain_format = [](const std::string& f) { return f == "f32" || f == "f16" || f == "bf16"; };
   return !(plain_format(g.k_format) && plain_format(g.v_format));
 }
+bool AttentionQuestions::all_alike(const Answer& a) {
+  double least = INFINITY, most = -INFINITY;
+  for (std::size_t i = 0; i < a.got[0].size(); ++i)
+    if (a.truths[0].value[i] > 0) least = std::min(least, a.got[0][i]), most = std::max(most, a.got[0][i]);
+  return most - least < kGross * most;
+}
 Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits, Rows rows) {
   std::vector<Change> all = plain_;
   for (const auto& [key, value] : changes) {

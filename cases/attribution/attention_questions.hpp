@@ -49,6 +49,8 @@ class AttentionQuestions {
   static Change few_keys() { return {"len", "3"}; }
   Change own_width() const;
   bool stored_in_codes() const;  // K or V
+  // Whether every key that should have a weight has the same, whatever its logit.
+  static bool all_alike(const Answer& one_hot);
 
   // Of the case; and of what the kernel declares at the plain shape.
   AttentionGeometry g;

@@ -114,6 +114,32 @@ void other_data(Bench& bench) {
     }));
 }
 
+// An operand that nothing depends on, where something depends on another; "" where there is none.
+std::string unread(Bench& bench) {
+  const Answer before = bench.ask(Edit{});
+  std::string none;
+  bool some = false;
+  if (!before.ran || before.status != RunStatus::done) return none;
+  for (const TensorSpec& operand : before.tensors) {
+    if (operand.role != TensorRole::data) continue;
+    const Answer after = bench.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {
+      const Stream draw(3, t.name);
+      if (t.name == operand.name)
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(4 * draw.uniform(i) - 2);
+    }));
+    if (!after.ran || after.status != RunStatus::done) continue;
+    bool differs = false, should = false;
+    for (std::size_t i = 0; i < after.got[0].size(); ++i) {
+      const double far = std::fabs(after.truths[0].value[i] - before.truths[0].value[i]);
+      should = should || far > 8 * (after.truths[0].limit[i] + before.truths[0].limit[i]);
+      differs = differs || !(after.got[0][i] == before.got[0][i]);
+    }
+    some = some || differs;
+    if (should && !differs) none = operand.name;
+  }
+  return some ? none : "";
+}
+
 bool early_end(Status s) {
   return s == Status::crash || s == Status::hang || s == Status::overrun || s == Status::unwritten ||
          s == Status::leak || s == Status::input_changed;
@@ -145,6 +171,26 @@ bool unsteady(Bench& bench) {
   return false;
 }
 
+// What the probes leave open, or took for its neighbour.
+void by_hypotheses(Bench& bench, Attribution& a) {
+  one_nan(bench), other_data(bench);
+  if (const auto e = explain(*bench.the_case().op, bench.answers(), a.stage)) {
+    a.stage = e->stage;
+    a.support.push_back(fmt::format("{}: computed so, {:.2g} of the error is left; by the next stage {:.2g}",
+                                    e->what, e->error, e->next));
+    if (!e->other.empty()) a.against.push_back(fmt::format("{}: leaves {:.2g}", e->other, e->next));
+  } else if (a.stage == "unknown" && unsteady(bench)) {
+    a.stage = "race";
+    a.support.push_back("runs on the same bytes differ");
+  } else if (const std::string_view op = bench.the_case().op->name;
+             a.stage != "unknown" && (op == "attention" || op == "softmax" || op == "logsumexp")) {
+    return;  // their probes look at each weight
+  } else if (const std::string operand = unread(bench); !operand.empty()) {
+    a.stage = "addressing";
+    a.support.push_back(fmt::format("nothing depends on {}", operand));
+  }
+}
+
 }  // namespace
 
 std::span<const StageRow> stages() { return kStages; }
@@ -154,6 +200,8 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
   Attribution a;
   a.first = bench.first();
   const Status status = a.first.verdict.status;
+  // Inputs that show nothing: what the kernel does with others can still be asked.
+  const bool numbers = status == Status::wrong || status == Status::distrust;
   const auto probed = std::ranges::find(kProbed, c.op->name, &ProbedOp::op);
   const auto single = std::ranges::find(kOneStage, c.op->name, &OneStage::op);
   if (status == Status::fallback) {
@@ -167,18 +215,11 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
     a.stage = "addressing";
     a.support.push_back(
         fmt::format("verdict {}: what is read or written is not what is the kernel's", to_string(status)));
-  } else if (status == Status::wrong || early_end(status)) {
+  } else if (numbers || early_end(status)) {
     describe_ratio(bench, a);
     if (probed != std::end(kProbed)) {
       probed->run(bench, a);
-      if (status == Status::wrong) one_nan(bench), other_data(bench);
-      if (status == Status::wrong)
-        if (const auto e = explain(*c.op, bench.answers())) {
-          a.stage = e->stage;
-          a.support.push_back(
-              fmt::format("{}: computed so, {:.2g} of the error is left; by the next stage {:.2g}", e->what,
-                          e->error, e->next));
-        }
+      if (numbers) by_hypotheses(bench, a);
     } else if (single != std::end(kOneStage)) {
       a.stage = single->stage;
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));

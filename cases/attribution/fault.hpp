@@ -9,6 +9,8 @@
 
 namespace assay::attribution {
 
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 // What a node computes in place of its result r of a and b.
 enum class Wrong : std::uint8_t {
   none,
@@ -41,8 +43,24 @@ enum class Wrong : std::uint8_t {
   stored_up,
   stored_to_zero,
   stored_away,
+  plus_one,  // an index or a start that is off
+  less_one,
+  from_one,  // in a loop: it starts at 1; every second addend is left out
+  every_second_lost,
+  uncalled,  // what the case does not have is done
   count
 };
+
+// Of a loop that adds in `kLanes` independent sums, as a vector unit does: which of its addends the fault is in.
+enum class Where : std::uint8_t {
+  whole,       // one running sum
+  lanes,       // each of the independent sums
+  full_lanes,  // ... as long as a vector is full; behind the last full one
+  tail,
+  one_lane,    // what a single one of them adds
+  other_lane,  // one is added in place of another
+};
+inline constexpr int kLanes = 8;
 
 // x rounded to `bits` significant bits, to nearest even or towards zero; subnormals below 2^lowest.
 inline double in_bits(double x, int bits, int lowest, bool truncate) {
@@ -64,51 +82,52 @@ inline double directed(double x, int bits, Wrong how) {
 struct Fault {
   int node = -1;
   Wrong wrong = Wrong::none;
+  Where where = Where::whole;
+  int lane = 0, other = 0;
 
   bool at(int n) const { return n == node; }
 
-  double add(int n, double a, double b) const { return at(n) ? altered(a + b, a, b) : a + b; }
-  double subtract(int n, double a, double b) const { return at(n) ? altered(a - b, a, b) : a - b; }
-  double multiply(int n, double a, double b) const { return at(n) ? altered(a * b, a, b) : a * b; }
-  double divide(int n, double a, double b) const { return at(n) ? altered(a / b, a, b) : a / b; }
+  // Beyond the largest number of f32.
+  static double held(double r) { return std::fabs(r) < 0x1.ffffffp127 ? r : r * kInfinity; }
+  double add(int n, double a, double b) const { return held(at(n) ? altered(a + b, a, b) : a + b); }
+  double subtract(int n, double a, double b) const { return held(at(n) ? altered(a - b, a, b) : a - b); }
+  double multiply(int n, double a, double b) const { return held(at(n) ? altered(a * b, a, b) : a * b); }
+  double divide(int n, double a, double b) const { return held(at(n) ? altered(a / b, a, b) : a / b); }
   double larger(int n, double a, double b) const {  // as std::max: a NaN in b is passed over
     const double r = a < b ? b : a;
     if (at(n) && wrong == Wrong::other_function) return a < b ? a : b;
     return at(n) ? altered(r, a, b) : r;
   }
   // A number that is read.
-  double value(int n, double r) const { return at(n) ? altered(r, r, r) : r; }
-  // The i-th of `count` addends of a loop.
-  double accumulate(int n, double a, double b, std::int64_t i, std::int64_t count) const {
-    if (!at(n)) return a + b;
-    if ((wrong == Wrong::first_lost && i == 0) || (wrong == Wrong::last_lost && i + 1 == count)) return a;
-    return altered(a + b, a, b);
-  }
+  double value(int n, double r) const { return at(n) ? altered(r) : r; }
   double exponential(int n, double x) const {
-    if (!at(n))
-      return x < 88.73 ? std::exp(x) : x * std::numeric_limits<double>::infinity();  // f32 ends there
+    if (!at(n)) return x < 88.73 ? std::exp(x) : x * kInfinity;  // f32 ends there
     if (wrong == Wrong::other_function) return std::exp2(x);
     if (wrong == Wrong::minus_one) return std::expm1(x);
-    return altered(std::exp(x), x, x);
+    return altered(std::exp(x), x);
   }
   double logarithm(int n, double x) const {
     if (!at(n)) return std::log(x);
     if (wrong == Wrong::other_function) return std::log2(x);
     if (wrong == Wrong::minus_one) return std::log1p(x);
-    return altered(std::log(x), x, x);
+    return altered(std::log(x), x);
   }
   double tangent(int n, double x) const {
     if (!at(n)) return std::tanh(x);
     if (wrong == Wrong::other_function) return std::tan(x);
-    return altered(std::tanh(x), x, x);
+    return altered(std::tanh(x), x);
   }
   double root(int n, double x) const {
     if (!at(n)) return std::sqrt(x);
     if (wrong == Wrong::other_function) return std::cbrt(x);
-    return altered(std::sqrt(x), x, x);
+    return altered(std::sqrt(x), x);
   }
 
- private:
+  // Of one operand: no other operation can stand in its place.
+  double altered(double r) const {
+    return wrong >= Wrong::left && wrong <= Wrong::quotient ? r : altered(r, r, r);
+  }
+  double altered(double r, double x) const { return wrong == Wrong::identity ? x : altered(r); }
   double altered(double r, double a, double b) const {
     switch (wrong) {
       case Wrong::bits_8:
@@ -152,10 +171,71 @@ struct Fault {
         return 2 * r;
       case Wrong::half:
         return r / 2;
+      case Wrong::plus_one:
+        return r + 1;
+      case Wrong::less_one:
+        return r - 1;
       default:
         return r;
     }
   }
+};
+
+// The largest of numbers, at a node.
+template <class Numbers>
+double largest(const Fault& f, int node, const Numbers& numbers) {
+  double top = -kInfinity;
+  const std::size_t n = numbers.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    if (f.at(node) &&
+        ((f.wrong == Wrong::first_lost && i == 0) || (f.wrong == Wrong::last_lost && i + 1 == n) ||
+         (f.wrong == Wrong::every_second_lost && i % 2 == 1)))
+      continue;
+    if (f.at(node) && f.wrong == Wrong::other_function && i > 0)
+      top = numbers[i] < top ? numbers[i] : top;
+    else
+      top = numbers[i] > top ? numbers[i] : top;
+  }
+  return f.value(node, top);
+}
+
+// A loop that adds `count` numbers, at a node.
+class Sum {
+ public:
+  Sum(const Fault& f, int node, std::int64_t count) : f_(f), at_(f.at(node)), count_(count) {
+    if (at_ && f.wrong == Wrong::from_one) lane_[0] = 1;
+  }
+  void add(double x) {
+    const std::int64_t i = added_++;
+    if (!at_) {
+      lane_[0] = Fault::held(lane_[0] + x);
+      return;
+    }
+    double& lane = lane_[f_.where == Where::whole ? 0 : i % kLanes];
+    const bool full = i < count_ - count_ % kLanes;
+    const bool here = f_.where == Where::full_lanes ? full
+                      : f_.where == Where::tail     ? !full
+                      : f_.where == Where::one_lane ? i % kLanes == f_.lane
+                                                    : f_.where != Where::other_lane;
+    if (!here)
+      lane += x;
+    else if (!((f_.wrong == Wrong::first_lost && i == 0) ||
+               (f_.wrong == Wrong::last_lost && i + 1 == count_) ||
+               (f_.wrong == Wrong::every_second_lost && i % 2 == 1)))
+      lane = f_.altered(lane + x, lane, x);
+  }
+  double total() const {
+    double sum = 0;
+    for (int i = 0; i < kLanes; ++i)
+      sum += lane_[at_ && f_.where == Where::other_lane && i == f_.lane ? f_.other : i];
+    return sum;
+  }
+
+ private:
+  const Fault& f_;
+  bool at_;
+  std::int64_t count_, added_ = 0;
+  double lane_[kLanes] = {};
 };
 
 }  // namespace assay::attribution

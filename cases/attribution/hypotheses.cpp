@@ -41,7 +41,12 @@ constexpr std::string_view kWords[] = {"right",
                                        "rounded down",
                                        "rounded up",
                                        "rounded towards zero",
-                                       "rounded away from zero"};
+                                       "rounded away from zero",
+                                       "1 more than it is",
+                                       "1 less than it is",
+                                       "started at 1",
+                                       "without every second element",
+                                       "done where there is none"};
 static_assert(std::size(kWords) == static_cast<std::size_t>(Wrong::count));
 
 // Steps of one computation: some thousand hypotheses on such an answer take a second.
@@ -74,9 +79,14 @@ double mean_square(const Modelled& m, const std::vector<double>& predicted) {
   std::size_t n = 0;
   const auto elements = m.model->elements();
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    if (!(m.unit[i] < kAnyNumber)) continue;  // unclaimed
+    const double got = m.answer->got[0][elements[i]];
+    if (!(m.unit[i] < kAnyNumber)) {  // any finite number is right
+      if (std::isfinite(got) != std::isfinite(predicted[i])) sum += kFar * kFar;
+      ++n;
+      continue;
+    }
     const double unit = scaled(m.unit[i], m.answer->truths[0].value[elements[i]], predicted[i]);
-    const double d = distance(m.answer->got[0][elements[i]], predicted[i], unit);
+    const double d = distance(got, predicted[i], unit);
     sum += d * d, ++n;
   }
   return n > 0 ? sum / static_cast<double>(n) : 0;
@@ -95,17 +105,114 @@ std::optional<Modelled> modelled(const Op& op, const Answer& answer) {
   for (std::size_t i = 0; i < right.size(); ++i) {
     const double value = truth.value[elements[i]];
     m.unit.push_back(std::max({truth.limit[elements[i]], std::ldexp(std::fabs(value), -40), 0x1p-149}));
-    if (m.unit[i] < kAnyNumber && !(distance(right[i], value, m.unit[i]) <= 1)) return std::nullopt;
+    if (m.unit[i] < kAnyNumber ? !(distance(right[i], value, m.unit[i]) <= 1) : !std::isfinite(right[i]))
+      return std::nullopt;
   }
   return m;
 }
 
 // What is left by the hypothesis is that part of the error at most, and that part of what is left by another stage's.
-constexpr double kExplains = 0.35, kDecides = 0.7;
+constexpr double kExplains = 0.45, kDecides = 0.7;
 // In limits: hypotheses that leave less are right alike.
 constexpr double kExact = 0.002;
+// What leaves more than a limit explains where it leaves that part of the error at most, and every other stage so many times more.
+constexpr double kNearly = 0.01, kFarBehind = 20;
 // Of the first answer's squared error a hypothesis has to explain a half to be held against the others.
 constexpr double kWorthwhile = 0.5;
+
+// A fault and the mean square that it leaves in each answer.
+struct Held {
+  Fault fault;
+  std::vector<double> squares;
+};
+
+std::string in_words(const Node& at, const Fault& f) {
+  const std::string words = fmt::format("{}: {}", at.name, kWords[static_cast<int>(f.wrong)]);
+  switch (f.where) {
+    case Where::whole:
+      return words;
+    case Where::lanes:
+      return fmt::format("{}, in {} sums side by side", words, kLanes);
+    case Where::full_lanes:
+      return fmt::format("{}, in full vectors of {}", words, kLanes);
+    case Where::tail:
+      return fmt::format("{}, behind the last full vector of {}", words, kLanes);
+    case Where::one_lane:
+      return fmt::format("{}, in lane {} of {}", words, f.lane, kLanes);
+    case Where::other_lane:
+      return fmt::format("{}: lane {} of {} in place of lane {}", at.name, f.other, kLanes, f.lane);
+  }
+  return words;
+}
+
+// Every node with every way to be wrong; loops in their lanes, too.
+std::vector<Fault> faults(std::span<const Node> nodes) {
+  std::vector<Fault> all;
+  for (int node = 0; std::cmp_less(node, nodes.size()); ++node) {
+    for (int pair = 0; pair < kLanes * kLanes && nodes[static_cast<std::size_t>(node)].loop; ++pair)
+      if (pair / kLanes != pair % kLanes)
+        all.push_back({node, Wrong::none, Where::other_lane, pair / kLanes, pair % kLanes});
+    for (int w = 1; w < static_cast<int>(Wrong::count); ++w) {
+      const auto wrong = static_cast<Wrong>(w);
+      all.push_back({node, wrong});
+      if (!nodes[static_cast<std::size_t>(node)].loop || wrong == Wrong::uncalled) continue;
+      for (const Where where : {Where::lanes, Where::full_lanes, Where::tail})
+        all.push_back({node, wrong, where});
+      for (int lane = 0; lane < kLanes; ++lane) all.push_back({node, wrong, Where::one_lane, lane});
+    }
+  }
+  return all;
+}
+
+// Whether a case has the formats and the path of another, so that the same code has to be right there.
+bool alike(const Op& op, const Attributes& a, const Attributes& b) {
+  return std::ranges::all_of(op.attributes, [&](const AttributeSpec& spec) {
+    return (spec.kind != AttributeKind::format && spec.name != "path") ||
+           a.text(spec.name) == b.text(spec.name);
+  });
+}
+
+// The hypothesis that explains these answers; of several stages that explain them alike the one that the probes named, or none.
+std::optional<Explanation> decided(const std::vector<Held>& all, std::span<const Node> nodes,
+                                   const std::vector<double>& without, const std::vector<bool>& counts,
+                                   std::string_view probed) {
+  const auto sum = [&](const std::vector<double>& squares) {
+    double total = 0;
+    for (std::size_t i = 0; i < squares.size(); ++i) total += counts[i] ? squares[i] : 0;
+    return total;
+  };
+  const double base = sum(without);
+  if (!(base > 0)) return std::nullopt;
+  std::map<std::string_view, Explanation> best;  // by stage
+  for (const Held& h : all) {
+    const double error = std::sqrt(sum(h.squares) / base);
+    const Node& at = nodes[static_cast<std::size_t>(h.fault.node)];
+    Explanation& e = best[at.stage];
+    if (e.stage.empty() || error < e.error)
+      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", h.fault.node};
+  }
+  std::vector<Explanation> order;
+  for (auto& [stage, e] : best) order.push_back(std::move(e));
+  if (order.empty()) return std::nullopt;
+  std::ranges::sort(order, {}, &Explanation::error);
+  const double limits = std::sqrt(base / static_cast<double>(std::ranges::count(counts, true)));
+  const auto left = [&](const Explanation& e) { return std::max(e.error * limits, kExact); };
+  Explanation first = order[0];
+  if (order.size() > 1) first.next = order[1].error, first.other = order[1].what;
+  if (!(first.error <= kExplains && left(first) <= 1) &&
+      !(first.error <= kNearly && kFarBehind * first.error <= first.next))
+    return std::nullopt;
+  if (order.size() == 1 || left(first) <= kDecides * left(order[1])) return first;
+  // Stages that explain alike: that of the probes; else the earliest, whose result is all that the later ones see.
+  const Explanation* chosen = nullptr;
+  for (const Explanation& e : order)
+    if (kDecides * left(e) < left(first) &&
+        (chosen == nullptr || e.stage == probed || (chosen->stage != probed && e.node < chosen->node)))
+      chosen = &e;
+  Explanation same = *chosen;
+  if (chosen != &order[0]) same.next = first.error, same.other = first.what;
+  return same;
+}
 
 }  // namespace
 
@@ -146,11 +253,17 @@ std::vector<std::int64_t> some_rows(const Answer& a, std::int64_t n, std::int64_
   return chosen;
 }
 
-std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answers) {
+std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answers,
+                                   std::string_view probed) {
   std::vector<Modelled> used;
   for (const Answer& answer : answers)
     if (auto m = modelled(op, answer)) used.push_back(std::move(*m));
-
+  if (used.empty()) return std::nullopt;
+  // A case with a fault may be judged by its run without it, whose numbers are not at hand.
+  std::erase_if(used, [](const Modelled& m) {
+    return std::isfinite(m.answer->worst) &&
+           mean_square(m, m.model->run({})) > 1 + std::pow(m.answer->worst, 2);
+  });
   if (used.empty()) return std::nullopt;
   std::vector<double> without;
   for (const Modelled& m : used) without.push_back(mean_square(m, m.model->run({})));
@@ -160,34 +273,21 @@ std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answ
     if (used[i].answer->bad &&
         (!used[first].answer->bad || used[i].model->work() < used[first].model->work()))
       first = i;
-  double base = 0;
-  for (const double each : without) base += each;
-  if (!(base > 0)) return std::nullopt;
   const std::span<const Node> nodes = used[0].model->nodes();
-  std::map<std::string_view, Explanation> best;  // by stage
-  for (int node = 0; std::cmp_less(node, nodes.size()); ++node)
-    for (int w = 1; w < static_cast<int>(Wrong::count); ++w) {
-      const Fault fault{node, static_cast<Wrong>(w)};
-      double with = mean_square(used[first], used[first].model->run(fault));
-      if (!(with < kWorthwhile * without[first])) continue;
-      for (std::size_t i = 0; i < used.size(); ++i)
-        if (i != first) with += mean_square(used[i], used[i].model->run(fault));
-      const double error = std::sqrt(with / base);
-      const Node& at = nodes[static_cast<std::size_t>(node)];
-      Explanation& e = best[at.stage];
-      if (e.stage.empty() || error < e.error)
-        e = {std::string(at.stage), fmt::format("{}: {}", at.name, kWords[w]), error, 1};
-    }
-  std::vector<Explanation> order;
-  for (auto& [stage, e] : best) order.push_back(std::move(e));
-  std::ranges::sort(order, {}, &Explanation::error);
-  if (order.empty()) return std::nullopt;
-  order[0].next = order.size() > 1 ? order[1].error : 1;
-  const double limits = std::sqrt(base / static_cast<double>(used.size()));
-  const auto left = [&](const Explanation& e) { return std::max(e.error * limits, kExact); };
-  if (!(order[0].error <= kExplains && left(order[0]) <= 1)) return std::nullopt;
-  if (order.size() > 1 && !(left(order[0]) <= kDecides * left(order[1]))) return std::nullopt;
-  return order[0];
+  std::vector<Held> held;
+  for (const Fault& fault : faults(nodes)) {
+    const double square = mean_square(used[first], used[first].model->run(fault));
+    if (!(square < kWorthwhile * without[first])) continue;
+    held.push_back({fault, {}});
+    for (std::size_t i = 0; i < used.size(); ++i)
+      held.back().squares.push_back(i == first ? square : mean_square(used[i], used[i].model->run(fault)));
+  }
+  std::vector<bool> counts(used.size(), true);
+  if (auto e = decided(held, nodes, without, counts, probed)) return e;
+  // Other formats may run other code: what is right there does not speak against a fault here.
+  for (std::size_t i = 0; i < used.size(); ++i)
+    counts[i] = used[i].answer->bad || alike(op, used[i].answer->attributes, answers[0].attributes);
+  return decided(held, nodes, without, counts, probed);
 }
 
 }  // namespace assay::attribution

@@ -18,8 +18,11 @@ struct Explanation {
   std::string stage, what;  // "the sum of the weights: in 17 bits"
   double error = 1;         // error(h) / error(no fault)
   double next = 1;          // the same of the best hypothesis of another stage
+  std::string other;        // which that is; "" where there is none
+  int node = 0;             // of the model, in the order of the computation
 };
-// Nothing where no hypothesis explains the answers, or those of several stages do.
-std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answers);
+// Nothing where no hypothesis explains the answers. Where those of several stages do, `probed`, the stage that the probes named,
+// or else the earliest. answers[0] is the case as it was given.
+std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answers, std::string_view probed);
 
 }  // namespace assay::attribution

@@ -16,6 +16,7 @@ namespace assay::attribution {
 // A step of the computation, and the stage that it belongs to.
 struct Node {
   std::string_view name, stage;
+  bool loop = false;  // asked by a Sum
 };
 
 class Model {

@@ -117,7 +117,7 @@ class Attention final : public Model {
   };
   static constexpr Node kNodes[] = {{"which keys are visible", "mask"},
                                     {"a product of q.k", "qk"},
-                                    {"an addition of q.k", "qk"},
+                                    {"an addition of q.k", "qk", true},
                                     {"the largest of a block of q", "codec"},
                                     {"the scale of a block of q", "codec"},
                                     {"the inverse of a block's scale", "codec"},
@@ -143,7 +143,7 @@ class Attention final : public Model {
                                     {"the rescaled accumulator", "rescale"},
                                     {"logit less maximum", "exp"},
                                     {"the exponential", "exp"},
-                                    {"an addition to a tile's sum", "row_sum"},
+                                    {"an addition to a tile's sum", "row_sum", true},
                                     {"the sum of a tile's weights", "row_sum"},
                                     {"the addition of a tile's sum", "row_sum"},
                                     {"the sum of the weights", "row_sum"},
@@ -186,21 +186,21 @@ class Attention final : public Model {
     const auto q = problem_.q(r.b, r.row, r.head);
     const auto& keys = keys_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
     const double* k = &keys[static_cast<std::size_t>(key * g_.d)];
-    double s = 0;
     if (quantises_) return dot_of_codes(f, r, k);
+    Sum s(f, dot_addition, g_.d);
     for (std::int64_t c = 0; c < g_.d; ++c)
-      s = f.accumulate(dot_addition, s, f.multiply(dot_product, q[static_cast<std::size_t>(c)], k[c]), c,
-                       g_.d);
-    return s;
+      s.add(f.multiply(dot_product, q[static_cast<std::size_t>(c)], k[c]));
+    return s.total();
   }
   static double rounded(double x) { return std::isnan(x) ? 0 : std::clamp(std::nearbyint(x), -127.0, 127.0); }
   // q as int8 in blocks of 32, each with the largest over 127 as its scale, in f16.
   double dot_of_codes(const Fault& f, const Row& r, const double* k) const {
     const double* q =
         &plain_q_[static_cast<std::size_t>(problem_.out_index(r.b, r.row, r.head) / g_.dv * g_.d)];
-    double s = 0;
+    Sum s(f, block_added, g_.d / 32);
     for (std::int64_t first = 0; first < g_.d; first += 32) {
-      double most = 0, sum = 0;
+      double most = 0;
+      Sum sum(f, dot_addition, 32);
       bool nan = false;
       for (std::int64_t c = first; c < first + 32; ++c)
         most = std::fmax(most, std::fabs(q[c])), nan = nan || std::isnan(q[c]);
@@ -208,20 +208,17 @@ class Attention final : public Model {
       const double inverse = step == 0 ? 0 : f.divide(q_inverse, 1, step);
       const double scale = f.value(q_scale, nan ? NAN : round_to(scalar_format("f16"), step));
       for (std::int64_t c = first; c < first + 32; ++c)
-        sum = f.accumulate(
-            dot_addition, sum,
-            f.multiply(dot_product, f.value(q_code, rounded(f.multiply(q_over_scale, q[c], inverse))),
-                       f.value(k_read, k[c])),
-            c - first, 32);
-      s = f.accumulate(block_added, s, f.multiply(block_scaled, sum, scale), first / 32, g_.d / 32);
+        sum.add(f.multiply(dot_product, f.value(q_code, rounded(f.multiply(q_over_scale, q[c], inverse))),
+                           f.value(k_read, k[c])));
+      s.add(f.multiply(block_scaled, sum.total(), scale));
     }
-    return s;
+    return s.total();
   }
   double logit(const Fault& f, const Row& r, std::int64_t key) const {
     double s = f.node >= dot_product && f.node <= block_added ? dot_of(f, r, key)
                                                               : r.dots[static_cast<std::size_t>(key)];
     s = f.multiply(scaled, f.value(dot, s), g_.scale);
-    if (g_.softcap > 0)
+    if (g_.softcap > 0 || (f.at(cap_product) && f.wrong == Wrong::uncalled))
       s = f.multiply(cap_product, g_.softcap, f.tangent(cap_tanh, f.divide(cap_quotient, s, g_.softcap)));
     if (g_.alibi) {
       const double far = std::fabs(static_cast<double>(problem_.position(r.b, r.row) - key));
@@ -237,9 +234,7 @@ class Attention final : public Model {
       if (f.value(visible, problem_.visible(r.b, r.row, j) ? 1 : 0) > 0)
         keys.push_back(j), w.push_back(logit(f, r, j));
     if (w.empty()) return;
-    double top = kMinusInfinity;
-    for (const double s : w) top = s > top ? s : top;
-    top = f.value(tile_maximum, top);
+    const double top = largest(f, tile_maximum, w);
     if (top > stream.top) {
       if (stream.top != kMinusInfinity) {
         const double factor = f.exponential(rescale, f.subtract(fall, stream.top, top));
@@ -250,28 +245,25 @@ class Attention final : public Model {
     }
     const double shift = stream.top == kMinusInfinity ? 0 : stream.top;
     const auto n = static_cast<std::int64_t>(w.size());
-    double sum = 0;
+    Sum sum(f, weight_addition, n);
     for (std::int64_t j = 0; j < n; ++j) {
       double& weight = w[static_cast<std::size_t>(j)];
       weight = f.exponential(exponent, f.subtract(shifted, weight, shift));
       double rounded = cast_ == "f32" ? weight : round_to(scalar_format(cast_), weight);
       rounded = f.at(cast) && f.wrong == Wrong::identity ? weight : f.value(cast, rounded);
-      sum = f.accumulate(weight_addition, sum, cast_sum_ ? rounded : weight, j, n);
+      sum.add(cast_sum_ ? rounded : weight);
       weight = rounded;
     }
-    stream.sum = f.add(sum_addition, stream.sum, f.value(tile_sum, sum));
+    stream.sum = f.add(sum_addition, stream.sum, f.value(tile_sum, sum.total()));
     const auto& values = values_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
     for (std::size_t at = 0; at < columns_.size(); ++at) {
-      double block = 0;
+      Sum block(f, value_addition, n);
       for (std::int64_t j = 0; j < n; ++j)
-        block = f.accumulate(
-            value_addition, block,
-            f.multiply(
-                weighed, w[static_cast<std::size_t>(j)],
-                values[static_cast<std::size_t>(keys[static_cast<std::size_t>(j)] * g_.dv + columns_[at])]),
-            j, n);
+        block.add(f.multiply(
+            weighed, w[static_cast<std::size_t>(j)],
+            values[static_cast<std::size_t>(keys[static_cast<std::size_t>(j)] * g_.dv + columns_[at])]));
       double& acc = stream.acc[at];
-      acc = f.add(block_addition, acc, block);
+      acc = f.add(block_addition, acc, block.total());
     }
   }
 

@@ -45,12 +45,10 @@ class Matmul final : public Model {
     for (const std::size_t e : elements_) {
       const auto i = static_cast<std::int64_t>(e) / n_, j = static_cast<std::int64_t>(e) % n_;
       if (i != taken) take_row(f, i, whole, left), taken = i;
-      double sum = 0;
+      Sum products(f, addition, k_);
       for (std::int64_t c = 0; c < k_; ++c)
-        sum = f.accumulate(
-            addition, sum,
-            f.multiply(product, left[static_cast<std::size_t>(c)], f.value(weight, right(j, c))), c, k_);
-      sum = f.value(dot, sum);
+        products.add(f.multiply(product, left[static_cast<std::size_t>(c)], f.value(weight, right(j, c))));
+      double sum = f.value(dot, products.total());
       if (path_ == "e4m3fn") sum = f.multiply(epilogue, sum, whole);
       if (path_ == "codes") {
         sum = f.multiply(epilogue, sum, f.value(scale_of_a, scale_a_[static_cast<std::size_t>(i)]));
@@ -84,7 +82,7 @@ class Matmul final : public Model {
   static constexpr Node kNodes[] = {{"an element of a", "codec"},
                                     {"an element of b", "codec"},
                                     {"a product", "dot"},
-                                    {"an addition", "dot"},
+                                    {"an addition", "dot", true},
                                     {"the dot product", "dot"},
                                     {"the largest of a group", "codec"},
                                     {"largest over largest code", "codec"},

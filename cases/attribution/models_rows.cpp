@@ -68,21 +68,17 @@ class Softmax final : public RowModel {
       }
       if (logits.empty()) continue;
       const auto n = static_cast<std::int64_t>(logits.size());
-      double top = kMinusInfinity;
-      for (const double s : logits) top = s > top ? s : top;
-      top = f.value(maximum, top);
+      double top = largest(f, maximum, logits);
       double sink = kMinusInfinity;
-      if (!sinks_.empty()) {
-        sink = f.value(sink_read, sinks_[static_cast<std::size_t>(row)]);
-        top = f.larger(sink_maximum, top, sink);
-      }
-      double sum = 0;
+      if (!sinks_.empty()) sink = f.value(sink_read, sinks_[static_cast<std::size_t>(row)]);
+      top = f.larger(sink_maximum, top, sink);
+      Sum weights(f, addition, n);
       for (std::int64_t i = 0; i < n; ++i) {
         double& s = logits[static_cast<std::size_t>(i)];
         s = f.exponential(exponent, f.subtract(shifted, s, top));
-        sum = f.accumulate(addition, sum, s, i, n);
+        weights.add(s);
       }
-      sum = f.value(total, sum);
+      double sum = f.value(total, weights.total());
       if (!sinks_.empty())
         sum = f.add(sink_added, sum, f.exponential(sink_weight, f.subtract(sink_shifted, sink, top)));
       const double inverse = f.divide(reciprocal, 1, sum);
@@ -129,7 +125,7 @@ class Softmax final : public RowModel {
                                     {"the maximum with the sink", "sink"},
                                     {"logit less maximum", "exp"},
                                     {"the exponential", "exp"},
-                                    {"an addition to the sum of the weights", "row_sum"},
+                                    {"an addition to the sum of the weights", "row_sum", true},
                                     {"the sum of the weights", "row_sum"},
                                     {"sink less maximum", "sink"},
                                     {"the sink's weight", "sink"},
@@ -158,15 +154,14 @@ class Logsumexp final : public RowModel {
   std::vector<double> run(const Fault& f) const override {
     std::vector<double> y;
     for (const std::int64_t row : chosen_) {
-      double top = kMinusInfinity;
-      for (std::int64_t i = 0; i < cols_; ++i) top = at(row, i) > top ? at(row, i) : top;
-      top = f.value(maximum, top);
+      const double top = largest(
+          f, maximum,
+          std::span(x_).subspan(static_cast<std::size_t>(row * cols_), static_cast<std::size_t>(cols_)));
       const double shift = std::isfinite(top) ? top : 0;
-      double sum = 0;
+      Sum weights(f, addition, cols_);
       for (std::int64_t i = 0; i < cols_; ++i)
-        sum = f.accumulate(addition, sum, f.exponential(exponent, f.subtract(shifted, at(row, i), shift)), i,
-                           cols_);
-      sum = f.value(total, sum);
+        weights.add(f.exponential(exponent, f.subtract(shifted, at(row, i), shift)));
+      const double sum = f.value(total, weights.total());
       y.push_back(f.value(result, f.add(joined, shift, f.logarithm(log, sum))));
     }
     return y;
@@ -177,7 +172,7 @@ class Logsumexp final : public RowModel {
   static constexpr Node kNodes[] = {{"the maximum", "max"},
                                     {"logit less maximum", "exp"},
                                     {"the exponential", "exp"},
-                                    {"an addition to the sum of the weights", "row_sum"},
+                                    {"an addition to the sum of the weights", "row_sum", true},
                                     {"the sum of the weights", "row_sum"},
                                     {"the logarithm", "output"},
                                     {"maximum and logarithm", "output"},
@@ -202,37 +197,36 @@ class Norm final : public RowModel {
     const auto n = static_cast<double>(cols_);
     for (const std::int64_t row : chosen_) {
       double mean = 0, variance = 0;
+      Sum squares(f, square_addition, cols_);
       if (variance_ == "welford") {
-        double squares = 0;
         for (std::int64_t i = 0; i < cols_; ++i) {
           const double before = f.subtract(less_mean, at(row, i), mean);
-          mean = f.add(addition, mean, f.divide(mean_quotient, before, static_cast<double>(i + 1)));
-          squares =
-              f.accumulate(square_addition, squares,
-                           f.multiply(square, before, f.subtract(less_new_mean, at(row, i), mean)), i, cols_);
+          mean = f.add(addition, mean,
+                       f.divide(mean_quotient, before, f.value(counted, static_cast<double>(i + 1))));
+          squares.add(f.multiply(square, before, f.subtract(less_new_mean, at(row, i), mean)));
         }
-        variance = f.divide(variance_quotient, squares, n);
+        variance = f.divide(variance_quotient, f.value(whole_squares, squares.total()), n);
       } else {
         const bool one_pass = variance_ == "one_pass";
         if (centred_) {
-          double sum = 0;
-          for (std::int64_t i = 0; i < cols_; ++i) sum = f.accumulate(addition, sum, at(row, i), i, cols_);
-          mean = f.divide(mean_quotient, sum, n);
+          Sum sum(f, addition, cols_);
+          for (std::int64_t i = 0; i < cols_; ++i) sum.add(at(row, i));
+          mean = f.divide(mean_quotient, f.value(whole_sum, sum.total()), n);
         }
-        double squares = 0;
         for (std::int64_t i = 0; i < cols_; ++i) {
           const double d = centred_ && !one_pass ? f.subtract(less_mean, at(row, i), mean)
                                                  : f.value(less_mean, at(row, i));
-          squares = f.accumulate(square_addition, squares, f.multiply(square, d, d), i, cols_);
+          squares.add(f.multiply(square, d, d));
         }
-        variance = f.divide(variance_quotient, squares, n);
+        variance = f.divide(variance_quotient, f.value(whole_squares, squares.total()), n);
         if (one_pass) {
           variance = f.subtract(less_square, variance, f.multiply(mean_square, mean, mean));
           if (variance < 0) variance = f.value(held_at_0, 0);
         }
       }
       mean = f.value(mean_found, mean), variance = f.value(variance_found, variance);
-      const double factor = f.divide(reciprocal, 1, f.root(root, f.add(eps_added, variance, eps_)));
+      const double factor =
+          f.divide(reciprocal, 1, f.root(root, f.add(eps_added, variance, f.value(eps_read, eps_))));
       for (std::int64_t i = 0; i < cols_; ++i) {
         const auto c = static_cast<std::size_t>(i);
         double r = centred_ ? f.subtract(centre, at(row, i), mean) : at(row, i);
@@ -248,16 +242,20 @@ class Norm final : public RowModel {
   enum : int {
     addition,
     mean_quotient,
+    counted,
     less_mean,
     less_new_mean,
     square,
     square_addition,
+    whole_sum,
+    whole_squares,
     variance_quotient,
     mean_square,
     less_square,
     held_at_0,
     mean_found,
     variance_found,
+    eps_read,
     eps_added,
     root,
     reciprocal,
@@ -267,18 +265,22 @@ class Norm final : public RowModel {
     beta_added,
     result
   };
-  static constexpr Node kNodes[] = {{"an addition to the sum", "moments"},
+  static constexpr Node kNodes[] = {{"an addition to the sum", "moments", true},
                                     {"the mean's quotient", "moments"},
+                                    {"the count of a running mean", "moments"},
                                     {"element less mean", "moments"},
                                     {"element less new mean", "moments"},
                                     {"a square", "moments"},
-                                    {"an addition to the squares", "moments"},
+                                    {"an addition to the squares", "moments", true},
+                                    {"the sum", "moments"},
+                                    {"the sum of squares", "moments"},
                                     {"the variance's quotient", "moments"},
                                     {"the square of the mean", "moments"},
                                     {"mean square less squared mean", "moments"},
                                     {"a negative variance", "moments"},
                                     {"the mean", "moments"},
                                     {"the variance", "moments"},
+                                    {"eps", "normalise"},
                                     {"variance and eps", "normalise"},
                                     {"the root", "normalise"},
                                     {"the reciprocal of the root", "normalise"},

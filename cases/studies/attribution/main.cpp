@@ -73,8 +73,23 @@ std::vector<Row> corpus(const Options& o) {
   return rows;
 }
 
+bool is_right(const std::string& stages, const std::string& stage) {
+  std::istringstream words(stages);
+  for (std::string word; std::getline(words, word, ',');)
+    if (word == stage) return true;
+  return false;
+}
+
+// These stages, and all of `one` where one of them is among it.
+std::string together(const std::string& stages, const std::string& one) {
+  std::istringstream words(one);
+  for (std::string word; std::getline(words, word, ',');)
+    if (is_right(stages, word)) return stages + "," + one;
+  return stages;
+}
+
 // Labels that no observation of a kernel tells apart count as one. README.md has the argument of each.
-std::string merged(const Row& r, const Case& c, Status status) {
+std::string merged(const Row& r, const Case& c, Status status, const std::string& what) {
   const auto has = [&](std::string_view label) { return r.stages == label; };
   std::string stages = r.stages;
   if (c.op->name == "kv_write" && has("codec")) stages += ",kv_write";
@@ -82,14 +97,14 @@ std::string merged(const Row& r, const Case& c, Status status) {
   if (c.op->name == "attention" && has("pv") &&
       r.name.find(": weights[j] -> weights[j] in ") != std::string::npos)
     stages += ",p_cast";
+  if (c.op->name == "matmul" && r.name.find("epilogue_scale(") != std::string::npos) stages += ",scale";
+  if (has("addressing") && r.name.find(": load<") != std::string::npos) stages += ",codec";
+  if (what == "scale: 0 times the truth" || what == "scale: -0 times the truth")
+    stages = together(stages, c.op->name == "attention" ? "mask,exp,p_cast,pv,output"
+                              : c.op->name == "matmul"  ? "addressing,codec,dot,scale,output"
+                                                        : "");
+  if (what.starts_with("scale: logits are 0 times")) stages = together(stages, "addressing,codec,qk,scale");
   return stages;
-}
-
-bool is_right(const std::string& stages, const std::string& stage) {
-  std::istringstream words(stages);
-  for (std::string word; std::getline(words, word, ',');)
-    if (word == stage) return true;
-  return false;
 }
 
 struct Count {
@@ -127,9 +142,9 @@ int measure(const Options& o) {
       fmt::print("passes    {} | {}\n", r.name, r.line);
       continue;
     }
-    r.stages = merged(r, c, a.first.verdict.status);
-    const std::string op(c.op->name);
-    by_op[op].add(r, a), by_stage[r.stages].add(r, a), total.add(r, a);
+    const std::string op(c.op->name), label = r.stages;
+    r.stages = merged(r, c, a.first.verdict.status, a.what);
+    by_op[op].add(r, a), by_stage[label].add(r, a), total.add(r, a);
     by_kind[exhibit ? "museum" : "mutants"].add(r, a);
     const bool right = is_right(r.stages, a.stage);
     if (o.verbose || (!right && a.stage != "unknown")) {
