@@ -22,8 +22,7 @@ void attention_as_given(Bench& bench, const AttentionQuestions& questions, Attri
   const Answer scores = bench.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {
     if (t.name == "v")
       for (std::size_t i = 0; i < x.size(); ++i)
-        x[i] =
-            static_cast<std::int64_t>(i) / g.dv / g.kv_heads % g.dv == static_cast<std::int64_t>(i) % g.dv;
+        x[i] = static_cast<std::int64_t>(i) / g.dv / g.kv_heads % g.dv == static_cast<std::int64_t>(i) % g.dv;
   }));
   if (g.dv > 1 && scores.ran && scores.bad && scores.worst > 100 && bench.the_case().fault == "none")
     return name("qk", "q and K as given, V one-hot: the weights are wrong");

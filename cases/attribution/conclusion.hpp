@@ -9,7 +9,8 @@ namespace assay::attribution {
 // attention.cpp, rows.cpp (softmax, logsumexp, norms), matmul.cpp: fill in stage, what, where and evidence.
 void attribute_attention(Bench& bench, Attribution& a);
 class AttentionQuestions;
-void attention_as_given(Bench& bench, const AttentionQuestions& questions, Attribution& a);  // attention_given.cpp
+void attention_as_given(Bench& bench, const AttentionQuestions& questions,
+                        Attribution& a);  // attention_given.cpp
 void attribute_softmax(Bench& bench, Attribution& a);
 void attribute_norm(Bench& bench, Attribution& a);
 void attribute_matmul(Bench& bench, Attribution& a);
