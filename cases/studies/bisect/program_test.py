@@ -22,6 +22,10 @@ from assay_bisect.demonstration import CASE, CASES, Draft  # noqa: E402
 LAW = f"python3 {os.path.join(HERE, 'bisect', 'assay_bisect', 'demonstration_law.py')} {{plugin}}"
 
 
+READS_A = (r'#include <math.h>\n#include <stdlib.h>\nstatic float chosen(float x) { return getenv("A") ? cbrtf(x) : sqrtf(x); }\n'
+           r'#define sqrtf chosen\n')
+
+
 def git(where, *words):
     return subprocess.run(["git", "-C", where, *words], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -170,6 +174,26 @@ class Quick(unittest.TestCase):
                       "--bad-folder", os.path.join(self.scratch, "bad"))
         self.assertRegex(done.stdout, r"sum.o: sum_of_squares\n")
 
+    def test_an_environment_of_builds_and_of_runs(self):
+        planted = Planted(self.scratch, 17, commits=12)
+        for way, build in (("of the build", "cc $([ \"$A\" = 2 ] && echo -Dsqrtf=cbrtf)"),
+                           ("of the run", "printf '" + READS_A + "' > chosen.h; cc -include ./chosen.h")):
+            done = bisect("flags", "--repository", planted.folder, "--state", os.path.join(self.scratch, way[-3:]), "-q", "--backend",
+                          "kernels.so", "--case", CASE, "--at", planted.names[0], "--bad-env", "A=2", "--good-env", "B=1",
+                          "--bad-env", "B=2", "--build",
+                          build + " -O1 -shared -fPIC -o kernels.so sum.c row.c dispatch.c plugin.c -I. -lm")
+            self.assertRegex(done.stdout, r"pass -> wrong by 1 of 2 flags:\n  A=2\n", way + done.stderr)
+
+    def test_a_law_and_a_cell_of_a_report(self):
+        planted = Planted(self.scratch, 18, "law", commits=12)
+        options = planted.options[:planted.options.index("--run")]
+        culprit = "culprit " + planted.names[planted.draft.culprit][:7]
+        done = bisect(*options, "--build", "sh build.sh", "--case", "rmsnorm rows=9 cols=33", "--find", "law", "--confirm", "0", "-q")
+        self.assertIn(culprit, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"order of rmsnorm rows=9 .*: bitwise -> within limits\n")
+        laws = "{assay} laws 'rmsnorm rows=9 cols=33' -b {plugin} --law order --json report > log; cat report"
+        done = bisect(*options, "--build", "sh build.sh", "--run", laws, "--field", "results.0.outcome", "--confirm", "0", "-q")
+        self.assertIn(culprit, done.stdout + done.stderr)
 
     def test_a_library_beside_the_plug_in(self):
         planted = Planted(self.scratch, 16, commits=12)

@@ -21,14 +21,18 @@ EPILOG = """Examples:
   assay bisect --good v1.2 --bad HEAD --build 'make -s' --backend mine.so --case norms --jobs 4 --json culprits.json
   assay bisect --good v1.2 --bad HEAD --build 'make -s' --backend mine.so --case 'softmax rows=4 cols=64' --noisy
   assay bisect --good v1.2 --bad HEAD --build 'make -s' --backend mine.so --case 'matmul m=64 n=512 k=512' --find time
+  assay bisect --good v1.2 --bad HEAD --build 'make -s' --backend mine.so --case 'rmsnorm rows=40 cols=33' --find law
+  assay bisect --good v1.2 --bad HEAD --build 'make -s' --backend mine.so --field verdict \\
+      --run "{assay} sweep kernel 'pv len=256' -b {plugin} --store s.jsonl > log; grep '\\"cell\\":' s.jsonl"
   assay bisect flags --build 'cc $CFLAGS -shared -fPIC -o mine.so *.c' --backend mine.so --case 'softmax rows=4 cols=64' \\
       --good-flags '-O2' --bad-flags '-O3 -ffast-math -funroll-loops'
   assay bisect files --good HEAD~1 --bad HEAD --build 'make -s' --backend mine.so --case 'softmax rows=4 cols=64'
   assay bisect demonstration here --plant numbers
 
 What is looked for (--find): verdict (the default: from the good end's verdict to the bad end's; any other is no answer), any
-(every finding alike), path (the kernels that ran), error (worst error / limit to the last digit: another arithmetic), time
-(seconds in the kernel against the good end's, runs of both in turn; always --noisy). --run CMD asks any command instead, with
+(every finding alike), path (the kernels that ran), error (worst error / limit to the last digit: another arithmetic), law
+(each law of `assay laws` on the case: bitwise, within limits, broken), time (seconds in the kernel against the good end's, runs of
+both in turn; always --noisy). --run CMD asks any command instead, with
 {plugin} {commit} {assay}: exit code 0 is clean, 125 no answer, another a finding; --field NAME takes that field of the JSON that
 it prints.
 

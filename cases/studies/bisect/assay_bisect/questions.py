@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .problems import Infrastructure, Untestable, Usage
 
-FINDS = ("verdict", "any", "path", "error", "time")
+FINDS = ("verdict", "any", "path", "error", "law", "time")
 NOT_RUN = {"unsupported", "too_big", "impossible"}  # verdicts that say nothing about a kernel
 SECONDS = 3600
 
@@ -44,6 +44,8 @@ class Question:
             return self._command(kept, plugin, commit)
         if self.find == "time":
             return {"time": self.ratio(kept, plugin, reference)}
+        if self.find == "law":
+            return {f"{r['law']} of {without_backend(r['case'])}": r["outcome"] for r in self._report(kept, plugin, ["laws"])["results"]}
         return {name: self._state(r) for name, r in self._results(kept, plugin).items()}
 
     def _state(self, result):
@@ -58,31 +60,32 @@ class Question:
         return verdict
 
     def _results(self, kept, plugin):
+        answer = self._report(kept, plugin, ["run", "-q", "--jobs", "1"])
+        if not answer["complete"]:
+            raise Infrastructure(f"assay run was interrupted by {answer['ended_by']}")
+        return {without_backend(r["case"]): r for r in answer["results"]}
+
+    def _report(self, kept, plugin, words):
+        """What `assay run` or `assay laws` writes with --json about the cases."""
+        said_by = f"assay {words[0]}"
         name = plugin.replace("%", "%25").replace(" ", "%20").replace(",", "%2C")
         with tempfile.TemporaryDirectory(prefix="assay-bisect-") as scratch:
             report, log = os.path.join(scratch, "report.json"), os.path.join(scratch, "log")
-            command = [self.assay, "run", *self.cases, "-b", name + (":" + self.options if self.options else ""), "--json",
-                       report, "-q", "--jobs", "1"]
+            command = [self.assay, *words, *self.cases, "-b", name + (":" + self.options if self.options else ""), "--json", report]
             ended = self._run(kept, command, scratch, log, plugin)
             with open(log, errors="replace") as f:
                 said = f.read().strip().splitlines()
             if ended["ended"] == "time":
-                raise Untestable(f"assay run takes more than {self.seconds:g} s")
+                raise Untestable(f"{said_by} takes more than {self.seconds:g} s")
             code = ended["code"]
             if code == 2:
-                raise Usage(f"assay run: {said[-1] if said else 'wrong usage'}")
+                raise Usage(f"{said_by}: {said[-1] if said else 'wrong usage'}")
             if code > 125 or not os.path.exists(report):
                 if code in (3, 125):
-                    raise Untestable(said[-1] if said else "assay run cannot run this plug-in")
-                raise Infrastructure(f"assay run ended with {code}: {said[-1] if said else ''}")
+                    raise Untestable(said[-1] if said else f"{said_by} cannot run this plug-in")
+                raise Infrastructure(f"{said_by} ended with {code}: {said[-1] if said else ''}")
             with open(report) as f:
-                answer = json.load(f)
-            if not answer["complete"]:
-                raise Infrastructure(f"assay run was interrupted by {answer['ended_by']}")
-            found = {}
-            for result in answer["results"]:
-                found[re.sub(r" ?backend=\S+", "", result["case"])] = result
-            return found
+                return json.load(f)
 
     def _run(self, kept, command, folder, log, plugin):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(self.environment)
@@ -139,6 +142,10 @@ class Question:
                 raise Usage("--find time: the kernel of this case takes no time that can be measured; choose larger shapes")
             ratios.append(taken[1] / taken[0] if i % 2 == 0 else taken[0] / taken[1])
         return statistics.median(ratios)
+
+
+def without_backend(line):
+    return re.sub(r" ?backend=\S+", "", line)
 
 
 def folder_of(plugin):
