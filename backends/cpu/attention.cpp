@@ -200,15 +200,11 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
 
 void attention_replay_check(const Call& call) {
   attention_check(call);
-  const bool plain =
-      call.real("softcap") == 0 && !call.yes("sinks") && !call.yes("alibi") && call.text("rotate") == "none";
-  if (!plain) throw Unsupported("no schedule has a step for softcap, sinks, alibi or rotate");
-  // The first block begins at the first visible key, and keys that a mask picks close up to each other.
-  if (call.text("mask") != "none" && call.text("mask") != "causal")
-    throw Unsupported("the schedule is declared for mask=none and mask=causal alone");
+  if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
 }
 
-std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile) {
+std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
+                                     std::int64_t origin_rows, std::string_view more) {
   const std::string lanes = std::to_string(engine.dot_lanes);
   const bool simd = &engine != &kScalarEngine,
              in_fours = call.text("mask") == "none" && call.text("lengths") == "full";
@@ -218,13 +214,20 @@ std::string attention_whole_contract(const Call& call, const Engine& engine, std
     throw Unsupported(
         "the keys that are left behind fours have a schedule of their own: variant=....scalar, or len a "
         "multiple of 4");
-  return " level=replay schedule=qk:f32/pv:f32/p:f32/out:" + std::string(call.text("dtype")) +
-         "/tile:" + std::to_string(tile) + "/argument:scaled/exp:" +
-         (!simd        ? "libm"
-          : engine.fma ? "taylor7"
-                       : "taylor7_mul") +
-         "/rescale_exp:libm/sums:tile/sum_fma:no" + "/lanes:" + std::to_string(engine.exp_lanes) +
-         "/pack:1/values:tile/values_fma:no/dot_lanes:" + lanes + "/fma:" + (engine.fma ? "yes" : "no");
+  std::string schedule =
+      "qk:f32/pv:f32/out:" + std::string(call.text("dtype")) + "/tile:" + std::to_string(tile) +
+      "/argument:scaled/exp:" +
+      (!simd        ? "libm"
+       : engine.fma ? "taylor7"
+                    : "taylor7_mul") +
+      "/rescale_exp:libm/sums:tile/sum_fma:no" + "/lanes:" + std::to_string(engine.exp_lanes) +
+      "/pack:1/values:tile/values_fma:no/dot_lanes:" + lanes + "/fma:" + (engine.fma ? "yes" : "no");
+  if (call.real("softcap") > 0) schedule += "/cap:libm";
+  if (call.yes("alibi")) schedule += "/bias:subtract";
+  if (call.yes("sinks")) schedule += "/sink:last";
+  if (call.text("mask") == "window") schedule += "/origin:" + std::to_string(origin_rows);
+  if (call.text("mask") == "window" || call.text("mask") == "random") schedule += "/closed:yes";
+  return " level=replay schedule=" + schedule + std::string(more);
 }
 
 std::string attention_dot_order(const Engine& engine) {

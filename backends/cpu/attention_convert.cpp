@@ -49,7 +49,8 @@ std::string attention_convert_f16_contract(const Call&, const Engine& engine) {
 }
 
 std::string attention_convert_f16_replay_contract(const Call& call, const Engine& engine) {
-  return attention_convert_f16_contract(call, engine) + attention_whole_contract(call, engine, kBlockKeys);
+  return attention_convert_f16_contract(call, engine) +
+         attention_whole_contract(call, engine, kBlockKeys, 1, "/p:f32");
 }
 
 void attention_convert_f16_run(const Call& call, const Engine& engine, const Trace& trace) {

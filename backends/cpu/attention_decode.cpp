@@ -9,6 +9,7 @@ namespace assay_cpu {
 namespace {
 
 constexpr std::int64_t kBlockKeys = 32;
+constexpr std::int64_t kAllRows = 65536;  // of a call begin at one key
 
 }  // namespace
 
@@ -21,7 +22,8 @@ std::string attention_decode_contract(const Call&, const Engine& engine) {
 }
 
 std::string attention_decode_replay_contract(const Call& call, const Engine& engine) {
-  return attention_decode_contract(call, engine) + attention_whole_contract(call, engine, kBlockKeys);
+  return attention_decode_contract(call, engine) +
+         attention_whole_contract(call, engine, kBlockKeys, kAllRows, "/p:f32");
 }
 
 std::string attention_decode_name(const Call& call) { return attention_name(call, "decode"); }

@@ -58,7 +58,8 @@ std::string attention_prefill_contract(const Call&, const Engine& engine) {
 }
 
 std::string attention_prefill_replay_contract(const Call& call, const Engine& engine) {
-  return attention_prefill_contract(call, engine) + attention_whole_contract(call, engine, kTileKeys);
+  return attention_prefill_contract(call, engine) +
+         attention_whole_contract(call, engine, kTileKeys, kTileQueries, "/p:f32");
 }
 
 std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
@@ -72,6 +73,11 @@ bool attention_prefill_p_f16_chosen(const Call&) { return false; }  // only when
 
 std::string attention_prefill_p_f16_contract(const Call&, const Engine& engine) {
   return attention_contract(engine, kTileKeys, "f16") + attention_dot_order(engine);
+}
+
+std::string attention_prefill_p_f16_replay_contract(const Call& call, const Engine& engine) {
+  return attention_prefill_p_f16_contract(call, engine) +
+         attention_whole_contract(call, engine, kTileKeys, kTileQueries, "/p:f16");
 }
 
 std::string attention_prefill_p_f16_name(const Call& call) { return attention_name(call, "prefill_p_f16"); }

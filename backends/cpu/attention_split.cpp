@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kBlockKeys = kMaxBlockKeys;
 constexpr std::int64_t kPartKeys = 1024;
+constexpr std::int64_t kAllRows = 65536;  // of a call begin at one key
 
 // At least two parts, so that the merge is never idle.
 std::int64_t part_count(std::int64_t len) {
@@ -47,6 +48,14 @@ bool attention_split_chosen(const Call& call) {
 std::string attention_split_contract(const Call& call, const Engine& engine) {
   return attention_contract(engine, kBlockKeys) + attention_dot_order(engine) +
          " split=" + std::to_string(part_count(call.integer("len")));
+}
+
+std::string attention_split_replay_contract(const Call& call, const Engine& engine) {
+  const std::int64_t len = call.integer("len"), parts = part_count(len);
+  return attention_split_contract(call, engine) +
+         attention_whole_contract(call, engine, kBlockKeys, kAllRows,
+                                  "/p:f32/merge:weights/split:" + std::to_string(parts) +
+                                      "/part:" + std::to_string((len + parts - 1) / parts));
 }
 
 std::string attention_split_name(const Call& call) { return attention_name(call, "split"); }

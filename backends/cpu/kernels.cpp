@@ -48,6 +48,8 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ATTENTION(convert_f16, true, attention_check),
     ASSAY_REPLAYED(attention, "decode_replay", attention_replay_check, attention_decode),
     ASSAY_REPLAYED(attention, "prefill_replay", attention_replay_check, attention_prefill),
+    ASSAY_REPLAYED(attention, "prefill_p_f16_replay", attention_replay_check, attention_prefill_p_f16),
+    ASSAY_REPLAYED(attention, "split_replay", attention_replay_check, attention_split),
     ASSAY_REPLAYED(attention, "convert_f16_replay", attention_replay_check, attention_convert_f16),
 });
 

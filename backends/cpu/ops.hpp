@@ -64,6 +64,8 @@ ASSAY_ATTENTION(convert_f16);
 void attention_replay_check(const Call& call);
 std::string attention_decode_replay_contract(const Call& call, const Engine& engine);
 std::string attention_prefill_replay_contract(const Call& call, const Engine& engine);
+std::string attention_prefill_p_f16_replay_contract(const Call& call, const Engine& engine);
+std::string attention_split_replay_contract(const Call& call, const Engine& engine);
 std::string attention_convert_f16_replay_contract(const Call& call, const Engine& engine);
 
 // From this many keys on a decode call is split over the keys.

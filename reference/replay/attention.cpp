@@ -70,10 +70,38 @@ struct Part {
   std::vector<float> o, top, sum;
 };
 
+struct Tile {
+  std::int64_t from, to;  // keys
+  std::size_t place;      // among all tiles of a row
+};
+
+// The tiles of each part, in the order in which they are taken; the first of all begins at `origin`.
+std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64_t keys,
+                                        std::int64_t origin) {
+  const std::int64_t tiles = (keys - origin + how.tile - 1) / how.tile,
+                     each = (tiles + how.split - 1) / how.split;
+  std::vector<std::vector<Tile>> parts;
+  std::size_t place = 0;
+  for (std::int64_t p = 0; p < how.split; ++p) {
+    const bool by_keys = how.part > 0;
+    const std::int64_t begin = by_keys ? std::max(origin, p * how.part) : origin + p * each * how.tile;
+    const std::int64_t end = std::min(keys, !by_keys             ? begin + each * how.tile
+                                            : p + 1 == how.split ? keys
+                                                                 : (p + 1) * how.part);
+    std::vector<Tile> part;
+    for (std::int64_t from = begin; from < end; from += how.tile)
+      part.push_back({from, std::min(end, from + how.tile), place++});
+    if (how.descending) std::ranges::reverse(part);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 struct Block {
   const AttentionSchedule& how;
   const ReplayKeys& keys;
-  std::int64_t rows, tiles;
+  std::int64_t rows;
+  std::size_t tiles;               // of a row
   std::span<const float> rescale;  // [rows, tiles]
   // out [rows, dv] += the weights of keys [from, to) times their values, by the schedule's pv.
   std::function<void(std::int64_t from, std::int64_t to, float* out)> chain;
@@ -94,19 +122,17 @@ void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<co
     }
 }
 
-Part values_of(const Block& b, std::int64_t begin, std::int64_t end) {
+Part values_of(const Block& b, const std::vector<Tile>& tiles) {
   const std::int64_t dv = b.keys.dv;
   Part part;
   part.o.assign(static_cast<std::size_t>(b.rows * dv), 0.0f);
   std::vector<float> of_tile;
-  for (std::int64_t n = begin; n < end; ++n) {
-    const std::int64_t t = b.how.descending ? end - 1 - (n - begin) : n;
-    const std::int64_t from = t * b.how.tile, to = std::min(b.keys.keys, from + b.how.tile);
+  for (const auto& [from, to, place] : tiles) {
     const bool chained = b.how.values == ValueChain::chained;
     if (!chained) of_tile.assign(part.o.size(), 0.0f);
     if (!chained) b.chain(from, to, of_tile.data());
     for (std::int64_t i = 0; i < b.rows; ++i) {
-      const float a = b.rescale[static_cast<std::size_t>(i * b.tiles + t)];
+      const float a = b.rescale[static_cast<std::size_t>(i) * b.tiles + place];
       for (std::int64_t c = i * dv; c < (i + 1) * dv; ++c) {
         float& o = part.o[static_cast<std::size_t>(c)];
         const float rescaled = o * a;
@@ -121,6 +147,15 @@ Part values_of(const Block& b, std::int64_t begin, std::int64_t end) {
     if (chained) b.chain(from, to, part.o.data());
   }
   return part;
+}
+
+// The key at which the tiles of a block of rows begin.
+std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const ReplayQueries& queries,
+                       std::int64_t row) {
+  if (how.origin == 0 || !queries.visible) return 0;
+  for (std::int64_t j = 0; j < keys; ++j)
+    if (queries.visible(row - row % how.origin, j)) return j;
+  return 0;
 }
 
 float quotient(Quotient how, float o, float l) {
@@ -170,12 +205,16 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
   result.out.resize(static_cast<std::size_t>(queries.rows * kv.dv));
   result.lse.resize(static_cast<std::size_t>(queries.rows));
   result.known.resize(static_cast<std::size_t>(queries.rows));
-  const std::int64_t tiles = (kv.keys + how.tile - 1) / how.tile;
-  const std::int64_t each = (tiles + how.split - 1) / how.split;
+  // Rows whose tiles begin at one key.
+  const std::int64_t block_rows = how.origin > 0 ? std::min(kBlockRows, how.origin) : kBlockRows;
   parallel_units(
-      static_cast<std::size_t>((queries.rows + kBlockRows - 1) / kBlockRows), [&](std::size_t block) {
-        const std::int64_t first = static_cast<std::int64_t>(block) * kBlockRows;
-        const std::int64_t rows = std::min(kBlockRows, queries.rows - first);
+      static_cast<std::size_t>((queries.rows + block_rows - 1) / block_rows), [&](std::size_t block) {
+        const std::int64_t first = static_cast<std::int64_t>(block) * block_rows;
+        const std::int64_t rows = std::min(block_rows, queries.rows - first);
+        const std::int64_t origin = origin_of(how, kv.keys, queries, first);
+        const auto plan = parts_of(how, kv.keys, origin);
+        std::size_t tiles = 0;
+        for (const auto& part : plan) tiles += part.size();
         const float* of_block = queries.q.data() + first * kv.d;
         std::vector<float> s(static_cast<std::size_t>(rows * kv.keys), 0.0f);
         if (qk == nullptr) {
@@ -189,28 +228,30 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
           const PackedOperand q(*qk, PackedOperand::Side::a, kv.format, of_block, rows, kv.d, kv.d);
           fused_gemm(*qk, q, *packed_k, s.data(), kv.keys);
         }
-        std::vector<float> rescale(static_cast<std::size_t>(rows * tiles));
+        std::vector<float> rescale(static_cast<std::size_t>(rows) * tiles);
         std::vector<float> tops(static_cast<std::size_t>(how.split * rows)), sums(tops.size());
         AttentionRow row(how, queries.scale);
+        Weights weigh{how, row, {}, {}};
         for (std::int64_t i = 0; i < rows; ++i) {
-          if (queries.visible) {
+          float* const of_row = s.data() + i * kv.keys;
+          if (how.argument == Argument::scaled)
             for (std::int64_t j = 0; j < kv.keys; ++j)
-              if (!queries.visible(first + i, j))
-                s[static_cast<std::size_t>(i * kv.keys + j)] = kMinusInfinity;
-          }
-          for (std::int64_t part = 0; part < how.split; ++part) {
+              of_row[j] =
+                  row.logit(of_row[j], static_cast<float>(queries.softcap), queries.slope,
+                            std::fabs(static_cast<float>(queries.first + first + i) - static_cast<float>(j)));
+          for (std::size_t part = 0; part < plan.size(); ++part) {
             row.start();
-            const std::int64_t begin = std::min(tiles, part * each), end = std::min(tiles, begin + each);
-            for (std::int64_t n = begin; n < end; ++n) {
-              const std::int64_t t = how.descending ? end - 1 - (n - begin) : n;
-              const std::int64_t from = t * how.tile, to = std::min(kv.keys, from + how.tile);
-              const std::span<float> w(s.data() + i * kv.keys + from, static_cast<std::size_t>(to - from));
-              rescale[static_cast<std::size_t>(i * tiles + t)] = row.tile(w);
+            for (const auto& [from, to, place] : plan[part]) {
+              const std::span<float> w(of_row + from, static_cast<std::size_t>(to - from));
+              const auto sees = [&, from = from](std::int64_t j) {
+                return !queries.visible || queries.visible(first + i, from + j);
+              };
+              rescale[static_cast<std::size_t>(i) * tiles + place] = weigh.tile(w, sees);
               for (float& x : w) x = rounded(p_format, x);
             }
             row.finish();
-            sums[static_cast<std::size_t>(part * rows + i)] = row.sum;
-            tops[static_cast<std::size_t>(part * rows + i)] = row.top;
+            sums[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.sum;
+            tops[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.top;
           }
         }
         Block of{how, kv, rows, tiles, rescale, {}};
@@ -226,10 +267,7 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
           };
         }
         std::vector<Part> parts;
-        for (std::int64_t part = 0; part < how.split; ++part) {
-          const std::int64_t begin = std::min(tiles, part * each);
-          parts.push_back(values_of(of, begin, std::min(tiles, begin + each)));
-        }
+        for (const auto& part : plan) parts.push_back(values_of(of, part));
         std::vector<std::optional<float>> logs(parts.size());
         std::vector<float> weights(parts.size());
         for (std::int64_t i = 0; i < rows; ++i) {
@@ -240,16 +278,35 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
           for (std::size_t part = 0; part < parts.size(); ++part)
             logs[part] = log_sum(tops[at(part)], sums[at(part)], scale);
           float whole = logs[0].value_or(std::numeric_limits<float>::quiet_NaN());
-          const bool merges = parts.size() > 1;
+          const bool merges = parts.size() > 1 && how.merge == Merge::logs;
           const bool known = !merges || weights_of_parts(how, logs, weights, whole);
           result.known[out_row] = known ? 1 : 0;
           result.lse[out_row] = known ? whole : std::numeric_limits<float>::quiet_NaN();
+          RowEnd end;
+          if (!merges) {
+            for (std::size_t part = 0; part < parts.size(); ++part)
+              end.top = std::max(end.top, tops[at(part)]);
+            for (std::size_t part = 0; part < parts.size(); ++part)
+              weights[part] = end.add(tops[at(part)], sums[at(part)], part == 0);
+          }
+          const float sunk = how.sink && !merges ? end.sink(queries.sink) : 1;
           for (std::int64_t c = 0; c < kv.dv; ++c) {
+            const auto o_of = [&](std::size_t part) {
+              return parts[part].o[static_cast<std::size_t>(i * kv.dv + c)];
+            };
             float y = 0;
-            for (std::size_t part = 0; part < parts.size(); ++part) {
-              const float o = quotient(how.quotient, parts[part].o[static_cast<std::size_t>(i * kv.dv + c)],
-                                       sums[at(part)]);
-              y = merges ? std::fma(weights[part], o, y) : o;
+            if (merges) {
+              for (std::size_t part = 0; part < parts.size(); ++part)
+                y = std::fma(weights[part], quotient(how.quotient, o_of(part), sums[at(part)]), y);
+            } else {
+              float o = o_of(0) * weights[0];
+              for (std::size_t part = 1; part < parts.size(); ++part) {
+                if (sums[at(part)] == 0) continue;
+                const float product = weights[part] * o_of(part);
+                o = how.fma ? std::fma(weights[part], o_of(part), o) : o + product;
+              }
+              o *= sunk;
+              y = quotient(how.quotient, o, end.sum);
             }
             result.out[out_row * static_cast<std::size_t>(kv.dv) + static_cast<std::size_t>(c)] =
                 rounded(out_format, y);

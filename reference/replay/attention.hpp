@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,10 @@ struct ReplayQueries {
   std::span<const float> q;
   double scale = 1;  // of q.k
   std::function<bool(std::int64_t, std::int64_t)> visible = {};
+  double softcap = 0;                                    // 0: none; needs cap of the schedule
+  float slope = 0;                                       // of alibi; with bias of the schedule
+  std::int64_t first = 0;                                // the position of row 0 among the keys
+  float sink = -std::numeric_limits<float>::infinity();  // with sink of the schedule
 };
 struct ReplayedRows {
   std::vector<float> out;           // [rows, dv], numbers of `out`

@@ -48,12 +48,19 @@ class AttentionRow {
     top = kMinusInfinity, sum = 0;
     std::fill(lanes_.begin(), lanes_.end(), 0.0f);
   }
-  // s: the tile's S, -inf where the mask hides a key; becomes the weights. Returns a.
+  // A logit of argument=scaled with the steps of its own that it has: softcap (0: none), then slope |i - j|.
+  float logit(float s, float softcap, float slope, float distance) const {
+    float x = s * constant_;
+    if (softcap > 0) x = softcap * std::tanh(x / softcap);
+    if (how_.bias) x -= slope * distance;
+    return x;
+  }
+  // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
   float tile(std::span<float> s) {
     const float c = constant_;
     float now = top;
     if (how_.argument == Argument::scaled) {
-      for (float& x : s) now = std::max(now, x = x * c);
+      for (const float x : s) now = std::max(now, x);
     } else if (how_.argument == Argument::scaled_twice) {
       for (float& x : s) {
         const float once = x * scale_;
@@ -167,6 +174,60 @@ class AttentionRow {
   std::vector<float> lanes_;
   std::vector<FoldAddition> folds_;
   std::int32_t folded_ = 0;
+};
+
+// The weights of a row, tile by tile, under its mask.
+struct Weights {
+  const AttentionSchedule& how;
+  AttentionRow& row;
+  std::vector<float> seen;
+  std::vector<std::size_t> places;
+
+  // w: the tile's logits, which become its weights; hidden keys weigh 0. Returns what the row is rescaled by.
+  template <typename Sees>
+  float tile(std::span<float> w, const Sees& sees) {
+    if (!how.closed) {
+      for (std::size_t j = 0; j < w.size(); ++j)
+        if (!sees(static_cast<std::int64_t>(j))) w[j] = kMinusInfinity;
+      return row.tile(w);
+    }
+    seen.clear(), places.clear();
+    for (std::size_t j = 0; j < w.size(); ++j)
+      if (sees(static_cast<std::int64_t>(j))) seen.push_back(w[j]), places.push_back(j);
+    std::ranges::fill(w, 0.0f);
+    if (seen.empty()) return 1;
+    const float a = row.tile(seen);
+    for (std::size_t i = 0; i < seen.size(); ++i) w[places[i]] = seen[i];
+    return a;
+  }
+};
+
+// merge=weights: the row after all of its parts, whose o and l are weighed by exp(m_s - m).
+struct RowEnd {
+  float top = kMinusInfinity, sum = 0;
+
+  // Returns the part's weight; `top` is the largest of all parts.
+  float add(float part_top, float part_sum, bool first) {
+    const float m = top == kMinusInfinity ? 0.0f : top;
+    const float w = part_top == m ? 1.0f : std::exp(part_top - m);
+    if (first)
+      sum = part_sum * w;
+    else if (part_sum != 0)
+      sum += w * part_sum;
+    return w;
+  }
+  // One more logit; returns what o is multiplied by. A row without a key stays one.
+  float sink(float s) {
+    float a = 1;
+    if (sum == 0 && top == kMinusInfinity) return a;
+    if (s > top) {
+      a = std::exp(top - s);
+      sum *= a;
+      top = s;
+    }
+    sum += std::exp(s - top);
+    return a;
+  }
 };
 
 }  // namespace assay

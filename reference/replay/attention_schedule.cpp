@@ -44,11 +44,21 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
     AttentionScheduleKey{"merge_lanes", "32", "1..65536",
                          "partial sums of the parts' exponentials, folded by halves"},
+    AttentionScheduleKey{"merge", "logs", "logs|weights", "how parts are merged"},
+    AttentionScheduleKey{"part", "0", "0..16777216",
+                         "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
     AttentionScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k, folded by halves"},
     AttentionScheduleKey{"fma", "yes", "no|yes", "qk=f32, pv=f32: product and sum are one rounding"},
     AttentionScheduleKey{"values_fma", "yes", "no|yes",
                          "values=tile: rescaling and addition of a tile are one rounding"},
     AttentionScheduleKey{"rescale_exp", "same", "same|libm", "the exponential of the rescaling"},
+    AttentionScheduleKey{"cap", "none", "none|libm", "argument=scaled: the tanh of softcap"},
+    AttentionScheduleKey{"bias", "none", "none|subtract",
+                         "argument=scaled: alibi, a product and a difference"},
+    AttentionScheduleKey{"sink", "none", "none|last", "one more logit at the end; split=1 or merge=weights"},
+    AttentionScheduleKey{"origin", "0", "0..65536",
+                         "rows whose tiles begin where the first of them sees its first key; 0: at key 0"},
+    AttentionScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
 };
 constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"ascending", "descending"},
                                           kConstants = {"float", "double"},
@@ -56,6 +66,9 @@ constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"as
                                           kValues = {"chained", "tile"};
 constexpr std::array<std::string_view, 7> kExps = {"ex2",  "exp2f",   "expf",       "nearest",
                                                    "libm", "taylor7", "taylor7_mul"};
+constexpr std::array<std::string_view, 2> kMerges = {"logs", "weights"};
+constexpr std::array<std::string_view, 2> kCaps = {"none", "libm"}, kBiases = {"none", "subtract"},
+                                          kSinks = {"none", "last"};
 constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
 constexpr std::array<std::string_view, 2> kQuotients = {"reciprocal", "division"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
@@ -70,10 +83,11 @@ constexpr std::array<std::string_view, 7> kArguments = {"fma",          "mul_sub
                    fmt::format("attention schedule: {}={}; allowed: {}", key, excerpt(value), allowed));
 }
 
-std::int64_t count(std::string_view key, std::string_view text) {
+std::int64_t count(std::string_view key, std::string_view text, std::int64_t least = 1,
+                   std::int64_t most = 65536) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536)
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
     refuse(key, text);
   return value;
 }
@@ -106,10 +120,17 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "quotient") s.quotient = static_cast<Quotient>(word(key, value, kQuotients));
   if (key == "split") s.split = count(key, value);
   if (key == "merge_lanes") s.merge_lanes = count(key, value);
+  if (key == "merge") s.merge = static_cast<Merge>(word(key, value, kMerges));
+  if (key == "part") s.part = count(key, value, 0, 1 << 24);
   if (key == "dot_lanes") s.dot_lanes = count(key, value);
   if (key == "fma") s.fma = word(key, value, kNoYes) == 1;
   if (key == "values_fma") s.values_fma = word(key, value, kNoYes) == 1;
   if (key == "rescale_exp") s.rescale_libm = word(key, value, kRescaleExps) == 1;
+  if (key == "cap") s.cap = word(key, value, kCaps) == 1;
+  if (key == "bias") s.bias = word(key, value, kBiases) == 1;
+  if (key == "sink") s.sink = word(key, value, kSinks) == 1;
+  if (key == "origin") s.origin = count(key, value, 0);
+  if (key == "closed") s.closed = word(key, value, kNoYes) == 1;
 }
 
 template <typename Words, typename Value>
@@ -148,6 +169,9 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     if (!accepts(pv, schedule.p)) refuse("p", schedule.p);
     if (schedule.tile % pv.group != 0) refuse("tile", std::to_string(schedule.tile));
   }
+  if (schedule.argument != Argument::scaled && schedule.cap) refuse("cap", "libm");
+  if (schedule.argument != Argument::scaled && schedule.bias) refuse("bias", "subtract");
+  if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink) refuse("sink", "last");
   if (schedule.tile % schedule.warps != 0) refuse("warps", std::to_string(schedule.warps));
   return schedule;
 }
@@ -164,9 +188,12 @@ std::string print_schedule(const AttentionSchedule& s) {
       add("sum_fma", name(kNoYes, s.sum_fma));
   add("warps", s.warps), add("lanes", s.lanes), add("pack", s.pack), add("fold", s.fold);
   add("values", name(kValues, s.values)), add("quotient", name(kQuotients, s.quotient));
-  add("split", s.split), add("merge_lanes", s.merge_lanes);
+  add("split", s.split), add("merge_lanes", s.merge_lanes), add("merge", name(kMerges, s.merge)),
+      add("part", s.part);
   add("dot_lanes", s.dot_lanes), add("fma", name(kNoYes, s.fma)),
       add("values_fma", name(kNoYes, s.values_fma)), add("rescale_exp", name(kRescaleExps, s.rescale_libm));
+  add("cap", name(kCaps, s.cap)), add("bias", name(kBiases, s.bias)), add("sink", name(kSinks, s.sink));
+  add("origin", s.origin), add("closed", name(kNoYes, s.closed));
   return text;
 }
 

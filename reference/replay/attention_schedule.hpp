@@ -15,9 +15,18 @@
 // qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
 // by halves, of p.v key after key. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
 //
+// argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library
+// (softcap), and bias=subtract, x = x - slope |i - j| (alibi). sink=last adds a logit s at the very end (split=1 or merge=weights): with s > m first
+// l and o times expf(m - s) and m = s, then l = l + expf(s - m), by the C library.
+//
+// origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0. closed=yes: keys that the mask hides
+// take no place among the lanes.
+//
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
 // L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded by halves, and
 //   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
+// merge=weights: w_s = expf(m_s - max m) by the C library, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
+// part=N: parts of N keys instead, whose tiles begin with the part.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +58,7 @@ constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // bas
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile };
 enum class ValueChain : std::uint8_t { chained, tile };
+enum class Merge : std::uint8_t { logs, weights };
 enum class Quotient : std::uint8_t { reciprocal, division };
 
 struct AttentionSchedule {
@@ -69,10 +79,15 @@ struct AttentionSchedule {
   Quotient quotient = Quotient::reciprocal;
   std::int64_t split = 1;
   std::int64_t merge_lanes = 32;
+  Merge merge = Merge::logs;
+  std::int64_t part = 0;       // keys; 0: by tiles
   std::int64_t dot_lanes = 1;  // qk=f32
   bool fma = true;             // qk=f32, pv=f32
   bool values_fma = true;      // values=tile: o a plus the tile's sum in one rounding
   bool rescale_libm = false;
+  bool cap = false, bias = false, sink = false;  // a step for softcap, alibi, sinks
+  std::int64_t origin = 0;                       // rows that share the first key of their tiles; 0: key 0
+  bool closed = false;
   bool operator==(const AttentionSchedule&) const = default;
 };
 

@@ -19,7 +19,7 @@ void require_modelled(const AttentionGeometry& g) {
   if (g.k_format != g.dtype || g.v_format != g.dtype)
     refuse(fmt::format("k={} v={} beside dtype={}; allowed: all three of one format", g.k_format, g.v_format,
                        g.dtype));
-  require_attention_schedule(g);
+  require_attention_schedule(g, {});
 }
 
 std::vector<float> floats(std::span<const double> x) { return {x.begin(), x.end()}; }

@@ -76,6 +76,19 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
       "variant=decode_replay.scalar",
       "cpu");
   expect_pass(
+      "attention heads=4 kv_heads=2 d=32 q=2,40 len=90,230 kv=f16 dtype=f32 mask=window window=33 softcap=30 "
+      "sinks=yes alibi=yes "
+      "fill=gaussian,steps "
+      "variant=decode_replay.scalar,prefill_replay.scalar,convert_f16_replay.scalar,split_replay.scalar",
+      "cpu");
+  expect_pass(
+      "attention batch=2 heads=2 d=8 q=3 len=70 kv=f32 dtype=f32 mask=random lengths=full,ragged "
+      "sinks=no,yes fill=ramp "
+      "variant=decode_replay,prefill_p_f16_replay,split_replay",
+      "cpu");
+  expect_pass("attention heads=2 d=64 len=2100 kv=q8_0 dtype=bf16 fill=gaussian,descent variant=split_replay",
+              "cpu");
+  expect_pass(
       "matmul m=4 n=8 k=256 a=e4m3fn_tensor dtype=f32,bf16 fill=gaussian,wide "
       "variant=hopper_fp8.replay,hopper_fp8_promote4.replay",
       "emulated");
@@ -135,7 +148,7 @@ TEST_F(Level, a_schedule_that_is_none_or_does_not_fit_is_refused_with_what_is_al
   expect_refused("matmul m=2 n=2 k=64 a=e4m3fn_tensor dtype=f32 variant=hopper_fp8.replay.as_scales:none",
                  "emulated", "allowed: a_b|b_a|product");
   expect_refused("attention heads=2 d=64 len=20 kv=f16 dtype=f16 sinks=yes variant=hopper_f16.replay",
-                 "emulated", "no schedule of attention has a step for sinks");
+                 "emulated", "the schedule has no step for sinks");
 }
 
 }  // namespace

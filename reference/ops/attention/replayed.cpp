@@ -22,7 +22,7 @@ struct Declared {
 
 Declared declared(const std::string& text, const AttentionGeometry& g, const Contract& contract) {
   Declared d{parse_attention_schedule(text), g.k_format};
-  require_attention_schedule(g);
+  require_attention_schedule(g, d.schedule);
   for (const auto& [key, plain] : {std::pair{"scores", "f32"},
                                    {"q", "none"},
                                    {"v_inverse", "value"},
@@ -48,14 +48,13 @@ Declared declared(const std::string& text, const AttentionGeometry& g, const Con
 
 }  // namespace
 
-void require_attention_schedule(const AttentionGeometry& g) {
+void require_attention_schedule(const AttentionGeometry& g, const AttentionSchedule& schedule) {
   const auto refuse = [](const char* what) {
-    throw InputError(InputErrorKind::bad_value,
-                     std::string("no schedule of attention has a step for ") + what);
+    throw InputError(InputErrorKind::bad_value, std::string("the schedule has no step for ") + what);
   };
-  if (g.softcap != 0) refuse("softcap");
-  if (g.sinks) refuse("sinks");
-  if (g.alibi) refuse("alibi");
+  if (g.softcap != 0 && !schedule.cap) refuse("softcap: cap=none");
+  if (g.sinks && !schedule.sink) refuse("sinks: sink=none");
+  if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
   if (g.rotate != RotateKind::none) refuse("rotate");
 }
 
@@ -87,6 +86,9 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Contr
             for (const double x : row) q.push_back(finite.back() ? static_cast<float>(x) : 0.0F);
           }
           ReplayQueries queries{g.rows, q, g.scale};
+          queries.softcap = g.softcap, queries.first = keys - g.rows;
+          if (g.alibi) queries.slope = static_cast<float>(problem.slope(head));
+          if (g.sinks) queries.sink = static_cast<float>(problem.sink(head));
           if (g.mask != MaskKind::none)
             queries.visible = [&](std::int64_t i, std::int64_t j) { return problem.visible(b, i, j); };
           const ReplayedRows rows = replay.run(d.schedule, queries);

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "reference/ops/attention/problem.hpp"
+#include "reference/replay/attention_schedule.hpp"
 
 namespace assay {
 
-// Throws InputError bad_value for what no schedule of attention has a step for: softcap, sinks, alibi, rotate.
-void require_attention_schedule(const AttentionGeometry& geometry);
+// Throws InputError bad_value for what this schedule has no step for: softcap, sinks, alibi, and in all of them rotate.
+void require_attention_schedule(const AttentionGeometry& geometry, const AttentionSchedule& schedule);
 
 // problem: with the contract's conversions of K and V applied. Of every output whose row of q, K and V are finite numbers and whose
 // replay is one, truth.value becomes that and truth.limit 0. Throws InputError bad_contract.
