@@ -20,7 +20,7 @@ constexpr StageRow kStages[] = {
     {"dot", "the dot products of a matrix product"},
     {"scale", "what is done to logits or products afterwards: scale, softcap, alibi, epilogue scales"},
     {"mask", "which keys are visible, and how long a sequence is"},
-    {"max", "the running maximum"},
+    {"max", "the running maximum; of argmax: which number is the largest"},
     {"rescale", "the rescaling of what is summed when the maximum rises"},
     {"exp", "the exponential"},
     {"p_cast", "the cast of the weights before PV"},
@@ -29,6 +29,8 @@ constexpr StageRow kStages[] = {
     {"sink", "the sink in the denominator"},
     {"merge", "the merge of the parts of a split"},
     {"moments", "mean, variance, mean square"},
+    {"gate", "silu(gate) times up, of a mixture of experts"},
+    {"routing", "which experts a token has, their weights and their sum"},
     {"normalise", "1/sqrt and what it multiplies"},
     {"transform", "the butterflies, signs and factor of a transform"},
     {"output", "the quotient, the rotation back, the rounding and the store"},
@@ -53,9 +55,14 @@ struct ProbedOp {
   std::string_view op;
   Probes run;
 };
-constexpr ProbedOp kProbed[] = {{"attention", attribute_attention}, {"softmax", attribute_softmax},
-                                {"logsumexp", attribute_softmax},   {"rmsnorm", attribute_norm},
-                                {"layernorm", attribute_norm},      {"matmul", attribute_matmul}};
+constexpr ProbedOp kProbed[] = {{"attention", attribute_attention},
+                                {"softmax", attribute_softmax},
+                                {"logsumexp", attribute_softmax},
+                                {"rmsnorm", attribute_norm},
+                                {"layernorm", attribute_norm},
+                                {"matmul", attribute_matmul},
+                                {"moe", attribute_moe},
+                                {"argmax", attribute_argmax}};
 
 // Ratios that lie so close together are one factor behind roundings to 8 bits.
 constexpr double kOneFactor = 0.02;
@@ -183,8 +190,8 @@ void by_hypotheses(Bench& bench, Attribution& a) {
     a.stage = "race";
     a.support.push_back("runs on the same bytes differ");
   } else if (const std::string_view op = bench.the_case().op->name;
-             a.stage != "unknown" && (op == "attention" || op == "softmax" || op == "logsumexp")) {
-    return;  // their probes look at each weight
+             a.stage != "unknown" && op != "matmul" && op != "rmsnorm" && op != "layernorm") {
+    return;  // the probes of other ops look at each weight
   } else if (const std::string operand = unread(bench); !operand.empty()) {
     a.stage = "addressing";
     a.support.push_back(fmt::format("nothing depends on {}", operand));

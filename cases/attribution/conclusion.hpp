@@ -6,7 +6,7 @@
 
 namespace assay::attribution {
 
-// attention.cpp, rows.cpp (softmax, logsumexp, norms), matmul.cpp: fill in stage, what, where and evidence.
+// attention.cpp, rows.cpp (softmax, logsumexp, norms), moe.cpp (and argmax): fill in stage, what, where and evidence.
 void attribute_attention(Bench& bench, Attribution& a);
 class AttentionQuestions;
 void attention_as_given(Bench& bench, const AttentionQuestions& questions,
@@ -14,5 +14,7 @@ void attention_as_given(Bench& bench, const AttentionQuestions& questions,
 void attribute_softmax(Bench& bench, Attribution& a);
 void attribute_norm(Bench& bench, Attribution& a);
 void attribute_matmul(Bench& bench, Attribution& a);
+void attribute_moe(Bench& bench, Attribution& a);
+void attribute_argmax(Bench& bench, Attribution& a);
 
 }  // namespace assay::attribution

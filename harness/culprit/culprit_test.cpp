@@ -150,6 +150,30 @@ TEST_F(Culprit, a_stage_is_named_with_its_evidence) {
   EXPECT_NE(right.text.find("stage     unknown"), std::string::npos) << right.text;
 }
 
+TEST_F(Culprit, stages_of_experts_and_of_argmax) {
+  struct Planted {
+    const char *variant, *stage;
+  };
+  const auto stage_of = [&](const std::string& line, const char* variant) {
+    return assay("attribute '" + line + " variant=" + variant + "' -b " FAULTY_MOE).text;
+  };
+  const std::string moe = "moe tokens=5 hidden=16 inter=8 experts=4 topk=2 a=f32 dtype=f32";
+  for (const Planted& p : {Planted{"other_expert", "routing"},
+                           {"weights_left_out", "routing"},
+                           {"gate_is_relu", "gate"},
+                           {"products", "dot"},
+                           {"correct", "unknown"}}) {
+    const std::string text = stage_of(moe, p.variant);
+    EXPECT_NE(text.find(std::string("stage     ") + p.stage), std::string::npos) << p.variant << ": " << text;
+  }
+  const std::string argmax = "argmax rows=9 cols=33 dtype=f32 fill=integers";
+  for (const Planted& p :
+       {Planted{"last_of_equals", "max"}, {"index_off", "addressing"}, {"correct", "unknown"}}) {
+    const std::string text = stage_of(argmax, p.variant);
+    EXPECT_NE(text.find(std::string("stage     ") + p.stage), std::string::npos) << p.variant << ": " << text;
+  }
+}
+
 TEST_F(Culprit, a_hunt_leaves_a_text_a_page_and_a_file) {
   const Outcome run =
       assay("hunt 'softmax rows=16 cols=128 fill=extreme backend=museum variant=max_of_first_warp' -o found");
