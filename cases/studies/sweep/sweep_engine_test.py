@@ -272,6 +272,42 @@ class Models(unittest.TestCase):
         right = (answers == np.array([q["answer"] for q in questions])).sum()
         self.assertEqual(right, len(questions))
 
+    def test_each_cell_of_the_dense_context_has_a_needle_that_its_loss_loses(self):
+        try:
+            import numpy as np
+        except ImportError:
+            self.skipTest("numpy is not here")
+        from assay_sweep import models, prompts
+        _, table, output, _, (layer,), about = models.dense(3)
+        table = table / np.sqrt((table * table).mean(-1, keepdims=True))
+        keys, asked = (table[about[name]:about[name] + models.DENSE] for name in ("keys", "asked"))
+        # No channel turns: what a query gives to a key does not depend on where the key stands, and one matrix serves all prompts.
+        scores = (asked @ layer.q.T / np.sqrt(128)).astype(np.float32) @ (keys @ layer.k.T).T.astype(np.float32)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        read = (keys @ layer.v.T @ layer.o.T @ output[about["values"]:about["keys"]].T).astype(np.float32)
+        place = np.arange(2045)
+
+        def measured(seed, seen=place, value_at=place):
+            prompt, questions = prompts.dense(about, 2048, seed)
+            cells = np.array(prompt[1:-1]) - about["keys"]
+            self.assertEqual([q["ask"][0] - about["asked"] for q in questions], cells.tolist())
+            answers = about["values"] + (weights[np.ix_(cells, cells[seen])] @ read[cells[value_at[seen]]]).argmax(-1)
+            return {"cell": f"dense len=2048 seed={seed}", **engine.counted(questions, [(int(a), 0.0) for a in answers])}
+
+        seeds = (1, 2, 3, 4)
+        good = [measured(seed) for seed in seeds]
+        self.assertEqual([(row["right"], row["needles"]) for row in good], [(2045, 2045)] * 4)
+        # Cell 0 of the cache is the text's first token: the faults are at the last cell of each page of 256, and at its first.
+        last, first = (place + 1) % 256 == 255, (place + 1) % 256 == 0
+        for faulty in ({"seen": place[~last]}, {"value_at": np.where(first, place - 1, place)}):
+            night = [measured(seed, **faulty) for seed in seeds]
+            lost = {at for then, now in zip(good, night) for at, (_, gone) in enumerate(regression.lost_needles(then, now)) if gone}
+            self.assertEqual(lost, set(place[last if "seen" in faulty else first]))
+            # The threshold of a night of 33 series.
+            self.assertGreaterEqual(regression.paired_e(list(zip(good, night)))[0], 33 * regression.NIGHTS / regression.ERROR)
+        stretch = measured(1, seen=place[(place < 1000) | (place >= 1064)])
+        self.assertEqual([round(x * 2045) for x in regression.located([(good[0], stretch)])[:2]], [1000, 1063])
+
     def test_gguf_is_what_its_specification_says(self):
         try:
             import numpy as np

@@ -10,7 +10,8 @@ from assay_sweep.line import LineError
 from assay_sweep.models_cache import model
 
 DEPTHS = 8
-GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3}  # seconds per token of prompt, questions included
+GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3, "dense": 1e-2}  # seconds per token of prompt, questions included
+NEEDLES = {"ladder": 448, "pair": 448, "mrcr": 128}
 DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "rot": "on", "engine": "",
             "seed": "1"}  # rot: whether a llama.cpp that rotates a quantized cache (since 2026) does so; an earlier one never does
 TYPES = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"
@@ -20,7 +21,7 @@ SUITES = {
     "mrcr": ["mrcr len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
     "pair": ["pair len=4096 side=k,v k=q8_0,q4_0 v=q8_0,q4_0 seed=1,2,3,4"],
     "nightly": ["ladder len=4096,16384 k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "ladder len=4096 k=f16 v=q4_0", "ladder len=4096 k=q4_0 v=f16",
-                "pair len=4096 side=k,v k=f16,q8_0,q4_0,q5_0", "mrcr len=4096,16384 k=f16,q8_0,q4_0"],
+                "pair len=4096 side=k,v k=f16,q8_0,q4_0,q5_0", "mrcr len=4096,16384 k=f16,q8_0,q4_0", "dense len=4096 k=f16,q8_0,q4_0 seed=1,2"],
     "weekly": ["ladder len=32768 k=f16,q8_0,q4_0", "mrcr len=32768 k=f16,q8_0,q4_0"],
 }
 
@@ -72,7 +73,7 @@ def planned_of(lines, label, rotate=0):
             seen.add(cell)
             group = line.without(cell, "side")
             rate = f"engine {probe} {values['engine']} {values['k']} {values['v']} {values['fa']} {values['threads']}"
-            cells.append(runner.Planned(cell, int(values["len"]), group, rate, 448, GUESS[probe]))
+            cells.append(runner.Planned(cell, int(values["len"]), group, rate, NEEDLES.get(probe, int(values["len"]) - 3), GUESS[probe]))
     return cells
 
 
@@ -87,7 +88,7 @@ def questions_of(probe, about, values):
     length, seed = int(values["len"]), int(values["seed"])
     if probe == "pair":
         return prompts.pair(about, length, seed, values["side"])
-    return {"ladder": prompts.ladder, "mrcr": prompts.mrcr}[probe](about, length, seed)
+    return {"ladder": prompts.ladder, "mrcr": prompts.mrcr, "dense": prompts.dense}[probe](about, length, seed)
 
 
 def counted(questions, answers):
@@ -97,9 +98,12 @@ def counted(questions, answers):
         ok = int(token == question["answer"])
         right += ok
         bits = 2 * bits + ok
-        for at in (depth[min(DEPTHS - 1, int(question["at"] * DEPTHS))], rungs.setdefault(str(question["rung"]), [0, 0])):
-            at[0] += ok
-            at[1] += 1
+        counts = [depth[min(DEPTHS - 1, int(question["at"] * DEPTHS))]]
+        if "rung" in question:
+            counts.append(rungs.setdefault(str(question["rung"]), [0, 0]))
+        for count in counts:
+            count[0] += ok
+            count[1] += 1
     shift = -len(questions) % 4  # as the kernel's cells: the first needle in the highest bit of the first digit
     logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
     return {"needles": len(questions), "right": right, "depth": depth, "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
@@ -175,7 +179,7 @@ def table(rows):
             found.append((name, verdicts, "", "", "", ""))
             continue
         mean, half = stats.mean_interval([row["right"] / row["needles"] for row in read])
-        gap = stats.gap75(stats.pooled(read, "rungs")) if not name.startswith("mrcr") else None
+        gap = stats.gap75(stats.pooled(read, "rungs")) if name.startswith(("ladder", "pair")) else None
         log = sum(row["log_probability"] for row in read) / len(read)
         found.append((name, verdicts, f"{mean:.3f}" + (f" +- {half:.3f}" if math.isfinite(half) else ""), f"{len(read)} models",
                       f"{gap:.2g}" if gap else "", f"{log:.2f}"))

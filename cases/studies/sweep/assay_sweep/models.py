@@ -16,6 +16,7 @@ from assay_sweep import gguf
 
 WIDTH, HEAD, HEADS, KV_HEADS = 512, 128, 2, 1
 RUNGS, FAMILIES, NEAR = 14, 32, 4
+DENSE = 4096
 FILLERS, BETA, ETA = 4096, 64.0, 1.7
 ROPE_BASE, STILL = 10000.0, 1e30
 VERSION = 1  # of what the weights are computed by
@@ -118,12 +119,26 @@ def ladder(seed):
     return words, table, output, divisors, [copy, find], about
 
 
+PAIR_SLICES = slice(32, 96), slice(96, 160), slice(160, 288), slice(288, 352)  # content, value, answer, query
+
+
+def found_by_content(key_basis, value_basis, across):
+    """The only layer of pair and dense: a query attends by content, BETA nats to its own key, and writes that token's value as answer."""
+    content, value, answer, query = PAIR_SLICES
+    layer = Layer()
+    layer.k[:, content] = key_basis[:, :64] * np.sqrt(HEAD) / g(3)
+    layer.q[:, query] = (key_basis[:, :64] + ETA * key_basis[:, 64:] @ across) * BETA / g(2)
+    layer.v[:, value] = value_basis[:, :64] * np.sqrt(HEAD) / g(3)
+    layer.o[answer, :] = np.eye(HEAD) / np.sqrt(HEAD)
+    return layer
+
+
 def pair(seed):
     """One layer; a token is key and value at once. On side k the keys of a family are near and the values far; on side v the key
     is alone and the answers that its value is read as are near: each ladder feels errors of its own cache alone."""
     source = np.random.default_rng(seed + 3000)
     constant, quiet = 0, 1
-    content, value, answer, query = slice(32, 96), slice(96, 160), slice(160, 288), slice(288, 352)
+    content, value, answer, query = PAIR_SLICES
     key_basis, value_basis, codes = orthonormal(source, HEAD), orthonormal(source, HEAD), orthonormal(source, 64)
     words, rows, outputs, items = Vocabulary(), {}, {}, []
     fillers = words.add([f"<f{i}>" for i in range(FILLERS)])
@@ -170,12 +185,32 @@ def pair(seed):
         table[token] = row
     for token, row in outputs.items():
         output[token, answer] = row
-    layer = Layer()
-    layer.k[:, content] = key_basis[:, :64] * np.sqrt(HEAD) / g(3)
-    layer.q[:, query] = (key_basis[:, :64] + ETA * key_basis[:, 64:] @ orthonormal(source, 64)) * BETA / g(2)
-    layer.v[:, value] = value_basis[:, :64] * np.sqrt(HEAD) / g(3)
-    layer.o[answer, :] = np.eye(HEAD) / np.sqrt(HEAD)
+    layer = found_by_content(key_basis, value_basis, orthonormal(source, 64))
     about = {"fillers": fillers, "values": values, "separator": words.separator, "items": items}
+    return words, table, output, np.full(HEAD // 2, STILL), [layer], about
+
+
+def dense(seed):
+    """One layer; each of DENSE keys, all far from each other, is a token with a value of its own: a needle for every cell of the cache.
+    Nothing is near, so that every type of cache finds all of them, and a cell that is skipped or misread costs its needle."""
+    source = np.random.default_rng(seed + 4000)
+    content, value, answer, query = PAIR_SLICES
+    key_basis, value_basis, codes = orthonormal(source, HEAD), orthonormal(source, HEAD), orthonormal(source, 64)
+    words = Vocabulary()
+    values = words.add([f"<v{i}>" for i in range(64)])
+    keys = words.add([f"<k{i}>" for i in range(DENSE)])
+    asked = words.add([f"<q{i}>" for i in range(DENSE)])
+    end = words.pad()
+    table = np.zeros((len(words.texts), WIDTH))
+    table[:, 0] = 1
+    table[:keys, 1] = table[end:, 1] = 1
+    labels = source.integers(64, size=DENSE)
+    table[keys:asked, content] = table[asked:end, query] = unit(source, DENSE, 64)
+    table[keys:asked, value] = codes[labels]
+    output = np.zeros_like(table)
+    output[values:keys, answer] = codes @ value_basis[:, :64].T
+    layer = found_by_content(key_basis, value_basis, orthonormal(source, 64))
+    about = {"values": values, "keys": keys, "asked": asked, "separator": words.separator, "labels": labels.tolist()}
     return words, table, output, np.full(HEAD // 2, STILL), [layer], about
 
 
@@ -207,7 +242,7 @@ def tensors(table, output, divisors, layers):
 def make(probe, seed, path):
     """Writes the model of a probe and a seed, and beside it what its tokens mean. Returns that."""
     from assay_sweep import mrcr_model
-    words, table, output, divisors, layers, about = {"ladder": ladder, "pair": pair, "mrcr": mrcr_model.mrcr}[probe](seed)
+    words, table, output, divisors, layers, about = {"ladder": ladder, "pair": pair, "mrcr": mrcr_model.mrcr, "dense": dense}[probe](seed)
     whole = gguf.encode(metadata(words, layers, f"assay {probe} {seed}"), tensors(table, output, divisors, layers))
     about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": hashlib.sha256(whole).hexdigest(), "token_texts": words.texts}
     for name, content in ((path, whole), (path + ".json", json.dumps(about).encode())):

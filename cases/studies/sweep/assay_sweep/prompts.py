@@ -69,3 +69,16 @@ def mrcr(about, length, seed):
         prompt += hay.get(slot) or (_fill(source, about), about["values"] + source.randrange(128))
     prompt += [about["separator"]] * (length - 3 - len(prompt))
     return prompt + [about["separator"]], sorted(questions, key=lambda q: q["ask"])
+
+
+def dense(about, length, seed):
+    """A needle in every cell behind the first, or spread evenly where there are more cells than needles; each is asked for."""
+    source = random.Random(f"dense {seed} {length}")
+    room, known = length - 3, len(about["labels"])
+    count = min(room, known)
+    prompt, questions = [1] + [about["separator"]] * room, []
+    for i, key in enumerate(source.sample(range(known), count)):
+        slot = i * room // count
+        prompt[1 + slot] = about["keys"] + key
+        questions.append({"at": slot / room, "ask": [about["asked"] + key], "answer": about["values"] + about["labels"][key]})
+    return prompt + [about["separator"]], questions

@@ -16,6 +16,8 @@ arXiv 2203.03532), which forgets nothing of a slow decline and needs no start of
 within n nights a series reaches N n / a with probability at most a / N; a night is reported when one of its N series does, with
 n = NIGHTS and a = ERROR: over NIGHTS unchanged nights the probability of any report is at most ERROR.
 """
+import bisect
+import bisect
 import math
 
 from assay_sweep import line
@@ -110,8 +112,10 @@ def located(pairs):
     def likelihood(gone, of):
         return sum(k * math.log(k / of) for k in (gone, of - gone) if k)
     alone, best = likelihood(len(lost), total), (0.0, None)
-    for a, first in enumerate(lost):
-        for b in range(a, len(lost)):
+    # The best stretch begins and ends where a run of losses does: one more lost neighbour raises the rate inside and lowers the other.
+    ends = [b for b, last in enumerate(lost) if last + 1 not in lost[b + 1:b + 2]]
+    for a, first in ((a, first) for a, first in enumerate(lost) if a == 0 or lost[a - 1] + 1 != first):
+        for b in ends[bisect.bisect_left(ends, a):]:
             inside, gone = lost[b] - first + 1, b - a + 1
             if gone * total > len(lost) * inside:
                 gain = likelihood(gone, inside) + likelihood(len(lost) - gone, total - inside) - alone
