@@ -30,7 +30,8 @@ void add_shrink(const Command& program, int& exit_code, const InputLists& lists)
 using AttributeCase = std::string (*)(const Case& c, const InputLists& lists, Workers& workers,
                                       const JudgeOptions& options);
 void add_attribute(const Command& program, int& exit_code, const InputLists& lists, AttributeCase attribute);
-void add_hunt(const Command& program, int& exit_code, const InputLists& lists, AttributeCase attribute);
+void add_hunt(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws,
+              AttributeCase attribute);
 void add_selftest(const Command& program, int& exit_code);
 
 }  // namespace assay

@@ -13,6 +13,8 @@
 
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
+#include "harness/cli/hunt_laws.hpp"
+#include "harness/cli/promises.hpp"
 #include "harness/culprit/shrink.hpp"
 #include "harness/culprit/story.hpp"
 #include "harness/expectations.hpp"
@@ -21,6 +23,7 @@
 #include "harness/shell.hpp"
 #include "harness/suites.hpp"
 #include "reports/file.hpp"
+#include "reports/laws.hpp"
 
 namespace assay {
 namespace {
@@ -33,6 +36,7 @@ struct Arguments {
   std::string folder;
   double budget_seconds = 60, bisect_seconds = 1800, timeout_seconds = 10;
   int most = 3;
+  bool laws = false;
   std::string repository, good, bad, build, plugin;
 };
 
@@ -43,7 +47,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 // One finding of each verdict, op, backend and variant, the first ones; with the history that it needs.
 std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
                                  const std::vector<BackendInfo>& known, Workers& workers,
-                                 const StopSignals& signals) {
+                                 const StopSignals& signals, std::size_t& judged) {
   const Plan plan = make_plan(gather_lines(a.words, !a.plan.backends.empty()), a.plan, known, lists,
                               [&](const std::string& b) { return workers.open(b).variants; });
   RunSettings settings;
@@ -53,7 +57,6 @@ std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
   auto expected = expectations();
   std::vector<CaseResult> found;
   std::set<std::tuple<Status, const Op*, std::string, std::string>> kinds;
-  std::size_t judged = 0;
   RunEvents events;
   events.finished = [&](std::size_t, CaseResult& r) {
     ++judged;
@@ -68,9 +71,9 @@ std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
   return found;
 }
 
-// What `assay bisect` says of the case file; it is a program of its own, which keeps what it has built and asked when its time
+// What `assay bisect` says of a case file or a line (`find`: its --find); it is a program of its own, which keeps what it has built and asked when its time
 // is over.
-std::string bisection(const Arguments& a, const std::string& file, double seconds) {
+std::string bisection(const Arguments& a, const std::string& asked, const std::string& find, double seconds) {
   if (a.good.empty()) return "";
   std::string command = shell_quoted(program_directory() + "/assay") + " bisect";
   for (const auto& [option, value] : {std::pair{"--repository", &a.repository},
@@ -78,7 +81,8 @@ std::string bisection(const Arguments& a, const std::string& file, double second
                                       {"--bad", &a.bad},
                                       {"--build", &a.build},
                                       {"--backend", &a.plugin},
-                                      {"--case", &file}})
+                                      {"--case", &asked},
+                                      {"--find", &find}})
     if (!value->empty()) command += fmt::format(" {} {}", option, shell_quoted(*value));
   std::string text = command + "\n";
   FILE* pipe = popen(fmt::format("timeout {:.0f} {} 2>&1", std::ceil(seconds), command).c_str(), "r");
@@ -94,7 +98,44 @@ std::string bisection(const Arguments& a, const std::string& file, double second
   return text;
 }
 
-int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals, AttributeCase attribute) {
+void write_story(const culprit::Story& story, const std::string& base) {
+  write_report(base + ".md", culprit::text_of(story));
+  write_report(base + ".html", culprit::page_of(story));
+}
+
+// Laws that are broken: told behind the cases, numbered on.
+std::size_t tell_laws(const Arguments& a, std::span<const Law> laws, const std::vector<BackendInfo>& known,
+                      const LawHunt& hunt, std::size_t told) {
+  const auto lines = a.words.empty()
+                         ? lines_for_laws(a.plan.backends, a.plan.seed, false, hunt.lists, hunt.workers)
+                         : gather_lines(a.words, !a.plan.backends.empty());
+  std::vector<Case> cases;
+  const Plan plan = make_plan(lines, a.plan, known, hunt.lists,
+                              [&](const std::string& b) { return hunt.workers.open(b).variants; });
+  for (const auto& group : plan.groups) cases.insert(cases.end(), group.cases.begin(), group.cases.end());
+  const std::vector<LawResult> found = broken_laws(cases, laws, hunt);
+  fmt::print("{} laws broken\n", found.size());
+  const std::size_t most = std::min(found.size(), static_cast<std::size_t>(a.most));
+  for (std::size_t i = 0; i < most && !hunt.stopped(); ++i) {
+    const LawResult small =
+        smallest_case(found[i], milliseconds(a.budget_seconds / static_cast<double>(most)), hunt);
+    culprit::Story story;
+    story.title = fmt::format("{}: law {}", found[i].c.op->name, found[i].law->name);
+    story.found = describe(found[i]);
+    story.shrunk = describe(small);
+    story.attribution =
+        "A law compares calls of one kernel, whose numbers may each be right: no stage is looked for.";
+    story.bisection = bisection(a, small.c.line(), "law", a.bisect_seconds / static_cast<double>(most));
+    story.repeat = law_command(small) + "\n";
+    const std::string base = fmt::format("{}/finding-{}", a.folder, told + i + 1);
+    write_story(story, base);
+    fmt::print("\n{}\nwritten: {}.md, .html\n", story.shrunk, base);
+  }
+  return found.size();
+}
+
+int hunt(const Arguments& a, const InputLists& lists, std::span<const Law> laws, const StopSignals& signals,
+         AttributeCase attribute) {
   if (a.good.empty() != a.bad.empty() || (!a.good.empty() && (a.build.empty() || a.plugin.empty())))
     throw InputError(InputErrorKind::bad_value, "a history needs all of --good, --bad, --build and --plugin");
   fs::create_directories(a.folder);
@@ -102,7 +143,8 @@ int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals
   WorkerSettings settings;
   settings.stop_descriptor = signals.descriptor();
   Workers workers(known, settings);
-  const std::vector<CaseResult> found = findings(a, lists, known, workers, signals);
+  std::size_t judged = 0;
+  const std::vector<CaseResult> found = findings(a, lists, known, workers, signals, judged);
   const std::size_t told = std::min(found.size(), static_cast<std::size_t>(a.most));
   const culprit::Provenance provenance{ASSAY_VERSION, ASSAY_COMMIT};
   for (std::size_t i = 0; i < told && !signals.stopped(); ++i) {
@@ -122,16 +164,22 @@ int hunt(const Arguments& a, const InputLists& lists, const StopSignals& signals
     story.found = fmt::format("{}\n{}\n{}", r.c.line(), r.verdict.summary, r.verdict.detail);
     story.shrunk = culprit::issue_text(shrunk, fs::path(file).filename().string(), provenance, description);
     story.attribution = attribute(r.c, lists, workers, options.judge);
-    story.bisection = bisection(a, file, a.bisect_seconds / static_cast<double>(told));
+    story.bisection = bisection(a, file, "verdict", a.bisect_seconds / static_cast<double>(told));
     story.repeat = fmt::format("assay run {}\n{}\n", shell_quoted(file), repro_command(r));
-    write_report(base + ".md", culprit::text_of(story));
-    write_report(base + ".html", culprit::page_of(story));
+    write_story(story, base);
     fmt::print("\n{}\nwritten: {}.md, .html, .safetensors\n", story.attribution, base);
   }
   if (told < found.size())
     fmt::print("{} more kinds of findings: --most {}\n", found.size() - told, found.size());
+  std::size_t broken = 0;
+  if (a.laws && !signals.stopped()) {
+    JudgeOptions judge;
+    judge.timeout = milliseconds(a.timeout_seconds);
+    broken = tell_laws(a, laws, known, {lists, workers, judge, [&] { return signals.stopped(); }}, told);
+  }
   if (signals.stopped()) return 128 + signals.signal();
-  return found.empty() ? kGreen : kFinding;
+  if (judged == 0) return kNothingExecuted;
+  return found.empty() && broken == 0 ? kGreen : kFinding;
 }
 
 struct One {
@@ -172,7 +220,8 @@ void add_attribute(const Command& program, int& exit_code, const InputLists& lis
   });
 }
 
-void add_hunt(const Command& program, int& exit_code, const InputLists& lists, AttributeCase attribute) {
+void add_hunt(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws,
+              AttributeCase attribute) {
   auto a = std::make_shared<Arguments>();
   const Command command = program.subcommand(
       "hunt", "Run cases; what is red is shrunk, attributed, and told in a text and a page of HTML");
@@ -189,6 +238,7 @@ void add_hunt(const Command& program, int& exit_code, const InputLists& lists, A
   command.option("--timeout", a->timeout_seconds,
                  "Seconds of processor time that a thread may take in one run of a kernel",
                  {.low = 0.001, .high = 86400});
+  command.flag("--laws", a->laws, "The laws of `assay laws` on these cases as well");
   command.option("--repository", a->repository,
                  "The history in which each finding is bisected (assay bisect)");
   command.option("--good", a->good, "A commit of it without the finding");
@@ -201,10 +251,10 @@ void add_hunt(const Command& program, int& exit_code, const InputLists& lists, A
       "  assay hunt softmax -b ./kernels.so -o hunt --repository . --good v1.0 --bad HEAD --build 'make "
       "kernels.so' "
       "--plugin kernels.so");
-  command.callback([a, &exit_code, lists, attribute] {
+  command.callback([a, &exit_code, lists, laws, attribute] {
     const StopSignals signals;
     try {
-      exit_code = hunt(*a, lists, signals, attribute);
+      exit_code = hunt(*a, lists, laws, signals, attribute);
     } catch (const Stopped&) {
       exit_code = 128 + signals.signal();
     }

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     add_export(program, exit_code, input_lists());
     add_shrink(program, exit_code, input_lists());
     add_attribute(program, exit_code, input_lists(), attribute_case);
-    add_hunt(program, exit_code, input_lists(), attribute_case);
+    add_hunt(program, exit_code, input_lists(), laws(), attribute_case);
     add_manual(program, exit_code);
     add_doctor(program, exit_code);
     add_selftest(program, exit_code);

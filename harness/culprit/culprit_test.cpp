@@ -182,7 +182,15 @@ TEST_F(Culprit, a_hunt_leaves_a_text_a_page_and_a_file) {
   EXPECT_NE(read("found/finding-1.html").find("</html>"), std::string::npos);
   EXPECT_EQ(assay("run found/finding-1.safetensors").code, 1);
   EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none").code, 0);
+  // A law that is broken from 113 rows on, and the kernel that keeps it.
+  const std::string line = "hunt --laws -b " LAWLESS " 'rmsnorm rows=130 cols=5 variant=";
+  const Outcome law = assay(line + "split' -o laws");
+  EXPECT_EQ(law.code, 1) << law.text;
+  EXPECT_NE(read("laws/finding-1.md").find("law batch rmsnorm rows=113 "), std::string::npos) << law.text;
+  const Outcome kept = assay(line + "lawful' -o kept");
+  EXPECT_EQ(kept.code, 0) << kept.text;
   EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none --good a").code, 2);
+  EXPECT_EQ(assay("hunt 'softmax rows=1 cols=2' -b cpu -o none -f nothing").code, 3);
 }
 
 }  // namespace
