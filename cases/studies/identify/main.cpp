@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cases/lists.hpp"
@@ -63,6 +64,14 @@ struct CardCases {
     json += (json.empty() ? "" : ",\n") + as_json;
     nothing &= refused;
   }
+  // Whether one schedule holds over calls of a kernel that differ in what `over` names; an entry of the list as a card is.
+  void decided(const std::string& key, const std::string& over, const std::string& verdict,
+               const std::string& detail) {
+    const nlohmann::ordered_json entry = {
+        {"subject", key}, {"invariance", {{"over", over}, {"result", verdict}, {"detail", detail}}}};
+    json += (json.empty() ? "" : ",\n") + entry.dump(1);
+    finding |= verdict == "refuted";
+  }
 };
 
 // Cases of ops on rows: cards one by one, and the counts of rows of one kernel side by side.
@@ -97,7 +106,7 @@ struct RowCases : CardCases {
     for (auto& [key, kernel] : kernels_) {
       std::ranges::sort(kernel.regions, {}, &RowRegion::rows);
       const RowInvariance invariance = row_invariance(*kernel.subject, kernel.cols, kernel.regions);
-      finding |= invariance.verdict == "refuted";
+      decided(key, "rows", invariance.verdict, invariance.detail);
       fmt::print("{}\n{}", key, invariance_text(invariance));
     }
   }
@@ -137,7 +146,7 @@ struct AttentionCases : CardCases {
     if (!options.invariance) return;
     for (const auto& [key, regions] : kernels_) {
       const AttentionInvariance invariance = attention_invariance(regions, options.outputs);
-      finding |= invariance.verdict == "refuted";
+      decided(key, "calls", invariance.verdict, invariance.detail);
       fmt::print("{}\n  invariance over calls: {}: {}\n", key, invariance.verdict, invariance.detail);
     }
   }
