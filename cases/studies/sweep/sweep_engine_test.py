@@ -1,5 +1,5 @@
 """The parts of assay sweep that measure nothing at the kernel: the test for a regression, the client of an engine against a server
-that answers as told, the computed weights against a forward pass of their own.
+that answers as told.
 
     sweep_engine_test.py BUILD [--nights N] [TEST ...]
 """
@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from assay_sweep import client, engine, page, regression, runner, servers, stats, store  # noqa: E402
+from assay_sweep import client, conversations, engine, page, regression, runner, servers, stats, store  # noqa: E402
 
 GIVEN = argparse.Namespace(build="", nights=60)
 # Models' shares differ by about this from seed to seed (reports/results/sweeps.md: ladders of eight seeds).
@@ -128,6 +129,9 @@ class Told(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        if self.path == "/v1/chat/completions":
+            text = json.dumps(body["messages"])
+            return self.answer(200, {"choices": [{"message": {"content": self.said(body["messages"])}}], "usage": {"prompt_tokens": len(text) // 5}})
         prompt = body["prompt"]
         at = prompt.index(prompt[-1])
         skipped = self.server.fault == "skips" and 1000 <= at < 1200
@@ -138,6 +142,18 @@ class Told(http.server.BaseHTTPRequestHandler):
                 return self.answer(404, {})
             return self.answer(200, {"choices": [{"text": "", "logprobs": {"top_logprobs": [{f"token_id:{token}": p, "token_id:7": -3.0}]}}]})
         self.answer(200, {"content": "", "completion_probabilities": [{"top_logprobs": [{"id": token, "logprob": p}, {"id": 7, "logprob": -3.0}]}]})
+
+    def said(self, messages):
+        """What a model without a fault says to niah and to chat-mrcr."""
+        ask = messages[-1]["content"]
+        if len(messages) == 1:
+            key = re.search(r"number for (\S+) mentioned", ask)[1]
+            found = re.findall(rf"numbers for {key} is: (\d+)", ask)[0]
+            return "It is " + (found[:-1] if self.server.fault == "a digit less" else found) + "."
+        prefix, which, what = re.match(r"Prepend (\w+) to the (\w+) (.*)\. Do not", ask).groups()
+        answers = [b["content"] for a, b in zip(messages, messages[1:]) if a["content"] == f"Write a {what}."]
+        i = conversations.ORDINALS.index(which)
+        return {"no prefix": "", "another": prefix}.get(self.server.fault, prefix) + answers[i - (self.server.fault == "another")]
 
     def log_message(self, *_):
         pass
@@ -203,6 +219,27 @@ class Engine(Scratch):
         self.assertTrue(row["reported"])
         self.assertIsNone(row["where"])
 
+    def test_a_language_model_is_asked_in_its_own_words_and_graded_as_the_field_does(self):
+        for cell, needles in (("niah len=1024 near=1 seed=1", 1), ("niah len=1024 seed=2", 4), ("chat-mrcr len=2048 near=2 seed=1", 4),
+                              ("chat-mrcr len=2048 near=8 seed=1", 16)):
+            for fault in ("", "a digit less", "no prefix", "another"):
+                with told(fault) as url:
+                    row = self.measured(url, cell)
+                spoilt = (fault == "a digit less") if cell.startswith("niah") else fault in ("no prefix", "another")
+                self.assertEqual((row["verdict"], row["right"], row["needles"]), ("pass", 0 if spoilt else needles, needles), (cell, fault))
+                self.assertLessEqual(row["tokens"], int(cell.split("len=")[1].split()[0]))
+                self.assertGreater(2 * row["tokens"], int(cell.split("len=")[1].split()[0]))
+                self.assertEqual(row["score"] < 1, spoilt)
+                # Another answer than the asked one resembles it: OpenAI's score is then above 0, though nothing was found.
+                self.assertEqual(row["score"] > 0, not spoilt or fault == "another")
+        with told() as url:
+            self.assertEqual(self.measured(url, "niah len=64 seed=1")["verdict"], "impossible")
+
+    def test_a_language_model_that_nobody_gave_is_asked_for(self):
+        done = program("engine", "niah len=1024 seed=1", "--engine", "command:true", "--store", self.store)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--gguf FILE", done.stderr)
+
     def test_nan_is_found_by_nobody(self):
         with told("nan") as url:
             row = self.measured(url)
@@ -228,97 +265,6 @@ class Engine(Scratch):
             servers.Server(servers.Engine("command:sleep 600"), "no file", {}, 0, 0.3, {})
         left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
         self.assertNotIn("sleep 600", left)
-
-
-class Models(unittest.TestCase):
-    """The computed weights, against a forward pass in f64 that shares no code with an engine."""
-
-    def test_the_ladder_finds_every_needle_in_exact_arithmetic(self):
-        try:
-            import numpy as np
-        except ImportError:
-            self.skipTest("numpy is not here")
-        from assay_sweep import models, prompts
-        words, table, output, divisors, layers, about = models.ladder(5)
-        prompt, questions = prompts.ladder(about, 4096, 5)
-        tokens = np.array(prompt)
-        place = np.arange(len(tokens))
-
-        def normed(x):
-            return x / np.sqrt((x * x).mean(-1, keepdims=True))
-
-        def turned(x, at):
-            angle = np.outer(at, models.ROPE_BASE ** (-2 * np.arange(64) / 128) / divisors)
-            out = np.empty_like(x)
-            out[:, 0::2] = x[:, 0::2] * np.cos(angle) - x[:, 1::2] * np.sin(angle)
-            out[:, 1::2] = x[:, 0::2] * np.sin(angle) + x[:, 1::2] * np.cos(angle)
-            return out
-
-        def attention(layer, q_in, q_at, k_in, k_at):
-            scores = turned(q_in @ layer.q.T, q_at) @ turned(k_in @ layer.k.T, k_at).T / np.sqrt(128)
-            scores[k_at[None, :] > q_at[:, None]] = -np.inf
-            weights = np.exp(scores - scores.max(-1, keepdims=True))
-            return (weights / weights.sum(-1, keepdims=True)) @ (k_in @ layer.v.T) @ layer.o.T
-
-        x = table[tokens]
-        x = x + attention(layers[0], normed(x), place, normed(x), place)
-        asked = np.array([q["ask"][0] for q in questions])
-        y = table[asked]
-        at = np.full(len(asked), len(tokens))
-        # The asked token attends to the prompt, its own key apart: one more column would be itself, which holds no value.
-        y = y + attention(layers[0], normed(y), at, normed(table[tokens]), place)
-        y = y + attention(layers[1], normed(y), at, normed(x), place)
-        answers = (normed(y) @ output.T).argmax(-1)
-        right = (answers == np.array([q["answer"] for q in questions])).sum()
-        self.assertEqual(right, len(questions))
-
-    def test_each_cell_of_the_dense_context_has_a_needle_that_its_loss_loses(self):
-        try:
-            import numpy as np
-        except ImportError:
-            self.skipTest("numpy is not here")
-        from assay_sweep import models, prompts
-        _, table, output, _, (layer,), about = models.dense(3)
-        table = table / np.sqrt((table * table).mean(-1, keepdims=True))
-        keys, asked = (table[about[name]:about[name] + models.DENSE] for name in ("keys", "asked"))
-        # No channel turns: what a query gives to a key does not depend on where the key stands, and one matrix serves all prompts.
-        scores = (asked @ layer.q.T / np.sqrt(128)).astype(np.float32) @ (keys @ layer.k.T).T.astype(np.float32)
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        read = (keys @ layer.v.T @ layer.o.T @ output[about["values"]:about["keys"]].T).astype(np.float32)
-        place = np.arange(2045)
-
-        def measured(seed, seen=place, value_at=place):
-            prompt, questions = prompts.dense(about, 2048, seed)
-            cells = np.array(prompt[1:-1]) - about["keys"]
-            self.assertEqual([q["ask"][0] - about["asked"] for q in questions], cells.tolist())
-            answers = about["values"] + (weights[np.ix_(cells, cells[seen])] @ read[cells[value_at[seen]]]).argmax(-1)
-            return {"cell": f"dense len=2048 seed={seed}", **engine.counted(questions, [(int(a), 0.0) for a in answers])}
-
-        seeds = (1, 2, 3, 4)
-        good = [measured(seed) for seed in seeds]
-        self.assertEqual([(row["right"], row["needles"]) for row in good], [(2045, 2045)] * 4)
-        # Cell 0 of the cache is the text's first token: the faults are at the last cell of each page of 256, and at its first.
-        last, first = (place + 1) % 256 == 255, (place + 1) % 256 == 0
-        for faulty in ({"seen": place[~last]}, {"value_at": np.where(first, place - 1, place)}):
-            night = [measured(seed, **faulty) for seed in seeds]
-            lost = {at for then, now in zip(good, night) for at, (_, gone) in enumerate(regression.lost_needles(then, now)) if gone}
-            self.assertEqual(lost, set(place[last if "seen" in faulty else first]))
-            # The threshold of a night of 33 series.
-            self.assertGreaterEqual(regression.paired_e(list(zip(good, night)))[0], 33 * regression.NIGHTS / regression.ERROR)
-        stretch = measured(1, seen=place[(place < 1000) | (place >= 1064)])
-        self.assertEqual([round(x * 2045) for x in regression.located([(good[0], stretch)])[:2]], [1000, 1063])
-
-    def test_gguf_is_what_its_specification_says(self):
-        try:
-            import numpy as np
-        except ImportError:
-            self.skipTest("numpy is not here")
-        from assay_sweep import gguf
-        raw = gguf.encode([("a.b", "u32", 7), ("c", "[string]", ["x", "yz"])], [("t", np.arange(6.0).reshape(2, 3)), ("u", np.ones(1))])
-        self.assertEqual(raw[:24], b"GGUF" + bytes([3, 0, 0, 0]) + bytes([2] + [0] * 7) + bytes([2] + [0] * 7))
-        self.assertEqual(len(raw) % 32, 0)
-        self.assertEqual(np.frombuffer(raw[-64:-40], "<f4").tolist(), [0, 1, 2, 3, 4, 5])
-        self.assertEqual(np.frombuffer(raw[-32:-28], "<f4").tolist(), [1])
 
 
 class Numbers(unittest.TestCase):

@@ -66,7 +66,7 @@ def measure_cells(options, store, cells, kind, header, measure, resumed):
         words = [os.path.join(options.programs, "assay-sweep"), kind]
         for backend in getattr(options, "backend", ()):
             words += ["-b", backend]
-        for option in ("engine", "library", "extra", "timeout", "models"):
+        for option in ("engine", "library", "gguf", "extra", "timeout", "models"):
             if getattr(options, option, None) and option in header | {"timeout": 1, "models": 1, "extra": 1}:
                 words += [f"--{option}", str(getattr(options, option))]
         print(slurm.write(options.slurm, cells, words, options.minutes, options.throttle, 1, options.command))
@@ -113,6 +113,7 @@ def add_engine(commands):
     parser.add_argument("--engine", help="llama-server[:PATH], xllamacpp[:PYTHON], http://HOST:PORT or command:TEMPLATE")
     parser.add_argument("--library", help="a file that is preloaded, or a folder that is searched first, when the engine is started")
     parser.add_argument("--extra", default="", help="further arguments for llama-server")
+    parser.add_argument("--gguf", help="the language model that niah and chat-mrcr ask; a server that is running has its own")
     parser.add_argument("--models", help="folder for the model files (default: beside the store)")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds of one request (default: %(default)s)")
     parser.add_argument("--rotate", type=int, default=0, metavar="N", help="added to every seed: another night, other models")
@@ -128,15 +129,19 @@ def run_engine(options):
     started = servers.Engine(name, options.library or (resumed or {}).get("library"), options.extra) if name else None
     lines = resumed["cells"] if resumed else chosen_lines(options, engine.SUITES)
     cells = engine.planned_of(lines, started.label if started else "", 0 if resumed else options.rotate)
-    header = {"command": options.command, "engine": name, "library": options.library,
+    given = options.gguf or (resumed or {}).get("gguf")
+    real = [planned.cell for planned in cells if planned.cell.split()[0] in engine.REAL]
+    if real and started and not started.url and not given:
+        raise LineError(f"{real[0]}: asked of a language model; give --gguf FILE, or an engine that is running: http://HOST:PORT")
+    header = {"command": options.command, "engine": name, "library": options.library, "gguf": given,
               "versions": started.versions() if started and not options.plan else ""}
-    measuring = engine.measure(started, options.models or engine.cache_folder(store.path), options.timeout)
+    measuring = engine.measure(started, options.models or engine.cache_folder(store.path), options.timeout, given)
     return measure_cells(options, store, cells, "engine", header, measuring, resumed)
 
 
 def add_model(commands):
     parser = commands.add_parser("model", help="writes the model of a probe, for a server that is started by hand")
-    parser.add_argument("probe", choices=sorted(engine.GUESS))
+    parser.add_argument("probe", choices=sorted(engine.GUESS.keys() - engine.REAL.keys()))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default=".", help="folder")
     parser.set_defaults(act=run_model)

@@ -1,4 +1,5 @@
-"""One token asked of a server after a prompt of token ids: what it answered, and the log-probability of the right answer.
+"""One token asked of a server after a prompt of token ids: what it answered, and the log-probability of the right answer. And
+what a language model says in a conversation.
 
 Dialects: llama.cpp's /completion, and OpenAI's /v1/completions for servers that take token ids as prompt. A listed token is
 known by its id where the server writes one, else by its text, as the models' texts are all different.
@@ -29,7 +30,7 @@ class Client:
         kind = http.client.HTTPSConnection if parsed.scheme == "https" else http.client.HTTPConnection
         self.connection = kind(parsed.hostname, parsed.port, timeout=timeout)
         self.base = parsed.path.rstrip("/")
-        self.openai = None
+        self.openai = self.model = None
 
     def get(self, path):
         return self._send("GET", path, None)
@@ -97,6 +98,19 @@ class Client:
             return -1, -math.inf
         found = dict((t, p) for p, t in numbers)
         return max(numbers)[1], found.get(answer, min(numbers)[0])
+
+    def chat(self, messages, most):
+        """(what is said in at most `most` tokens, tokens of the prompt), without sampling, by OpenAI's /v1/chat/completions."""
+        if self.model is None:
+            self.model = self.describe().get("model", "")
+        status, body = self.post("/v1/chat/completions", {"model": self.model, "messages": messages, "max_tokens": most, "temperature": 0})
+        if status != 200:
+            raise ServerError("failed", f"HTTP {status}: {body[:300].decode(errors='replace')}")
+        try:
+            answer = json.loads(body)
+            return answer["choices"][0]["message"]["content"] or "", int(answer["usage"]["prompt_tokens"])
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise ServerError("failed", f"no answer with its usage ({error!r}): {body[:300].decode(errors='replace')}") from None
 
     def _llama(self, prompt):
         return self.post("/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0, "cache_prompt": True, "n_probs": LISTED})

@@ -1,18 +1,20 @@
-"""assay sweep engine: computed-weight models on a real server, a prefill for each cell, all questions on its cached prefix."""
+"""assay sweep engine: computed-weight models, or a real one, on a real server; a prefill for each cell, all questions on its cached prefix."""
+import hashlib
 import json
 import math
 import os
 import time
 
-from assay_sweep import kernel, line, prompts, runner, stats
+from assay_sweep import conversations, kernel, line, prompts, runner, stats
 from assay_sweep.client import ServerError
 from assay_sweep.line import LineError
 from assay_sweep.models_cache import model
 
 DEPTHS = 8
-GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3, "dense": 1e-2}  # seconds per token of prompt, questions included
-NEEDLES = {"ladder": 448, "pair": 448, "mrcr": 128}
-DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "rot": "on", "engine": "",
+GUESS = {"ladder": 4e-3, "pair": 4e-3, "mrcr": 3e-3, "dense": 1e-2, "niah": 2e-2, "chat-mrcr": 5e-2}  # seconds per token of prompt, questions included
+NEEDLES = {"ladder": 448, "pair": 448, "mrcr": 128, "niah": 4, "chat-mrcr": 8}
+REAL = {"niah": 64, "chat-mrcr": 192}  # asked of a language model that is given: tokens of an answer
+DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "rot": "on", "near": "4", "engine": "",
             "seed": "1"}  # rot: whether a llama.cpp that rotates a quantized cache (since 2026) does so; an earlier one never does
 TYPES = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"
 SUITES = {
@@ -22,6 +24,7 @@ SUITES = {
     "pair": ["pair len=4096 side=k,v k=q8_0,q4_0 v=q8_0,q4_0 seed=1,2,3,4"],
     "nightly": ["ladder len=4096,16384 k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "ladder len=4096 k=f16 v=q4_0", "ladder len=4096 k=q4_0 v=f16",
                 "pair len=4096 side=k,v k=f16,q8_0,q4_0,q5_0", "mrcr len=4096,16384 k=f16,q8_0,q4_0", "dense len=4096 k=f16,q8_0,q4_0 seed=1,2"],
+    "real": ["niah near=1,4 len=1024,2048,4096 seed=1,2,3,4,5", "chat-mrcr near=2,4 len=1024,2048,4096 seed=1,2,3,4,5"],
     "weekly": ["ladder len=32768 k=f16,q8_0,q4_0", "mrcr len=32768 k=f16,q8_0,q4_0"],
 }
 
@@ -47,7 +50,7 @@ def _word(allowed):
 
 
 ALLOWED = {"len": _integer(64, 1 << 20), "k": _word(TYPES), "v": lambda text: text and _word(TYPES)(text), "fa": _word("on off auto"),
-           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "rot": _word("on off"),
+           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "rot": _word("on off"), "near": _integer(1, 8),
            "engine": str, "seed": _integer(0, 1 << 40)}
 
 
@@ -66,12 +69,14 @@ def planned_of(lines, label, rotate=0):
                 values["seed"] = str(int(values["seed"]) + rotate)
             if probe != "pair":
                 values["side"] = DEFAULTS["side"]
+            if probe not in REAL:
+                values["near"] = DEFAULTS["near"]
             defaults = {**DEFAULTS, "v": values["k"], "side": None if probe == "pair" else "k"}
             cell = line.spelt(probe, values, defaults)
             if cell in seen:
                 continue
             seen.add(cell)
-            group = line.without(cell, "side")
+            group = line.without(cell, "side", *(("seed", "near") if probe in REAL else ()))  # those need no model of their own
             rate = f"engine {probe} {values['engine']} {values['k']} {values['v']} {values['fa']} {values['threads']}"
             cells.append(runner.Planned(cell, int(values["len"]), group, rate, NEEDLES.get(probe, int(values["len"]) - 3), GUESS[probe]))
     return cells
@@ -91,11 +96,22 @@ def questions_of(probe, about, values):
     return {"ladder": prompts.ladder, "mrcr": prompts.mrcr, "dense": prompts.dense}[probe](about, length, seed)
 
 
-def counted(questions, answers):
+def likely(questions, answers):
     """What a row says of the answers [(token, log-probability)] to its questions."""
+    logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
+    return {**counted(questions, [token == question["answer"] for question, (token, _) in zip(questions, answers)]),
+            "log_probability": sum(logs) / max(1, len(logs)), "centinats": [round(100 * p) for p in logs]}
+
+
+def said(questions, answers, tokens):
+    """What a row says of the texts that a language model answered with."""
+    graded = [conversations.graded(*pair) for pair in zip(questions, answers)]
+    return {**counted(questions, [ok for ok, _ in graded]), "score": sum(score for _, score in graded) / len(graded), "tokens": tokens}
+
+
+def counted(questions, found):
     depth, rungs, bits, right = [[0, 0] for _ in range(DEPTHS)], {}, 0, 0
-    for question, (token, _) in zip(questions, answers):
-        ok = int(token == question["answer"])
+    for question, ok in zip(questions, found):
         right += ok
         bits = 2 * bits + ok
         counts = [depth[min(DEPTHS - 1, int(question["at"] * DEPTHS))]]
@@ -105,24 +121,41 @@ def counted(questions, answers):
             count[0] += ok
             count[1] += 1
     shift = -len(questions) % 4  # as the kernel's cells: the first needle in the highest bit of the first digit
-    logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
     return {"needles": len(questions), "right": right, "depth": depth, "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
-            "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}", "log_probability": sum(logs) / max(1, len(logs)),
-            "centinats": [round(100 * p) for p in logs], "places": [round(q["at"], 5) for q in questions],
-            "lost_from": min((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None),
-            "lost_to": max((q["at"] for q, a in zip(questions, answers) if a[0] != q["answer"]), default=None)}
+            "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}", "places": [round(q["at"], 5) for q in questions],
+            "lost_from": min((q["at"] for q, ok in zip(questions, found) if not ok), default=None),
+            "lost_to": max((q["at"] for q, ok in zip(questions, found) if not ok), default=None)}
 
 
-def measure(engine, cache, timeout):
-    """A function for runner.run."""
+def fitted(probe, values, count):
+    length, seed = int(values["len"]), int(values["seed"])
+    questions_of = {"niah": conversations.niah, "chat-mrcr": conversations.chat_mrcr}[probe]
+    return conversations.fitted(lambda units: questions_of(seed, int(values["near"]), units), count, length)
+
+
+def digest(path):
+    """Of a model that was given; "" where the server that is running has its own."""
+    if not path:
+        return ""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def measure(engine, cache, timeout, given=None):
+    """A function for runner.run. given: the file of the language model that niah and chat-mrcr ask."""
     def one(cell, server, about, probe, values, seconds):
-        prompt, questions = questions_of(probe, about, values)
-        answers, prefill = [], None
+        answers, prefill, chat = [], None, server.client.chat
+        if probe in REAL:
+            questions, tokens = fitted(probe, values, lambda messages: chat(messages, 1)[1])
+        else:
+            prompt, questions = questions_of(probe, about, values)
         for question in questions:
             start = time.monotonic()
-            answers.append(server.client.ask(prompt + question["ask"], question["answer"]))
+            answers.append(chat(question["messages"], REAL[probe])[0] if probe in REAL else
+                           server.client.ask(prompt + question["ask"], question["answer"]))
             prefill = prefill or time.monotonic() - start
-        return {"cell": cell, "kind": "engine", "verdict": "pass", **counted(questions, answers), "model_sha256": about["sha256"],
+        read = said(questions, answers, tokens) if probe in REAL else likely(questions, answers)
+        return {"cell": cell, "kind": "engine", "verdict": "pass", **read, "model_sha256": about["sha256"],
                 "prefill_seconds": prefill, "total_seconds": seconds()}
 
     def group(cells):
@@ -137,7 +170,7 @@ def measure(engine, cache, timeout):
         probe, values = values_of(cells[0].cell)
         left = list(cells)
         try:
-            path, about = model(probe, int(values["seed"]), cache)
+            path, about = (given, {"sha256": digest(given)}) if probe in REAL else model(probe, int(values["seed"]), cache)
             texts = {text: i for i, text in enumerate(about.get("token_texts", ()))}
             with engine.start(path, values, int(values["len"]) + 256, timeout, texts) as server:
                 yield None, {"engine": engine.text, "versions": engine.versions(), **server.client.describe()}
@@ -180,10 +213,15 @@ def table(rows):
             continue
         mean, half = stats.mean_interval([row["right"] / row["needles"] for row in read])
         gap = stats.gap75(stats.pooled(read, "rungs")) if name.startswith(("ladder", "pair")) else None
-        log = sum(row["log_probability"] for row in read) / len(read)
-        found.append((name, verdicts, f"{mean:.3f}" + (f" +- {half:.3f}" if math.isfinite(half) else ""), f"{len(read)} models",
-                      f"{gap:.2g}" if gap else "", f"{log:.2f}"))
-    return ("cells", "verdict", "right", "seeds", "gap at 75 %", "log-probability"), found
+        spread = f" +- {half:.3f}" if math.isfinite(half) else ""
+        if "score" in read[0]:
+            tokens = sum(row["tokens"] for row in read) / len(read)
+            most = 2 ** math.ceil(math.log2(tokens))
+            last = f"score {sum(row['score'] for row in read) / len(read):.3f}, {tokens:.0f} tokens ({most // 2}, {most}]"
+        else:
+            last = f"{sum(row['log_probability'] for row in read) / len(read):.2f}"
+        found.append((name, verdicts, f"{mean:.3f}{spread}", len(read), f"{gap:.2g}" if gap else "", last))
+    return ("cells", "verdict", "right", "seeds", "gap at 75 %", "log-probability, or score"), found
 
 
 def cache_folder(store_path):

@@ -1,0 +1,93 @@
+"""The computed weights of assay sweep: against a forward pass of their own, and as files. Ends with 77 where numpy is missing."""
+import os
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+try:
+    import numpy as np
+except ImportError:
+    print("numpy is not here: skipped")
+    sys.exit(77)
+from assay_sweep import engine, gguf, models, prompts, regression  # noqa: E402
+
+
+class Models(unittest.TestCase):
+    """The computed weights, against a forward pass in f64 that shares no code with an engine."""
+
+    def test_the_ladder_finds_every_needle_in_exact_arithmetic(self):
+        words, table, output, divisors, layers, about = models.ladder(5)
+        prompt, questions = prompts.ladder(about, 4096, 5)
+        tokens = np.array(prompt)
+        place = np.arange(len(tokens))
+
+        def normed(x):
+            return x / np.sqrt((x * x).mean(-1, keepdims=True))
+
+        def turned(x, at):
+            angle = np.outer(at, models.ROPE_BASE ** (-2 * np.arange(64) / 128) / divisors)
+            out = np.empty_like(x)
+            out[:, 0::2] = x[:, 0::2] * np.cos(angle) - x[:, 1::2] * np.sin(angle)
+            out[:, 1::2] = x[:, 0::2] * np.sin(angle) + x[:, 1::2] * np.cos(angle)
+            return out
+
+        def attention(layer, q_in, q_at, k_in, k_at):
+            scores = turned(q_in @ layer.q.T, q_at) @ turned(k_in @ layer.k.T, k_at).T / np.sqrt(128)
+            scores[k_at[None, :] > q_at[:, None]] = -np.inf
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            return (weights / weights.sum(-1, keepdims=True)) @ (k_in @ layer.v.T) @ layer.o.T
+
+        x = table[tokens]
+        x = x + attention(layers[0], normed(x), place, normed(x), place)
+        asked = np.array([q["ask"][0] for q in questions])
+        y = table[asked]
+        at = np.full(len(asked), len(tokens))
+        # The asked token attends to the prompt, its own key apart: one more column would be itself, which holds no value.
+        y = y + attention(layers[0], normed(y), at, normed(table[tokens]), place)
+        y = y + attention(layers[1], normed(y), at, normed(x), place)
+        answers = (normed(y) @ output.T).argmax(-1)
+        right = (answers == np.array([q["answer"] for q in questions])).sum()
+        self.assertEqual(right, len(questions))
+
+    def test_each_cell_of_the_dense_context_has_a_needle_that_its_loss_loses(self):
+        _, table, output, _, (layer,), about = models.dense(3)
+        table = table / np.sqrt((table * table).mean(-1, keepdims=True))
+        keys, asked = (table[about[name]:about[name] + models.DENSE] for name in ("keys", "asked"))
+        # No channel turns: what a query gives to a key does not depend on where the key stands, and one matrix serves all prompts.
+        scores = (asked @ layer.q.T / np.sqrt(128)).astype(np.float32) @ (keys @ layer.k.T).T.astype(np.float32)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        read = (keys @ layer.v.T @ layer.o.T @ output[about["values"]:about["keys"]].T).astype(np.float32)
+        place = np.arange(2045)
+
+        def measured(seed, seen=place, value_at=place):
+            prompt, questions = prompts.dense(about, 2048, seed)
+            cells = np.array(prompt[1:-1]) - about["keys"]
+            self.assertEqual([q["ask"][0] - about["asked"] for q in questions], cells.tolist())
+            answers = about["values"] + (weights[np.ix_(cells, cells[seen])] @ read[cells[value_at[seen]]]).argmax(-1)
+            return {"cell": f"dense len=2048 seed={seed}", **engine.likely(questions, [(int(a), 0.0) for a in answers])}
+
+        seeds = (1, 2, 3, 4)
+        good = [measured(seed) for seed in seeds]
+        self.assertEqual([(row["right"], row["needles"]) for row in good], [(2045, 2045)] * 4)
+        # Cell 0 of the cache is the text's first token: the faults are at the last cell of each page of 256, and at its first.
+        last, first = (place + 1) % 256 == 255, (place + 1) % 256 == 0
+        for faulty in ({"seen": place[~last]}, {"value_at": np.where(first, place - 1, place)}):
+            night = [measured(seed, **faulty) for seed in seeds]
+            lost = {at for then, now in zip(good, night) for at, (_, gone) in enumerate(regression.lost_needles(then, now)) if gone}
+            self.assertEqual(lost, set(place[last if "seen" in faulty else first]))
+            # The threshold of a night of 33 series.
+            self.assertGreaterEqual(regression.paired_e(list(zip(good, night)))[0], 33 * regression.NIGHTS / regression.ERROR)
+        stretch = measured(1, seen=place[(place < 1000) | (place >= 1064)])
+        self.assertEqual([round(x * 2045) for x in regression.located([(good[0], stretch)])[:2]], [1000, 1063])
+
+    def test_gguf_is_what_its_specification_says(self):
+        raw = gguf.encode([("a.b", "u32", 7), ("c", "[string]", ["x", "yz"])], [("t", np.arange(6.0).reshape(2, 3)), ("u", np.ones(1))])
+        self.assertEqual(raw[:24], b"GGUF" + bytes([3, 0, 0, 0]) + bytes([2] + [0] * 7) + bytes([2] + [0] * 7))
+        self.assertEqual(len(raw) % 32, 0)
+        self.assertEqual(np.frombuffer(raw[-64:-40], "<f4").tolist(), [0, 1, 2, 3, 4, 5])
+        self.assertEqual(np.frombuffer(raw[-32:-28], "<f4").tolist(), [1])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v"])
