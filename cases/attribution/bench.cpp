@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/call.hpp"
+#include "harness/case_file.hpp"
 #include "harness/culprit/crop.hpp"
 #include "harness/history.hpp"
 
@@ -67,7 +68,11 @@ Case Bench::changed(const std::vector<Change>& changes) const {
     std::erase_if(set.sets, [&](const auto& s) { return s.first == key; });
     set.sets.emplace_back(key, std::vector{value});
   }
-  std::erase_if(set.sets, [](const auto& s) { return s.first == "after" || s.first == "fault"; });
+  // A file holds data of the case's own shapes alone.
+  const bool from_file = !changes.empty() && file_of_fill(c_.fill);
+  std::erase_if(set.sets, [&](const auto& s) {
+    return s.first == "after" || s.first == "fault" || (from_file && s.first == "fill");
+  });
   return expand(set).front();
 }
 

@@ -150,6 +150,15 @@ TEST_F(Culprit, a_stage_is_named_with_its_evidence) {
   EXPECT_NE(right.text.find("stage     unknown"), std::string::npos) << right.text;
 }
 
+TEST_F(Culprit, a_stage_is_named_of_a_case_file_too) {
+  ASSERT_EQ(assay("shrink 'attention heads=2 d=64 len=96 fill=ramp backend=museum variant=rescale_skipped' "
+                  "-o r.safetensors --budget 1")
+                .code,
+            1);
+  const Outcome file = assay("attribute r.safetensors");
+  EXPECT_NE(file.text.find("stage     rescale"), std::string::npos) << file.text;
+}
+
 TEST_F(Culprit, stages_of_experts_and_of_argmax) {
   struct Planted {
     const char *variant, *stage;

@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 
 struct Settings {
   std::vector<std::string> lines, backends;
+  std::string keep;
   bool plan = false, from_input = false;
   double timeout_seconds = 600;
   int threads = 1;
@@ -76,7 +77,7 @@ int run(Settings s) {
     }
   Measurer measurer(
       workers, {.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(s.timeout_seconds * 1000))},
-      bytes_available());
+      bytes_available(), s.keep);
   for (const Cell& c : cells) print(measurer.measure(c));
   return kGreen;
 }
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", s.threads, "Of the reference")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--keep", s.keep, "A folder for the case files of cells that are red");
   int exit_code = kGreen;
   app.callback([&] { exit_code = sweep::run(s); });
   return run_program(app, argc, argv, exit_code);

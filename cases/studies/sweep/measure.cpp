@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "harness/budget.hpp"
 #include "harness/call.hpp"
+#include "harness/case_file.hpp"
 #include "harness/suite_text.hpp"
+#include "reports/file.hpp"
 
 namespace assay::sweep {
 namespace {
@@ -63,6 +67,25 @@ std::size_t right_answers(const Planted& planted, const Reading& reading) {
   for (std::size_t n = 0; n < planted.needles.size(); ++n)
     right += reading.label[n] == planted.needles[n].label ? 1 : 0;
   return right;
+}
+
+// The cell's case with its data, in a file named after the cell.
+std::string written_case(const std::string& folder, const Cell& cell, const Inputs& inputs,
+                         const CaseResult& result, const std::vector<Truth>& truths) {
+  CaseFile file;
+  file.c = result.c, file.set = inputs.set, file.truths = truths;
+  file.about = {{"contract", result.contract},
+                {"path", result.expected_path},
+                {"verdict", std::string(to_string(result.verdict.status))},
+                {"summary", result.verdict.summary}};
+  std::string name = cell.line();
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '=') c = '_';
+  constexpr std::size_t kLongestName = 200;  // file systems take 255 bytes
+  const std::string path = fmt::format("{}/{}.safetensors", folder, name.substr(0, kLongestName));
+  std::filesystem::create_directories(folder);
+  write_report(path, print_case_file(file));
+  return path;
 }
 
 }  // namespace
@@ -143,6 +166,10 @@ Json Measurer::measure(const Cell& cell) {
     j["bytes"] = bytes;
     if (kernel_seconds > 0) j["bytes_per_second"] = static_cast<double>(bytes) / kernel_seconds;
     j["reference_seconds"] = result.reference_seconds;
+    constexpr std::size_t kLargestFile = std::size_t{60}
+                                         << 20;  // a case file has 64 MiB at most, truths among them
+    if (!keep_.empty() && !result.verdict.green() && !result.contract.empty() && bytes < kLargestFile)
+      j["file"] = written_case(keep_, cell, planted_->inputs, result, judge.truths_of(result));
     return end(to_string(result.verdict.status), result.verdict.summary);
   } catch (const std::bad_alloc&) {
     inputs_.clear();

@@ -14,8 +14,12 @@ namespace assay::sweep {
 // Keeps the inputs of the last cell: cells that differ in backend and variant only share them, and their truths.
 class Measurer {
  public:
-  Measurer(Workers& workers, JudgeOptions options, double memory_bytes)
-      : workers_(workers), options_(std::move(options)), memory_bytes_(memory_bytes) {}
+  // keep: a folder for the case file of each cell that is red, which `assay hunt`, `shrink` and `attribute` take; "" for none.
+  Measurer(Workers& workers, JudgeOptions options, double memory_bytes, std::string keep = {})
+      : workers_(workers),
+        options_(std::move(options)),
+        memory_bytes_(memory_bytes),
+        keep_(std::move(keep)) {}
 
   // One object of the sweep's JSON Lines (README.md names its fields). What ends a cell is its verdict; throws Stopped
   // when the run is ended, and InputError for a backend that is not there.
@@ -25,6 +29,7 @@ class Measurer {
   Workers& workers_;
   JudgeOptions options_;
   double memory_bytes_;
+  std::string keep_;
   std::string inputs_;
   std::optional<Planted> planted_;
   std::optional<TruthCache> truths_;

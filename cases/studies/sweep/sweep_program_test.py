@@ -67,6 +67,19 @@ class Kernel(Scratch):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(results(self.store + "2"), {repeat["cell"]: rows[repeat["cell"]]})
 
+    def test_a_red_cell_is_kept_and_hunted(self):
+        kept = os.path.join(self.folder, "kept")
+        cells = "pv len=256 mean=0.5 variant=rescale_skipped,rescale_skipped.correct backend=museum"
+        done = program("kernel", cells, "--store", self.store, "-q", "--keep", kept)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        (file,) = os.listdir(kept)  # the correct counterpart leaves none
+        found = os.path.join(self.folder, "found")
+        hunted = subprocess.run([f"{GIVEN.build}/assay", "hunt", os.path.join(kept, file), "-o", found, "--budget", "5"],
+                                capture_output=True, text=True)
+        self.assertEqual(hunted.returncode, 1, hunted.stderr)
+        self.assertIn("stage     rescale", hunted.stdout)
+        self.assertIn("finding-1.safetensors", os.listdir(found))
+
     def test_what_is_wrong_is_said_and_ends_with_2(self):
         for words, said in [(["kernel"], "no cells"), (["kernel", "qk len=8 backend=cpu"], "16..4194304"),
                             (["kernel", "qk len=64 needles=8"], "names no backend"), (["kernel", "qk lenn=64", "-b", "cpu"], "lenn"),

@@ -103,6 +103,7 @@ def add_kernel(commands):
     parser.add_argument("-b", "--backend", action="append", default=[], help="for cells that name none")
     parser.add_argument("--timeout", type=float, default=600, help="seconds of one run of a kernel (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of the reference (default: %(default)s)")
+    parser.add_argument("--keep", metavar="FOLDER", help="the case file of each red cell, for `assay hunt FOLDER/*.safetensors`")
     parser.set_defaults(act=run_kernel)
 
 

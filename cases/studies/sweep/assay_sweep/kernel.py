@@ -70,6 +70,7 @@ def measure(programs, options):
         left = list(cells)
         while left:
             command = [f"{programs}/{PROGRAM}", "--stdin", "--timeout", str(options.timeout), "--threads", str(options.threads)]
+            command += ["--keep", options.keep] if options.keep else []
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
                 try:
                     process.stdin.write("".join(planned.cell + "\n" for planned in left))
