@@ -53,7 +53,9 @@ ComparedRun from_record(const std::string& file) {
   const Record record = read_record(file);
   ComparedRun run;
   run.file = file;
-  run.complete = record.rows.size() == record.header.cases;
+  // Behind the places of the plan stand promised laws that were broken.
+  const auto of_plan = std::distance(record.rows.begin(), record.rows.lower_bound(record.header.cases));
+  run.complete = static_cast<std::size_t>(of_plan) == record.header.cases;
   for (const auto& [place, text] : record.rows) run.rows.push_back(row_of(Json::parse(text)));
   return run;
 }

@@ -266,9 +266,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
       return settings.stopped() || past.count() > kShareOfLaws * budget;
     };
     const auto broken = [&](CaseResult& r) {
-      ++broken_promises;
       count(r);
-      outputs.found(r);
+      outputs.finished(plan.cases + broken_promises++, r);
       outputs.in_order(r);
     };
     for (const auto& backend : judged_backends(a, known)) {
