@@ -152,15 +152,35 @@ bool early_end(Status s) {
          s == Status::leak || s == Status::input_changed;
 }
 
-// Of attention: the columns of V that are wrong in the case as it was given, where the others are right.
-std::string wrong_columns(const Bench& bench) {
+// Where in the case as it was given the wrong elements lie, along each axis of its first output on which others are right: "heads
+// 3..3, v columns 0..31". An axis on which they lie scattered is left out.
+std::string wrong_places(const Bench& bench) {
+  constexpr std::string_view kOfAttention[] = {"batch entries", "query rows", "heads", "v columns"};
+  constexpr std::string_view kOfRows[] = {"rows", "columns"};
   const Answer& o = bench.original();
-  const auto columns = static_cast<std::size_t>(bench.the_case().attributes.integer("dv"));
-  std::size_t first = columns, last = 0;
-  for (std::size_t i = 0; i < std::min(o.got[0].size(), o.truths[0].value.size()); ++i)
-    if (!(std::fabs(o.got[0][i] - o.truths[0].value[i]) <= o.truths[0].limit[i]))
-      first = std::min(first, i % columns), last = std::max(last, i % columns);
-  return first > last || last - first + 1 == columns ? "" : fmt::format("v columns {}..{}", first, last);
+  if (o.got.empty() || o.truths.empty()) return "";
+  const auto& shape = std::ranges::find(o.tensors, o.truths[0].output, &TensorSpec::name)->shape;
+  const std::span<const std::string_view> names =
+      bench.the_case().op->name == "attention" ? std::span<const std::string_view>(kOfAttention) : kOfRows;
+  if (shape.size() != names.size()) return "";
+  std::string places;
+  std::size_t inner = o.truths[0].value.size();
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const auto extent = static_cast<std::size_t>(shape[axis]);
+    inner /= extent;
+    std::vector<bool> wrong(extent, false);
+    for (std::size_t i = 0; i < std::min(o.got[0].size(), o.truths[0].value.size()); ++i)
+      if (!(std::fabs(o.got[0][i] - o.truths[0].value[i]) <= o.truths[0].limit[i]))
+        wrong[i / inner % extent] = true;
+    const auto first = std::ranges::find(wrong, true) - wrong.begin();
+    const auto count = std::ranges::count(wrong, true);
+    if (count == 0 || count == std::ssize(wrong) ||
+        !std::all_of(wrong.begin() + first,
+                     wrong.begin() + first + std::min(count, std::ssize(wrong) - first), std::identity{}))
+      continue;
+    places += fmt::format("{}{} {}..{}", places.empty() ? "" : ", ", names[axis], first, first + count - 1);
+  }
+  return places;
 }
 
 // Whether runs that differ in nothing, poison and placement included, give different bits. What changes with every third call
@@ -232,9 +252,10 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));
     }
   }
-  if (c.op->name == "attention" && status == Status::wrong && !bench.original().got.empty() &&
-      !bench.original().truths.empty())
-    if (const std::string columns = wrong_columns(bench); !columns.empty()) a.where = columns;
+  if (status == Status::wrong)
+    if (const std::string places = wrong_places(bench);
+        a.where.empty() || places.find("columns") != std::string::npos)
+      a.where = places;
   a.runs = bench.runs();
   return a;
 }

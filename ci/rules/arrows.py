@@ -38,7 +38,7 @@ harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjec
 harness/witness                          harness/worker/ OWN
 harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
 harness/cli/CMakeLists.txt               harness/* harness/culprit/ harness/python/ reports/* reports/page/ cases/* cases/attribution/ cases/laws/ OWN
-harness/cli/faulty_moe.cpp               backends/assay_backend.h
+harness/cli/faulty_stages.cpp            backends/assay_backend.h
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
 harness/cli/main.cpp                     harness/* OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*

@@ -164,7 +164,7 @@ TEST_F(Culprit, stages_of_experts_and_of_argmax) {
     const char *variant, *stage;
   };
   const auto stage_of = [&](const std::string& line, const char* variant) {
-    return assay("attribute '" + line + " variant=" + variant + "' -b " FAULTY_MOE).text;
+    return assay("attribute '" + line + " variant=" + variant + "' -b " FAULTY_STAGES).text;
   };
   const std::string moe = "moe tokens=5 hidden=16 inter=8 experts=4 topk=2 a=f32 dtype=f32";
   for (const Planted& p : {Planted{"other_expert", "routing"},
@@ -180,6 +180,24 @@ TEST_F(Culprit, stages_of_experts_and_of_argmax) {
        {Planted{"last_of_equals", "max"}, {"index_off", "addressing"}, {"correct", "unknown"}}) {
     const std::string text = stage_of(argmax, p.variant);
     EXPECT_NE(text.find(std::string("stage     ") + p.stage), std::string::npos) << p.variant << ": " << text;
+  }
+}
+
+// Each place exactly, and no column where the whole row is wrong.
+TEST_F(Culprit, the_place_of_a_fault_is_named) {
+  struct Place {
+    const char *variant, *where;
+  };
+  for (const Place& p : {Place{"row_0_columns_0_0", "rows 0..0, columns 0..0"},
+                         {"row_7_columns_3_5", "rows 7..7, columns 3..5"},
+                         {"row_4_columns_0_31", "rows 4..4, columns 0..31"},
+                         {"row_2_columns_30_32", "rows 2..2, columns 30..32"},
+                         {"row_8_columns_17_17", "rows 8..8, columns 17..17"},
+                         {"row_5_columns_0_32", "rows 5..5"}}) {
+    const Outcome named =
+        assay(std::string("attribute 'rmsnorm rows=9 cols=33 eps=1e-05 dtype=f32 fill=uniform variant=") +
+              p.variant + "' -b " FAULTY_STAGES);
+    EXPECT_NE(named.text.find(std::string("where     ") + p.where + "\n"), std::string::npos) << named.text;
   }
 }
 

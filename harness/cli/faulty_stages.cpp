@@ -1,4 +1,4 @@
-// A plug-in for the tests of attribution: a mixture of experts and argmax in plain f32, and a variant for each stage to be wrong in.
+// A plug-in for the tests of attribution: a mixture of experts, argmax and rmsnorm in plain f32, and a variant for each stage to be wrong in.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -67,17 +67,38 @@ void argmax(const assay_call* call, std::string_view wrong) {
   }
 }
 
+// `row_7_columns_3_5`: the numbers of these columns of that row are wrong.
+void rmsnorm(const assay_call* call, const char* wrong) {
+  const assay_tensor &x = call->inputs[0], &gamma = call->inputs[1], &y = call->outputs[0];
+  int bad_row = -1, first = 0, last = -1;
+  std::sscanf(wrong, "row_%d_columns_%d_%d", &bad_row, &first, &last);
+  const double eps = std::atof(attribute(call, "eps"));
+  for (std::int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row<float>(x, r);
+    double squares = 0;
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) squares += static_cast<double>(in[i]) * in[i];
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(x.shape[1]) + eps);
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) {
+      const double value = in[i] * factor * row<float>(gamma, 0)[i];
+      const_cast<float*>(row<float>(y, r))[i] =
+          static_cast<float>(r == bad_row && i >= first && i <= last ? 1.5 * value : value);
+    }
+  }
+}
+
 assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   const std::string_view op = call->op;
-  const bool plain = op == "argmax" ? attribute(call, "checked") == std::string_view("no") &&
-                                          call->inputs[0].format == std::string_view("f32")
-                                    : op == "moe" && call->inputs[0].format == std::string_view("f32") &&
-                                          call->inputs[1].format == std::string_view("f32") &&
-                                          call->outputs[0].format == std::string_view("f32");
+  const bool plain = op == "rmsnorm"  ? call->inputs[0].format == std::string_view("f32")
+                     : op == "argmax" ? attribute(call, "checked") == std::string_view("no") &&
+                                            call->inputs[0].format == std::string_view("f32")
+                                      : op == "moe" && call->inputs[0].format == std::string_view("f32") &&
+                                            call->inputs[1].format == std::string_view("f32") &&
+                                            call->outputs[0].format == std::string_view("f32");
   if (!plain) {
     std::snprintf(d->reason, sizeof d->reason, "only moe and argmax of f32");
     return ASSAY_UNSUPPORTED;
   }
+  if (op == "rmsnorm") std::snprintf(d->contract, sizeof d->contract, "acc=f32");
   if (op == "moe")
     std::snprintf(d->contract, sizeof d->contract, "acc=f32 gate_up=f32 silu_ulp=2 expert_out=f32");
   std::snprintf(d->path, sizeof d->path, "%s", call->op);
@@ -86,7 +107,10 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
 
 assay_status run(void*, const assay_call* call, const assay_trace* trace, char*) {
   trace->kernel(trace->self, call->op);
-  (call->op == std::string_view("moe") ? moe : argmax)(call, call->variant);
+  const std::string_view op = call->op;
+  if (op == "moe") moe(call, call->variant);
+  if (op == "argmax") argmax(call, call->variant);
+  if (op == "rmsnorm") rmsnorm(call, call->variant);
   return ASSAY_OK;
 }
 
@@ -95,9 +119,11 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char*)
 extern "C" const assay_backend* assay_backend_open(const char*, char*) {
   static const assay_backend backend{
       ASSAY_BACKEND_VERSION,
-      "faulty_moe",
+      "faulty_stages",
       "a mixture of experts and argmax, many ways of going wrong",
-      "correct other_expert weights_left_out gate_is_relu products last_of_equals index_off",
+      "correct other_expert weights_left_out gate_is_relu products last_of_equals index_off "
+      "row_0_columns_0_0 "
+      "row_7_columns_3_5 row_4_columns_0_31 row_2_columns_30_32 row_8_columns_17_17 row_5_columns_0_32",
       nullptr,
       declare,
       run,
