@@ -7,7 +7,8 @@
 namespace assay {
 
 const std::string_view kRunScript = page::kRun, kHistoryScript = page::kHistory,
-                       kCompareScript = page::kCompare;
+                       kCompareScript = page::kCompare, kCascadeScript = page::kCascade,
+                       kMutantsScript = page::kMutants;
 
 // The script first, for the data may hold anything; and no text of a plug-in's ends the script element.
 std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data) {

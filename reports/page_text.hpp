@@ -7,7 +7,8 @@
 
 namespace assay {
 
-extern const std::string_view kRunScript, kHistoryScript, kCompareScript;  // reports/page/<name>.js
+extern const std::string_view kRunScript, kHistoryScript, kCompareScript, kCascadeScript,
+    kMutantsScript;  // reports/page/<name>.js
 
 std::string drawn_page(std::string_view script, const nlohmann::ordered_json& data);
 

@@ -53,10 +53,10 @@ cases/studies/identify/scheduled.cpp   backends/assay_backend.h
 cases/properties                         harness/ reference/ cases/* cases/faults/ OWN
 cases/properties/violating.cpp           backends/assay_backend.h OWN
 cases/properties/short_sighted.cpp       backends/assay_backend.h
-cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* OWN
+cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page_text.hpp cases/* OWN
 cases/studies/bisect                     OWN backends/assay_backend.h
 cases/studies/attribution                harness/* harness/cli/program.hpp reference/ cases/* cases/attribution/ cases/studies/museum/* cases/studies/mutants/* OWN
-cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp OWN | harness/testing/
+cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp reports/page_text.hpp OWN | harness/testing/
 cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/lanes                      reference/ backends/hip/ OWN
 cases/studies/museum                     harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/studies/mutants/* OWN

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""page_test.py BUILD: the page of a run in a browser: what it shows of each kind of verdict, that nothing is wider than the
+"""page_test.py BUILD: the pages in a browser. Of a run: what it shows of each kind of verdict, that nothing is wider than the
 window at three widths, that it is drawn within its time at 12,000 cases, and that a stranger's text stays text. Ends with 77
 where there is no Chromium. --screenshots FOLDER keeps a picture of each width in each colour scheme."""
 import html
@@ -107,7 +107,54 @@ def pages_of_several(build, folder):
         check(f"<title>{holds},true</title>" in done.stdout, f"{words[0]}: {re.findall('<title>.*?</title>', done.stdout)}")
 
 
+def composed(script, data):
+    """What drawn_page makes of a script of this folder and a report that is there already."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    with open(os.path.join(here, "page.html"), encoding="utf-8") as file, open(os.path.join(here, script), encoding="utf-8") as drawing:
+        return file.read().replace("/*SCRIPT*/", drawing.read()).replace("/*DATA*/null", json.dumps(data).replace("<", "\\u003c"))
+
+
+def pages_of_studies(build, folder, target=None):
+    """The kill table, of the stored results with a stranger's text in them, and a cascade: drawn whole, and at no width wider than the window."""
+    with open(os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "results", "kill_table.json"), encoding="utf-8") as file:
+        kills = json.load(file)
+    survivors = [row for row in kills["rows"] if row["assay"] == "no" and not row["equivalent"]]
+    survivors[0]["before"] = STRANGE
+    classes = len({row["class"] for row in kills["rows"]})
+    pages = [("mutants", composed("mutants.js", kills), f"killed {kills['killed']} of {kills['generated']}",
+              [len(survivors), classes + 1, "document.querySelectorAll('tr.mutant').length, document.querySelectorAll('tr.class').length"])]
+    if os.path.exists(os.path.join(build, "assay-cascade")):
+        ran = subprocess.run([os.path.join(build, "assay"), "cascade", "--quick", "--html", "cascade.html"], capture_output=True, text=True, cwd=folder)
+        check(ran.returncode == 0, ran.stdout + ran.stderr)
+        with open(os.path.join(folder, "cascade.html"), encoding="utf-8") as file:
+            pages.append(("cascade", file.read(), "14 of 14 links",
+                          [14, 1, "document.querySelectorAll('tr.link').length, Number(document.querySelectorAll('rect.token').length > 100)"]))
+    for name, text, outcome, (first, second, counts) in pages:
+        page, at = os.path.join(folder, f"{name}.html"), text.rindex("</script>")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(text[:at] + f"""parent.postMessage([window.innerWidth, document.documentElement.scrollWidth <= window.innerWidth, {counts},
+                document.getElementById("outcome").textContent.startsWith({json.dumps(outcome)}), document.scripts.length].join(), "*");""" + text[at:])
+        frames = os.path.join(folder, f"{name}.frames.html")
+        with open(frames, "w", encoding="utf-8") as file:
+            file.write("<script>const told = []; onmessage = e => { told.push(e.data); document.title = told.join(';'); };</script>" + "".join(
+                f'<iframe src="{name}.html" style="width:{width}px;height:1000px;border:0"></iframe>' for width in WIDTHS))
+        done = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=20000",
+                               "--dump-dom", f"file://{frames}"], capture_output=True, text=True, timeout=120)
+        want = {f"{width},true,{first},{second},true,1" for width in WIDTHS}
+        told = re.search("<title>(.*?)</title>", done.stdout)
+        check(told and set(told[1].split(";")) == want, f"{name}: {told and told[1]}, not {want}")
+        if target:
+            pictures(page, os.path.join(target, name))
+
+
+def pictures(page, path):
+    for width in WIDTHS:
+        for scheme, number in (("light", 1), ("dark", 0)):
+            browser(page, width, f"--blink-settings=preferredColorScheme={number}", "--virtual-time-budget=3000", f"--screenshot={path}_{width}_{scheme}.png")
+
+
 def main():
+    target = os.path.abspath(sys.argv[sys.argv.index("--screenshots") + 1]) if "--screenshots" in sys.argv else None
     build = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         page = os.path.join(folder, "run.html")
@@ -128,6 +175,7 @@ def main():
             check(at["found"] == "4 of 45 cases", f"found: {at['found']}")
             check("hsl(" in at["second"] and at["focusable"] and at["strangers"], "the second view, the keyboard, or a stranger's text")
         pages_of_several(build, folder)
+        pages_of_studies(build, folder, target)
         big, cases = repeated(page, 267)
         size = os.path.getsize(big)
         seconds = max(at["seconds"] for at in asked(big)[:1])
@@ -135,12 +183,8 @@ def main():
         check(cases > 10_000 and size <= MOST_BYTES, f"{size} bytes")
         if "--time" in sys.argv:
             check(seconds <= MOST_SECONDS, f"{seconds} s")
-        if "--screenshots" in sys.argv:
-            target = os.path.abspath(sys.argv[sys.argv.index("--screenshots") + 1])
-            for width in WIDTHS:
-                for scheme, number in (("light", 1), ("dark", 0)):
-                    browser(page, width, f"--blink-settings=preferredColorScheme={number}", "--virtual-time-budget=3000",
-                            f"--screenshot={target}/page_{width}_{scheme}.png")
+        if target:
+            pictures(page, os.path.join(target, "page"))
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

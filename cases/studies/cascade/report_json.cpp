@@ -1,17 +1,17 @@
 // The chain report for machines: schema "assay-cascade" version 1, one member per field of
-// cases/studies/cascade/report.hpp.
+// cases/studies/cascade/report.hpp; and the same as a page.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cases/studies/cascade/report.hpp"
+#include "reports/page_text.hpp"
 
 namespace assay {
 namespace {
 using Json = nlohmann::ordered_json;
 Json number(double x) { return std::isnan(x) ? Json("nan") : std::isinf(x) ? Json("inf") : Json(x); }
-}  // namespace
 
-std::string cascade_json(const CascadeReport& r) {
+Json json_of(const CascadeReport& r) {
   Json j = {{"schema", "assay-cascade"},
             {"version", 1},
             {"backend", r.backend},
@@ -70,7 +70,13 @@ std::string cascade_json(const CascadeReport& r) {
   j["engine"] = {
       {"seconds", r.seconds},          {"monitor_seconds", r.monitor_seconds}, {"steps", r.steps},
       {"prefix_pages", r.prefix_hits}, {"reused_pages", r.reused_pages},       {"evictions", r.evictions}};
-  return j.dump(2) + "\n";
+  return j;
 }
+
+}  // namespace
+
+std::string cascade_json(const CascadeReport& r) { return json_of(r).dump(2) + "\n"; }
+
+std::string cascade_html(const CascadeReport& r) { return drawn_page(kCascadeScript, json_of(r)); }
 
 }  // namespace assay

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "reports/page_text.hpp"
+
 namespace assay {
 namespace {
 
@@ -53,22 +55,6 @@ std::vector<std::string> groups_of(const KillTable& t) {
     if (std::ranges::find(groups, row.group) == groups.end()) groups.push_back(row.group);
   std::ranges::sort(groups);
   return groups;
-}
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 std::string provenance(const KillTable& t) {
@@ -128,91 +114,6 @@ std::string json_text(const KillTable& t) {
   std::string text = head.dump(1);
   text.resize(text.rfind('\n'));
   return text + ",\n \"rows\": [\n" + rows + "\n]}\n";
-}
-
-std::string html_row(const std::string& head, const Tally& sum, const KillTable& t) {
-  std::string out = fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}</td>",
-                                escape(head), sum.generated, sum.equivalent,
-                                percent(sum.assay, sum.generated), percent(sum.assay, sum.total));
-  const auto cell = [&](std::size_t gaussian, std::size_t all) {
-    out += fmt::format("<td>{}</td><td style=\"--p:{:.0f}%\" class=bar>{}</td>", gaussian,
-                       percent(all, sum.total), all);
-  };
-  cell(sum.assay_gaussian, sum.assay);
-  for (std::size_t r = 0; r < t.rules.size(); ++r) cell(sum.rules_gaussian[r], sum.rules[r]);
-  return out + fmt::format("<td>{}</td></tr>\n", sum.only_assay);
-}
-
-std::string html_of(const KillTable& t) {
-  std::string out =
-      "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">"
-      "<title>Kill table</title><style>"
-      "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:80rem;padding:0 "
-      "1rem;color:#1c2024}"
-      "table{border-collapse:collapse;margin:1rem 0;width:100%;font-variant-numeric:tabular-nums}"
-      "th,td{padding:.25rem .55rem;border-bottom:1px solid #d8dde3;text-align:right}"
-      "tr>th:first-child,.list td{text-align:left}thead th{vertical-align:bottom;background:#f3f5f7}"
-      ".bar{background:linear-gradient(90deg,#cfe6d4 var(--p),transparent 0)}"
-      "code{font:13px ui-monospace,monospace}.list td{vertical-align:top}.big{font-size:1.2rem}"
-      "details{margin:1rem 0}summary{cursor:pointer;font-weight:600}"
-      "@media(prefers-color-scheme:dark){body{background:#14171a;color:#e4e7ea}thead th{background:#20252a}"
-      "th,td{border-color:#343a40}.bar{background:linear-gradient(90deg,#24553a var(--p),transparent "
-      "0)}}</style>\n";
-  out += fmt::format("<h1>{}</h1><p class=big>{}</p><p>{}</p>", escape(t.title), t.last_line(),
-                     escape(provenance(t)));
-  out += fmt::format(
-      "<p>Wrong kernels that each judge notices, on the same outputs of {} cases. Of each pair of columns "
-      "the first "
-      "counts gaussian inputs alone, the second all fills. A rule is used on a case only where it accepts "
-      "the correct "
-      "kernel. Raw: killed of all mutants. Adjusted: killed of those that the list of equivalent mutants "
-      "does "
-      "not excuse. Missed by all rules: {} of {} on all fills, {} on gaussian inputs.</p>\n",
-      t.cases, t.missed_by_all_rules(false), t.total(), t.missed_by_all_rules(true));
-  out +=
-      "<table><thead><tr><th rowspan=2>class</th><th rowspan=2>mutants</th><th rowspan=2>excused</th>"
-      "<th rowspan=2>raw %</th><th rowspan=2>adjusted %</th><th colspan=2>assay</th>";
-  for (const auto& r : t.rules)
-    out += fmt::format("<th colspan=2 title=\"{}\">{}</th>", escape(r.source), escape(r.name));
-  out += "<th rowspan=2>assay<br>alone</th></tr><tr>";
-  for (std::size_t i = 0; i <= t.rules.size(); ++i) out += "<th>gaussian</th><th>all</th>";
-  out += "</tr></thead><tbody>\n";
-  for (const auto& g : groups_of(t)) out += html_row(g, tally(t, g), t);
-  out += html_row("all", tally(t, ""), t) + "</tbody></table>\n";
-  out += fmt::format(
-      "<h2>Correct kernels</h2><p>{} runs, {} outputs. assay calls {} of them wrong.</p><table><thead>"
-      "<tr><th>rule</th><th>runs rejected</th><th>source</th></tr></thead><tbody>",
-      t.correct.runs, t.correct.outputs, t.correct.assay);
-  for (std::size_t r = 0; r < t.rules.size(); ++r)
-    out += fmt::format("<tr><th>{}</th><td>{}</td><td>{}</td></tr>", escape(t.rules[r].name),
-                       t.correct.rules[r], escape(t.rules[r].source));
-  out += "</tbody></table>\n";
-  const auto list = [&](const char* title, bool open, auto chosen, auto last) {
-    std::size_t n = 0;
-    std::string body;
-    for (const auto& row : t.rows)
-      if (chosen(row)) {
-        ++n;
-        body += fmt::format(
-            "<tr><td>{}</td><td>{}</td><td><code>{}</code></td><td><code>{}</code></td><td><code>{}"
-            "</code></td><td>{}</td></tr>\n",
-            escape(row.id), row.group, escape(row.place), escape(row.before), escape(row.after),
-            escape(last(row)));
-      }
-    out += fmt::format(
-        "<details{}><summary>{}: {}</summary><table class=list><tbody>{}</tbody></table></details>\n",
-        open ? " open" : "", title, n, body);
-  };
-  list(
-      "Survivors", true, [](const KillRow& r) { return r.equivalent.empty() && !r.assay.all; },
-      [](const KillRow& r) { return std::string(r.reached ? "" : "no case reaches it"); });
-  list(
-      "Excused", false, [](const KillRow& r) { return !r.equivalent.empty(); },
-      [](const KillRow& r) { return r.equivalent; });
-  list(
-      "Killed", false, [](const KillRow& r) { return r.equivalent.empty() && r.assay.all; },
-      [](const KillRow& r) { return r.verdict + " in " + r.case_line; });
-  return out + "</html>\n";
 }
 
 void write(const std::filesystem::path& path, const std::string& text) {
@@ -298,7 +199,7 @@ void write_kill_table(const KillTable& t, const std::string& directory) {
   std::filesystem::create_directories(d);
   write(d / "kill_table.txt", kill_table_text(t) + t.last_line() + "\n");
   write(d / "kill_table.json", json_text(t));
-  write(d / "kill_table.html", html_of(t));
+  write(d / "kill_table.html", drawn_page(kMutantsScript, json_of(t)));
 }
 
 }  // namespace assay
