@@ -315,13 +315,17 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     for (const auto& asked : search.asked()) card.compared += asked->outputs();
     const auto next = static_cast<std::uint64_t>(search.last_seed) + 1;
     card.last_seed = next - 1;
-    for (std::uint64_t seed = next;
-         !alike.empty() && (seed == 2 || (card.compared < options.outputs &&
-                                          seed <= static_cast<std::uint64_t>(options.most_draws)));
-         ++seed) {
+    // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell most of them apart.
+    const auto wanted = [&](std::uint64_t seed) {
+      const bool more_outputs =
+          card.compared < options.outputs && seed <= static_cast<std::uint64_t>(options.most_draws);
+      return seed == 2 || more_outputs || (alike.size() > 1 && seed < next + 6);
+    };
+    for (std::uint64_t seed = next; !alike.empty() && wanted(seed); ++seed) {
       std::optional<RowAnswer> more = subject.drawn(rows, cols, seed);
       if (!more) break;
-      Asked asked(std::move(*more), rows);
+      search.asked().push_back(std::make_unique<Asked>(std::move(*more), rows));
+      Asked& asked = *search.asked().back();
       std::vector<RowSchedule> kept;
       for (const RowSchedule& s : alike)
         if (asked.fits(s)) kept.push_back(s);
@@ -333,7 +337,8 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
       if (card.unequal == 0) search.nearest();
       return finish();
     }
-    card.schedule = alike.front();
+    card.schedule = std::ranges::min(
+        alike, {}, [](const RowSchedule& s) { return print_schedule(s).size(); });  // the plainest
     show_against(search, alike, card);
   } catch (const std::runtime_error& failure) {
     card.refused = failure.what();
