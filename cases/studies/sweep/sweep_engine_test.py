@@ -163,7 +163,7 @@ class Told(http.server.BaseHTTPRequestHandler):
 def told(fault="", openai=False, loading=0):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Told)
     server.fault, server.openai, server.loading, server.asked = fault, openai, loading, 0
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # seconds until a shutdown is noticed
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
