@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from assay_sweep import line, regression, store  # noqa: E402
 
-SERIES = 33  # more than the nightly suite of the engine has
+SERIES = 40  # more than the nightly suite of the engine has
 CHOSEN = """#include <stdlib.h>
 static int chosen(const char * name, int fallback) { const char * text = getenv(name); return text ? atoi(text) : fallback; }
 static int mutant(void) { static int m = -1; if (m < 0) { m = chosen("MUTANT", 0); } return m; }

@@ -79,8 +79,8 @@ class Models(unittest.TestCase):
             night = [measured(seed, **faulty) for seed in seeds]
             lost = {at for then, now in zip(good, night) for at, (_, gone) in enumerate(regression.lost_needles(then, now)) if gone}
             self.assertEqual(lost, set(place[last if "seen" in faulty else first]))
-            # The threshold of a night of 33 series.
-            self.assertGreaterEqual(regression.paired_e(list(zip(good, night)))[0], 33 * regression.NIGHTS / regression.ERROR)
+            # The threshold of a night of 40 series, more than the nightly suite of the engine has.
+            self.assertGreaterEqual(regression.paired_e(list(zip(good, night)))[0], 40 * regression.NIGHTS / regression.ERROR)
         # To the cell, but for one in 64 at either end whose query comes by the same value from elsewhere.
         stretch = measured(2, seen=place[(place < 1000) | (place >= 1064)])
         self.assertEqual([round(x * 2045) for x in regression.located([(good[1], stretch)])[:2]], [1000, 1063])
