@@ -1,7 +1,7 @@
 // Mixture of experts, gate and up fused: for token t and its k-th expert e with weight c
 //   [g, u] = w13[e] x[t],  h = silu(g) * u,  y[t] += c * w2[e] h,   silu(g) = g / (1 + exp(-g))
-// Both products take the same path (operands.hpp). On the path of codes h is quantised per token to the
-// format of the activations, scale absmax / largest code. Tokens are grouped by expert, so that each weight
+// Each product takes its path (operands.hpp), under path=auto by its own weights. On the path of codes h is quantised
+// per token to the format of the activations, scale absmax / largest code. Tokens are grouped by expert, so that each weight
 // row is decoded once.
 #include <cmath>
 #include <vector>
@@ -14,13 +14,18 @@ namespace assay_cpu {
 namespace {
 
 struct Product {
-  explicit Product(const Call& call)
+  Product(const Call& call, std::string_view weights)
       : a(call.text("a")),
-        w(call.text("w")),
+        w(call.text(weights)),
         path(resolve_path(call.text("path"), a, w)),
         integer(integer_product(path, a, w)) {}
   std::string a, w, path;
   bool integer;
+};
+
+struct Products {
+  explicit Products(const Call& call) : up(call, "w"), down(call, "w2") {}
+  Product up, down;
 };
 
 struct Assigned {
@@ -86,47 +91,54 @@ Activations take_hidden(const Engine& engine, const Product& product, std::vecto
 }  // namespace
 
 void moe_check(const Call& call) {
-  const Product product(call);
+  const Products products(call);
   check_dtype(call.text("dtype"));
-  check_readable(call, "x", product.a);
-  check_readable(call, "w13", product.w);
-  check_readable(call, "w2", product.w);
-  check_path(product.path, product.a, product.w);
-  if (product.path == "e4m3fn" || product.path == "q8")
-    throw Unsupported("no moe kernel takes path=" + product.path);
+  check_readable(call, "x", products.up.a);
+  check_readable(call, "w13", products.up.w);
+  check_readable(call, "w2", products.down.w);
+  for (const Product* product : {&products.up, &products.down}) {
+    check_path(product->path, product->a, product->w);
+    if (product->path == "e4m3fn" || product->path == "q8")
+      throw Unsupported("no moe kernel takes path=" + product->path);
+  }
   call.input("topk_ids");
   call.input("topk_weights");
   call.output("y");
 }
 
 std::string moe_name(const Call& call) {
-  const Product product(call);
-  return "moe_" + product.path + "_" + product.a + "_" + product.w;
+  const auto& [up, down] = Products(call);
+  return "moe_" + up.path + "_" + up.a + "_" + up.w + (down.w == up.w ? "" : "_" + down.path + "_" + down.w);
 }
 
 std::string moe_contract(const Call& call, const Engine& engine) {
-  const Product product(call);
+  const auto& [up, down] = Products(call);
+  // Of two unlike products that of integers says acc=, and the one with scales their roundings; order= is of the other.
+  const Product& first = up.integer || (!down.integer && up.path == "codes") ? up : down;
+  std::string products = product_contract(engine, first.path, first.a, first.w);
+  if (up.integer != down.integer)
+    products += " order=lanes:" + std::to_string(engine.dot_lanes) + " dequant_roundings=1";
   // silu: exp within 1 ulp, an addition and a quotient.
-  return product_contract(engine, product.path, product.a, product.w) +
-         " gate_up=f32 silu_ulp=2 expert_out=f32";
+  return products + " gate_up=f32 silu_ulp=2 expert_out=f32";
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {
   trace.kernel(moe_name(call));
-  const Product product(call);
+  const auto& [up_product, down_product] = Products(call);
   const std::vector<Assigned> experts = group_by_expert(call);
-  const RowReader x(call, "x", product.a);
-  const RowReader w13(call, "w13", product.w);
-  const RowReader w2(call, "w2", product.w);
-  WeightRows up_rows(engine, w13, product.w, product.path, product.integer);
-  WeightRows down_rows(engine, w2, product.w, product.path, product.integer);
+  const RowReader x(call, "x", up_product.a);
+  const RowReader w13(call, "w13", up_product.w);
+  const RowReader w2(call, "w2", down_product.w);
+  WeightRows up_rows(engine, w13, up_product.w, up_product.path, up_product.integer);
+  WeightRows down_rows(engine, w2, down_product.w, down_product.path, down_product.integer);
   const std::int64_t hidden = call.integer("hidden");
   const std::int64_t inter = call.integer("inter");
   std::vector<float> result(static_cast<std::size_t>(call.integer("tokens") * hidden), 0.0F);
   for (std::size_t e = 0; e < experts.size(); ++e) {
     const std::vector<std::int64_t>& tokens = experts[e].tokens;
     if (tokens.empty()) continue;
-    const Activations taken = take_activations(engine, x, product.a, product.path, product.integer, tokens);
+    const Activations taken =
+        take_activations(engine, x, up_product.a, up_product.path, up_product.integer, tokens);
     std::vector<float> gate(tokens.size());
     std::vector<float> up(tokens.size());
     std::vector<float> h(tokens.size() * static_cast<std::size_t>(inter));
@@ -139,7 +151,7 @@ void moe_run(const Call& call, const Engine& engine, const Trace& trace) {
       }
     }
     const Activations hidden_rows =
-        take_hidden(engine, product, std::move(h), tokens.size(), static_cast<std::size_t>(inter));
+        take_hidden(engine, down_product, std::move(h), tokens.size(), static_cast<std::size_t>(inter));
     for (std::int64_t c = 0; c < hidden; ++c) {
       down_rows.dot(static_cast<std::int64_t>(e) * hidden + c, hidden_rows, up.data());
       for (std::size_t t = 0; t < tokens.size(); ++t) {

@@ -98,6 +98,7 @@ void matmul_run(const GemmKernel& kernel, Run& run) {
 
 void moe_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   const Product product = product_of_moe(call);
+  if (call.text("w2") != call.text("w")) throw Unsupported("moe takes one format for w13 and w2");
   check_dtype(call.text("dtype"));
   check_readable(call, "x", product.a);
   check_readable(call, "w13", product.b);

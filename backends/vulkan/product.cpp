@@ -200,6 +200,7 @@ void matmul_matrix_run(Session& session, const Trace& trace) {
 
 void moe_check(const Call& call, const Device& device) {
   const Product product(call, "a", "w");
+  if (call.text("w2") != call.text("w")) throw Unsupported("moe takes one format for w13 and w2");
   check_dtype(call.text("dtype"));
   check_readable(call, "x", product.a.name);
   check_readable(call, "w13", product.b.name);

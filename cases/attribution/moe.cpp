@@ -58,12 +58,14 @@ void attribute_moe(Bench& bench, Attribution& a) {
         bench.ask(changes, Edit([asked](const TensorSpec& t, std::vector<float>& x) { fill(asked, t, x); }));
     return answer.ran && answer.bad;
   };
-  const std::vector<Change> plain = {{"a", "f32"},    {"w", "f32"},   {"path", "f32"}, {"dtype", "f32"},
-                                     {"hidden", "8"}, {"inter", "8"}, {"topk", "1"},   {"experts", "4"}};
+  const std::vector<Change> plain = {{"a", "f32"},     {"w", "f32"},     {"path", "f32"},
+                                     {"dtype", "f32"}, {"hidden", "8"},  {"inter", "8"},
+                                     {"topk", "1"},    {"experts", "4"}, {"w2", "f32"}};
   std::vector<Change> several = plain;
   several[6].second = "2";
-  std::vector<Change> formats = {own("a"),         own("w"),        own("path"),   {"dtype", "f32"},
-                                 {"hidden", "64"}, {"inter", "64"}, {"topk", "1"}, {"experts", "4"}};
+  std::vector<Change> formats = {own("a"),         own("w"),         own("path"),
+                                 {"dtype", "f32"}, {"hidden", "64"}, {"inter", "64"},
+                                 {"topk", "1"},    {"experts", "4"}, own("w2")};
   if (bench.contract_of(plain)) {
     if (bad(plain, Asked::one))
       return name("dot", "one product to a sum is wrong already, every expert alike");

@@ -5,11 +5,14 @@
 //   v       = w13[e, inter:2 inter] x[t]
 //   h       = silu(g) v,   silu(g) = g / (1 + exp(-g))
 //   y[t]    = sum_s c w2[e] h
-// x[tokens,hidden] a, w13[experts,2*inter,hidden] w, w2[experts,hidden,inter] w, topk_ids[tokens,topk] int32,
+// x[tokens,hidden] a, w13[experts,2*inter,hidden] w, w2[experts,hidden,inter] w2, topk_ids[tokens,topk] int32,
 // topk_weights[tokens,topk] f32 -> y[tokens,hidden] dtype.
 //
-// Both products take one path (operand.hpp; matmul's `path`). On the path `codes` h is quantised per token to a's
-// element with the scale absmax / D; on f16 and bf16 it is rounded to that type. weight=before: c h takes h's place there.
+// Each product takes a path (operand.hpp; matmul's `path`): the one that is named, and under path=auto each its own, by
+// a and w, and by a and w2. A checkpoint whose w13 is int4 and whose w2 was left in bf16 multiplies codes first and bf16
+// then. Where the second path is `codes`, h is quantised per token to a's element with the scale absmax / D; on f16 and
+// bf16 it is rounded to that type. weight=before: c h takes h's place there. acc=i32 is of products of integer codes: the
+// other product of such a call is summed in f32, in the declared order.
 //
 // Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an Inf the op
 // claims nothing. An id outside [0, experts) is refused.
@@ -53,7 +56,8 @@ constexpr std::array kAttributes = {
     AttributeSpec{"experts", AttributeKind::integer, "", "1..4096", "of which topk serve a token"},
     AttributeSpec{"topk", AttributeKind::integer, "1", "1..64", "experts of a token"},
     AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of x"},
-    AttributeSpec{"w", AttributeKind::format, "@a", "", "format of w13 and w2"},
+    AttributeSpec{"w", AttributeKind::format, "@a", "", "format of w13"},
+    AttributeSpec{"w2", AttributeKind::format, "@w", "", "format of w2"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
     AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes", "what is multiplied"},
 };
@@ -79,13 +83,13 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
                      experts = a.integer("experts"), topk = a.integer("topk");
   if (topk > experts)
     throw InputError(InputErrorKind::bad_value, fmt::format("topk={} with experts={}", topk, experts));
-  const std::string &x = a.text("a"), &w = a.text("w");
+  const std::string &x = a.text("a"), &w = a.text("w"), &down = a.text("w2");
   planes(format(x), {tokens, hidden});
   planes(format(w), {experts, 2 * inter, hidden});
-  planes(format(w), {experts, hidden, inter});
+  planes(format(down), {experts, hidden, inter});
   return {{"x", TensorRole::data, x, {tokens, hidden}},
           {"w13", TensorRole::data, w, {experts, 2 * inter, hidden}},
-          {"w2", TensorRole::data, w, {experts, hidden, inter}},
+          {"w2", TensorRole::data, down, {experts, hidden, inter}},
           {"topk_ids", TensorRole::index, "int32", {tokens, topk}},
           {"topk_weights", TensorRole::data, "f32", {tokens, topk}},
           {"y", TensorRole::output, a.text("dtype"), {tokens, hidden}}};
@@ -142,11 +146,23 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                      topk = a.integer("topk");
   const Format& a_format = format(a.text("a"));
   const std::string path = resolve_path(a.text("path"), a_format, format(a.text("w")));
+  const std::string down_path = resolve_path(a.text("path"), a_format, format(a.text("w2")));
   const bool flush = contract.text("ftz") == "yes";
   const Operands x(in.tensor("x"), path, Side::activations, contract.number("dequant_roundings"));
   const Operands w13(in.tensor("w13"), path, Side::weights, contract.number("dequant_roundings"));
-  const Operands w2(in.tensor("w2"), path, Side::weights, contract.number("dequant_roundings"));
-  const Dot dot(contract, x.element(), w13.element(), flush);
+  const Operands w2(in.tensor("w2"), down_path, Side::weights, contract.number("dequant_roundings"));
+  // What h becomes has the element of x where the paths are one, else that of its own path.
+  const std::string_view hidden_element = down_path == path            ? x.element()
+                                          : down_path != "codes"       ? std::string_view(down_path)
+                                          : a_format.element == "int4" ? "int8"
+                                                                       : a_format.element;
+  const bool first_integers = x.element() == "int8" && w13.element() == "int8",
+             down_integers = hidden_element == "int8" && w2.element() == "int8";
+  const Contract in_f32 = contract.text("acc") == "i32" && first_integers != down_integers
+                              ? contract.with("acc", "f32")
+                              : contract;
+  const Dot dot(first_integers ? contract : in_f32, x.element(), w13.element(), flush);
+  const Dot down_dot(down_integers ? contract : in_f32, hidden_element, w2.element(), flush);
   const Store store = store_of(contract, a.text("dtype"));
   const Machine f32 = machine("f32", flush);
   const double silu_ulp = contract.number("silu_ulp");
@@ -201,11 +217,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     std::vector<OperandRow> second;
     std::vector<char> unclaimed;
     for (const std::vector<Enclosure>& each : h) {
-      HiddenRow row = hidden_row(each, path, a_format, flush);
+      HiddenRow row = hidden_row(each, down_path, a_format, flush);
       second.push_back(std::move(row.operands));
       unclaimed.push_back(static_cast<char>(row.unclaimed));
     }
-    const Products down(dot, std::move(second));
+    const Products down(down_dot, std::move(second));
     for (std::int64_t at = 0; at < hidden; at += kProductBatch) {
       const std::int64_t count = std::min(kProductBatch, hidden - at);
       const std::vector<OperandRow> down_rows =
@@ -223,11 +239,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
         }
     }
   }
-  Truth t = make_truth(
-      "y", static_cast<std::size_t>(tokens * hidden),
-      "reference/ops/moe: both products on path=" + path + ", silu, the intermediate's rounding, the sum");
+  Truth t = make_truth("y", static_cast<std::size_t>(tokens * hidden),
+                       "reference/ops/moe: products on path=" + path + " and path=" + down_path +
+                           ", silu, the intermediate's rounding, the sum");
   // Integer codes have no NaN: whatever the intermediate becomes in them is a number.
-  const bool hides_nan = path == "codes" && scalar_format(x.element()).kind == ScalarKind::integer;
+  const bool hides_nan = down_path == "codes" && scalar_format(hidden_element).kind == ScalarKind::integer;
   for (std::size_t i = 0; i < t.value.size(); ++i) {
     const std::span<const Enclosure> own(terms.data() + static_cast<std::int64_t>(i) * topk,
                                          static_cast<std::size_t>(topk));
@@ -258,7 +274,7 @@ const Op kMoe = {
     .signature =
         "x[tokens,hidden] a\n"
         "w13[experts,2*inter,hidden] w\n"
-        "w2[experts,hidden,inter] w\n"
+        "w2[experts,hidden,inter] w2\n"
         "topk_ids[tokens,topk] int32\n"
         "topk_weights[tokens,topk] f32\n"
         "-> y[tokens,hidden] dtype",

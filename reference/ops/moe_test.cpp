@@ -141,6 +141,17 @@ TEST(Moe, h_in_bf16_before_its_codes_is_a_declaration) {
   }
 }
 
+// int4 under W4A8 with w2 left in bf16: codes in int32 first, h rounded to bf16 and summed in f32 then.
+TEST(Moe, each_product_takes_the_path_of_its_own_weights) {
+  const Moe m("int8_tok", "int4_ch", "f32", 1, "bf16");
+  const Truth t = m.c.truth("acc=i32 order=lanes:8");
+  expect_pass(t, kernel(m, "codes", "int8", 127, "f32", {.down_path = "bf16"}));
+  expect_caught(t, kernel(m, "codes", "int8", 127, "f32", {.down_path = "f32"}));
+  // No product of this call is of integers: acc=i32 is then refused, as for one format.
+  EXPECT_NE(message_of([] { Moe("bf16", "bf16", "f32").c.truth("acc=i32"); }).find("acc=i32"),
+            std::string::npos);
+}
+
 // c (w2 h), or w2 (c h): the codes of c h are others than those of h only by the sign and by roundings, the rounded f16 is.
 TEST(Moe, the_weight_before_or_after_the_second_product_is_a_declaration) {
   const Moe m("f16", "f16", "f32");

@@ -12,7 +12,7 @@ struct Moe {
   OpCase c;
   // Decoded; where both formats share a scale along a row, codes, and the scales apart.
   Values x, w13, w2, x_scale, w13_scale, w2_scale, weights, ids;
-  Moe(const char* a, const char* w, const char* dtype, float size = 1)
+  Moe(const char* a, const char* w, const char* dtype, float size = 1, const char* w2_format = nullptr)
       : c("moe", {{"tokens", "5"},
                   {"hidden", "64"},
                   {"inter", "32"},
@@ -20,6 +20,7 @@ struct Moe {
                   {"topk", "2"},
                   {"a", a},
                   {"w", w},
+                  {"w2", w2_format == nullptr ? w : w2_format},
                   {"dtype", dtype}}) {
     x = c.put("x", draw(Shape1::gaussian, kTokens * kHidden, 31, size));
     w13 = c.put("w13", draw(Shape1::gaussian, kExperts * 2 * kInter * kHidden, 32, 0.1F));
@@ -27,8 +28,9 @@ struct Moe {
     weights = c.put("topk_weights", draw(Shape1::gaussian, kTokens * kTopk, 34));
     ids = c.read("topk_ids");
     if (!std::string_view(a).ends_with("_tok")) return;
-    x = plane("x", 0), w13 = plane("w13", 0), w2 = plane("w2", 0);
-    x_scale = row_scales("x"), w13_scale = row_scales("w13"), w2_scale = row_scales("w2");
+    x = plane("x", 0), w13 = plane("w13", 0);
+    x_scale = row_scales("x"), w13_scale = row_scales("w13");
+    if (w2_format == nullptr) w2 = plane("w2", 0), w2_scale = row_scales("w2");
   }
   Values row_scales(std::string_view tensor) const {
     const Encoded& t = c.set.at(std::string(tensor));
@@ -61,6 +63,7 @@ struct Faults {
   bool reciprocal = false;           // h times a rounded 1 / scale
   std::string_view h = "f32";        // the type of silu(g) v
   double silu_error = 0;             // relative, at most silu_ulp of 2^-23
+  std::string_view down_path = {};   // of the second product, where it is not the first's; no codes
 };
 
 // The op in f32, operands rounded to `type` where the path says so, h quantised per token where codes are multiplied
@@ -68,16 +71,16 @@ struct Faults {
 inline Values kernel(const Moe& m, std::string_view path, std::string_view element, double largest_code,
                      std::string_view out, const Faults& f = {}) {
   const Arithmetic rd{"f32"}, store{out};
-  const auto operand = [&](float v) { return path == "codes" || f.skip_cast ? v : Arithmetic{path}(v); };
-  const auto dot = [&](const float* a, const float* b, std::size_t n) {
+  const std::string_view down_path = f.down_path.empty() ? path : f.down_path;
+  const auto dot = [&](const float* a, const float* b, std::size_t n, std::string_view by) {
+    const auto operand = [&](float v) { return by == "codes" || f.skip_cast ? v : Arithmetic{by}(v); };
     Values terms;
     for (std::size_t i = 0; i < n; ++i) terms.push_back(rd(double(operand(a[i])) * operand(b[i])));
     return sum_in(rd, terms, f.order);
   };
-  const bool codes = path == "codes";
   // (c s_a) s_b
-  const auto scaled = [&](float sum, float left, float right) {
-    return codes ? rd(double(rd(double(sum) * left)) * right) : sum;
+  const auto scaled = [&](float sum, float left, float right, std::string_view by) {
+    return by == "codes" ? rd(double(rd(double(sum) * left)) * right) : sum;
   };
   const auto scale_of = [](const Values& scales, std::size_t row) {
     return scales.empty() ? 1.0F : scales[row];
@@ -91,8 +94,8 @@ inline Values kernel(const Moe& m, std::string_view path, std::string_view eleme
       float absmax = 0;
       for (std::size_t r = 0; r < kInter; ++r) {
         const auto row = [&](std::size_t at) {
-          return scaled(dot(&m.x[t * kHidden], m.gate(e, at), kHidden), scale_of(m.x_scale, t),
-                        scale_of(m.w13_scale, e * 2 * kInter + at));
+          return scaled(dot(&m.x[t * kHidden], m.gate(e, at), kHidden, path), scale_of(m.x_scale, t),
+                        scale_of(m.w13_scale, e * 2 * kInter + at), path);
         };
         float g = row(r), u = row(kInter + r);
         if (f.swap_gate_and_up) std::swap(g, u);
@@ -105,13 +108,13 @@ inline Values kernel(const Moe& m, std::string_view path, std::string_view eleme
       const float scale = absmax / static_cast<float>(largest_code);
       const float inverse = 1.0F / scale;
       for (float& each : h) {
-        if (!codes) break;
+        if (down_path != "codes") break;
         const float quotient = f.reciprocal ? each * inverse : each / scale;
         each = f.skip_cast ? quotient : static_cast<float>(round_to(scalar_format(element), quotient));
       }
       for (std::size_t i = 0; i < kHidden; ++i) {
-        const float out_e = scaled(dot(h.data(), &m.w2[(e * kHidden + i) * kInter], kInter), scale,
-                                   scale_of(m.w2_scale, e * kHidden + i));
+        const float out_e = scaled(dot(h.data(), &m.w2[(e * kHidden + i) * kInter], kInter, down_path), scale,
+                                   scale_of(m.w2_scale, e * kHidden + i), down_path);
         const float c = f.forget_weight || f.weight_before ? 1.0F : m.weights[t * kTopk + s];
         y[t * kHidden + i] = rd(double(y[t * kHidden + i]) + rd(double(out_e) * c));
       }
