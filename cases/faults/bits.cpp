@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 
 #include "cases/faults/families.hpp"
 #include "reference/inputs/random.hpp"
@@ -24,6 +26,18 @@ std::span<std::byte> payload_bytes(Encoded& tensor, std::int64_t first, std::int
   const std::size_t begin = static_cast<std::size_t>(first) * bytes.size() / elements;
   const std::size_t end = static_cast<std::size_t>(first + count) * bytes.size() / elements;
   return std::span(bytes).subspan(begin, end - begin);
+}
+
+void put_code(const FaultSite& site, Encoded& tensor, std::int64_t element, double special) {
+  const ScalarFormat* scalar = find_scalar_format(tensor.planes.front().spec.format);
+  if (scalar == nullptr || !has_nan(*scalar) || (std::isinf(special) && scalar->specials != Specials::ieee))
+    no_site(site,
+            fmt::format("a format whose codes can hold {}; those of {} cannot", special, tensor.format));
+  EncodePolicy ieee;
+  ieee.overflow = Overflow::ieee;
+  const std::uint32_t code = encode(*scalar, special, ieee);
+  const auto bytes = payload_bytes(tensor, element, 1);
+  std::memcpy(bytes.data(), &code, bytes.size());
 }
 
 std::span<std::int32_t> entries(TensorSet& set, const FaultSite& site, std::string_view index_tensor) {
@@ -95,6 +109,14 @@ void least_codes(const FaultSite& site, TensorSet& set) {
   if (!found) no_site(site, "8-bit integer codes");
 }
 
+// Saturating encoders write no infinity; others' tensors hold them.
+void inf_code(const FaultSite& site, TensorSet& set) {
+  Encoded& tensor = set.at(first_data(site).name);
+  const auto count = static_cast<std::uint64_t>(element_count(tensor.shape));
+  put_code(site, tensor, static_cast<std::int64_t>(Stream(site.seed, "fault").below(0, count)),
+           std::numeric_limits<double>::infinity());
+}
+
 void slots_swapped(const FaultSite& site, TensorSet& set) {
   const auto slots = entries(set, site, "slots");
   if (slots.size() < 2) no_site(site, "two tokens");
@@ -106,6 +128,13 @@ void wrong_expert(const FaultSite& site, TensorSet& set) {
   if (experts < 2) no_site(site, "two experts");
   auto& id = entries(set, site, "topk_ids")[0];
   id = (id + 1) % experts;
+}
+
+// Routers name an expert once for a token; dispatch by a router's padding, or by replicas of an expert, may name it twice.
+void repeated_expert(const FaultSite& site, TensorSet& set) {
+  if (site.attributes.integer("topk") < 2) no_site(site, "topk >= 2");
+  const auto ids = entries(set, site, "topk_ids");
+  ids[1] = ids[0];
 }
 
 }  // namespace assay::fault_families

@@ -49,20 +49,25 @@ void scale_stale_page(const FaultSite&, TensorSet&);
 void scale_coarse(const FaultSite&, TensorSet&);
 void scale_swapped_kv(const FaultSite&, TensorSet&);
 void scale_bit(const FaultSite&, TensorSet&);
+void nan_scale(const FaultSite&, TensorSet&);
 
 // bits.cpp: single bits of payloads and of small index tensors
 void payload_bit(const FaultSite&, TensorSet&);
 void code_bit(const FaultSite&, TensorSet&);
 void sign_mask_bit(const FaultSite&, TensorSet&);
 void least_codes(const FaultSite&, TensorSet&);
+void inf_code(const FaultSite&, TensorSet&);
 void slots_swapped(const FaultSite&, TensorSet&);
 void wrong_expert(const FaultSite&, TensorSet&);
+void repeated_expert(const FaultSite&, TensorSet&);
 
 // What they share.
 [[noreturn]] void no_site(const FaultSite&, std::string_view needs);
 const TensorSpec& first_data(const FaultSite&);
 // [first, first + count) of the payload's bytes for those elements; whole blocks.
 std::span<std::byte> payload_bytes(Encoded& tensor, std::int64_t first, std::int64_t count);
+// The code of an infinity or a NaN at one element; no_site for a format without it.
+void put_code(const FaultSite& site, Encoded& tensor, std::int64_t element, double special);
 std::span<std::int32_t> entries(TensorSet& set, const FaultSite& site, std::string_view index_tensor);
 // First element of key j of (batch b, KV head g) in k or v, and how many it has.
 struct KeyElements {

@@ -75,6 +75,12 @@ constexpr Fault kFaults[] = {
     // Codes that no encoder writes, and cache contents: kernel and reference see them.
     on_bytes("least_codes", "attention matmul moe dequantize requantize", Requirement::judge,
              "every eighth 8-bit integer code", "-128", "-128 times the scale", least_codes),
+    on_bytes("inf_code", "matmul dequantize", Requirement::judge, "one code of the first tensor", "+Inf",
+             "IEEE rules; a scale keeps it", inf_code),
+    on_bytes("nan_scale", "attention matmul moe dequantize", Requirement::judge, "one 8-bit scale", "NaN",
+             "every element of its group is NaN", nan_scale),
+    on_bytes("repeated_expert", "moe", Requirement::judge, "the first token's second expert", "its first",
+             "counts twice, or declares experts=distinct", repeated_expert),
     on_bytes("nan_masked_key", "attention", Requirement::conceal, "K and V of every key that no row sees",
              "NaN", "never shows", nan_hidden_keys),
     on_bytes("nan_visible_key", "attention", Requirement::contain, "K of one visible key, KV head 0", "NaN",

@@ -33,17 +33,10 @@ void put_nan(const FaultSite& site, Encoded& tensor, KeyElements at) {
 // One element of the seldom seen key's V, of KV head 0.
 void put_value(const FaultSite& site, TensorSet& set, double x) {
   Encoded& v = set.at("v");
-  const ScalarFormat* scalar = find_scalar_format(v.format);
-  if (scalar == nullptr || (std::isinf(x) && scalar->specials != Specials::ieee) || !has_nan(*scalar))
-    no_site(site, fmt::format("a scalar format of V that can hold {}; {} cannot", x, v.format));
   const KeyElements at = key_elements(site, "v", 0, seldom_seen_key(site), 0);
   const auto column =
       static_cast<std::int64_t>(Stream(site.seed, "fault").below(1, static_cast<std::uint64_t>(at.count)));
-  EncodePolicy ieee;
-  ieee.overflow = Overflow::ieee;
-  const std::uint32_t code = encode(*scalar, x, ieee);
-  const auto bytes = payload_bytes(v, at.first + column, 1);
-  std::memcpy(bytes.data(), &code, bytes.size());
+  put_code(site, v, at.first + column, x);
 }
 
 std::int64_t viewers(const AttentionProblem& problem, std::int64_t b, std::int64_t j) {

@@ -1,5 +1,6 @@
 // Faults of separate f32 scales (".scale" planes), in every data tensor that has one.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -119,6 +120,31 @@ void scale_bit(const FaultSite& site, TensorSet& set) {
     }
   }
   no_site(site, "a format with scales");
+}
+
+// The 8-bit scale of an element that counts: found by trying, since each format orders its scales in its own way. Scales in f32
+// are positive and finite: that is their domain.
+void nan_scale(const FaultSite& site, TensorSet& set) {
+  const bool attention = site.op.name == "attention";
+  Encoded& tensor = set.at(attention ? "k" : first_data(site).name);
+  const std::int64_t whole = format(tensor.format).block_elements;
+  const auto count = static_cast<std::uint64_t>(element_count(tensor.shape));
+  const std::int64_t drawn = attention
+                                 ? key_elements(site, "k", 0, seldom_seen_key(site), 0).first
+                                 : static_cast<std::int64_t>(Stream(site.seed, "fault").below(0, count));
+  std::vector<double> block(static_cast<std::size_t>(whole));
+  for (auto& plane : tensor.planes) {
+    if (plane.spec.suffix != ".scale" && plane.spec.suffix != ".block_scale") continue;
+    if (format(plane.spec.format).bits_per_element != 8) continue;
+    const auto nan = plane.spec.format == "e8m0" ? std::byte{0xFF} : std::byte{0x7F};
+    for (std::byte& scale : plane.bytes) {
+      const std::byte kept = std::exchange(scale, nan);
+      decode_range(tensor, drawn / whole * whole, block);
+      if (std::ranges::all_of(block, [](double x) { return std::isnan(x); })) return;
+      scale = kept;
+    }
+  }
+  no_site(site, "8-bit scales in a tensor of their own");
 }
 
 }  // namespace assay::fault_families

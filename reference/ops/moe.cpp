@@ -76,6 +76,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"expert_out", ContractValue::format, "f32", "", "w2 h is rounded to this before its weight"},
     ContractKey{"weight", ContractValue::word, "after", "after|before",
                 "c (w2 h), or w2 (c h): the weight before h is rounded or quantised"},
+    ContractKey{"experts", ContractValue::word, "any", "any|distinct",
+                "distinct: nothing is claimed of a token that names an expert twice"},
 });
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -177,6 +179,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                                    a.integer("experts") - 1));
     experts[ids[i]].push_back({i / topk, i % topk});
   }
+  const auto repeats = [&](std::int64_t token) {
+    const std::span own(ids.data() + token * topk, static_cast<std::size_t>(topk));
+    return std::ranges::any_of(own, [&](std::int64_t e) { return std::ranges::count(own, e) > 1; });
+  };
+  std::vector<char> unclaimed_tokens(static_cast<std::size_t>(tokens), 0);
+  if (contract.text("experts") == "distinct")
+    for (std::int64_t token = 0; token < tokens; ++token) unclaimed_tokens[token] = repeats(token) ? 1 : 0;
 
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
     const std::string_view name = contract.text(key);
@@ -250,13 +259,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     double plain = 0;
     for (const Enclosure& each : own) plain += each.value;
     if (std::isnan(plain)) {
-      if (hides_nan)
+      if (hides_nan || unclaimed_tokens[i / static_cast<std::size_t>(hidden)] != 0)
         set_unclaimed(t, i);
       else
         set_special(t, i, plain, store);
       continue;
     }
-    if (std::isinf(plain)) {
+    if (std::isinf(plain) || unclaimed_tokens[i / static_cast<std::size_t>(hidden)] != 0) {
       set_unclaimed(t, i);
       continue;
     }

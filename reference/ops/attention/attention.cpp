@@ -13,6 +13,7 @@
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_problem.hpp"
 #include "reference/ops/attention/limits/detap.hpp"
+#include "reference/ops/attention/limits/infinities.hpp"
 #include "reference/ops/attention/replayed.hpp"
 #include "reference/ops/attention/value/certified.hpp"
 #include "reference/replay/declared.hpp"
@@ -101,6 +102,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   }
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q"))) unclaim_infinite_blocks(converted, exact, limits.limit);
+  claim_infinities(converted, exact, contract, limits.value, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))

@@ -109,11 +109,14 @@ void AttentionEmulator::run_split(const QueryRow& row, const std::vector<float>&
   for (std::int64_t t = first_tile; t < last_tile; ++t) {
     const std::int64_t first = t * how_.tile, last = std::min(kv_.keys, first + how_.tile);
     float top = m;
+    bool met_nan =
+        false;  // max() passes a NaN over; a tile that holds nothing else must not be passed over with it
     for (std::int64_t j = first; j < last; ++j) {
       x[j - first] = row.sees(j) ? steps.logit(j, logit(s[j], j)) : kMinusInfinity;
       top = std::max(top, x[j - first]);
+      met_nan |= std::isnan(x[j - first]);
     }
-    if (top == kMinusInfinity) continue;
+    if (top == kMinusInfinity && !met_nan) continue;
     for (int visit = 0; visit < steps.visits(t); ++visit) {
       const float a = m == kMinusInfinity ? 0.0f : emulated_exp(m - top, how_.base2, how_.exp_ulp);
       m = top;
@@ -166,13 +169,13 @@ void AttentionEmulator::run(const QueryRow& row, std::span<float> out, const Att
     float top = kMinusInfinity;
     std::vector<float> lse(parts.size(), kMinusInfinity);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (parts[i].l > 0) lse[i] = parts[i].m + emulated_log(parts[i].l, how_.base2);
+      if (parts[i].l != 0) lse[i] = parts[i].m + emulated_log(parts[i].l, how_.base2);
       top = std::max(top, lse[i]);
     }
     Split merged;
     merged.o.assign(out.size(), 0.0f);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (!(parts[i].l > 0)) continue;
+      if (parts[i].l == 0) continue;
       const float inverse = 1.0f / parts[i].l;
       const float e = steps.split_weight(static_cast<std::int64_t>(i),
                                          emulated_exp(lse[i] - top, how_.base2, how_.exp_ulp));

@@ -79,6 +79,8 @@ double StepModel::error(const Step& step) const {
       return rounded(cuts == 0 ? 0 : (cuts + extra_cuts) * std::ldexp(1.0, quantum_exponent(step)));
     }
     case Kind::split_unit: {
+      if (step.products > overflow)
+        return kInfinity;  // a half may overflow though the other would take it back
       if (step.inexact == 0) return rounded(0);
       const double aligned =
           (group + 1) * std::ldexp(1.0, quantum_exponent(step) + precision - 2 - fraction_bits);
@@ -116,6 +118,7 @@ double StepModel::worst(const Whole& whole) const {
       break;
     }
     case Kind::split_unit: {
+      if (whole.products > overflow) return kInfinity;
       const double inner =
           (group + 1) * std::ldexp(1.0, -fraction_bits) * (whole.products + n * whole.head) * 1.001 +
           2 * inner_rho * 1.001 * whole.products +

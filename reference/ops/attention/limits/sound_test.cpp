@@ -19,6 +19,7 @@ namespace assay {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr float kInfF = std::numeric_limits<float>::infinity();
 
 // One head of one query row: q = 1 in each of d components, key j all of one number, so that its logit is d k_j scale.
 struct Inputs {
@@ -61,8 +62,8 @@ Truth truth_of(const Inputs& in, const std::string& contract) {
       if (spec.name == "sinks") values[i] = in.sink;
     }
     inputs.insert_or_assign(spec.name, encode_tensor(format(spec.format), spec.shape, values));
-    if (spec.name == "sinks")  // as it is: an encoder saturates
-      std::memcpy(inputs.at("sinks").planes[0].bytes.data(), &in.sink, sizeof in.sink);
+    if (spec.format == "f32")  // as it is: an encoder saturates
+      std::memcpy(inputs.at(spec.name).planes[0].bytes.data(), values.data(), values.size() * sizeof(float));
   }
   return kAttention.truth(attributes, inputs, Contract::parse(contract, kAttention.contract))[0];
 }
@@ -111,6 +112,61 @@ TEST(AttentionSound, partial_sums_that_overflow_before_the_needle_claim_nothing)
   const Inputs three = input(3, 1);
   EXPECT_EQ(kernel(three, shifted + "sequential"), kInf);
   EXPECT_TRUE(passes(truth_of(three, shifted + "any"), kInf));
+}
+
+// A unit that adds two halves of its products, each rounded to f16: one half overflows, though the sum of both would not. By a
+// softcap the level emu becomes ca.
+TEST(AttentionSound, a_half_of_16_bits_that_overflows_claims_nothing) {
+  const std::string contract =
+      "qk=f32 p=e4m3fn p_shift=8 pv=blackwell_fp8_mma_sync_f16out tile=64 order=sequential level=emu";
+  const auto input = [](float v) {
+    // Keys 0 and 2 lie in different halves.
+    Inputs in = keys_of(
+        64, [](std::int64_t j) { return j == 0 || j == 2 ? 0.625F : 0.0F; },
+        [v](std::int64_t j) { return j == 0   ? v
+                                     : j == 2 ? -v
+                                              : 0.5F; });
+    in.d = 32, in.kv = "e4m3fn", in.softcap = 30;
+    return in;
+  };
+  const Inputs beyond = input(448), inside = input(96);
+  EXPECT_FALSE(std::isfinite(kernel(beyond, contract)));
+  EXPECT_TRUE(passes(truth_of(beyond, contract), kernel(beyond, contract)));
+  EXPECT_TRUE(passes(truth_of(inside, contract), kernel(inside, contract)));
+  EXPECT_FALSE(passes(truth_of(inside, contract), kInf));
+}
+
+TEST(AttentionSound, keys_that_are_all_nan_are_no_hidden_keys) {
+  const Inputs in =
+      keys_of(100, [](std::int64_t) { return std::nanf(""); }, [](std::int64_t) { return 1.0F; });
+  for (const std::string contract :
+       {"qk=f32 p=f32 pv=f32 tile=32 split=1", "qk=f32 p=f32 pv=f32 tile=32 split=2"}) {
+    EXPECT_TRUE(std::isnan(kernel(in, contract)));
+    EXPECT_TRUE(passes(truth_of(in, contract), kernel(in, contract)));
+    EXPECT_FALSE(passes(truth_of(in, contract), 0.0));  // what a maximum that passes NaN over makes of it
+  }
+}
+
+// infinities.hpp: an infinity of V is claimed where no declared weight of its key is 0.
+TEST(AttentionSound, infinities_of_v_are_claimed_where_their_weight_is_sure) {
+  const auto input = [](float logit) {
+    Inputs in = keys_of(
+        100, [logit](std::int64_t j) { return j == 40 ? logit / 16 : 0.0F; },
+        [](std::int64_t j) { return j == 40 ? kInfF : 1.0F; });
+    in.kv = "f32";
+    return in;
+  };
+  const std::string plain = "qk=f32 p=f32 pv=f32 tile=32", narrow = "qk=f32 p=e4m3fn pv=f32 tile=32";
+  EXPECT_EQ(kernel(input(0), plain), kInf);
+  EXPECT_TRUE(passes(truth_of(input(0), plain), kInf));
+  EXPECT_FALSE(passes(truth_of(input(0), plain), 57344.0));
+  EXPECT_FALSE(passes(truth_of(input(0), plain), std::nan("")));
+  EXPECT_EQ(truth_of(input(0), plain).limit[0], 0);
+  EXPECT_EQ(truth_of(input(-60), plain).limit[0], kInf);  // e^-60 < 2^-56
+  // 8 bits make 0 of e^-8: NaN, of which nothing is claimed.
+  EXPECT_TRUE(std::isnan(kernel(input(-8), narrow)));
+  EXPECT_TRUE(passes(truth_of(input(-8), narrow), kernel(input(-8), narrow)));
+  EXPECT_EQ(truth_of(input(4), narrow).limit[0], 0);  // a share of 0.36
 }
 
 TEST(AttentionSound, a_row_sum_that_overflows_or_stalls_is_inside_the_limit) {
