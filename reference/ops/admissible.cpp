@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
@@ -27,36 +30,133 @@ void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> v
   }
 }
 
-// How the elements are moved: see the head of admissible.hpp.
-void admit_block(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
-                 const Contract& contract) {
+// What single moves do to a block format's numbers: see the head of admissible.hpp.
+class BlockMoves {
+ public:
+  BlockMoves(const Format& to, std::span<const float> values, const EncodePolicy& policy)
+      : to_(to),
+        policy_(policy),
+        values_(values.begin(), values.end()),
+        value_(stored(values_)),
+        size_(blocks()) {
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      size_[i / block_] = std::max(size_[i / block_], static_cast<double>(std::fabs(values_[i])));
+  }
+
+  const std::vector<double>& value() const { return value_; }
+
+  // Of each element: its own change, and those of others' moves added, which may come together.
+  std::vector<double> limits() const {
+    std::vector<double> own(values_.size()), first(values_.size()), second(values_.size()),
+        all(values_.size());
+    const std::vector<std::size_t> every = every_block();
+    for_each_move(values_, value_, every, [&](std::size_t i, std::size_t p, double change) {
+      all[i] += change;
+      if (i % block_ == p) {
+        own[i] = std::max(own[i], change);
+      } else if (change > first[i]) {
+        second[i] = std::exchange(first[i], change);
+      } else {
+        second[i] = std::max(second[i], change);
+      }
+    });
+    if (rotated()) return all;
+    // Two numbers are stored besides the codes. A code step that is moved along with a scale: less than 2^-8 of either.
+    const bool two = to_.name.ends_with("_1") || to_.name.ends_with("_K") || to_.name == "iq4_xs";
+    std::vector<double> limit(values_.size());
+    for (std::size_t i = 0; i < limit.size(); ++i)
+      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + 0x1p-8);
+    for (const int signs : {-1, 0, 1})
+      for (const double sign : {-1.0, 1.0}) add_shifted(signs, sign, limit);
+    return limit;
+  }
+
+ private:
+  std::size_t blocks() const { return values_.size() / block_; }
+  bool rotated() const { return to_.name.starts_with("tq3"); }
+  std::vector<std::size_t> every_block() const {
+    std::vector<std::size_t> every(blocks());
+    std::iota(every.begin(), every.end(), std::size_t{0});
+    return every;
+  }
+  Encoded encoded(std::span<const float> x) const {
+    return encode_tensor(to_, {static_cast<std::int64_t>(x.size())}, x, policy_);
+  }
+  std::vector<double> stored(std::span<const float> x) const { return decode_tensor(encoded(x)); }
+  bool same_block(const Encoded& a, const Encoded& b, std::size_t block) const {
+    for (std::size_t p = 0; p < a.planes.size(); ++p) {
+      const std::size_t n = a.planes[p].bytes.size() / blocks();
+      const auto bytes = [&](const Encoded& e) { return std::span(e.planes[p].bytes).subspan(block * n, n); };
+      if (!std::ranges::equal(bytes(a), bytes(b))) return false;
+    }
+    return true;
+  }
+  float moved(float x, double sign, std::size_t of_block) const {
+    const double by = rotated() ? 0x1p-20 * size_[of_block] : 0x1p-21 * x;
+    // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
+    const auto to = static_cast<float>(x + sign * by);
+    return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
+  }
+
+  // Every element of `x`, which are the elements of the blocks `of`, is moved alone, from its own value; see(element, position
+  // that moved, change from `base`).
+  template <typename See>
+  void for_each_move(std::vector<float> x, const std::vector<double>& base,
+                     const std::vector<std::size_t>& of, See see) const {
+    const std::vector<float> kept = x;
+    for (std::size_t p = 0; p < block_; ++p)
+      for (const double sign : {-1.0, 1.0}) {
+        for (std::size_t i = p; i < x.size(); i += block_)
+          x[i] = moved(values_[of[i / block_] * block_ + p], sign, of[i / block_]);
+        const std::vector<double> changed = stored(x);
+        for (std::size_t i = 0; i < x.size(); ++i) see(i, p, std::fabs(changed[i] - base[i]));
+        for (std::size_t i = p; i < x.size(); i += block_) x[i] = kept[i];
+      }
+  }
+
+  // All elements, or all of a sign, are moved together: extremes that several share. Where that changes a block, codes that were
+  // decided may be no longer, and each element is moved again.
+  void add_shifted(int signs, double sign, std::vector<double>& limit) const {
+    std::vector<float> x = values_;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (signs == 0 || (signs < 0) == std::signbit(x[i])) x[i] = moved(x[i], sign, i / block_);
+    const Encoded before = encoded(values_), after = encoded(x);
+    std::vector<std::size_t> of;
+    std::vector<float> some;
+    std::vector<double> base;
+    for (std::size_t b = 0; b < blocks(); ++b) {
+      if (same_block(before, after, b)) continue;
+      of.push_back(b);
+      for (std::size_t i = b * block_; i < (b + 1) * block_; ++i)
+        some.push_back(x[i]), base.push_back(value_[i]);
+    }
+    if (of.empty()) return;
+    const std::vector<double> shifted = stored(some);
+    const auto widen = [&](std::size_t i, double change) {
+      double& own = limit[of[i / block_] * block_ + i % block_];
+      own = std::max(own, change);
+    };
+    for (std::size_t i = 0; i < some.size(); ++i) widen(i, std::fabs(shifted[i] - base[i]));
+    for_each_move(some, base, of, [&](std::size_t i, std::size_t, double change) { widen(i, change); });
+  }
+
+  const Format& to_;
+  EncodePolicy policy_;
+  std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
+  std::vector<float> values_;
+  std::vector<double> value_;
+  std::vector<double> size_;  // the absmax of each block
+};
+
+void admit_block(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
   const EncodePolicy policy = quantise_policy(contract);
   const std::size_t block = static_cast<std::size_t>(to.block_elements);
-  const bool rotated = to.name.starts_with("tq3");
-  std::vector<float> moved(values.begin(), values.end());
-  truth.value = decode_tensor(encode_tensor(to, shape, moved, policy));
-  std::fill(truth.limit.begin(), truth.limit.end(), 0.0);
-  std::vector<double> size(values.size() / block, 0.0);
+  const BlockMoves moves(to, values, policy);
+  truth.value = moves.value();
+  truth.limit = moves.limits();
   std::vector<char> finite(values.size() / block, 1);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(values[i]));
-    size[i / block] = std::max(size[i / block], static_cast<double>(std::fabs(values[i])));
-  }
-  for (std::size_t p = 0; p < block; ++p)
-    for (const double sign : {-1.0, 1.0}) {
-      for (std::size_t i = p; i < values.size(); i += block) {
-        const double by = rotated ? 0x1p-20 * size[i / block] : 0x1p-21 * std::fabs(values[i]);
-        moved[i] = static_cast<float>(values[i] + sign * by);
-        // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
-        if (std::isfinite(values[i])) moved[i] = std::clamp(moved[i], -kLargest, kLargest);
-      }
-      const std::vector<double> changed = decode_tensor(encode_tensor(to, shape, moved, policy));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const double change = std::fabs(changed[i] - truth.value[i]);
-        truth.limit[i] = rotated ? truth.limit[i] + change : std::max(truth.limit[i], change);
-      }
-      for (std::size_t i = p; i < values.size(); i += block) moved[i] = values[i];
-    }
   const bool by_file = contract.text("absmax") == "finite";
   const bool holds_nan = to.name.starts_with("mxfp8") && policy.nan == NanPolicy::propagate;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -95,7 +195,8 @@ EncodePolicy quantise_policy(const Contract& contract) {
 void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                      const Contract& contract) {
   if (to.kind == FormatKind::scalar) return admit_scalar(truth, scalar_format(to.element), values, contract);
-  if (to.kind == FormatKind::block) return admit_block(truth, to, shape, values, contract);
+  if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);
+  if (to.kind == FormatKind::block) return admit_block(truth, to, values, contract);
   admit_scaled(truth, to, shape, values, contract);
 }
 

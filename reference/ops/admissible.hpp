@@ -29,9 +29,12 @@
 // Block formats: the rule of formats/blocks/<name>.cpp, for OCP MX that of mx_scale. Its scale is monotone in the
 // block's extreme elements and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of
 // f32; so every element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient
-// alike) and every change that the rule then makes, to that element or to its neighbours, is admitted. tq3_0 rotates
-// the block first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and
-// the changes add up.
+// alike). The element's own change and the largest that another's move makes (the scale's; the two largest where a
+// minimum or a group's scale is stored besides) may come together, and their sum is admitted. All elements, or all of
+// one sign, are moved together as well, for extremes that several share; a block that this changes has other codes on
+// the boundary, and each of its elements is moved once more. tq3_0 rotates the block
+// first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and all
+// changes add up. nvfp4, whose global scale belongs to every block, has a derivation of its own: admissible_nvfp4.cpp.
 //
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other members of
 // its group, and of one with an Inf, depend on what becomes of absmax:
@@ -46,7 +49,7 @@
 //                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax overflows.
 //                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
 //                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
-//                  claimed of that block. The blocks beside it are claimed in full.
+//                  claimed of that block. The blocks beside it are claimed in full (nvfp4: nothing of the tensor).
 #pragma once
 
 #include <array>
@@ -103,6 +106,8 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, cons
 // admit_quantised of a scaled format.
 void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                   const Contract& contract);
+// admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it.
+void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract);
 // Scales that the caller knows: scales[s] is every admissible scale of group s (plane ".scale", row-major).
 void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& shape,
                                  std::span<const float> values,

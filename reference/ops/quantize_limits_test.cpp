@@ -1,5 +1,7 @@
 // The limits of quantisers against kernels simulated bit for bit: each correct one passes as what it declares, a
 // defect beside it does not.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 
@@ -228,6 +230,40 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
     }
   }
   EXPECT_GE(outputs, 1000000U);
+}
+
+// Kernels whose numbers are off by a rounding here and there, all at once, on values that lie half-way between codes under scales
+// that lie half-way between stored ones: each correct one passes, and one whose codes are cut toward zero does not.
+TEST(QuantiseLimits, scales_and_codes_that_are_both_on_the_boundary_are_admitted_together) {
+  std::size_t moved = 0;
+  for (const char* name :
+       {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_1", "iq4_nl", "mxfp4", "mxfp8", "nvfp4"}) {
+    std::size_t caught = 0;
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      SCOPED_TRACE(fmt::format("{} seed {}", name, seed));
+      OpCase c("quantize", {{"rows", "16"}, {"cols", "256"}, {"to", name}});
+      Values drawn = draw(Shape1::gaussian, 4096, 300 + seed);
+      // Few bits: every quotient by a scale of few bits is a tie or near one.
+      for (float& x : drawn) x = std::round(x * 8) / static_cast<float>(8 + seed % 3);
+      const Values x = c.put("x", drawn);
+      const Truth t = c.truth("scale=any code=any");
+      const auto stored = [&](const Values& from, const EncodePolicy& policy) {
+        return decode_tensor(encode_tensor(format(name), {16, 256}, from, policy));
+      };
+      Values noisy = x;
+      for (float& each :
+           noisy) {  // equal magnitudes meet equal roundings: one of them stays the first of the largest
+        std::mt19937_64 engine(std::bit_cast<std::uint32_t>(std::fabs(each)) + seed);
+        each *= 1 + std::uniform_real_distribution<float>(-1, 1)(engine) * 0x1p-22F;
+      }
+      const std::vector<double> exact = stored(x, {}), y = stored(noisy, {});
+      expect_pass(t, y);
+      for (std::size_t i = 0; i < y.size(); ++i) moved += y[i] == exact[i] ? 0 : 1;
+      caught += judge(t, stored(x, {.rounding = Rounding::toward_zero})).bad;
+    }
+    EXPECT_GE(caught, 20U) << name;
+  }
+  EXPECT_GE(moved, 1000U);
 }
 
 }  // namespace

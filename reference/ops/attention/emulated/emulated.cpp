@@ -18,6 +18,10 @@ const ScalarFormat* rounding_format(std::string_view name) {
 float round_if(const ScalarFormat* format, float x) {
   return format == nullptr ? x : static_cast<float>(round_to(*format, x));
 }
+// The output, in a format with infinities: as conversions of IEEE 754 make it.
+float as_output(const ScalarFormat* format, float x) {
+  return format == nullptr ? x : static_cast<float>(round_to(*format, x, {.overflow = Overflow::ieee}));
+}
 // What the register that holds o can represent: the rescaled o is cut to it before the unit takes it as C.
 float as_accumulator(const Accumulator& how, bool chained, float x) {
   if (!chained) return x;
@@ -187,7 +191,7 @@ void AttentionEmulator::run(const QueryRow& row, std::span<float> out, const Att
   const float inverse = 1.0f / total.l;
   const auto unscale = static_cast<float>(std::ldexp(row.v_scale, -how_.p_shift));
   for (std::size_t c = 0; c < out.size(); ++c) {
-    out[c] = total.l == 0 ? 0.0f : round_if(out_format, total.o[c] * inverse * unscale);
+    out[c] = total.l == 0 ? 0.0f : as_output(out_format, total.o[c] * inverse * unscale);
   }
 }
 

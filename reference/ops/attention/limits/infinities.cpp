@@ -19,7 +19,8 @@ std::optional<double> least_share(const AttentionProblem& problem, const Contrac
   const ScalarFormat* const p = find_scalar_format(contract.text("p"));
   const ScalarFormat* const v = find_scalar_format(problem.v().planes.front().spec.format);
   if (p == nullptr || v == nullptr || v->specials != Specials::ieee || contract.number("p_shift") < 0 ||
-      contract.text("convert") != "none" || problem.geometry().rotate == RotateKind::qkv)
+      contract.text("convert") != "none" || contract.text("out") == "f16" ||
+      problem.geometry().dtype == "f16" || problem.geometry().rotate == RotateKind::qkv)
     return std::nullopt;
   const bool range_of_f32 = p->name == "f32" || p->name == "bf16" || p->name == "tf32";
   if (!range_of_f32 && problem.v().planes.size() > 1) return std::nullopt;

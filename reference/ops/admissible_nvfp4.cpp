@@ -1,0 +1,79 @@
+// What a quantiser to nvfp4 may leave behind. A: absmax of the tensor, a: of a block, both over finite elements.
+//
+//   g = 2688 / A                       1 where A is 0
+//   s = e4m3fn(a g / 6)                to nearest even, saturating
+//   c = e2m1(x g / s)                  as `round` says; 0 where s is 0
+//   value = c s / g
+//
+// A kernel has g, a g / 6 and x g / s within 8 roundings of f32 (2^-21) of the real numbers: by division, by reciprocals, or with
+// g made of A / 2688. s is then one of two neighbours at most, c for each s one of two, and the value is within 2^-21 of c s / g;
+// all of them are admitted together, since a block scale on the boundary and another last bit of g come together as well as alone.
+//
+// Nothing is claimed where g exceeds 2^125, for 1 / g is subnormal there; nor, under absmax=any, of a tensor with an element that is
+// not finite: A may be NaN, or Inf, which makes g 0.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "reference/ops/admissible.hpp"
+#include "reference/ops/op_io.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::size_t kElements = 16;
+constexpr double kRoundings = 0x1p-21;
+
+double finite_absmax(std::span<const float> values) {
+  double largest = 0;
+  for (const float x : values)
+    if (std::isfinite(x)) largest = std::max(largest, std::fabs(static_cast<double>(x)));
+  return largest;
+}
+
+}  // namespace
+
+void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract) {
+  static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
+  static const ScalarFormat& e2m1 = scalar_format("e2m1");
+  const EncodePolicy policy = quantise_policy(contract);
+  const double largest = finite_absmax(values), g = largest > 0 ? 2688 / largest : 1;
+  const bool by_file = contract.text("absmax") == "finite";
+  const bool all_finite = std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+  if (g > 0x1p125 || (!all_finite && !by_file)) {
+    for (std::size_t i = 0; i < values.size(); ++i) set_unclaimed(truth, i);
+    return;
+  }
+  for (std::size_t first = 0; first < values.size(); first += kElements) {
+    const auto block = values.subspan(first, kElements);
+    const double ideal = finite_absmax(block) * g / 6;
+    const auto scale = [&](double moved) { return decode(e4m3fn, encode(e4m3fn, ideal * moved)); };
+    const std::array scales{scale(1), scale(1 - kRoundings), scale(1 + kRoundings)};
+    const bool poisoned = std::ranges::any_of(block, [&](float x) {
+      return (std::isnan(x) && policy.nan == NanPolicy::propagate) ||
+             (std::isinf(x) && policy.overflow == Overflow::ieee);
+    });
+    for (std::size_t e = 0; e < kElements; ++e) {
+      const std::size_t i = first + e;
+      if (poisoned) {  // the scale is NaN
+        set_special(truth, i, std::numeric_limits<double>::quiet_NaN());
+        continue;
+      }
+      const auto value = [&](double s, double moved) {
+        const double quotient = static_cast<double>(block[e]) * g / s * moved;
+        return s > 0 ? decode(e2m1, encode(e2m1, quotient, policy)) * s / g : 0.0;
+      };
+      truth.value[i] = value(scales[0], 1);
+      double limit = 0;
+      for (const double s : scales)
+        for (const double moved : {1 - kRoundings, 1 + kRoundings}) {
+          const double other = value(s, moved);
+          limit = std::max(limit, std::fabs(other - truth.value[i]) + kRoundings * std::fabs(other));
+        }
+      truth.limit[i] = limit;
+    }
+  }
+}
+
+}  // namespace assay
