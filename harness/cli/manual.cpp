@@ -141,6 +141,22 @@ std::string manual_page(const Op& o, bool markdown) {
           {std::string(k.name), default_text(k.fallback), allowed_text(k), std::string(k.meaning)});
     page.table({"key", "default", "allowed", "meaning"}, rows);
   }
+  if (o.name == "quantize" || o.name == "requantize" || o.name == "kv_write") {
+    page.section("quantisers",
+                 "the rule of each format; x and absmax are exact, the rest within what the contract says");
+    rows.clear();
+    for (const Format& f : formats()) {
+      const bool named = f.kind == FormatKind::block;
+      const std::string of{named                          ? f.name
+                           : f.kind == FormatKind::scalar ? "numbers without a scale"
+                                                          : "*_tensor ... *_g32"};
+      const std::string_view rule = quantiser_rule(f);
+      if (!rule.empty() &&
+          (rows.empty() || std::ranges::find(rows, of, [](const Row& r) { return r[0]; }) == rows.end()))
+        rows.push_back({of, std::string(rule)});
+    }
+    page.table({"format", "rule"}, rows);
+  }
   page.section("example", "a small case, with `assay explain` in place of `assay run` to see its limits");
   page.code(fmt::format("assay run '{} {}' -b cpu", o.name, o.example));
   return std::move(page).text();

@@ -1,5 +1,6 @@
 // The list of formats, planes and shapes, scaled formats on every axis, ranges, and every refusal with its value.
 #include "reference/formats/format.hpp"
+#include "reference/formats/block.hpp"
 
 #include <gtest/gtest.h>
 
@@ -300,6 +301,13 @@ TEST(SuperBlocks, what_is_made_is_in_order_and_no_farther_than_a_step) {
     const std::vector<double> poisoned = decode_tensor(encode_tensor(f, {2, 256}, spoilt));
     EXPECT_EQ(poisoned[0], y[0]) << f.name;
     EXPECT_TRUE(std::isnan(poisoned[256])) << f.name;
+  }
+}
+
+TEST(Formats, each_that_a_kernel_is_asked_to_quantise_to_has_its_rule_in_words) {
+  for (const Format& f : formats()) {
+    const bool searched = f.kind == FormatKind::block && f.block->searched;
+    EXPECT_EQ(quantiser_rule(f).empty(), searched) << f.name;
   }
 }
 
