@@ -33,7 +33,7 @@ void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& li
 
 // Rows that are NaN, and whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is
 // applied to the sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, and which a cap or a
-// weight of 0 makes finite.
+// weight of 0 makes finite. And under one that converts K first: a conversion may saturate.
 void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAttention& exact,
                              std::vector<double>& limit) {
   const auto is_nan = [](double x) { return std::isnan(x); };
@@ -101,7 +101,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
              ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
-  if (quantises_blocks(contract.text("q"))) unclaim_infinite_blocks(converted, exact, limits.limit);
+  if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")
+    unclaim_infinite_blocks(converted, exact, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
