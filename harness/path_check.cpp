@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <optional>
 #include <vector>
@@ -14,8 +13,6 @@ namespace {
 
 constexpr std::size_t kMostNames = 12;
 constexpr std::string_view kTemporary = "temporary_bytes=";
-
-bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // Each name once, in the order of the first launch.
 std::string listed(const std::vector<std::string>& names) {
@@ -43,19 +40,6 @@ PathFinding fallback(std::string summary) { return {PathFinding::Kind::fallback,
 
 }  // namespace
 
-bool names_kernel(std::string_view declared, std::string_view seen) {
-  const bool open = declared.ends_with('*');
-  if (open) declared.remove_suffix(1);
-  if (declared.empty()) return false;
-  for (auto at = seen.find(declared); at != std::string_view::npos; at = seen.find(declared, at + 1)) {
-    const auto end = at + declared.size();
-    const bool begins = at == 0 || !in_word(declared.front()) || !in_word(seen[at - 1]);
-    const bool ends = open || end == seen.size() || !in_word(declared.back()) || !in_word(seen[end]);
-    if (begins && ends) return true;
-  }
-  return false;
-}
-
 PathFinding check_path(std::string_view path, std::string_view promises, const Trace& trace,
                        std::int64_t tensor_bytes) {
   if (!trace.witness) {
@@ -75,7 +59,8 @@ PathFinding check_path(std::string_view path, std::string_view promises, const T
   std::vector<std::string> seen;
   for (const SeenKernel& kernel : witness.kernels) seen.push_back(kernel.name);
   const auto was_seen = [&](std::string_view name) {
-    return std::ranges::any_of(seen, [&](const std::string& kernel) { return names_kernel(name, kernel); });
+    const auto is_it = [&](const std::string& kernel) { return names_kernel(name, kernel); };
+    return std::ranges::any_of(seen, is_it) || std::ranges::any_of(witness.unwatched, is_it);
   };
   if (!path.empty() && !was_seen(path))
     return fallback(fmt::format("declared kernel {} did not run; the witness {} saw: {}", path, witness.by,
@@ -85,11 +70,15 @@ PathFinding check_path(std::string_view path, std::string_view promises, const T
       return fallback(fmt::format("announced kernel {} did not run; the witness {} saw: {}", announced,
                                   witness.by, listed(seen)));
   if (const auto temporary = temporary_bytes(promises);
-      temporary && !(witness.peak_bytes <= tensor_bytes + *temporary))
+      temporary && !(witness.peak_bytes <= (witness.host ? 0 : tensor_bytes) + *temporary))
     return fallback(
-        fmt::format("{} bytes of device memory were in use at one time; the tensors take {}, the backend "
-                    "promises {} more",
-                    witness.peak_bytes, tensor_bytes, *temporary));
+        witness.host
+            ? fmt::format("{} bytes of memory were taken at one time; the backend promises {}",
+                          witness.peak_bytes, *temporary)
+            : fmt::format(
+                  "{} bytes of device memory were in use at one time; the tensors take {}, the backend "
+                  "promises {} more",
+                  witness.peak_bytes, tensor_bytes, *temporary));
   return {};
 }
 

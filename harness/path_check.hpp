@@ -6,14 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "harness/worker/kernel_name.hpp"
 #include "harness/worker/protocol.hpp"
 
 namespace assay {
-
-// Whether `declared` names the kernel `seen` (demangled): it occurs there as a whole, so that "softmax" is
-// not "online_softmax" nor "softmax_split"; "ns::f" and "f<float>" name "void ns::f<float>(int)". A `*` at
-// its end leaves the rest of the last word open: "nvjet_sm90_*".
-bool names_kernel(std::string_view declared, std::string_view seen);
 
 struct PathFinding {
   enum class Kind : std::uint8_t { none, fallback, failed } kind = Kind::none;
@@ -22,7 +18,8 @@ struct PathFinding {
 
 // fallback: the declared path is not among the kernels seen; or, with a witness, a kernel that the backend
 // announced was never seen, or more device memory was in use at one time than `tensor_bytes` (what inputs and
-// outputs take) and the promise temporary_bytes=N allow. failed: the witness did not see everything. Without
+// outputs take; a witness of the host counts none of them) and the promise temporary_bytes=N allow. A name that the
+// witness could not have seen (`unwatched`) is left to the backend's word. failed: the witness did not see everything. Without
 // a witness the backend's own list of kernels is the evidence. path "": none is claimed.
 PathFinding check_path(std::string_view path, std::string_view promises, const Trace& trace,
                        std::int64_t tensor_bytes);

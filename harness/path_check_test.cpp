@@ -66,6 +66,23 @@ TEST(CheckPath, a_dead_path_is_a_fallback_whatever_the_backend_says) {
             std::string("declared kernel flash_fwd_kernel did not run; the witness fake saw: ") + kMath);
 }
 
+TEST(CheckPath, of_a_name_that_the_witness_could_not_have_seen_the_backends_word_counts) {
+  Trace trace = witnessed({"fast"}, {"run(int)"});
+  trace.witness->unwatched = {"fast"};
+  EXPECT_EQ(kind_of("fast", trace), Kind::none);
+  EXPECT_EQ(kind_of("other", trace), Kind::fallback);
+  trace.witness->unwatched.clear();
+  EXPECT_EQ(kind_of("fast", trace), Kind::fallback);
+}
+
+TEST(CheckPath, tensors_of_the_host_are_no_part_of_what_a_kernel_took) {
+  Trace trace = witnessed({"fast"}, {"fast"}, 1000);
+  EXPECT_EQ(kind_of("fast", trace, "temporary_bytes=0"), Kind::none);
+  trace.witness->host = true;
+  EXPECT_EQ(kind_of("fast", trace, "temporary_bytes=999"), Kind::fallback);
+  EXPECT_EQ(kind_of("fast", trace, "temporary_bytes=1000"), Kind::none);
+}
+
 TEST(CheckPath, its_live_twin_passes) {
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {kMath, kFlash})), Kind::none);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({}, {kFlash})), Kind::none);

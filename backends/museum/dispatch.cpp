@@ -98,20 +98,6 @@ void w4a8_by_metadata(const Call& call, const Trace& trace, bool defect) {
   }
 }
 
-// The table of (K, V) instances of the native kernel; the pair is missing, V is converted first.
-void kv_template_instance(const Call& call, const Trace& trace, bool defect) {
-  const std::vector<std::string> instances = defect ? std::vector<std::string>{"q8_0/q8_0", "tq3_0/tq3_0"}
-                                                    : std::vector<std::string>{"q8_0/q8_0", "q8_0/tq3_0"};
-  for (const std::string& instance : instances)
-    if (instance == "q8_0/tq3_0") {
-      trace.kernel("flash_q8_0_tq3_0");
-      return flash(call, Slip::none);
-    }
-  trace.kernel("convert_v_f16");
-  trace.kernel("flash_q8_0_f16");
-  flash(call, Slip::none);
-}
-
 void fused_for_mixed_types(const Call& call, const Trace& trace, bool defect) {
   if (defect && call.text("k") != call.text("v")) {
     for (const char* kernel : {"matmul_qk", "softmax", "matmul_pv"}) trace.kernel(kernel);

@@ -24,6 +24,7 @@ struct Piece {
   std::string_view contract;  // of both
   std::string_view path;      // the kernel that both claim to run
   void (*run)(const Call& call, const Trace& trace, bool defect);
+  std::string_view promises = "deterministic=yes nan=propagate";
 };
 std::span<const Piece> pieces();
 
@@ -81,13 +82,16 @@ void matmul_rows(const Call& call, bool first_group_only, bool drop_a_scale);
 // dispatch.cpp: the answer is right, the path is not.
 #define ASSAY_DISPATCH(name) void name(const Call& call, const Trace& trace, bool defect)
 ASSAY_DISPATCH(w4a8_by_metadata);
-ASSAY_DISPATCH(kv_template_instance);
 ASSAY_DISPATCH(fused_for_mixed_types);
 ASSAY_DISPATCH(architecture_table);
 ASSAY_DISPATCH(logged_tactic);
 ASSAY_DISPATCH(version_pin);
 ASSAY_DISPATCH(sm_family);
 ASSAY_DISPATCH(hadamard_hint);
+// instances.cpp
+ASSAY_DISPATCH(kv_template_instance);
+ASSAY_DISPATCH(announced_instance);
+ASSAY_DISPATCH(kv_by_one_entry);
 #undef ASSAY_DISPATCH
 
 // reductions.cpp

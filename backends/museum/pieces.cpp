@@ -22,6 +22,9 @@ constexpr std::string_view kTwoPass = "variance=two_pass acc=f32 order=any rsqrt
 constexpr std::string_view kSoftmax = "acc=f32 order=any exp=e exp_ulp=2 div_ulp=1";
 constexpr std::string_view kTransform = "acc=f32 order=any";
 
+// Two tiles of 32 rows of at most 512 f32, and what a row of the output is made in.
+constexpr std::string_view kTiles = "deterministic=yes nan=propagate temporary_bytes=262144";
+
 constexpr const char* kPath = "museum";
 #define ASSAY_FLASH(name, contract, slip, ...) \
   {name, "attention", contract, kPath, ASSAY_PLAIN(flash(call, defect ? Slip::slip : Slip::none, Flash{__VA_ARGS__}))}
@@ -77,6 +80,9 @@ constexpr auto kPieces = std::to_array<Piece>({
     {"max_of_first_warp", "softmax", kSoftmax, kPath, ASSAY_PLAIN(softmax_by_warps(call, defect))},
 
     {"no_template_instance", "attention", kFlashMixed, "flash_q8_0_tq3_0", kv_template_instance},
+    {"announced_instance", "attention", kFlashMixed, "flash_q8_0_tq3_0", announced_instance},
+    {"undeclared_conversion", "attention", kFlash, "kv_by_one_entry", kv_by_one_entry},
+    {"converted_buffer", "attention", kFlashMixed, "kv_by_one_entry", kv_by_one_entry, kTiles},
     {"mixed_types_unfused", "attention", kFlash, "flash_fused", fused_for_mixed_types},
     {"architecture_table", "matmul", kProduct, "gemm_fp8_native", architecture_table},
     {"exception_in_log", "matmul", kProduct, "gemm_tactic_17", logged_tactic},

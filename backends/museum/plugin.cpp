@@ -26,7 +26,8 @@ Choice choose(const Call& call) {
 assay_status declare(void*, const assay_call* raw, assay_declaration* declaration) {
   return declared(declaration, [&] {
     const Choice choice = choose(Call(*raw));
-    return Declared{std::string(choice.piece->contract), std::string(choice.piece->path)};
+    return Declared{std::string(choice.piece->contract), std::string(choice.piece->path),
+                    choice.piece->promises};
   });
 }
 

@@ -82,6 +82,36 @@ TEST(WitnessInTheWorker, without_one_nothing_is_claimed) {
   EXPECT_EQ(absence(result), "");
 }
 
+// A routine is seen once in each run, the first time and later; of a name that no routine has nothing is claimed.
+TEST(CpuWitness, sees_the_routines_that_were_entered) {
+#ifdef ASSAY_CPU_WITNESS
+  WorkerOptions options = worker_options("assay_misbehaving.so");
+  options.witness = ASSAY_CPU_WITNESS;
+  Worker worker(options);
+  std::vector<std::string> first;
+  for (int run = 0; run < 2; ++run) {
+    TwiceCall call("correct");
+    call.request().second_run = false;
+    const RunResult result = worker.run(call.request());
+    ASSERT_EQ(result.status, RunStatus::done) << result.reason;
+    ASSERT_TRUE(result.trace.witness.has_value()) << absence(result);
+    EXPECT_EQ(result.trace.witness->by, "cpu");
+    EXPECT_TRUE(result.trace.witness->host);
+    std::vector<std::string> seen;
+    for (const SeenKernel& kernel : result.trace.witness->kernels) seen.push_back(kernel.name);
+    EXPECT_FALSE(seen.empty());
+    if (run == 0) first = seen;
+    EXPECT_EQ(seen, first);
+    EXPECT_EQ(result.trace.witness->unwatched,
+              result.trace.kernels);  // words of its own, not names of functions
+  }
+#else
+  watched_run("", "");
+  if (HasFailure()) return;
+  GTEST_SKIP() << "the witness of the CPU is written for x86-64 and AArch64";
+#endif
+}
+
 // Where CUPTI finds no device it says so; where it does, a process that launches nothing is seen to launch nothing.
 TEST(CuptiWitness, watches_or_says_why_not) {
 #ifdef ASSAY_CUPTI_WITNESS

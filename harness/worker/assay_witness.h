@@ -24,8 +24,13 @@ ASSAY_WITNESS_EXPORT const char* assay_witness_open(void);
  * given to the device before the call is in it. Valid until the next call. */
 ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void);
 
+/* May be left out by a witness that sees every kernel there is: whether one of this name would have been seen. Of a name
+ * that would not, the witness proves nothing. */
+ASSAY_WITNESS_EXPORT int assay_witness_watches(const char* name);
+
 typedef const char* (*assay_witness_open_fn)(void);
 typedef const char* (*assay_witness_collect_fn)(void);
+typedef int (*assay_witness_watches_fn)(const char* name);
 
 #ifdef __cplusplus
 }

@@ -66,6 +66,8 @@ Json json_of(const Witness& witness) {
             {"allocated_bytes", witness.allocated_bytes},
             {"peak_bytes", witness.peak_bytes}};
   if (!witness.error.empty()) json["error"] = witness.error;
+  if (witness.host) json["host"] = true;
+  if (!witness.unwatched.empty()) json["unwatched"] = witness.unwatched;
   return json;
 }
 
@@ -138,6 +140,8 @@ Witness witness_of(const Json& json) {
   witness.allocated_bytes = integer_or(json, "allocated_bytes", std::int64_t{0});
   witness.peak_bytes = integer_or(json, "peak_bytes", std::int64_t{0});
   witness.error = json.value("error", "");
+  witness.host = json.value("host", false);
+  witness.unwatched = json.value("unwatched", std::vector<std::string>{});
   return witness;
 }
 

@@ -71,6 +71,9 @@ struct Witness {
   std::int64_t allocated_bytes = 0;  // of device memory, all allocations
   std::int64_t peak_bytes = 0;       // most of them at one time
   std::string error;                 // why it did not see everything; "" when it did
+  bool host = false;                 // of a CPU: the tensors are no part of peak_bytes
+  std::vector<std::string> unwatched =
+      {};  // names that the backend announced and that it could not have seen
 };
 
 struct Trace {

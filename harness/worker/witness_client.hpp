@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/worker/assay_witness.h"
 #include "harness/worker/protocol.hpp"
@@ -32,6 +33,7 @@ class WitnessClient {
       absence_ = reason;
     } else {
       collect_ = collect;
+      watches_ = reinterpret_cast<assay_witness_watches_fn>(dlsym(library, "assay_witness_watches"));
       name_ = std::filesystem::path(path).stem().string();
     }
   }
@@ -48,14 +50,19 @@ class WitnessClient {
   void forget() const {
     if (collect_ != nullptr) collect_();
   }
-  std::optional<Witness> collect() const {
+  std::optional<Witness> collect(const std::vector<std::string>& announced) const {
     if (collect_ == nullptr) return std::nullopt;
     const char* text = collect_();
-    return parse_witness(text == nullptr ? "" : text);
+    Witness witness = parse_witness(text == nullptr ? "" : text);
+    if (watches_ != nullptr)
+      for (const std::string& name : announced)
+        if (watches_(name.c_str()) == 0) witness.unwatched.push_back(name);
+    return witness;
   }
 
  private:
   assay_witness_collect_fn collect_ = nullptr;
+  assay_witness_watches_fn watches_ = nullptr;
   std::string absence_;
   std::string name_;
 };

@@ -205,7 +205,7 @@ class Server {
     if (recorder.dropped > 0)
       recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
     if (!left.empty()) recorder.trace.notes.emplace_back(kLeftBehindNote, left);
-    recorder.trace.witness = witness_.collect();
+    recorder.trace.witness = witness_.collect(recorder.trace.kernels);
     if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
   }

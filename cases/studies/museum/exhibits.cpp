@@ -117,6 +117,12 @@ constexpr Exhibit kExhibits[] = {
     // Dispatch: the answer is right, the path is not
     {"30", "no_template_instance", "no instance for (q8_0, tq3_0): V is converted to f16 first", "field report on TQ3_0: 6.8 times slower",
      "attention heads=2 d=64 len=128 k=q8_0 v=tq3_0_c2", fallback, "has the instance"},
+    {"30b", "announced_instance", "the dispatcher announces the instance for (q8_0, tq3_0) that is missing, and converts V to f16", "field report on TQ3_0",
+     "attention heads=2 d=256 len=160 k=q8_0 v=tq3_0_c2", fallback, "enters the instance"},
+    {"30c", "undeclared_conversion", "V in tq3_0 converted to f16 under a declaration without one: each number is rounded", "field report on TQ3_0",
+     "attention heads=2 d=512 len=160 k=q8_0 v=tq3_0_c2 dtype=f32 fill=constant", wrong, "decodes V where it is used"},
+    {"30d", "converted_buffer", "V in tq3_0 converted to a buffer of f16 that is larger than the cache", "field report on TQ3_0",
+     "attention heads=1 d=512 len=512 k=q8_0 v=tq3_0_c2", fallback, "takes a tile at a time"},
     {"31", "mixed_types_unfused", "K and V of different types leave the fused kernel", "llama.cpp #28455: 1511 -> 197 tok/s",
      "attention heads=2 d=64 len=128 k=q8_0 v=q4_0", fallback, "stays fused"},
     {"32", "architecture_table", "architecture table lacks gfx1201: f32 instead of FP8", "AITER; vLLM #46192",

@@ -52,6 +52,26 @@ TEST(Museum, every_exhibit_is_caught_with_its_verdict_and_every_twin_passes) {
   }
 }
 
+// K in q8_0, V in tq3_0, a missing instance and a conversion that nobody mentions: the routines that were entered, the
+// rounding and the memory give it away, each alone, at both head sizes of the report.
+TEST(Museum, a_silent_conversion_is_seen_by_three_kinds_of_evidence) {
+  const auto known = known_backends();
+  Workers workers(known);
+  for (const char* d : {"d=256", "d=512"})
+    for (const auto& [name, evidence] : {std::pair{"announced_instance", "flash_q8_0_f16"},
+                                         {"undeclared_conversion", "beyond the limit"},
+                                         {"converted_buffer", "bytes of memory were taken"}}) {
+      Exhibit e = find_exhibit(name);
+      std::string line(e.line);
+      line.replace(line.find("d="), 5, d);
+      if (line.find("len=512") != std::string::npos) line.replace(line.find("len=512"), 7, "len=1024");
+      e.line = line;
+      const Shown shown = show(e, workers);
+      EXPECT_TRUE(shown.caught && shown.counterpart_passes) << story(shown);
+      EXPECT_NE(shown.defect.verdict.summary.find(evidence), std::string::npos) << story(shown);
+    }
+}
+
 TEST(Museum, an_exhibit_whose_twin_is_wrong_too_is_a_false_alarm) {
   const auto known = known_backends();
   Workers workers(known);

@@ -1,0 +1,42 @@
+// The witness of plug-ins that compute on the CPU: which of their routines were entered, and how much memory they took.
+#include "harness/witness/cpu/allocations.hpp"
+#include "harness/witness/cpu/routines.hpp"
+#include "harness/worker/assay_witness.h"
+#include "harness/worker/protocol.hpp"
+
+namespace {
+
+using namespace assay::cpu_witness;
+
+// operator new is of this library, and takes its memory by malloc there.
+constexpr std::string_view kStandardLibrary = "libstdc++.so";
+
+}  // namespace
+
+extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_open(void) {
+  for (const Module& there : new_modules())
+    if (there.file.find(kStandardLibrary) != std::string::npos) watch_allocations(there);
+  return watch_traps();
+}
+
+extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void) {
+  static std::string text;
+  assay::Witness witness;
+  witness.by = "cpu";
+  witness.host = true;
+  for (std::string& name : entered_routines()) witness.kernels.push_back({std::move(name), {}, {}, 0, 0});
+  const Allocated taken = allocations();
+  witness.allocated_bytes = taken.all, witness.peak_bytes = taken.peak;
+  text = assay::witness_text(witness);
+  for (const Module& module : new_modules()) {
+    watch_routines(module);
+    watch_allocations(module);
+  }
+  forget_routines();
+  forget_allocations();
+  return text.c_str();
+}
+
+extern "C" ASSAY_WITNESS_EXPORT int assay_witness_watches(const char* name) {
+  return is_watched(name) ? 1 : 0;
+}

@@ -1,0 +1,23 @@
+// Which routines of a library were entered. A breakpoint stands at the entry of every function that the library's symbol
+// table names; the first call of a run meets it, is noted, and removes it: what is seen is what was executed, whoever called
+// it and whatever was announced, at the price of one signal for each routine of a run.
+//
+// A function that the compiler put in line has no entry of its own there, and a name without a symbol none at all: of a name
+// that no symbol has nothing is said (is_watched).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/witness/cpu/modules.hpp"
+
+namespace assay::cpu_witness {
+
+const char* watch_traps();  // once; nullptr, or why it cannot
+void watch_routines(const Module& module);
+void forget_routines();                       // arms every breakpoint again
+std::vector<std::string> entered_routines();  // since they were forgotten, in that order, demangled
+bool is_watched(std::string_view name);       // whether a routine of this name would be seen
+
+}  // namespace assay::cpu_witness
