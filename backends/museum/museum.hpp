@@ -92,6 +92,10 @@ ASSAY_DISPATCH(hadamard_hint);
 ASSAY_DISPATCH(kv_template_instance);
 ASSAY_DISPATCH(announced_instance);
 ASSAY_DISPATCH(kv_by_one_entry);
+// experts.cpp
+ASSAY_DISPATCH(moe_by_metadata);
+void moe_of_packed_words(const Call& call, bool defect);
+void moe_of_two_scales(const Call& call, bool first_dropped, bool twice);
 #undef ASSAY_DISPATCH
 
 // reductions.cpp
