@@ -38,6 +38,7 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_NAMED(matmul),
     ASSAY_REPLAYED(matmul, "replay", matmul_check, matmul),
     ASSAY_NAMED(moe),
+    ASSAY_REPLAYED(moe, "replay", moe_check, moe),
     ASSAY_PLAIN(argmax),
     ASSAY_ATTENTION(decode, true, attention_check),
     ASSAY_ATTENTION(prefill, true, attention_check),

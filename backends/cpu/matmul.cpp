@@ -38,27 +38,11 @@ std::string matmul_contract(const Call& call, const Engine& engine) {
          (product.path == "e4m3fn" ? " scale=divide code=divide" : "");
 }
 
-// The order of the additions, whole. Weights of one row meet rows of a in fours, a vector of sums for each, and the rows that are left
-// one by one, each with four vectors of sums: such a call has two schedules where it has rows of both kinds and these differ.
 std::string matmul_replay_contract(const Call& call, const Engine& engine) {
   const Product product(call);
-  if (integer_product(product.path, product.a, product.b) || product.path == "q8")
-    throw Unsupported("a schedule is of sums of floating-point products: no integer codes, no path=q8");
-  const std::int64_t m = call.integer("m"), k = call.integer("k");
-  const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
-  std::string sum = "acc:f32/lanes:" + std::to_string(lanes);
-  if (engine.fma) sum += "/fma:yes";
-  if (&engine != &kScalarEngine && m % 4 != 0 && k > lanes) {
-    if (m > 4)
-      throw Unsupported("rows in fours and rows that are left have two schedules: m < 4, or a multiple of 4");
-    // The four vectors are added in pairs, then the lanes by halves; whole vectors that are left go to the first, the rest to the second.
-    sum = "acc:f32/lanes:" + std::to_string(4 * lanes) + (engine.fma ? "/fma:yes" : "") +
-          "/tail:vector:" + std::to_string(lanes) + "/fold:" + std::to_string(lanes) + "." +
-          std::to_string(2 * lanes);
-    for (std::int64_t half = lanes / 2; half > 0; half /= 2) sum += "." + std::to_string(half);
-  }
-  const bool scaled = product.path == "codes" || product.path == "e4m3fn";
-  return matmul_contract(call, engine) + " level=replay schedule=" + sum + (scaled ? "/scales:a_b" : "");
+  refuse_unscheduled(product.path, product.a, product.b);
+  return matmul_contract(call, engine) + " level=replay schedule=" +
+         product_schedule(engine, product.path, call.integer("m"), call.integer("k"));
 }
 
 void matmul_run(const Call& call, const Engine& engine, const Trace& trace) {

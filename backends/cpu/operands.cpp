@@ -131,6 +131,38 @@ void prepare_values(const Engine& engine, std::string_view path, Activations& ac
   }
 }
 
+void refuse_unscheduled(std::string_view path, std::string_view a, std::string_view b) {
+  if (integer_product(path, a, b) || path == "q8")
+    throw Unsupported("a schedule is of sums of floating-point products: no integer codes, no path=q8");
+}
+
+std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t rows, std::int64_t k,
+                             std::string_view prefix) {
+  const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    if (!text.empty()) text += "/";
+    text.append(prefix).append(key).append(":").append(value);
+  };
+  const bool alone = &engine != &kScalarEngine && rows % 4 != 0 && k > lanes;
+  if (alone && rows > 4)
+    throw Unsupported(
+        "rows in fours and rows that are left have two schedules: m < 4, or a multiple of 4; moe: tokens < "
+        "4");
+  add("acc", "f32");
+  add("lanes", std::to_string(alone ? 4 * lanes : lanes));
+  if (engine.fma) add("fma", "yes");
+  if (alone) {
+    // The four vectors are added in pairs, then the lanes by halves; whole vectors that are left go to the first, the rest to the second.
+    add("tail", "vector:" + std::to_string(lanes));
+    std::string fold = std::to_string(lanes) + "." + std::to_string(2 * lanes);
+    for (std::int64_t half = lanes / 2; half > 0; half /= 2) fold += "." + std::to_string(half);
+    add("fold", fold);
+  }
+  if (path == "codes" || path == "e4m3fn") add("scales", "a_b");
+  return text;
+}
+
 Activations take_activations(const Engine& engine, const RowReader& reader, std::string_view format,
                              std::string_view path, bool integer, const std::vector<std::int64_t>& which) {
   std::vector<std::int64_t> rows = which;

@@ -32,6 +32,7 @@ std::string requantize_name(const Call& call);
 std::string kv_write_name(const Call& call);
 std::string matmul_name(const Call& call);
 std::string matmul_replay_contract(const Call& call, const Engine& engine);
+std::string moe_replay_contract(const Call& call, const Engine& engine);
 std::string moe_name(const Call& call);
 
 // An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.

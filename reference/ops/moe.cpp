@@ -25,6 +25,7 @@
 //   y     c w2 h is one rounded product; then topk - 1 additions in any order.
 // Overflow. Where g, v, h or w2 h may leave its type, or a sum on the way to it may, the kernel may hold Inf, and Inf - Inf
 // or 0 Inf further on: nothing is claimed of what that token's expert contributes to, NaN included.
+// level=replay: of finite numbers the bits of the declared schedule, limit 0 (replayed_moe.hpp).
 //
 // With numbers: `moe tokens=1 experts=2 topk=2 hidden=256 inter=512 a=f16 w=f16` on cpu (gaussian, seed 1; sums in
 // f32), the first element of h:
@@ -45,6 +46,8 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/products.hpp"
+#include "reference/ops/replayed_moe.hpp"
+#include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
@@ -62,7 +65,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes", "what is multiplied"},
 };
 
-constexpr auto kContract = with_store_keys(std::array{
+constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[0],
     kDotKeys[1],
     kDotKeys[2],
@@ -78,7 +81,7 @@ constexpr auto kContract = with_store_keys(std::array{
                 "c (w2 h), or w2 (c h): the weight before h is rounded or quantised"},
     ContractKey{"experts", ContractValue::word, "any", "any|distinct",
                 "distinct: nothing is claimed of a token that names an expert twice"},
-});
+}));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
@@ -147,24 +150,20 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
                      topk = a.integer("topk");
   const Format& a_format = format(a.text("a"));
-  const std::string path = resolve_path(a.text("path"), a_format, format(a.text("w")));
-  const std::string down_path = resolve_path(a.text("path"), a_format, format(a.text("w2")));
+  const MoePaths paths = moe_paths(a);
+  const std::string &path = paths.up, &down_path = paths.down;
   const bool flush = contract.text("ftz") == "yes";
   const Operands x(in.tensor("x"), path, Side::activations, contract.number("dequant_roundings"));
   const Operands w13(in.tensor("w13"), path, Side::weights, contract.number("dequant_roundings"));
   const Operands w2(in.tensor("w2"), down_path, Side::weights, contract.number("dequant_roundings"));
-  // What h becomes has the element of x where the paths are one, else that of its own path.
-  const std::string_view hidden_element = down_path == path            ? x.element()
-                                          : down_path != "codes"       ? std::string_view(down_path)
-                                          : a_format.element == "int4" ? "int8"
-                                                                       : a_format.element;
+  const std::string h_element = hidden_element(paths, x.element(), a_format);
   const bool first_integers = x.element() == "int8" && w13.element() == "int8",
-             down_integers = hidden_element == "int8" && w2.element() == "int8";
+             down_integers = h_element == "int8" && w2.element() == "int8";
   const Contract in_f32 = contract.text("acc") == "i32" && first_integers != down_integers
                               ? contract.with("acc", "f32")
                               : contract;
   const Dot dot(first_integers ? contract : in_f32, x.element(), w13.element(), flush);
-  const Dot down_dot(down_integers ? contract : in_f32, hidden_element, w2.element(), flush);
+  const Dot down_dot(down_integers ? contract : in_f32, h_element, w2.element(), flush);
   const Store store = store_of(contract, a.text("dtype"));
   const Machine f32 = machine("f32", flush);
   const double silu_ulp = contract.number("silu_ulp");
@@ -252,7 +251,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                        "reference/ops/moe: products on path=" + path + " and path=" + down_path +
                            ", silu, the intermediate's rounding, the sum");
   // Integer codes have no NaN: whatever the intermediate becomes in them is a number.
-  const bool hides_nan = down_path == "codes" && scalar_format(hidden_element).kind == ScalarKind::integer;
+  const bool hides_nan = down_path == "codes" && scalar_format(h_element).kind == ScalarKind::integer;
   for (std::size_t i = 0; i < t.value.size(); ++i) {
     const std::span<const Enclosure> own(terms.data() + static_cast<std::int64_t>(i) * topk,
                                          static_cast<std::size_t>(topk));
@@ -271,6 +270,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     set_truth_within(t, i, summed(own, Order::any, f32), store);
   }
+  if (is_judged_by_replay(contract)) replay_moe(t, a, set, contract);
   return {std::move(t)};
 }
 
@@ -293,6 +293,7 @@ const Op kMoe = {
     .tensors = tensors,
     .indices = indices,
     .truth = truth,
+    .stages = moe_stages,
 };
 
 }  // namespace assay

@@ -32,6 +32,19 @@ void quantise(OperandRow& row, std::span<const Enclosure> h, double low, double 
 
 }  // namespace
 
+MoePaths moe_paths(const Attributes& a) {
+  const auto path = [&](const char* weights) {
+    return resolve_path(a.text("path"), format(a.text("a")), format(a.text(weights)));
+  };
+  return {path("w"), path("w2")};
+}
+
+std::string hidden_element(const MoePaths& paths, std::string_view x_element, const Format& a) {
+  if (paths.down == paths.up) return std::string(x_element);
+  if (paths.down != "codes") return paths.down;
+  return std::string(a.element == "int4" ? "int8" : a.element);
+}
+
 Enclosure silu(Enclosure g, double silu_ulp) {
   if (g.value == 0 && g.error == 0) return g;
   const double value = g.value / (1 + certified_exp(std::min(-g.value, 700.0)));

@@ -2,13 +2,23 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "reference/formats/format.hpp"
 #include "reference/ops/enclosure.hpp"
+#include "reference/ops/op.hpp"
 #include "reference/ops/operand.hpp"
 
 namespace assay {
+
+// The paths of the two products, each by its own weights.
+struct MoePaths {
+  std::string up, down;
+};
+MoePaths moe_paths(const Attributes& attributes);
+// The element that h becomes: that of x where the paths are one, else that of its own path.
+std::string hidden_element(const MoePaths& paths, std::string_view x_element, const Format& a);
 
 // A kernel's silu(g) = g / (1 + exp(-g)) in f32, `silu_ulp` units in the last place off.
 // |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994) carries g's own error. Where exp(-g) overflows f32 or the

@@ -6,21 +6,23 @@
 #include <cmath>
 
 #include "reference/replay/declared.hpp"
-#include "reference/replay/replay.hpp"
 
 namespace assay {
 namespace {
 
-struct Rows {
-  ReplayOperand operand;
-  std::vector<float> scales;  // of the epilogue
-  std::vector<bool> finite;
-  std::vector<double> lsb;  // the largest power of two that divides every operand
-  bool scaled = false;
-};
+// With ftz=yes: whether a number below 2^-126 can occur on the way to c's product with its scales. Partial sums are multiples of the
+// operands' grids, and a rounding leaves them so.
+bool may_flush(const ReplayRows& a, std::size_t i, const ReplayRows& b, std::size_t j, double sum) {
+  const auto is_tiny = [](double x) { return x != 0 && std::fabs(x) < 0x1p-126; };
+  const double sa = static_cast<double>(a.scales[i]), sb = static_cast<double>(b.scales[j]);
+  return a.lsb[i] < 0x1p-126 || b.lsb[j] < 0x1p-126 || a.lsb[i] * b.lsb[j] < 0x1p-126 || is_tiny(sum * sa) ||
+         is_tiny(sum * sb) || is_tiny(sa * sb) || is_tiny(sum * sa * sb);
+}
 
-Rows rows_of(const Operands& operands, const char* name) {
-  Rows rows{{operands.rows(), operands.length(), std::string(operands.element()), {}, {}}, {}, {}, {}};
+}  // namespace
+
+ReplayRows replay_rows_of(const Operands& operands, const char* name) {
+  ReplayRows rows{{operands.rows(), operands.length(), std::string(operands.element()), {}, {}}, {}, {}, {}};
   for (std::int64_t r = 0; r < operands.rows(); ++r) {
     const OperandRow row = operands.row(r);
     const bool finite = std::isfinite(row.grid.sum_abs);
@@ -44,17 +46,6 @@ Rows rows_of(const Operands& operands, const char* name) {
   return rows;
 }
 
-// With ftz=yes: whether a number below 2^-126 can occur on the way to c's product with its scales. Partial sums are multiples of the
-// operands' grids, and a rounding leaves them so.
-bool may_flush(const Rows& a, std::size_t i, const Rows& b, std::size_t j, double sum) {
-  const auto is_tiny = [](double x) { return x != 0 && std::fabs(x) < 0x1p-126; };
-  const double sa = static_cast<double>(a.scales[i]), sb = static_cast<double>(b.scales[j]);
-  return a.lsb[i] < 0x1p-126 || b.lsb[j] < 0x1p-126 || a.lsb[i] * b.lsb[j] < 0x1p-126 || is_tiny(sum * sa) ||
-         is_tiny(sum * sb) || is_tiny(sa * sb) || is_tiny(sum * sa * sb);
-}
-
-}  // namespace
-
 void replay_products(Truth& truth, std::string_view path, const Operands& left, const Operands& right,
                      const Contract& contract, const Store& store) {
   under_schedule(contract, [&](const std::string& text) {
@@ -65,7 +56,7 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
           "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn");
     if (const std::string against = contradiction(contract, schedule, left.length()); !against.empty())
       refuse_contract(fmt::format("level=replay: {}", against));
-    const Rows a = rows_of(left, "a"), b = rows_of(right, "b");
+    const ReplayRows a = replay_rows_of(left, "a"), b = replay_rows_of(right, "b");
     if ((a.scaled || b.scaled) && schedule.scales == "none")
       refuse_contract(
           "level=replay: the schedule has scales=none, and the operands have scales; allowed: "

@@ -6,8 +6,20 @@
 
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/operand.hpp"
+#include "reference/replay/replay.hpp"
 
 namespace assay {
+
+// Operands of a product as its replay takes them.
+struct ReplayRows {
+  ReplayOperand operand;
+  std::vector<float> scales;  // of the epilogue
+  std::vector<bool> finite;   // rows of finite numbers; the others are zeros here
+  std::vector<double> lsb;    // the largest power of two that divides every operand
+  bool scaled = false;
+};
+// Throws InputError bad_contract where the contract does not decide a row of `name`.
+ReplayRows replay_rows_of(const Operands& operands, const char* name);
 
 // Of every element whose two rows are finite numbers and whose replayed result is one, truth.value becomes what the schedule stores
 // and truth.limit 0; with ftz=yes only where no operand, partial sum or product with a scale can be a number that may be flushed. The

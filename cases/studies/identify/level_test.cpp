@@ -96,6 +96,17 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
       "attention heads=2 d=64 q=4 len=200 kv=f16 dtype=f16 mask=none,causal fill=gaussian,deep "
       "variant=hopper_f16.replay",
       "emulated");
+  expect_pass(
+      "moe tokens=5 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 fill=gaussian,outlier "
+      "variant=healthy",
+      "scheduled");
+  expect_pass(
+      "moe tokens=5 hidden=65 inter=33 experts=4 topk=2 a=f32,bf16,f16,e4m3fn_tok dtype=f32,bf16 "
+      "fill=gaussian,outlier variant=replay.scalar",
+      "cpu");
+  expect_pass("moe tokens=3 hidden=352 inter=128 experts=4 topk=2 a=bf16 w=bf16,int4_g32 variant=replay",
+              "cpu");
+  expect_pass("moe tokens=3 hidden=64 inter=96 experts=3 topk=2 a=e4m3fn_tok w2=bf16 variant=replay", "cpu");
   EXPECT_GT(outputs_, 30'000U);
 }
 
@@ -121,6 +132,12 @@ TEST_F(Level, one_changed_step_is_wrong_and_named) {
     EXPECT_TRUE(r.verdict.detail.find("chunk 7 of 16") != std::string::npos) << r.verdict.detail;
   expect_wrong("rmsnorm rows=8 cols=500 dtype=f32 variant=reversed", "scheduled",
                "the bits first differ when term ");
+  const std::string moe = "moe tokens=4 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 variant=";
+  expect_wrong(moe + "slots_reversed", "scheduled",
+               "the bits first differ when the output of the expert in slot 2 is made or added");
+  expect_wrong(moe + "down_reversed", "scheduled", "the bits first differ when of w2 h term ");
+  expect_wrong(moe + "up_reversed", "scheduled", "the bits first differ when of w13 x term ");
+  expect_wrong(moe + "sigmoid", "scheduled", "the bits first differ when of w13 x term ");
   expect_wrong("matmul m=8 n=16 k=512 a=e4m3fn_tensor dtype=f32 variant=hopper_fp8.replay.as_promote4",
                "emulated",
                "the bits first differ when terms 128..159 are added: block 5 of 16, chunk 2 of 4");
@@ -145,6 +162,8 @@ TEST_F(Level, a_schedule_that_is_none_or_does_not_fit_is_refused_with_what_is_al
   expect_refused(gemm + "unreadable", "scheduled", "did you mean 'chunk'");
   expect_refused(gemm + "misfit", "scheduled", "acc=f32 is declared, the bits are those of acc=f64");
   expect_refused(gemm + "no_order", "scheduled", "order=sequential is declared");
+  expect_refused("moe tokens=4 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 variant=no_word",
+                 "scheduled", "wanted: combine=experts|slots, once");
   expect_refused("matmul m=2 n=2 k=64 a=e4m3fn_tensor dtype=f32 variant=hopper_fp8.replay.as_scales:none",
                  "emulated", "allowed: a_b|b_a|product");
   expect_refused("attention heads=2 d=64 len=20 kv=f16 dtype=f16 sinks=yes variant=hopper_f16.replay",

@@ -3,11 +3,14 @@
 //     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding (the sums of block 6
 //     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable, misfit, no_order
 //   rmsnorm  squares one after another: healthy, reversed
+//   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those sums from their ends),
+//            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), and a contract that is refused: no_word
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "backends/assay_backend.h"
 
@@ -16,7 +19,7 @@ namespace {
 constexpr int64_t kBlock = 32;
 
 bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
-bool is_matmul(const assay_call* c) { return std::strcmp(c->op, "matmul") == 0; }
+bool is_op(const assay_call* c, const char* op) { return std::strcmp(c->op, op) == 0; }
 const assay_tensor& tensor(const assay_tensor* list, int32_t count, const char* name) {
   for (int32_t i = 0; i < count; ++i)
     if (std::strcmp(list[i].name, name) == 0) return list[i];
@@ -27,7 +30,11 @@ const float* row(const assay_tensor& t, int64_t r) {
 }
 
 const char* contract_of(const assay_call* c) {
-  if (!is_matmul(c)) return "acc=f32 level=replay schedule=squares.acc:f32/root:inverse/product:x_inv_gamma";
+  if (is_op(c, "moe") && is(c, "no_word")) return "acc=f32 level=replay schedule=combine:tree/up.acc:f32";
+  if (is_op(c, "moe"))
+    return "acc=f32 silu_ulp=3 level=replay schedule=combine:slots/up.acc:f32/down.acc:f32";
+  if (is_op(c, "rmsnorm"))
+    return "acc=f32 level=replay schedule=squares.acc:f32/root:inverse/product:x_inv_gamma";
   if (is(c, "no_schedule")) return "acc=f32 level=replay";
   if (is(c, "no_level")) return "acc=f32 schedule=acc:f32/chunk:32";
   if (is(c, "unreadable")) return "acc=f32 level=replay schedule=acc:f32/chonk:32";
@@ -39,7 +46,7 @@ const char* contract_of(const assay_call* c) {
 assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   std::memset(d, 0, sizeof *d);
   for (int32_t i = 0; i < c->input_count; ++i)
-    if (std::strcmp(c->inputs[i].format, "f32") != 0) {
+    if (std::strcmp(c->inputs[i].format, "f32") != 0 && std::strcmp(c->inputs[i].format, "int32") != 0) {
       std::snprintf(d->reason, sizeof d->reason, "all in f32");
       return ASSAY_UNSUPPORTED;
     }
@@ -84,9 +91,57 @@ void rmsnorm(const assay_call* c, const assay_tensor& x, const assay_tensor& y) 
   }
 }
 
+float plain_dot(const float* a, const float* b, int64_t n, bool reversed) {
+  float sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = reversed ? n - 1 - i : i;
+    const float product = a[at] * b[at];
+    sum += product;
+  }
+  return sum;
+}
+
+void moe(const assay_call* c, const assay_tensor& y) {
+  const auto in = [&](const char* name) -> const assay_tensor& {
+    return tensor(c->inputs, c->input_count, name);
+  };
+  const auto expert_row = [](const assay_tensor& t, int64_t e, int64_t r) {
+    return reinterpret_cast<const float*>(static_cast<const char*>(t.data) + e * t.stride[0] +
+                                          r * t.stride[1]);
+  };
+  const assay_tensor &x = in("x"), &w13 = in("w13"), &w2 = in("w2");
+  const int64_t hidden = x.shape[1], inter = w2.shape[2], topk = in("topk_ids").shape[1];
+  for (int64_t t = 0; t < x.shape[0]; ++t) {
+    auto* out = const_cast<float*>(row(y, t));
+    for (int64_t i = 0; i < hidden; ++i) out[i] = 0;
+    for (int64_t n = 0; n < topk; ++n) {
+      const int64_t s = is(c, "slots_reversed") ? topk - 1 - n : n;
+      int32_t e = 0;
+      std::memcpy(&e, row(in("topk_ids"), t) + s, sizeof e);
+      std::vector<float> h;
+      for (int64_t r = 0; r < inter; ++r) {
+        const bool reversed = is(c, "up_reversed");
+        const float g = plain_dot(row(x, t), expert_row(w13, e, r), hidden, reversed);
+        const float v = plain_dot(row(x, t), expert_row(w13, e, inter + r), hidden, reversed);
+        const float below = 1.0F + std::exp(-g);
+        h.push_back((is(c, "sigmoid") ? g * (1.0F / below) : g / below) * v);
+      }
+      for (int64_t i = 0; i < hidden; ++i) {
+        const float term = row(in("topk_weights"), t)[s] *
+                           plain_dot(h.data(), expert_row(w2, e, i), inter, is(c, "down_reversed"));
+        out[i] += term;
+      }
+    }
+  }
+}
+
 assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
-  if (!is_matmul(c)) {
+  if (is_op(c, "moe")) {
+    moe(c, y);
+    return ASSAY_OK;
+  }
+  if (is_op(c, "rmsnorm")) {
     rmsnorm(c, tensor(c->inputs, c->input_count, "x"), y);
     return ASSAY_OK;
   }

@@ -1,0 +1,222 @@
+#include "reference/ops/replayed_moe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "reference/formats/scalar.hpp"
+#include "reference/near_names.hpp"
+#include "reference/ops/moe_hidden.hpp"
+#include "reference/ops/replayed_matmul.hpp"
+#include "reference/replay/declared.hpp"
+#include "reference/replay/exponentials.hpp"
+
+namespace assay {
+namespace {
+
+struct MoeSchedule {
+  std::string exp = "libm", combine = "experts", code = "division";
+  Schedule up, down;
+};
+
+MoeSchedule parse_moe_schedule(std::string_view text) {
+  MoeSchedule s;
+  struct Word {
+    std::string_view name, other;
+    std::string* value;
+    bool seen = false;
+  };
+  Word words[] = {
+      {"exp", "nearest", &s.exp}, {"combine", "slots", &s.combine}, {"code", "reciprocal", &s.code}};
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view pair = text.substr(at, end - at);
+    at = end + 1;
+    if (pair.empty() || pair.starts_with("up.") || pair.starts_with("down.")) continue;
+    const std::size_t equals = pair.find('=');
+    Word* word = std::ranges::find(words, pair.substr(0, equals), &Word::name);
+    if (word == std::end(words))
+      throw unknown_name("key of a schedule of moe", pair.substr(0, equals),
+                         {"exp", "combine", "code", "up.acc", "down.acc"});
+    const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
+    if (word->seen || (value != *word->value && value != word->other))
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("schedule of moe: '{}'; wanted: {}={}|{}, once", excerpt(pair), word->name,
+                                   *word->value, word->other));
+    *word->value = value, word->seen = true;
+  }
+  s.up = parse_schedule(text, "up."), s.down = parse_schedule(text, "down.");
+  return s;
+}
+
+MoeSchedule declared(const std::string& text, const Attributes& a, const Contract& contract) {
+  MoeSchedule s = parse_moe_schedule(text);
+  require_plain_store(contract);
+  if (contract.text("experts") != "any")
+    refuse_contract("level=replay with experts=distinct; allowed: experts=any");
+  for (const auto& [name, sum, n] :
+       {std::tuple{"up", &s.up, a.integer("hidden")}, std::tuple{"down", &s.down, a.integer("inter")}}) {
+    if (const std::string against = contradiction(contract, *sum, n); !against.empty())
+      refuse_contract(fmt::format("level=replay: {}: {}", name, against));
+  }
+  return s;
+}
+
+// a b^T with its scales, in f32; NaN where a row is not finite.
+std::vector<float> products(const ReplayRows& a, const ReplayRows& b, const Schedule& schedule,
+                            const char* name) {
+  if ((a.scaled || b.scaled) && schedule.scales == "none")
+    refuse_contract(
+        fmt::format("level=replay: the schedule has {}.scales=none, and the operands have scales; allowed: "
+                    "a_b|b_a|product",
+                    name));
+  const std::vector<double> sums = GemmReplay(a.operand, b.operand).sums(schedule);
+  const std::size_t n = b.finite.size();
+  std::vector<float> made(sums.size());
+  for (std::size_t at = 0; at < sums.size(); ++at)
+    made[at] =
+        a.finite[at / n] && b.finite[at % n]
+            ? static_cast<float>(with_scales(sums[at], a.scales[at / n], b.scales[at % n], schedule.scales))
+            : std::nanf("");
+  return made;
+}
+
+float rounded_to(float x, std::string_view name) {
+  return name == "f32" ? x
+                       : static_cast<float>(round_to(scalar_format(name), static_cast<double>(x),
+                                                     {.overflow = Overflow::ieee}));
+}
+
+// h as the rows of the second product; a row that has no codes, or no finite ones, is not finite.
+ReplayRows hidden_rows(std::vector<float> h, std::int64_t inter, std::string_view path,
+                       std::string_view element, double largest, const MoeSchedule& s) {
+  const auto width = static_cast<std::size_t>(inter);
+  const std::size_t count = h.size() / width;
+  ReplayRows rows{{static_cast<std::int64_t>(count), inter, std::string(element), {}, {}},
+                  std::vector<float>(count, 1.0F),
+                  std::vector<bool>(count, true),
+                  {},
+                  path == "codes"};
+  for (std::size_t r = 0; r < count; ++r) {
+    const std::span<float> row(h.data() + r * width, width);
+    float absmax = 0;
+    for (float& each : row) {
+      if (path != "codes") each = rounded_to(each, path);
+      absmax = std::max(absmax, std::fabs(each));
+      if (!std::isfinite(each)) rows.finite[r] = false;
+    }
+    if (path == "codes" && absmax != 0) {
+      const float scale = absmax / static_cast<float>(largest), inverse = 1.0F / scale;
+      rows.scales[r] = scale;
+      if (!std::isnormal(scale) || !std::isnormal(inverse)) rows.finite[r] = false;
+      for (float& each : row) {
+        const float quotient = s.code == "division" ? each / scale : each * inverse;
+        if (rows.finite[r])
+          each = static_cast<float>(
+              round_to(scalar_format(element), std::clamp(static_cast<double>(quotient), -largest, largest)));
+      }
+    }
+    if (!rows.finite[r]) std::ranges::fill(row, 0.0F), rows.scales[r] = 1;
+  }
+  rows.operand.values = std::move(h);
+  return rows;
+}
+
+}  // namespace
+
+void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, const Contract& contract) {
+  under_schedule(contract, [&](const std::string& text) {
+    const MoeSchedule s = declared(text, a, contract);
+    const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
+                       experts = a.integer("experts"), topk = a.integer("topk");
+    const MoePaths paths = moe_paths(a);
+    const double roundings = contract.number("dequant_roundings");
+    const Operands x_rows(inputs.at("x"), paths.up, Side::activations, roundings);
+    const ReplayRows x = replay_rows_of(x_rows, "x"),
+                     w13 = replay_rows_of({inputs.at("w13"), paths.up, Side::weights, roundings}, "w13"),
+                     w2 = replay_rows_of({inputs.at("w2"), paths.down, Side::weights, roundings}, "w2");
+    const std::vector<double> ids = decode_tensor(inputs.at("topk_ids")),
+                              weights = decode_tensor(inputs.at("topk_weights"));
+    const bool weight_first = contract.text("weight") == "before";
+    const RowExp exp = row_exp(s.exp);
+    // Of every token with every expert: what the tokens of one expert meet alone is a part of it.
+    const std::vector<float> first = products(x, w13, s.up, "up");
+    std::vector<float> h;
+    for (std::int64_t i = 0; i < tokens * topk; ++i) {
+      const auto expert = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
+      const float* row = first.data() + (i / topk * experts + expert) * 2 * inter;
+      for (std::int64_t r = 0; r < inter; ++r) {
+        const float g = rounded_to(row[r], contract.text("gate_up")),
+                    v = rounded_to(row[inter + r], contract.text("gate_up"));
+        const float gated = g / (1.0F + exp(-g));
+        float each = rounded_to(gated * v, contract.text("h"));
+        if (weight_first) each *= static_cast<float>(weights[static_cast<std::size_t>(i)]);
+        h.push_back(each);
+      }
+    }
+    const std::string element = hidden_element(paths, x_rows.element(), format(a.text("a")));
+    const std::vector<float> outs =
+        products(hidden_rows(std::move(h), inter, paths.down, element, format(a.text("a")).scale_divisor, s),
+                 w2, s.down, "down");
+    const Store store = store_of(contract, a.text("dtype"));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::vector<std::int64_t> order(static_cast<std::size_t>(topk));
+      std::iota(order.begin(), order.end(), t * topk);
+      const auto expert = [&](std::int64_t i) { return ids[static_cast<std::size_t>(i)]; };
+      if (s.combine == "experts") std::ranges::stable_sort(order, {}, expert);
+      for (std::int64_t c = 0; c < hidden; ++c) {
+        float y = 0;
+        for (const std::int64_t i : order) {
+          const std::int64_t at = (i * experts + static_cast<std::int64_t>(expert(i))) * hidden + c;
+          const float out = rounded_to(outs[static_cast<std::size_t>(at)], contract.text("expert_out"));
+          const float term =
+              weight_first ? out : static_cast<float>(weights[static_cast<std::size_t>(i)]) * out;
+          y += term;
+        }
+        if (std::isfinite(y))
+          set_truth_within(truth, static_cast<std::size_t>(t * hidden + c), {static_cast<double>(y), 0},
+                           store);
+      }
+    }
+    truth.limit_origin = fmt::format("reference/ops/moe: the bits of schedule={}", contract.text("schedule"));
+  });
+}
+
+std::vector<ReplayStage> moe_stages(const Attributes& attributes, const TensorSet& inputs,
+                                    const Contract& contract) {
+  if (!is_judged_by_replay(contract)) return {};
+  return under_schedule(contract, [&](const std::string& text) -> std::vector<ReplayStage> {
+    const MoeSchedule s = parse_moe_schedule(text);
+    const std::int64_t hidden = attributes.integer("hidden"), inter = attributes.integer("inter"),
+                       topk = attributes.integer("topk");
+    // Zeros behind the first `kept` columns of a tensor's rows.
+    const auto cut = [](TensorSet set, const char* tensor, std::int64_t columns, std::int64_t kept) {
+      std::optional<Encoded> made = with_zeros(
+          set.at(tensor), [=](std::size_t at) { return static_cast<std::int64_t>(at) % columns < kept; });
+      if (made) set.insert_or_assign(tensor, std::move(*made));
+      return set;
+    };
+    const auto all = [](std::size_t) { return true; };
+    const auto slots = [=, &inputs](std::int64_t t) { return cut(inputs, "topk_weights", topk, t + 1); };
+    std::vector<ReplayStage> stages{{topk - 1, slots, [](std::int64_t t) {
+                                       return fmt::format(
+                                           "the output of the expert in slot {} is made or added", t);
+                                     }}};
+    if (!with_zeros(inputs.at("w2"), all)) return stages;
+    const auto columns = [=](std::int64_t t) { return cut(slots(0), "w2", inter, t + 1); };
+    stages.push_back({inter - 1, columns, [=](std::int64_t t) {
+                        return "of w2 h " + name_of_step(s.down, inter, t, t + 1) + ", or its h is made";
+                      }});
+    if (!with_zeros(inputs.at("x"), all)) return stages;
+    stages.push_back({hidden, [=](std::int64_t t) { return cut(columns(0), "x", hidden, t); },
+                      [=](std::int64_t t) {
+                        return "of w13 x " + name_of_step(s.up, hidden, t - 1, t) +
+                               ", or silu, its product, the codes or the weight are made of that sum";
+                      }});
+    return stages;
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// moe under level=replay: the bits that the declared schedule makes of the operands, and the schedule's steps.
+//
+//   exp=libm combine=experts code=division up.acc=f32 up.lanes=16 down.acc=f32 down.lanes=16 down.scales=a_b
+//
+//   up.*, down.*   the sums over hidden of gate and up, and over inter of w2 h (reference/replay/schedule.hpp)
+//   silu           g / (1 + e), e = exp(-g) by `exp`: libm (the C library's of the machine that replays) or nearest; the quotient times v
+//   code           on path=codes, of s = absmax / D: h / s (division) or h fl(1 / s) (reciprocal)
+//   combine        y[t] = 0 + c out + ...: by ascending expert (experts) or in the order of topk_ids (slots); a product and a sum, each
+//                  rounded
+// Each step is in f32 and rounded once. The casts gate_up, h and expert_out and the place of the weight are the contract's own.
+#pragma once
+
+#include "reference/ops/op.hpp"
+
+namespace assay {
+
+// Of every output whose token meets finite numbers only, truth.value becomes what the schedule stores and truth.limit 0; the others stay
+// as they are. Throws InputError bad_contract: a schedule that is none, or does not fit the operands or the rest of the contract.
+void replay_moe(Truth& truth, const Attributes& attributes, const TensorSet& inputs,
+                const Contract& contract);
+
+// Slots of a token from the last to the second; then, with one slot, columns of w2; then, with one column of w2, those of x.
+std::vector<ReplayStage> moe_stages(const Attributes& attributes, const TensorSet& inputs,
+                                    const Contract& contract);
+
+}  // namespace assay
