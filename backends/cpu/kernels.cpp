@@ -18,19 +18,27 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
 // The same kernel, with its schedule declared whole: judged bit by bit (level=replay).
 #define ASSAY_REPLAYED(op, word, check, kernel) \
   {#op, word, false, never, check, kernel##_name, kernel##_replay_contract, kernel##_run}
+#define ASSAY_REPLAYED_PLAIN(op, check) \
+  {#op, "replay", false, never, check, op_name, op##_replay_contract, op##_run}
 #define ASSAY_ATTENTION(kind, listed, check) ASSAY_KIND(attention, kind, listed, attention_##kind##_chosen, check)
 // clang-format on
 
 // Of several kernels of an op, the first that is `chosen` runs when the variant names none.
 constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(softmax),
+    ASSAY_REPLAYED_PLAIN(softmax, softmax_replay_check),
     ASSAY_PLAIN(logsumexp),
+    ASSAY_REPLAYED_PLAIN(logsumexp, logsumexp_check),
     ASSAY_KIND(layernorm, two_pass, true, nullptr, layernorm_check),
     ASSAY_KIND(layernorm, one_pass, true, never, layernorm_check),
     ASSAY_KIND(layernorm, one_pass_unclamped, false, never, layernorm_check),  // a defect on purpose
     ASSAY_KIND(layernorm, welford, true, never, layernorm_check),
+    ASSAY_REPLAYED(layernorm, "two_pass_replay", layernorm_check, layernorm_two_pass),
+    ASSAY_REPLAYED(layernorm, "one_pass_replay", layernorm_check, layernorm_one_pass),
     ASSAY_PLAIN(rmsnorm),
+    ASSAY_REPLAYED_PLAIN(rmsnorm, rmsnorm_check),
     ASSAY_PLAIN(wht),
+    ASSAY_REPLAYED_PLAIN(wht, wht_check),
     ASSAY_NAMED(quantize),
     ASSAY_NAMED(dequantize),
     ASSAY_NAMED(requantize),

@@ -35,6 +35,17 @@ std::string matmul_replay_contract(const Call& call, const Engine& engine);
 std::string moe_replay_contract(const Call& call, const Engine& engine);
 std::string moe_name(const Call& call);
 
+// Kernels on rows under level=replay: row_schedules.cpp.
+void softmax_replay_check(const Call& call);
+#define ASSAY_REPLAYED(kernel) std::string kernel##_replay_contract(const Call& call, const Engine& engine)
+ASSAY_REPLAYED(softmax);
+ASSAY_REPLAYED(logsumexp);
+ASSAY_REPLAYED(rmsnorm);
+ASSAY_REPLAYED(layernorm_two_pass);
+ASSAY_REPLAYED(layernorm_one_pass);
+ASSAY_REPLAYED(wht);
+#undef ASSAY_REPLAYED
+
 // An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.
 void layernorm_check(const Call& call);
 #define ASSAY_VARIANCE(kind)                                                       \
