@@ -86,6 +86,11 @@ TEST(Speed, the_program_says_who_is_slower_and_what_was_moved) {
 TEST(Speed, what_cannot_be_compared_is_refused) {
   EXPECT_EQ(assay("speed 'softmax rows=4 cols=5' --than variant=correct,wrong " + kFaulty).code, 2);
   EXPECT_EQ(assay("speed 'softmax rows=4 cols=5' --than variant=correct --rounds 3 " + kFaulty).code, 2);
+  // The attribute of a slope need not stand in the case.
+  const auto slopes =
+      assay("speed 'softmax cols=5' --than variant=correct --over rows=4,8 --rounds 11 " + kFaulty);
+  EXPECT_NE(slopes.text.find("rows=4"), std::string::npos) << slopes.text;
+  EXPECT_NE(slopes.text.find("1 pairs: "), std::string::npos) << slopes.text;
   EXPECT_EQ(assay("speed 'softmax rows=4 cols=5' --than variant=correct --over rows " + kFaulty).code, 2);
   const Outcome refused = assay("speed 'softmax rows=4 cols=5' --than variant=refuses " + kFaulty);
   EXPECT_EQ(refused.code, 3) << refused.text;

@@ -30,6 +30,10 @@ int run_speed(SpeedArguments& a, const InputLists& lists, const StopSignals& sig
     pair.attribute = a.over.substr(0, equals);
     pair.low = a.over.substr(equals + 1, comma - equals - 1), pair.high = a.over.substr(comma + 1);
   }
+  std::vector<SuiteLine> lines = gather_lines(a.words);
+  for (SuiteLine& line : lines)  // the attribute that slopes run over need not stand in the case
+    if (!a.over.empty() && (line.text + " ").find(" " + pair.attribute + "=") == std::string::npos)
+      line.text += " " + pair.attribute + "=" + pair.low;
   const auto known = known_backends();
   WorkerSettings settings;
   settings.stop_descriptor = signals.descriptor();
@@ -39,7 +43,7 @@ int run_speed(SpeedArguments& a, const InputLists& lists, const StopSignals& sig
   options.backends = a.backends;
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
   std::size_t slower = 0, shown = 0, cases = 0;
-  for (const auto& group : make_plan(gather_lines(a.words), options, known, lists, variants).groups)
+  for (const auto& group : make_plan(lines, options, known, lists, variants).groups)
     for (const Case& c : group.cases) {
       pair.first = c, pair.second = partner(c, a.than);
       const SpeedResult r = compare_speed(pair, workers, lists, a.options);
