@@ -37,7 +37,8 @@ struct Plan {
     const std::string element = floating ? path : path == "e4m3fn" ? path : element_of(a);
     variant = parse_variant(call.variant().empty() ? default_variant(element) : call.variant());
     if (variant.mixup_k || variant.mixup_v) throw Unsupported("mixup_k and mixup_v are of attention: mixup");
-    if (path == "q8") throw Unsupported("path=q8 multiplies f32 numbers: no matrix unit takes them");
+    if (path.starts_with("q8"))
+      throw Unsupported("path=" + path + " multiplies f32 numbers: no matrix unit takes them");
     const assay::MatrixUnit& unit = *variant.unit;
     if (path == "blocks") {
       if (unit.scales.empty())

@@ -10,6 +10,8 @@
 //   codes         codes are multiplied, scales in the epilogue (W4A8, W8A8; acc=i32 exactly)
 //   e4m3fn        NVFP4 by FP8: weights clamped at 448, activations with one dynamic scale
 //   q8            ggml on a CPU: f32 activations to q8_0 blocks first
+//   q8_1          the same, and with each block its sum in f16, which meets the minima of the weights (block_sums.hpp)
+//   q8_K          to blocks of 256 codes with an f32 scale, and sums of 16 as integers
 //   blocks        nvfp4, mxfp4, mxfp8 on units that take block scales
 //
 // Domain. All real operands. NaN, and Inf by IEEE rules, in a row of a or b reach exactly the outputs of that row. Where the path
@@ -31,6 +33,7 @@
 #include <array>
 #include <cmath>
 
+#include "reference/ops/block_sums.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/products.hpp"
@@ -47,8 +50,8 @@ constexpr std::array kAttributes = {
     AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of a"},
     AttributeSpec{"b", AttributeKind::format, "@a", "", "format of b"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
-    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|tf32|f16|bf16|codes|blocks|e4m3fn|q8",
-                  "what is multiplied"},
+    AttributeSpec{"path", AttributeKind::word, "auto",
+                  "auto|f32|tf32|f16|bf16|codes|blocks|e4m3fn|q8|q8_1|q8_K", "what is multiplied"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -111,14 +114,14 @@ bool is_infinite(double x) { return std::isinf(x); }
 // Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
 // of 0 times it is NaN in the real formula.
 bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
-  return path == "q8" && std::ranges::any_of(weights.exact, is_infinite);
+  return path.starts_with("q8") && std::ranges::any_of(weights.exact, is_infinite);
 }
 
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
 // quantiser may make either. Nothing is claimed of them, save that a row with a NaN of its own gives NaN.
 std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view path) {
   std::vector<bool> spoilt(rows.size());
-  if (path != "e4m3fn" && path != "q8") return spoilt;
+  if (path != "e4m3fn" && !path.starts_with("q8")) return spoilt;
   bool all = false;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     spoilt[i] = std::ranges::any_of(rows[i].exact, is_infinite);
@@ -158,9 +161,14 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   for (std::int64_t i = 0; i < m; ++i) rows.push_back(left.row(i));
   const Products products(dot, std::move(rows));
   const std::vector<bool> spoilt = spoilt_rows(products.rows(), path);
+  const bool has_block_sums = path == "q8_1" || path == "q8_K";
   for (std::int64_t first = 0; first < n; first += kProductBatch) {
     std::vector<OperandRow> weights;
-    for (std::int64_t j = first; j < std::min(n, first + kProductBatch); ++j) weights.push_back(right.row(j));
+    std::vector<std::vector<double>> least_of;
+    for (std::int64_t j = first; j < std::min(n, first + kProductBatch); ++j) {
+      weights.push_back(right.row(j));
+      if (has_block_sums) least_of.push_back(minima(b, j));
+    }
     const std::vector<DotResult> results = products(weights);
     for (std::size_t p = 0; p < results.size(); ++p) {
       const DotResult& r = results[p];
@@ -173,6 +181,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
         set_unclaimed(t, at);
       else if (!is_finite)
         set_special(t, at, r.exact, store);
+      else if (has_block_sums && !least_of[column].empty())
+        set_truth_within(
+            t, at, {r.kernel.value, up(r.kernel.error + block_sum_error(path, x, least_of[column]))}, store);
       else
         set_truth_within(t, at, r.kernel, store);
     }

@@ -102,11 +102,13 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
           InputErrorKind::bad_value,
           fmt::format("path=blocks with {}: nvfp4, mxfp4, mxfp8 and mxfp8_e5m2 are allowed", tensor.format));
     element_ = tensor.planes[0].spec.format;
-  } else if (path_ == "q8") {
+  } else if (path_.starts_with("q8")) {
     element_ = "f32";
-    if (side == Side::activations && length_ % 32 != 0)
-      throw InputError(InputErrorKind::ragged_block,
-                       fmt::format("path=q8 needs rows of a multiple of 32 activations, not {}", length_));
+    const int block = path_ == "q8_K" ? 256 : 32;
+    if (side == Side::activations && length_ % block != 0)
+      throw InputError(
+          InputErrorKind::ragged_block,
+          fmt::format("path={} needs rows of a multiple of {} activations, not {}", path_, block, length_));
   } else {
     element_ = path_;
     scalar_format(path_);
@@ -208,6 +210,31 @@ void Operands::quantise_q8(OperandRow& row) const {
   row.same = false;
 }
 
+// ggml's q8_K: id = -127 / m, m the signed element of largest magnitude, code = x id to nearest, at most 127; d = 1 / id in f32. Which of
+// two elements of one magnitude is m changes signs of code and d alike.
+void Operands::quantise_q8_K(OperandRow& row) const {
+  constexpr std::size_t kElements = 256;
+  const double relative_error = gamma_n(4, kUnit32);
+  row.reach.resize(row.exact.size());
+  for (std::size_t first = 0; first < row.exact.size(); first += kElements) {
+    double absmax = 0;
+    for (std::size_t i = first; i < first + kElements; ++i)
+      absmax = std::max(absmax, std::fabs(row.exact[i]));
+    const double d = absmax / 127;
+    for (std::size_t i = first; i < first + kElements; ++i) {
+      const double q = d == 0 ? 0 : row.exact[i] / d;
+      const double code = std::nearbyint(q);
+      const double low = std::ceil(std::fabs(q) * (1 - relative_error) - 0.5),
+                   high = std::floor(std::fabs(q) * (1 + relative_error) + 0.5);
+      const double code_radius = std::max({high - std::fabs(code), std::fabs(code) - low, 0.0});
+      row.center[i] = code * d;
+      row.reach[i] = up(std::fabs(row.center[i]) + code_radius * d * (1 + relative_error) +
+                        std::fabs(row.center[i]) * relative_error);
+    }
+  }
+  row.same = false;
+}
+
 void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   const ScalarFormat& element = scalar_format(element_);
   const bool nvfp4 = block_scales_ == "ue4m3";
@@ -252,9 +279,9 @@ OperandRow Operands::row(std::int64_t index) const {
     row.same = true;  // decoding multiplies the same two numbers, exactly
   } else if (path_ == "blocks") {
     take_blocks(row, index);
-  } else if (path_ == "q8") {
+  } else if (path_.starts_with("q8")) {
     if (side_ == Side::activations) {
-      quantise_q8(row);
+      path_ == "q8_K" ? quantise_q8_K(row) : quantise_q8(row);
     } else {
       row.center = row.exact;
       row.same = true;

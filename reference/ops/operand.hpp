@@ -17,6 +17,8 @@
 //     by which decoding divides, comes in the epilogue.
 //   q8
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32.
+//   q8_1, q8_K
+//     The same with a sum beside each block, and in blocks of 256 with a scale in f32: block_sums.hpp.
 //
 // An operand that the declared arithmetic does not decide (a quotient so near a rounding boundary that division and
 // multiplication by the reciprocal may disagree) is one of two neighbours, or of more: `center` is then the middle of the
@@ -94,6 +96,7 @@ class Operands {
  private:
   void quantise_e4m3fn(OperandRow& row) const;
   void quantise_q8(OperandRow& row) const;
+  void quantise_q8_K(OperandRow& row) const;
   void round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const;
   void take_blocks(OperandRow& row, std::int64_t index) const;
 

@@ -50,7 +50,7 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
                      const Contract& contract, const Store& store) {
   under_schedule(contract, [&](const std::string& text) {
     const Schedule schedule = parse_schedule(text);
-    if (path == "q8")
+    if (path.starts_with("q8"))
       refuse_contract(
           "level=replay: path=q8 adds products of quantised blocks, of which there is no schedule; "
           "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn");

@@ -142,8 +142,6 @@ void build_attention(const Call& call, Graph& graph) {
   const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
                      !version_before(0, 9, 6);
   if (split) graph.kernel += "_split";
-  if (q_type == GGML_TYPE_Q8_K)
-    throw Unsupported("q goes through q8_K, which no contract of attention describes");
   // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not built in.
   graph.evidence = [=, suffix = std::string(split ? "_split" : "")](const Entered& seen) {
     if (seen.products.empty() && seen.encoders.empty()) return op_name + k_name + "_" + v_name + "_tiled";

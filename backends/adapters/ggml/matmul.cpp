@@ -5,7 +5,7 @@
 namespace assay_ggml {
 
 // ggml_mul_mat(weights, activations): activations and result in f32. A CPU multiplies quantised weights with
-// activations that it has first quantised to the type's partner (q8_0 for blocks without a minimum), f16 and
+// activations that it has first quantised to the type's partner (q8_0, q8_1 for blocks of 32 with a minimum, q8_K for blocks of 256), f16 and
 // bf16 weights with activations rounded to their type.
 void build_matmul(const Call& call, Graph& graph) {
   const assay_tensor &a = call.input("a"), &b = call.input("b");
@@ -14,13 +14,16 @@ void build_matmul(const Call& call, Graph& graph) {
   const std::string_view weights = b.format, path = call.text("path");
   const ggml_type type = type_of(b);
   const bool blocks = ggml_is_quantized(type);
+  if (!ggml_get_type_traits_cpu(type)->vec_dot)
+    throw Unsupported(std::string(ggml_type_name(type)) + " holds activations only");
   const ggml_type partner = ggml_get_type_traits_cpu(type)->vec_dot_type;
-  if (blocks && partner != GGML_TYPE_Q8_0)
-    throw Unsupported(std::string("activations go through ") + ggml_type_name(partner) +
-                      ", which no path of this op describes");
-  if (blocks ? path != "q8" : path != "auto" && path != weights)
-    throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " +
-                      (blocks ? "q8" : std::string(weights)));
+  const std::string wanted = !blocks                     ? std::string(weights)
+                             : partner == GGML_TYPE_Q8_0 ? "q8"
+                                                         : ggml_type_name(partner);
+  if (blocks && partner != GGML_TYPE_Q8_0 && partner != GGML_TYPE_Q8_1 && partner != GGML_TYPE_Q8_K)
+    throw Unsupported("activations go through " + wanted + ", which no path of this op describes");
+  if (blocks ? path != wanted : path != "auto" && path != wanted)
+    throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " + wanted);
   // Some shapes go to blocked products (llamafile's) that no table names: the path leaves those open, and nothing else.
   const std::string name = ggml_type_name(type);
   graph.kernel = "mul_mat_" + name + "*";

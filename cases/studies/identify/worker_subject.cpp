@@ -40,7 +40,7 @@ class WorkerSubject : public GemmSubject {
       throw InputError(InputErrorKind::bad_value,
                        "identify: sums of integers are exact in every order; allowed: "
                        "operands that are floating-point numbers");
-    if (path_ == "q8")
+    if (path_.starts_with("q8"))
       throw InputError(InputErrorKind::bad_value,
                        "identify: path=q8 adds products of quantised blocks; allowed: f32, tf32, f16, bf16, "
                        "codes, e4m3fn");

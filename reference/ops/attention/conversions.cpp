@@ -6,11 +6,14 @@
 #include <limits>
 #include <optional>
 
+#include "reference/formats/minima.hpp"
+
 namespace assay {
 namespace {
 
 constexpr double kU = 0x1p-24;
 constexpr std::size_t kBlock = 32;               // elements that share a scale in q8_0
+constexpr std::size_t kSuperBlock = 256;         // in q8_K
 constexpr double kMostOfBlocks = 127 * 65000.0;  // beyond, the scale of q8_0 overflows in f16
 
 // x rounded to nearest in `f`; nothing when an element would overflow or is not finite.
@@ -40,15 +43,17 @@ std::optional<Encoded> converted(const Encoded& tensor, const std::string& name)
 }
 
 // One block of q becomes what q8_0 keeps of it. The square of what another quantiser may make of it, summed.
-double quantise(std::span<double> x, const ScalarFormat& f16) {
+// `stored`: the format of the scale.
+double quantise(std::span<double> x, const ScalarFormat& stored) {
   double a = 0;
   for (const double e : x) a = std::max(a, std::fabs(e));
-  const double low = round_to(f16, a / 127 * (1 - 4 * kU)), high = round_to(f16, a / 127 * (1 + 4 * kU));
+  const double low = round_to(stored, a / 127 * (1 - 4 * kU)),
+               high = round_to(stored, a / 127 * (1 + 4 * kU));
   if (high == 0) {
     std::ranges::fill(x, 0.0);
     return 0;
   }
-  const double s = round_to(f16, static_cast<double>(static_cast<float>(a / 127)));
+  const double s = round_to(stored, static_cast<double>(static_cast<float>(a / 127)));
   double uncertainty = 0;
   for (double& e : x) {
     const double t = 127 * e / a;
@@ -61,9 +66,10 @@ double quantise(std::span<double> x, const ScalarFormat& f16) {
   return uncertainty;
 }
 
-bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>& uncertainty) {
-  if (width % kBlock != 0) return false;
-  const ScalarFormat& f16 = scalar_format("f16");
+bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, std::vector<double>& uncertainty) {
+  const std::size_t block = q8_K ? kSuperBlock : kBlock;
+  if (width % block != 0) return false;
+  const ScalarFormat& stored = scalar_format(q8_K ? "f32" : "f16");
   uncertainty.assign(x.size() / width, 0.0);
   for (std::size_t row = 0; row < uncertainty.size(); ++row) {
     if (!std::ranges::all_of(std::span(x).subspan(row * width, width),
@@ -73,8 +79,8 @@ bool quantise_all(std::vector<double>& x, std::size_t width, std::vector<double>
       continue;
     }
     double squares = 0;
-    for (std::size_t i = 0; i < width; i += kBlock)
-      squares += quantise(std::span(x).subspan(row * width + i, kBlock), f16);
+    for (std::size_t i = 0; i < width; i += block)
+      squares += quantise(std::span(x).subspan(row * width + i, block), stored);
     uncertainty[row] = std::sqrt(squares) * (1 + 0x1p-40);
   }
   return true;
@@ -133,6 +139,31 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
   }
 }
 
+// q=q8_K keeps sums of codes as integers: nothing is off, but what is summed is no longer q_i k_i.
+void size_block_sums(const AttentionProblem& problem, const std::vector<double>& after, Conversions& done) {
+  const AttentionGeometry& g = problem.geometry();
+  const auto d = static_cast<std::size_t>(g.d);
+  if (minima(problem.k(), 0).empty()) return;
+  done.minimum_error.assign(done.q_uncertainty.size(), 0.0);
+  done.minimum_size = done.minimum_error;
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h) {
+      std::vector<double> largest(d, 0.0);
+      for (std::int64_t j = 0; j < problem.length(b); ++j) {
+        const std::vector<double> m =
+            minima(problem.k(), problem.token(b, j) * g.kv_heads + problem.kv_head(h));
+        for (std::size_t e = 0; e < d; ++e)
+          largest[e] =
+              std::max(largest[e], std::isfinite(m[e]) ? m[e] : std::numeric_limits<double>::infinity());
+      }
+      for (std::int64_t i = 0; i < g.rows; ++i) {
+        const auto row = static_cast<std::size_t>((b * g.rows + i) * g.heads + h);
+        for (std::size_t e = 0; e < d; ++e)
+          if (largest[e] != 0) done.minimum_size[row] += 2 * largest[e] * std::fabs(after[row * d + e]);
+      }
+    }
+}
+
 // Every finite row becomes what its codes stand for.
 void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size_t width,
                    std::vector<double>& uncertainty) {
@@ -152,7 +183,9 @@ void quantise_rows(const ScalarFormat& format, std::vector<double>& x, std::size
 
 }  // namespace
 
-bool quantises_blocks(std::string_view q_contract) { return q_contract == "q8_0" || q_contract == "q8_1"; }
+bool quantises_blocks(std::string_view q_contract) {
+  return q_contract == "q8_0" || q_contract == "q8_1" || q_contract == "q8_K";
+}
 
 bool quantises_rows(std::string_view q_contract) {
   return q_contract == "e4m3fn" || q_contract == "e4m3fnuz" || q_contract == "e5m2";
@@ -207,10 +240,12 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
       problem.replace_q(std::move(q));
       return done;
     }
-    done.q = quantises_blocks(q_to) ? quantise_all(q, static_cast<std::size_t>(g.d), done.q_uncertainty)
-                                    : round_all(scalar_format(q_to), q);
+    done.q = quantises_blocks(q_to)
+                 ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", done.q_uncertainty)
+                 : round_all(scalar_format(q_to), q);
     if (done.q) {
       if (q_to == "q8_1") bound_block_sums(problem, problem.all_q(), q, done);
+      if (q_to == "q8_K") size_block_sums(problem, q, done);
       problem.replace_q(std::move(q));
     } else {
       done.q_uncertainty.clear();

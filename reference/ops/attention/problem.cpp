@@ -44,7 +44,7 @@ constexpr ContractKey kContract[] = {
     {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
-    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|e4m3fn|e4m3fnuz|e5m2",
+    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
      "blocks' sums in f16, for K's minimum"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",

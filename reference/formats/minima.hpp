@@ -1,0 +1,13 @@
+// Formats whose blocks hold a minimum: number = scale code + m (q4_1, q5_1), or d scale code - dmin m (q2_K, q4_K, q5_K).
+#pragma once
+
+#include <vector>
+
+#include "reference/formats/format.hpp"
+
+namespace assay {
+
+// |m| of every element of row `index`, the last axis of `tensor` being a row; empty for formats without a minimum.
+std::vector<double> minima(const Encoded& tensor, std::int64_t index);
+
+}  // namespace assay
