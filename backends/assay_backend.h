@@ -26,6 +26,10 @@ extern "C" {
  *   *_head     NAME.scale [middle]                  *_ch             NAME.scale [middle, inner]
  *   *_tok      NAME.scale [outer]                   *_g32            NAME.scale [outer * middle, inner / 32]
  *   mxfp4, mxfp8, mxfp8_e5m2   NAME.scale e8m0, one for 32 neighbours along inner
+ *   int4_g32_bf16, int4_g32_packed   NAME.scale bf16, one for 32 along inner; of the packed one NAME is int32, 8 codes to a
+ *              word: from the lowest bits on the elements 0 2 4 6 1 3 5 7
+ *   int4_ch_tensor, int4_g32_tensor  NAME.scale f32 [outer * middle] or [outer * middle, inner / 32], and NAME.scale_2 f32 [1]:
+ *              number = code * scale * scale_2
  *   nvfp4      NAME.block_scale e4m3fn, one for 16 along inner, and NAME.global_scale f32 [1]: number = code * block / global
  * `assay explain 'CASE'` prints the tensors of a case. */
 typedef struct assay_tensor {

@@ -18,6 +18,11 @@ ASSAY_BLOCK(q5_0);
 ASSAY_BLOCK(q5_1);
 ASSAY_BLOCK(iq4_nl);
 ASSAY_BLOCK(mxfp4_ggml);
+// blocks_int4.cpp
+ASSAY_BLOCK(int4_g32_bf16);
+ASSAY_BLOCK(int4_g32_packed);
+ASSAY_BLOCK(int4_ch_tensor);
+ASSAY_BLOCK(int4_g32_tensor);
 // blocks_mx.cpp
 ASSAY_BLOCK(mxfp4);
 ASSAY_BLOCK(mxfp8);

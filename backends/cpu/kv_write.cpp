@@ -59,7 +59,7 @@ void kv_write_run(const Call& call, const Engine& engine, const Trace& trace) {
     const std::vector<float> earlier = read_all(first, engine);
     const float divisor = policy == "locked" ? static_cast<float>(call.real("constant")) : to.scale_divisor;
     write_scales(to, planes, earlier.data(), first.rows(), divisor);
-  } else if (policy == "fixed" && to.scaling != Scaling::global) {
+  } else if (policy == "fixed" && to.scaling != Scaling::global && to.scaling != Scaling::second) {
     write_unit_scales(to, planes);
   } else {
     write_scales(to, planes, placed.data(), x.rows());

@@ -175,6 +175,10 @@ constexpr auto kLayouts = std::to_array<Layout>({
     {"int4_ch", 2, Scaling::row, true, false, 7, read_int4<Scaling::row>, write_int4<Scaling::row>},
     {"int4_g32", 32, Scaling::group32, true, false, 7, read_int4<Scaling::group32>,
      write_int4<Scaling::group32>},
+    {"int4_g32_bf16", 32, Scaling::none, true, false, 7, read_int4_g32_bf16, write_int4_g32_bf16},
+    {"int4_g32_packed", 32, Scaling::none, true, false, 7, read_int4_g32_packed, write_int4_g32_packed, 8},
+    {"int4_ch_tensor", 2, Scaling::second, true, false, 7, read_int4_ch_tensor, write_int4_ch_tensor},
+    {"int4_g32_tensor", 32, Scaling::second, true, false, 7, read_int4_g32_tensor, write_int4_g32_tensor},
 #define ASSAY_BLOCK(name) {#name, 32, Scaling::none, false, false, 0, read_##name, write_##name}
     ASSAY_BLOCK(q8_0),
     ASSAY_BLOCK(q4_0),
@@ -233,16 +237,27 @@ std::int64_t scale_index(Scaling scaling, const Planes& planes, std::int64_t row
       return row * (planes.length / 32) + column / 32;
     case Scaling::none:
     case Scaling::tensor:
+    case Scaling::second:
     case Scaling::global:
       break;
   }
   return 0;
 }
 
+namespace {
+
+const assay_tensor& scale_plane(const Layout& layout, const Planes& planes) {
+  return layout.scaling == Scaling::global   ? *planes.global_scale
+         : layout.scaling == Scaling::second ? *planes.scale_2
+                                             : *planes.scale;
+}
+
+}  // namespace
+
 void write_scales(const Layout& layout, const Planes& planes, const float* values, std::int64_t rows,
                   float divisor) {
   if (layout.scaling == Scaling::none) return;
-  const assay_tensor& plane = layout.scaling == Scaling::global ? *planes.global_scale : *planes.scale;
+  const assay_tensor& plane = scale_plane(layout, planes);
   std::vector<float> absmax(static_cast<std::size_t>(element_count(plane)), 0.0F);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < planes.length; ++i) {
@@ -252,7 +267,9 @@ void write_scales(const Layout& layout, const Planes& planes, const float* value
     }
   }
   for (std::size_t s = 0; s < absmax.size(); ++s) {
-    float scale = absmax[s] / (divisor == 0 ? layout.scale_divisor : divisor);
+    float scale = absmax[s] / (divisor != 0                        ? divisor
+                               : layout.scaling == Scaling::second ? 448.0F  // of the e4m3fn in between
+                                                                   : layout.scale_divisor);
     if (layout.scaling == Scaling::global) {
       scale = absmax[s] > 0 ? std::fmin(448.0F * 6.0F / absmax[s], std::numeric_limits<float>::max()) : 1.0F;
     }
@@ -262,7 +279,7 @@ void write_scales(const Layout& layout, const Planes& planes, const float* value
 
 void write_unit_scales(const Layout& layout, const Planes& planes) {
   if (layout.scaling == Scaling::none) return;
-  const assay_tensor& plane = layout.scaling == Scaling::global ? *planes.global_scale : *planes.scale;
+  const assay_tensor& plane = scale_plane(layout, planes);
   for (std::int64_t s = 0; s < element_count(plane); ++s) put_f32(plane, s, 1.0F);
 }
 

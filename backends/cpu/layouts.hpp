@@ -17,6 +17,7 @@ enum class Scaling : std::uint8_t {
   channel,  // a (middle, inner) pair
   row,      // an (outer, middle) pair
   group32,  // 32 neighbours along inner
+  second,   // int4_*_tensor's ".scale_2": one for the tensor; those of rows or groups are made with the codes
   global,   // nvfp4's ".global_scale": one for the tensor, and decoding divides by it
 };
 
@@ -31,6 +32,7 @@ struct Layout {
   void (*read)(const Planes& planes, const Engine& engine, std::int64_t row, float* out);
   // Stores a row. f32 scales are those already in the planes; scales of blocks are computed here.
   void (*write)(const Planes& planes, const Engine& engine, std::int64_t row, const float* values);
+  int packed = 1;  // elements to an element of the payload's plane
 };
 
 std::span<const Layout> layouts();

@@ -9,9 +9,13 @@
 namespace assay_cpu {
 namespace {
 
+// Two scales of a row make one: their product, rounded to f32.
+bool has_two_row_scales(std::string_view format) { return format == "int4_ch_tensor"; }
+
 // One f32 scale serves a whole row of a matrix.
 bool row_scaled(std::string_view format) {
   const Layout* found = find_layout(format);
+  if (has_two_row_scales(format)) return true;
   return found != nullptr && (found->scaling == Scaling::tensor || found->scaling == Scaling::token ||
                               found->scaling == Scaling::row);
 }
@@ -26,20 +30,22 @@ bool has_row_codes(std::string_view format) {
          (!wide && found->scaling == Scaling::none && found->block_elements <= 2 && !found->has_block_scale);
 }
 
-bool integers(std::string_view format) { return format.starts_with("int8_") || format == "int4_ch"; }
+bool integers(std::string_view format) {
+  return format.starts_with("int8_") || format.starts_with("int4_ch");
+}
 
 // The codes of a row as numbers, without the scale.
 void read_codes(const Engine& engine, const Planes& planes, std::string_view format, std::int64_t row,
                 float* out) {
   Planes bare = planes;
   bare.scale = nullptr;
-  const std::string_view element = format == "int4_ch" ? "int4" : format.substr(0, format.find('_'));
+  const std::string_view element = format.substr(0, format.find('_'));
   layout(element).read(bare, engine, row, out);
 }
 
 void read_integers(const Planes& planes, std::string_view format, std::int64_t row, std::int8_t* out) {
   const std::byte* bytes = row_bytes(*planes.payload, row);
-  if (format != "int4_ch") {
+  if (!format.starts_with("int4_ch")) {
     std::memcpy(out, bytes, static_cast<std::size_t>(planes.length));
     return;
   }
@@ -50,6 +56,7 @@ void read_integers(const Planes& planes, std::string_view format, std::int64_t r
 }
 
 float epilogue_scale(const Planes& planes, std::string_view format, std::int64_t row) {
+  if (has_two_row_scales(format)) return f32_at(*planes.scale, row) * f32_at(*planes.scale_2, 0);
   return f32_at(*planes.scale, scale_index(layout(format).scaling, planes, row, 0));
 }
 
@@ -105,8 +112,9 @@ bool integer_product(std::string_view path, std::string_view a, std::string_view
 
 std::string product_contract(const Engine& engine, std::string_view path, std::string_view a,
                              std::string_view b) {
-  if (integer_product(path, a, b)) return "acc=i32 epilogue_roundings=3";
-  const std::string epilogue = path == "codes" ? "2" : path == "e4m3fn" ? "1" : "0";
+  const int more = has_two_row_scales(a) + has_two_row_scales(b);
+  if (integer_product(path, a, b)) return "acc=i32 epilogue_roundings=" + std::to_string(3 + more);
+  const std::string epilogue = path == "codes" ? std::to_string(2 + more) : path == "e4m3fn" ? "1" : "0";
   // dot_rows keeps one vector of sums. dot keeps four of them, where a product goes through no more additions than with
   // one: with n = (4 q + r) lanes it is q + r + 1 of them against 4 q + r - 1, and for q = 0 the other three are zeros.
   return "acc=f32 order=lanes:" + std::to_string(engine.dot_lanes) +

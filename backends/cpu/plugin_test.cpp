@@ -134,8 +134,14 @@ void add_planes(TestCall& call, const Layout& layout, std::int64_t rows, std::in
       call.in(plane, format, shape, stored.at(plane == "x" ? "y" : "y" + plane.substr(1)));
     }
   };
-  add(tensor, name, {rows, cols}, sizes(layout, rows, cols).payload);
-  if (layout.has_scale && layout.scaling == Scaling::none) {
+  add(tensor, name, {rows, cols / layout.packed}, sizes(layout, rows, cols).payload);
+  if (name == "int4_g32_bf16" || name == "int4_g32_packed") {
+    add(tensor + ".scale", "bf16", {rows, cols / 32}, static_cast<std::size_t>(rows * cols / 16));
+  } else if (layout.scaling == Scaling::second) {
+    const std::int64_t groups = name == "int4_ch_tensor" ? 1 : cols / 32;
+    add(tensor + ".scale", "f32", {rows * groups}, static_cast<std::size_t>(4 * rows * groups));
+    add(tensor + ".scale_2", "f32", {1}, 4);
+  } else if (layout.has_scale && layout.scaling == Scaling::none) {
     add(tensor + ".scale", "e8m0", {rows, cols / 32}, static_cast<std::size_t>(rows * cols / 32));
   } else if (layout.has_scale) {
     const std::vector<std::int64_t> shape = scale_shape(layout, rows, cols);
@@ -191,7 +197,7 @@ TEST(Layouts, quantise_and_dequantise_back_within_the_formats_step) {
     EXPECT_EQ(quantize.kernels, std::vector<std::string>{declaration.path});
 
     std::map<std::string, std::vector<std::uint8_t>> stored;
-    for (const char* plane : {"y", "y.scale", "y.block_scale", "y.global_scale"}) {
+    for (const char* plane : {"y", "y.scale", "y.scale_2", "y.block_scale", "y.global_scale"}) {
       if (quantize.has_output(plane)) stored[plane] = quantize.result<std::uint8_t>(plane);
     }
     std::vector<float> scalar_result;

@@ -15,6 +15,7 @@ Planes find_planes(const Call& call, std::string_view name, const Layout& layout
   Planes planes;
   planes.payload = find(base);
   planes.scale = find(base + ".scale");
+  planes.scale_2 = find(base + ".scale_2");
   planes.block_scale = find(base + ".block_scale");
   planes.global_scale = find(base + ".global_scale");
   const auto need = [&](bool wanted, const assay_tensor* plane, const char* suffix) {
@@ -25,9 +26,10 @@ Planes find_planes(const Call& call, std::string_view name, const Layout& layout
   };
   need(true, planes.payload, "");
   need(layout.has_scale, planes.scale, ".scale");
+  need(layout.scaling == Scaling::second, planes.scale_2, ".scale_2");
   need(layout.has_block_scale, planes.block_scale, ".block_scale");
   need(layout.scaling == Scaling::global, planes.global_scale, ".global_scale");
-  planes.length = row_length(*planes.payload);
+  planes.length = row_length(*planes.payload) * layout.packed;
   planes.middle = planes.payload->rank >= 3 ? planes.payload->shape[planes.payload->rank - 2] : 1;
   if (planes.length % layout.block_elements != 0) {
     throw Unsupported("rows of " + std::to_string(planes.length) + " elements are not whole blocks of " +

@@ -18,6 +18,7 @@ struct Layout;
 struct Planes {
   const assay_tensor* payload = nullptr;
   const assay_tensor* scale = nullptr;         // NAME.scale
+  const assay_tensor* scale_2 = nullptr;       // NAME.scale_2
   const assay_tensor* block_scale = nullptr;   // NAME.block_scale
   const assay_tensor* global_scale = nullptr;  // NAME.global_scale
   std::int64_t length = 0;                     // of a row, in elements

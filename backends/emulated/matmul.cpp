@@ -23,7 +23,7 @@ using assay_plugin::Unsupported;
 
 std::string element_of(std::string_view format) {
   const assay::Format& row = assay::format(format);
-  return std::string(row.kind == assay::FormatKind::block ? format : row.element);
+  return std::string(row.element.empty() ? format : row.element);
 }
 
 struct Plan {
@@ -135,9 +135,11 @@ Declared declare_matmul(const Call& call) {
     if (v.declared_promote > 0) sum += "/chunk:" + std::to_string(v.declared_promote * v.unit->group);
     contract += " level=replay schedule=" + v.schedule(sum);
   }
+  // Of int4_ch_tensor both scales make one, rounded to f32.
+  const int two_scales = (plan.a == "int4_ch_tensor") + (plan.b == "int4_ch_tensor");
   // What is declared of the blocks' order on purpose wrongly must not contradict itself.
   const std::string order = v.declared_key.empty() ? " order=sequential" : "";
-  return {contract + order + " epilogue_roundings=" + (plan.integer() ? "3" : "2") +
+  return {contract + order + " epilogue_roundings=" + std::to_string((plan.integer() ? 3 : 2) + two_scales) +
               (plan.path == "e4m3fn" ? " scale=divide code=divide" : ""),
           plan.name()};
 }

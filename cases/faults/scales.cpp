@@ -49,6 +49,7 @@ void stale(Scales scales, std::size_t steps) {
 // An earlier request with a quarter of the range: today's numbers clip at four times its largest.
 void scale_locked(const FaultSite& site, TensorSet& set) {
   each_scale_plane(site, set, 1, [&](const TensorSpec& t, Scales scales) {
+    if (format(t.format).kind != FormatKind::scaled) no_site(site, "a format with one plane of f32 scales");
     std::vector<float> earlier(scales.begin(), scales.end());
     for (float& s : earlier) s *= 0.25F;
     set.at(t.name) = encode_tensor_with_scales(format(t.format), t.shape, site.values.at(t.name), earlier);

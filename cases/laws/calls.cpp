@@ -31,9 +31,12 @@ Case with_count(const Case& c, const std::string& rows, std::int64_t count) {
 bool rows_stand_alone(const LawCall& base) {
   for (const auto& t : base.inputs.tensors) {
     const Format& f = format(t.format);
-    if (t.role == TensorRole::output && f.kind == FormatKind::scaled &&
+    if (t.role != TensorRole::output) continue;
+    if (f.kind == FormatKind::scaled &&
         (f.axis == ScaleAxis::tensor || f.axis == ScaleAxis::head || f.axis == ScaleAxis::channel))
       return false;
+    for (const PlaneSpec& plane : planes(f, t.shape))
+      if (plane.suffix == ".global_scale" || plane.suffix == ".scale_2") return false;
   }
   return true;
 }

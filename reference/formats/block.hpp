@@ -43,6 +43,10 @@ extern const BlockCodec mxfp8_codec;
 extern const BlockCodec mxfp8_e5m2_codec;
 extern const BlockCodec nvfp4_codec;
 extern const BlockCodec nvfp4_swizzled_codec;
+extern const BlockCodec int4_g32_bf16_codec;
+extern const BlockCodec int4_g32_packed_codec;
+extern const BlockCodec int4_ch_tensor_codec;
+extern const BlockCodec int4_g32_tensor_codec;
 
 // Throws bad_value for a format that `searched` says no kernel is asked to make: attribute "to" of op `op`.
 void check_quantiser(const Format& to, std::string_view op);

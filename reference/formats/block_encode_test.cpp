@@ -16,9 +16,11 @@ constexpr float kMax = std::numeric_limits<float>::max();
 
 constexpr const char* kInline[] = {"q8_0", "q4_0",   "q4_1",       "q5_0",
                                    "q5_1", "iq4_nl", "tq3_0_c2s1", "tq3_0_c2"};
-constexpr const char* kAll[] = {"q8_0",       "q4_0",       "q4_1",           "q5_0",      "q5_1",
-                                "iq4_nl",     "tq3_0_c2s1", "tq3_0_c2",       "mxfp4",     "mxfp8",
-                                "mxfp8_e5m2", "nvfp4",      "nvfp4_swizzled", "mxfp4_ggml"};
+constexpr const char* kAll[] = {"q8_0",           "q4_0",           "q4_1",          "q5_0",
+                                "q5_1",           "iq4_nl",         "tq3_0_c2s1",    "tq3_0_c2",
+                                "mxfp4",          "mxfp8",          "mxfp8_e5m2",    "nvfp4",
+                                "nvfp4_swizzled", "mxfp4_ggml",     "int4_g32_bf16", "int4_g32_packed",
+                                "int4_ch_tensor", "int4_g32_tensor"};
 
 std::vector<double> through(const char* name, const std::vector<float>& x, const EncodePolicy& policy = {}) {
   return decode_tensor(encode_tensor(format(name), {static_cast<std::int64_t>(x.size())}, x, policy));

@@ -23,7 +23,7 @@ std::string to_string(const Shape& shape);  // "[2,8,128]"
 // One array of bytes of a tensor. The payload has suffix ""; companions are named after it: tensor "k" in
 // e4m3fn_tok has the planes "k" (e4m3fn) and "k.scale" (f32).
 struct PlaneSpec {
-  std::string suffix;  // "", ".scale", ".block_scale", ".global_scale"
+  std::string suffix;  // "", ".scale", ".scale_2", ".block_scale", ".global_scale"
   std::string format;  // a scalar format, or the block format itself for an inline payload
   Shape shape;         // of the plane, in its own elements
   std::size_t bytes;
@@ -64,8 +64,8 @@ struct Format {
   int block_elements;       // that the innermost axis must be a multiple of; 1 for scalars, 2 for 4-bit ones
   double decode_relative_error;  // 0 when decode is exact in f64; 2^-53 when correctly rounded (nvfp4, tq3_0)
   std::string_view note;
-  std::string_view element = {};      // scalar and scaled: the payload's scalar format
-  ScaleAxis axis = ScaleAxis::none;   // scaled
+  std::string_view element = {};      // scalar and scaled, and int4_ch_tensor: the payload's scalar format
+  ScaleAxis axis = ScaleAxis::none;   // scaled, and int4_ch_tensor
   double scale_divisor = 0;           // scaled: scale = absmax / scale_divisor
   const BlockCodec* block = nullptr;  // block
 };

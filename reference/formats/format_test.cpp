@@ -49,7 +49,8 @@ TEST(Formats, names_are_unique_and_find_themselves) {
     EXPECT_EQ(&format(f.name), &f);
   }
   for (const auto name : {"e4m3fn", "f32", "int8", "q8_0", "tq3_0_c2s1", "mxfp4", "nvfp4_swizzled",
-                          "e4m3fnuz_head", "e5m2_ch", "int8_tok", "int4_ch", "int4_g32", "e4m3fn_row"}) {
+                          "e4m3fnuz_head", "e5m2_ch", "int8_tok", "int4_ch", "int4_g32", "e4m3fn_row",
+                          "int4_g32_bf16", "int4_g32_packed", "int4_ch_tensor", "int4_g32_tensor"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }
@@ -62,7 +63,9 @@ TEST(Formats, bits_per_element_are_the_bytes_of_a_large_tensor) {
     for (const PlaneSpec& plane : planes(f, shape)) bytes += static_cast<double>(plane.bytes);
     const double bits = 8 * bytes / static_cast<double>(element_count(shape));
     EXPECT_GE(bits, f.bits_per_element) << f.name;
-    EXPECT_LE(bits, f.bits_per_element + 32.0 / 512) << f.name;  // a scale of 32 bits for a row of 512
+    // A scale of 32 bits for a row of 512, and one for the tensor.
+    EXPECT_LE(bits, f.bits_per_element + 32.0 / 512 + 32.0 / static_cast<double>(element_count(shape)))
+        << f.name;
   }
 }
 
@@ -100,6 +103,10 @@ TEST(Formats, planes_follow_the_axes) {
   EXPECT_EQ(scale_shape("e4m3fn_row"), (Shape{30}));
   EXPECT_EQ(scale_shape("int4_ch"), (Shape{30}));
   EXPECT_EQ(scale_shape("int4_g32"), (Shape{30, 2}));
+  EXPECT_EQ(scale_shape("int4_ch_tensor"), (Shape{30}));
+  EXPECT_EQ(scale_shape("int4_g32_tensor"), (Shape{30, 2}));
+  EXPECT_EQ(scale_shape("int4_g32_bf16"), (Shape{2, 5, 3, 2}));
+  EXPECT_EQ(planes(format("int4_g32_packed"), {7, 64}).at(0).shape, (Shape{7, 8}));
   EXPECT_EQ(planes(format("int8_tok"), {7, 64}).at(1).shape, (Shape{7}));
   EXPECT_EQ(planes(format("int8_head"), {7, 64}).at(1).shape, (Shape{1}));
   EXPECT_EQ(planes(format("nvfp4"), {7, 64}).at(1).shape, (Shape{7, 4}));
@@ -235,7 +242,8 @@ TEST(Formats, a_bad_scale_is_refused_with_its_value_when_encoding_and_when_decod
 }
 
 TEST(Formats, a_scale_of_zero_decodes_to_zeros_and_leaves_the_other_groups_alone) {
-  for (const char* name : {"e4m3fn_tok", "int8_row", "int4_ch", "e5m2_tensor"}) {
+  for (const char* name :
+       {"e4m3fn_tok", "int8_row", "int4_ch", "e5m2_tensor", "int4_ch_tensor", "int4_g32_tensor"}) {
     const Encoded good = encode_tensor(format(name), {2, 32}, ramp(64));
     const std::vector<double> before = decode_tensor(good);
     const std::size_t group = good.planes[1].bytes.size() > 4 ? 32 : 64;

@@ -19,6 +19,8 @@ using enum FormatKind;
 constexpr double kRounded = 0x1p-53;                // decode is the nearest f64 of the real value
 constexpr double kTq3 = 0x1p-53 * (1.0 + 0x1p-40);  // nearest but for ties closer than 2^-40 of an ulp
 
+constexpr std::string_view kTwo = "int4 * .scale * .scale_2";
+
 std::vector<Format> rows() {
   std::vector<Format> list;
   for (const ScalarFormat& s : scalar_formats()) {
@@ -48,6 +50,10 @@ std::vector<Format> rows() {
       {"mxfp8_e5m2", block, 8.25, 32, 0, "OCP MX: e5m2, .scale e8m0", {}, {}, 0, &mxfp8_e5m2_codec},
       {"nvfp4", block, 4.5, 16, kRounded, "e2m1 * block / global", {}, {}, 0, &nvfp4_codec},
       {"nvfp4_swizzled", block, 4.5, 16, kRounded, "scales in 128x4 order", {}, {}, 0, &nvfp4_swizzled_codec},
+      {"int4_g32_bf16", block, 4.5, 32, 0, "int4, .scale bf16", {}, {}, 0, &int4_g32_bf16_codec},
+      {"int4_g32_packed", block, 4.5, 32, 0, "reordered words of 8", {}, {}, 0, &int4_g32_packed_codec},
+      {"int4_ch_tensor", block, 4, 2, 0, kTwo, "int4", ScaleAxis::row, 7, &int4_ch_tensor_codec},
+      {"int4_g32_tensor", block, 5, 32, 0, kTwo, {}, {}, 0, &int4_g32_tensor_codec},
       {"e4m3fn_tensor", scaled, 8, 1, 0, "one scale", "e4m3fn", ScaleAxis::tensor, 448},
       {"e4m3fn_head", scaled, 8, 1, 0, "a scale per middle index", "e4m3fn", ScaleAxis::head, 448},
       {"e4m3fn_tok", scaled, 8, 1, 0, "a scale per outer index", "e4m3fn", ScaleAxis::token, 448},

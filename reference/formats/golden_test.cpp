@@ -11,6 +11,7 @@
 #include <map>
 
 #include "reference/formats/format.hpp"
+#include "reference/formats/plane.hpp"
 #include "reference/formats/tq3.hpp"
 
 namespace assay {
@@ -180,6 +181,45 @@ TEST(Golden, nvfp4_matrices_encode_like_numpy_with_linear_and_swizzled_scales) {
         EXPECT_EQ(scales, wanted) << to_string(shape);
       }
       if (row.at(7).empty()) continue;
+      std::vector<float> got(x.size());
+      decode_range(tensor, 0, std::span<float>(got));
+      EXPECT_EQ(got, f32_from_hex(row.at(7))) << name << to_string(shape);
+    }
+  }
+}
+
+// The codes of int4_g32_packed are those of int4_g32_bf16, reordered word by word.
+std::string packed_words(const std::string& codes) {
+  constexpr std::size_t kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  std::string nibbles;
+  for (std::size_t word = 0; word < codes.size(); word += 8)
+    for (const std::size_t element : kOrder) nibbles += codes.at(word + element);
+  return nibbles;
+}
+
+TEST(Golden, int4_with_scales_in_bf16_and_with_two_scales_encodes_like_numpy) {
+  for (const GoldenRow& row : golden_rows("int4.csv")) {
+    const Shape shape{std::stol(row.at(1)), std::stol(row.at(2))};
+    const std::vector<float> x = f32_from_hex(row.at(3));
+    std::string wanted;  // two's complement, the low nibble of each byte
+    for (std::size_t i = 1; i < row.at(4).size(); i += 2) wanted += row.at(4).at(i);
+    const bool in_bf16 = row.at(0) == "int4_g32_bf16";
+    for (const std::string& name : {row.at(0), std::string("int4_g32_packed")}) {
+      if (name != row.at(0) && !in_bf16) continue;
+      const Encoded tensor = encode_tensor(format(name), shape, x);
+      std::string codes = to_hex(tensor.planes.at(0).bytes);
+      for (std::size_t i = 0; i < codes.size(); i += 2)
+        std::swap(codes[i], codes[i + 1]);  // low nibble first
+      EXPECT_EQ(codes, name == "int4_g32_packed" ? packed_words(wanted) : wanted) << name << to_string(shape);
+      std::vector<float> scales(static_cast<std::size_t>(element_count(tensor.planes.at(1).spec.shape)));
+      decode_plane(scalar_format(in_bf16 ? "bf16" : "f32"), tensor.planes[1].bytes, 0,
+                   std::span<float>(scales));
+      EXPECT_EQ(scales, f32_from_hex(row.at(5))) << name << to_string(shape);
+      if (!in_bf16) {
+        float second = 0;
+        std::memcpy(&second, tensor.planes.at(2).bytes.data(), sizeof second);
+        EXPECT_EQ(second, f32_from_hex(row.at(6)).at(0)) << name;
+      }
       std::vector<float> got(x.size());
       decode_range(tensor, 0, std::span<float>(got));
       EXPECT_EQ(got, f32_from_hex(row.at(7))) << name << to_string(shape);

@@ -105,7 +105,8 @@ RC_GTEST_PROP(BlockLaws, NegatingABlockNegatesItsValues, ()) {
   std::vector<float> negated = x;
   for (float& v : negated) v = -v;
   for (const auto name : {"q8_0", "q4_0", "q5_0", "iq4_nl", "mxfp4", "mxfp4_ggml", "mxfp8", "mxfp8_e5m2",
-                          "nvfp4", "e4m3fn_tensor", "e4m3fnuz_tok", "int8_head", "int4_ch", "int4_g32"}) {
+                          "nvfp4", "e4m3fn_tensor", "e4m3fnuz_tok", "int8_head", "int4_ch", "int4_g32",
+                          "int4_g32_bf16", "int4_ch_tensor"}) {
     const std::vector<double> y = through(name, x);
     const std::vector<double> z = through(name, negated);
     for (std::size_t i = 0; i < 32; ++i) RC_ASSERT(y[i] == -z[i]);

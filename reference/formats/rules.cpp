@@ -24,6 +24,14 @@ constexpr std::string_view kNvfp4 =
     "global g = 2688 / absmax of the tensor (1 where that is 0), stored as it is; block scale s = "
     "e4m3fn(absmax of 16 elements g / 6), "
     "to nearest even, saturating; code = e2m1(x g / s), 0 where s is 0; number = code s / g";
+constexpr std::string_view kInt4Bf16 =
+    "scale = bf16 of absmax / 7 of 32 elements, to nearest even (1 where that is 0); code of x / scale, to "
+    "nearest even, "
+    "within -7..7";
+constexpr std::string_view kTwoScales =
+    "scale_2 = absmax of the tensor / 448, e = e4m3fn of x / scale_2, saturating; scale = absmax of the e of "
+    "a row, or of "
+    "32, / 7 (either 1 where that is 0); code of e / scale; both as `scale`, `code` and `round` say";
 constexpr std::string_view kTq3 =
     "y = H D x / sqrt(32); index = cell of y / sqrt(mean y^2), sign = that of what the centroid leaves; d = "
     "|y| / |levels|, stored as f16";
@@ -50,6 +58,10 @@ constexpr Rule kRules[] = {
      "2^e, e = floor(log2(absmax)) - 2; code of the nearest number, halves to the smaller magnitude"},
     {"nvfp4", kNvfp4},
     {"nvfp4_swizzled", kNvfp4},
+    {"int4_g32_bf16", kInt4Bf16},
+    {"int4_g32_packed", kInt4Bf16},
+    {"int4_ch_tensor", kTwoScales},
+    {"int4_g32_tensor", kTwoScales},
     {"tq3_0_c2s1", kTq3},
     {"tq3_0_c2", kTq3},
 };

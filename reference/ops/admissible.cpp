@@ -195,6 +195,8 @@ EncodePolicy quantise_policy(const Contract& contract) {
 void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                      const Contract& contract) {
   if (to.kind == FormatKind::scalar) return admit_scalar(truth, scalar_format(to.element), values, contract);
+  if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
+    return admit_two_scales(truth, to, shape, values, contract);
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);
   if (to.kind == FormatKind::block) return admit_block(truth, to, values, contract);
   admit_scaled(truth, to, shape, values, contract);

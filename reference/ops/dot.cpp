@@ -156,12 +156,14 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
   const double eta = flush_ ? 0x1p-126 : 0x1p-150, most = sum.magnitude();
   const double left = std::fabs(a.scale) * (1 + a.scale_error),
                right = std::fabs(b.scale) * (1 + b.scale_error);
-  z.error += 3 * eta * (1 + left + right);
+  const double factors = a.scale_factor * b.scale_factor;
+  z.error += 3 * eta * (1 + left + right) * factors;
   if (left * right < 0x1p-125) z.error += 2 * eta * most;
   if (flush_ && std::min(left, right) < 0x1p-125) z.error += up(most * left * right);  // a scale is read as 0
   z.error = up(z.error);
-  const bool one_sided = a.scale == 1 || b.scale == 1;
-  const double widest = one_sided ? 0 : std::max({most * left, most * right, left * right});
+  const bool one_sided = (a.scale == 1 || b.scale == 1) && factors == 1;
+  const double widest =
+      one_sided ? 0 : std::max({most * left, most * right, left * right, factors > 1 ? most : 0.0}) * factors;
   if (!(widest * (1 + 0x1p-20) < f32.max_finite)) z.error = kInfinity;
   return z;
 }

@@ -16,6 +16,7 @@
 //   scales), and the relative error of a scale that the kernel computed itself. (c s_a) s_b, (c s_b) s_a and c (s_a s_b)
 //   are all admitted: what underflows in one of them is multiplied by the other scale, eta (|s_a| + |s_b|), and by c
 //   where s_a s_b itself is subnormal; what may overflow in one of them claims nothing.
+//   A scale that is itself s s' (int4_ch_tensor) may be applied one after the other: max(1, |s|, |s'|) times all that.
 // A matrix unit under order=sequential is not bounded but replayed (products.hpp): c is then known in every bit.
 // An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
 //

@@ -20,10 +20,14 @@ constexpr double kUnit32 = 0x1p-24;
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 constexpr EncodePolicy kClamp{};
 
+// int4_ch_tensor: two factors make the scale of a row.
+bool has_two_row_scales(const Format& f) { return f.kind == FormatKind::block && f.axis == ScaleAxis::row; }
+
 // Codes of at most 8 bits, with no scale or one that is constant along a row (every axis but these two is).
 bool has_row_codes(const Format& f) {
   if (f.kind == FormatKind::scalar) return scalar_format(f.element).bits <= 8;
-  return f.kind == FormatKind::scaled && f.axis != ScaleAxis::channel && f.axis != ScaleAxis::group32;
+  const bool one_scale = f.axis != ScaleAxis::channel && f.axis != ScaleAxis::group32;
+  return (f.kind == FormatKind::scaled && one_scale) || has_two_row_scales(f);
 }
 
 }  // namespace
@@ -275,7 +279,16 @@ OperandRow Operands::row(std::int64_t index) const {
   if (path_ == "codes") {
     decode_plane(scalar_format(format_.element), tensor_.planes[0].bytes, index * length_,
                  std::span<double>(row.center));
-    if (format_.kind == FormatKind::scaled) row.scale = stored_scale(tensor_, format_, index * length_);
+    if (format_.kind != FormatKind::scalar) row.scale = stored_scale(tensor_, format_, index * length_);
+    if (has_two_row_scales(format_)) {
+      float second = 1;
+      std::memcpy(&second, plane_of(tensor_, ".scale_2").bytes.data(), sizeof second);
+      row.scale_factor = std::max({1.0, std::fabs(row.scale), std::fabs(static_cast<double>(second))});
+      row.scale *= second;  // exact in f64
+      // Multiplied in f32 first, they may leave its normal numbers: half a subnormal step, or nothing, is left of it.
+      const double magnitude = std::fabs(row.scale);
+      if (magnitude != 0 && magnitude < 0x1p-126) row.scale_error = std::min(1.0, 0x1p-149 / magnitude);
+    }
     row.same = true;  // decoding multiplies the same two numbers, exactly
   } else if (path_ == "blocks") {
     take_blocks(row, index);

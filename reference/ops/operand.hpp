@@ -8,7 +8,8 @@
 //     first two, which are neighbours.
 //   codes
 //     A scaled format whose scale is constant along the row (_tensor, _head, _tok, int4_ch), or a scalar format of at
-//     most 8 bits: codes are multiplied, the scales come in the epilogue.
+//     most 8 bits: codes are multiplied, the scales come in the epilogue. Of int4_ch_tensor the scale is the product of
+//     both; a kernel counts one rounding more, whether it multiplies them first or one after the other.
 //   e4m3fn
 //     Weights: decoded, then rounded to e4m3fn, clamped at 448, no scale (nvfp4: e2m1 * block scale / global scale).
 //     Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
@@ -64,8 +65,9 @@ struct OperandRow {
   // path=blocks: elements and block scales apart, as the unit takes them.
   std::vector<float> elements, block_scales;
   double scale = 1;
-  double scale_error = 0;  // relative, of the kernel's scale
-  double max_abs = 0;      // of reach
+  double scale_factor = 1;  // at least 1: what either factor of a scale that is a product of two may be
+  double scale_error = 0;   // relative, of the kernel's scale
+  double max_abs = 0;       // of reach
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;

@@ -236,8 +236,8 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
 // that lie half-way between stored ones: each correct one passes, and one whose codes are cut toward zero does not.
 TEST(QuantiseLimits, scales_and_codes_that_are_both_on_the_boundary_are_admitted_together) {
   std::size_t moved = 0;
-  for (const char* name :
-       {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_1", "iq4_nl", "mxfp4", "mxfp8", "nvfp4"}) {
+  for (const char* name : {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q8_1", "iq4_nl", "mxfp4", "mxfp8",
+                           "nvfp4", "int4_g32_bf16", "int4_g32_packed"}) {
     std::size_t caught = 0;
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
       SCOPED_TRACE(fmt::format("{} seed {}", name, seed));

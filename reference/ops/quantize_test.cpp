@@ -194,6 +194,49 @@ TEST(Requantize, the_progressive_chain_and_its_faults) {
   expect_caught(t, decoded(to, {16, 128}, draw(Shape1::peaked, 2048, 15), {}));
 }
 
+// int4 in groups, to FP8 under one scale, to int4 per channel under a second one: the stages one after the other, as kernels take
+// them.
+std::vector<double> two_stages(const Shape& shape, const Values& x, const Quantiser& first,
+                               const Quantiser& second, bool through_fp8 = true) {
+  const std::vector<double> in_fp8 = decoded(format("e4m3fn_tensor"), shape, x, first);
+  float absmax = 0;
+  for (const float each : x) absmax = std::max(absmax, std::fabs(each));
+  const float scale = first.reciprocal_scale ? absmax * (1.0F / 448.0F) : absmax / 448.0F;
+  Values e;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    e.push_back(through_fp8 ? static_cast<float>(in_fp8[i] / static_cast<double>(scale)) : x[i] / scale);
+  std::vector<double> y = decoded(format("int4_ch"), shape, e, second);
+  for (double& each : y) each *= static_cast<double>(scale);
+  return y;
+}
+
+TEST(Requantize, int4_in_groups_by_fp8_to_int4_per_channel_is_judged_as_a_whole) {
+  const Shape shape{8, 256};
+  for (const char* from : {"int4_g32", "int4_g32_bf16", "f32"})
+    for (const Shape1 kind : {Shape1::gaussian, Shape1::peaked}) {
+      OpCase c("requantize", {{"rows", "8"}, {"cols", "256"}, {"from", from}, {"to", "int4_ch_tensor"}});
+      const Values x = c.put("x", draw(kind, 2048, 27));
+      for (const bool scale : {false, true})
+        for (const bool code : {false, true}) {
+          const Quantiser q{.reciprocal_scale = scale, .reciprocal_code = code};
+          const std::string own = std::string("scale=") + (scale ? "reciprocal" : "divide") +
+                                  " code=" + (code ? "reciprocal" : "divide");
+          const std::vector<double> y = two_stages(shape, x, q, q);
+          const Truth decided = c.truth(own);
+          expect_pass(decided, y);
+          for (const double limit : decided.limit) EXPECT_EQ(limit, 0);
+          expect_pass(c.truth("scale=any code=any"), y);
+        }
+      const Truth t = c.truth("scale=any code=any");
+      // The FP8 stage left out; a scale dropped, and one that is off; codes cut toward zero.
+      expect_caught(t, two_stages(shape, x, {}, {}, false));
+      expect_caught(t, two_stages(shape, x, {}, {.fixed_scale = 1}));
+      expect_caught(t, two_stages(shape, x, {}, {.fault = 1.01}));
+      expect_caught(t, two_stages(shape, x, {}, {.rounding = Rounding::toward_zero}));
+      expect_caught(t, two_stages(shape, x, {.rounding = Rounding::toward_zero}, {}));
+    }
+}
+
 TEST(Requantize, nvfp4_into_e4m3fn_with_scale_one_clamps_at_448) {
   OpCase c("requantize",
            {{"rows", "4"}, {"cols", "64"}, {"from", "nvfp4"}, {"to", "e4m3fn_tensor"}, {"scale", "one"}});

@@ -305,6 +305,30 @@ def nvfp4_vectors():
     write("nvfp4.csv", ["rows", "inner", "f32", "global", "codes", "linear", "swizzled", "value_f32"], rows)
 
 
+def int4_vectors():
+    """Matrices [rows, inner] in int4 with scales in bf16, and with two scales: codes one a byte, numpy and ml_dtypes' casts."""
+    rng = np.random.default_rng(8)
+    rows = []
+    for r, c in ((1, 32), (3, 64), (4, 96)):
+        x = (rng.normal(size=(r, c)) * 10.0 ** rng.integers(-3, 3)).astype(np.float32)
+        x[0, :32] *= r != 3
+        x[-1] = np.round(x[-1] * 4) / 4
+        for name, size in (("int4_g32_bf16", 32), ("int4_ch_tensor", c), ("int4_g32_tensor", 32)):
+            second, numbers = np.float32(1), x.reshape(r, c // size, size)
+            if name != "int4_g32_bf16":
+                second = np.float32(np.abs(x).max() / np.float32(448))
+                fp8 = (numbers.astype(np.float64) / float(second)).clip(-448, 448).astype(ml_dtypes.float8_e4m3fn)
+                numbers = fp8.astype(np.float32)
+            scale = (np.abs(numbers).max(axis=2) / np.float32(7)).astype(np.float32)
+            scale = scale.astype(ml_dtypes.bfloat16 if name == "int4_g32_bf16" else np.float32).astype(np.float32)
+            scale[scale == 0] = 1
+            codes = np.clip(np.rint(numbers.astype(np.float64) / scale.astype(np.float64)[:, :, None]), -7, 7)
+            value = codes * scale.astype(np.float64)[:, :, None] * float(second)
+            rows.append((name, r, c, hexes(x.ravel()), codes.astype(np.int8).tobytes().hex(), hexes(scale.ravel()),
+                         bits32(float(second)), hexes(value.astype(np.float32).ravel())))
+    write("int4.csv", ["format", "rows", "inner", "f32", "codes", "scale", "scale_2", "value_f32"], rows)
+
+
 def tq3_vectors():
     """Constants by mpmath (quadrature and root finding, not the fixed point of the C++); the rotation by a dense matrix."""
     mpmath.mp.dps = 40
@@ -372,4 +396,5 @@ if __name__ == "__main__":
     gguf_vectors()
     mx_vectors()
     nvfp4_vectors()
+    int4_vectors()
     tq3_vectors()
