@@ -312,8 +312,7 @@ def int4_vectors():
     for r, c in ((1, 32), (3, 64), (4, 96)):
         x = (rng.normal(size=(r, c)) * 10.0 ** rng.integers(-3, 3)).astype(np.float32)
         x[0, :32] *= r != 3
-        unit = np.exp2(np.floor(np.log2(np.abs(x).max())) - 3)  # few bits: ties
-        x[-1] = np.round(x[-1] / unit) * unit
+        x[-1] = np.round(x[-1] / (unit := np.exp2(np.floor(np.log2(np.abs(x).max())) - 3))) * unit  # few bits: ties
         for name, size in (("int4_g32_bf16", 32), ("int4_ch_tensor", c), ("int4_g32_tensor", 32)):
             second, numbers = np.float32(1), x.reshape(r, c // size, size)
             if name != "int4_g32_bf16":
