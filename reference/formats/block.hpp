@@ -11,14 +11,24 @@
 
 namespace assay {
 
+// How files of a format are searched for whose blocks hold an integer scale for each group: reference/ops/admissible_searched.cpp judges by it.
+struct ScaleSearch {
+  int group;      // elements that share a scale
+  int top_scale;  // scales are integers from -top_scale - 1 to top_scale
+  int far_code;   // the code of largest magnitude, which the signed extreme of a group has to begin with
+  int top_code;   // integers from far_code to this, or those of
+  std::span<const float> entries = {};
+};
+
 struct BlockCodec {
   std::vector<PlaneSpec> (*planes)(const Shape& shape);  // the innermost axis is a multiple of block_elements
   void (*encode)(std::span<const float> values, const EncodePolicy& policy,
                  Encoded& into);  // planes are allocated
   void (*decode)(const Encoded& tensor, std::int64_t first, std::span<double> out);
   void (*decode_f32)(const Encoded& tensor, std::int64_t first, std::span<float> out);
-  // Files come from a search that differs between versions: no op asks a kernel for its codes.
-  bool searched = false;
+  bool searched = false;  // files come from a search that differs between versions
+  const ScaleSearch* search =
+      nullptr;  // what all of them keep to; nullptr where no op asks a kernel for codes
 };
 
 // The constants of blocks/*.cpp; formats.cpp has one row for each.
@@ -48,7 +58,7 @@ extern const BlockCodec int4_g32_packed_codec;
 extern const BlockCodec int4_ch_tensor_codec;
 extern const BlockCodec int4_g32_tensor_codec;
 
-// Throws bad_value for a format that `searched` says no kernel is asked to make: attribute "to" of op `op`.
+// Throws bad_value for a format that is searched, and of whose search nothing is known: attribute "to" of op `op`.
 void check_quantiser(const Format& to, std::string_view op);
 
 // Planes that several files share.

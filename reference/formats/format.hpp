@@ -74,7 +74,7 @@ std::span<const Format> formats();
 const Format& format(std::string_view name);  // throws InputError unknown_name, listing near names
 const Format* find_format(std::string_view name);
 
-// How a kernel is to quantise to it, in a line; empty where no kernel is asked to (K-quants, whose files come from a search).
+// How a kernel is to quantise to it, in a line; empty where no kernel is asked to (K-quants with minima, whose files come from a search).
 std::string_view quantiser_rule(const Format& format);
 
 // The planes that a tensor of this format and logical shape has. Throws ragged_block, shape_mismatch.

@@ -84,12 +84,13 @@ std::vector<Format> rows() {
 }  // namespace
 
 void check_quantiser(const Format& to, std::string_view op) {
-  if (to.block != nullptr && to.block->searched)
+  if (to.block != nullptr && to.block->searched && to.block->search == nullptr)
     throw InputError(
         InputErrorKind::bad_value,
-        fmt::format("{}: to={}: its files come from a search, and no quantiser is the right one; it can be "
-                    "read: dequantize from={}",
-                    op, to.name, to.name));
+        fmt::format(
+            "{}: to={}: its files come from a search over scales and minima, of which nothing is known; it "
+            "can be read: dequantize from={}",
+            op, to.name, to.name));
 }
 
 std::span<const Format> formats() {

@@ -36,6 +36,14 @@ constexpr std::string_view kTq3 =
     "y = H D x / sqrt(32); index = cell of y / sqrt(mean y^2), sign = that of what the centroid leaves; d = "
     "|y| / |levels|, stored as f16";
 
+constexpr std::string_view kSearched =
+    "a search over each group's scale s, begun at the signed element of largest magnitude / the code of "
+    "largest "
+    "magnitude, that makes sum x^2 (x - s code)^2 no greater and s no more than twice as large; d = largest "
+    "|s| of the block / the largest "
+    "integer scale, "
+    "as f16; s / d to nearest; codes to nearest, under the stored scales";
+
 constexpr Rule kRules[] = {
     {"q8_0",
      "d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, from d in f32; d stored as f16"},
@@ -51,6 +59,9 @@ constexpr Rule kRules[] = {
     {"iq4_nl",
      "d0 = the signed element of largest magnitude / -127, code of the entry c nearest to x / d0; d = sum "
      "x^3 c / sum x^2 c^2, as f16"},
+    {"q3_K", kSearched},
+    {"q6_K", kSearched},
+    {"iq4_xs", kSearched},
     {"mxfp4", kMicroscaling},
     {"mxfp8", kMicroscaling},
     {"mxfp8_e5m2", kMicroscaling},

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/formats/block.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -62,7 +63,7 @@ class BlockMoves {
     });
     if (rotated()) return all;
     // Two numbers are stored besides the codes. A code step that is moved along with a scale: less than 2^-8 of either.
-    const bool two = to_.name.ends_with("_1") || to_.name.ends_with("_K") || to_.name == "iq4_xs";
+    const bool two = to_.name.ends_with("_1");
     std::vector<double> limit(values_.size());
     for (std::size_t i = 0; i < limit.size(); ++i)
       limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + 0x1p-8);
@@ -198,6 +199,7 @@ void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::sp
   if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
     return admit_two_scales(truth, to, shape, values, contract);
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);
+  if (to.kind == FormatKind::block && to.block->searched) return admit_searched(truth, to, values);
   if (to.kind == FormatKind::block) return admit_block(truth, to, values, contract);
   admit_scaled(truth, to, shape, values, contract);
 }

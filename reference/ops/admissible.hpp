@@ -34,7 +34,8 @@
 // one sign, are moved together as well, for extremes that several share; a block that this changes has other codes on
 // the boundary, and each of its elements is moved once more. tq3_0 rotates the block
 // first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and all
-// changes add up. nvfp4, whose global scale belongs to every block, has a derivation of its own: admissible_nvfp4.cpp.
+// changes add up. nvfp4, whose global scale belongs to every block, has a derivation of its own: admissible_nvfp4.cpp; so have
+// formats whose scales are searched for: admissible_searched.cpp.
 //
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other members of
 // its group, and of one with an Inf, depend on what becomes of absmax:
@@ -115,6 +116,8 @@ void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::s
                       const Contract& contract);
 // admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it.
 void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract);
+// admit_quantised of a format whose scales are searched for; admissible_searched.cpp derives it. No key of the contract matters.
+void admit_searched(Truth& truth, const Format& to, std::span<const float> values);
 // Scales that the caller knows: scales[s] is every admissible scale of group s (plane ".scale", row-major).
 void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& shape,
                                  std::span<const float> values,

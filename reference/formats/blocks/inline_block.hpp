@@ -110,8 +110,9 @@ constexpr BlockCodec inline_codec() {
   };
 }
 
-constexpr BlockCodec searched(BlockCodec codec) {
+constexpr BlockCodec searched(BlockCodec codec, const ScaleSearch* search = nullptr) {
   codec.searched = true;
+  codec.search = search;
   return codec;
 }
 

@@ -13,7 +13,7 @@ namespace {
 struct Iq4Xs {
   static constexpr std::string_view kName = "iq4_xs";
   static constexpr int kBytes = 136, kGroup = 32, kScaleAt = 0, kMinimumAt = -1, kTopScale = 31,
-                       kTopMinimum = 0, kTopCode = 113;
+                       kTopMinimum = 0, kFarCode = -127;
   static int code_at(int e) { return 8 + e / 32 * 16 + e % 16; }
   static int code(const std::byte* in, int e) {
     return static_cast<int>(blocks::kIq4Codebook[blocks::bits(in, code_at(e), e % 32 / 16 * 4, 15)]);
@@ -36,8 +36,11 @@ struct Iq4Xs {
   }
 };
 
+constexpr ScaleSearch kSearch{Iq4Xs::kGroup, Iq4Xs::kTopScale, Iq4Xs::kFarCode, 113, blocks::kIq4Codebook};
+
 }  // namespace
 
-constinit const BlockCodec iq4_xs_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Iq4Xs>>());
+constinit const BlockCodec iq4_xs_codec =
+    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Iq4Xs>>(), &kSearch);
 
 }  // namespace assay

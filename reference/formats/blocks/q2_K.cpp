@@ -12,7 +12,7 @@ namespace {
 struct Q2K {
   static constexpr std::string_view kName = "q2_K";
   static constexpr int kBytes = 84, kGroup = 16, kScaleAt = 80, kMinimumAt = 82, kTopScale = 15,
-                       kTopMinimum = 15, kTopCode = 3;
+                       kTopMinimum = 15, kFarCode = 3;
   static int code(const std::byte* in, int e) {
     return blocks::bits(in, 16 + e / 128 * 32 + e % 32, e % 128 / 32 * 2, 3);
   }

@@ -13,7 +13,7 @@ namespace {
 struct Q3K {
   static constexpr std::string_view kName = "q3_K";
   static constexpr int kBytes = 110, kGroup = 16, kScaleAt = 108, kMinimumAt = -1, kTopScale = 31,
-                       kTopMinimum = 0, kTopCode = 3;
+                       kTopMinimum = 0, kFarCode = -4;
   static int low_at(int e) { return 32 + e / 128 * 32 + e % 32; }
   static int code(const std::byte* in, int e) {
     return blocks::bits(in, low_at(e), e % 128 / 32 * 2, 3) -
@@ -35,8 +35,11 @@ struct Q3K {
   static int nearest(double x) { return blocks::nearest_integer(x, -4, 3); }
 };
 
+constexpr ScaleSearch kSearch{Q3K::kGroup, Q3K::kTopScale, Q3K::kFarCode, 3};
+
 }  // namespace
 
-constinit const BlockCodec q3_K_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q3K>>());
+constinit const BlockCodec q3_K_codec =
+    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q3K>>(), &kSearch);
 
 }  // namespace assay

@@ -12,7 +12,7 @@ namespace {
 struct Q4K {
   static constexpr std::string_view kName = "q4_K";
   static constexpr int kBytes = 144, kGroup = 32, kScaleAt = 0, kMinimumAt = 2, kTopScale = 63,
-                       kTopMinimum = 63, kTopCode = 15;
+                       kTopMinimum = 63, kFarCode = 15;
   static int code(const std::byte* in, int e) {
     return blocks::bits(in, 16 + e / 64 * 32 + e % 32, e % 64 / 32 * 4, 15);
   }

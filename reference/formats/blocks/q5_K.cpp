@@ -13,7 +13,7 @@ namespace {
 struct Q5K {
   static constexpr std::string_view kName = "q5_K";
   static constexpr int kBytes = 176, kGroup = 32, kScaleAt = 0, kMinimumAt = 2, kTopScale = 63,
-                       kTopMinimum = 63, kTopCode = 31;
+                       kTopMinimum = 63, kFarCode = 31;
   static int code(const std::byte* in, int e) {
     return blocks::bits(in, 48 + e / 64 * 32 + e % 32, e % 64 / 32 * 4, 15) |
            blocks::bits(in, 16 + e % 32, e / 32, 1) << 4;

@@ -12,7 +12,7 @@ namespace {
 struct Q6K {
   static constexpr std::string_view kName = "q6_K";
   static constexpr int kBytes = 210, kGroup = 16, kScaleAt = 208, kMinimumAt = -1, kTopScale = 127,
-                       kTopMinimum = 0, kTopCode = 31;
+                       kTopMinimum = 0, kFarCode = -32;
   static int low_at(int e) { return e / 128 * 64 + e % 64; }
   static int high_at(int e) { return 128 + e / 128 * 32 + e % 32; }
   static int code(const std::byte* in, int e) {
@@ -30,8 +30,11 @@ struct Q6K {
   static int nearest(double x) { return blocks::nearest_integer(x, -32, 31); }
 };
 
+constexpr ScaleSearch kSearch{Q6K::kGroup, Q6K::kTopScale, Q6K::kFarCode, 31};
+
 }  // namespace
 
-constinit const BlockCodec q6_K_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q6K>>());
+constinit const BlockCodec q6_K_codec =
+    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q6K>>(), &kSearch);
 
 }  // namespace assay

@@ -1,15 +1,16 @@
 // ggml's blocks of 256 elements: groups of 16 or 32 with a small integer scale each, under one f16 scale d. A Layout has kName, kBytes,
-// kGroup, kScaleAt (of d), kMinimumAt (of a second f16, dmin; -1: none), kTopScale and kTopMinimum (the largest integers), and
+// kGroup, kScaleAt (of d), kMinimumAt (of a second f16, dmin; -1: none), kTopScale and kTopMinimum (the largest integers), kFarCode, and
 //   code(in, e), scale(in, g), minimum(in, g)    as the bytes say; scale and code may be negative
 //   put_code, put_scale, put_minimum             into zeroed bytes
 //   nearest(x)                                   the code that a quotient is nearest to
 // value = d scale code - dmin minimum: d scale code and dmin minimum have at most 24 bits, their difference is rounded once to f64.
 //
 // ggml chooses scales by a search over candidates, and files hold what some version of that search found: no quantiser is the right one.
-// This one serves to make inputs. Per group of range [low, high], 0 included:
-//   step = (high - low) / top code, offset = -low    formats with a minimum
-//   step = absmax / top code                         others
-// d = largest step / kTopScale, dmin = largest offset / kTopMinimum; both rounded to f16, then scales, minima and codes to nearest.
+// This one, where such a search begins, serves to make inputs. kFarCode is the code of largest magnitude. Per group of range [low, high], 0
+// included:
+//   step = (high - low) / kFarCode, offset = -low            formats with a minimum
+//   step = the signed element of largest magnitude / kFarCode   others
+// d = largest |step| / kTopScale, dmin = largest offset / kTopMinimum; both rounded to f16, then scales, minima and codes to nearest.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,14 @@
 
 namespace assay::blocks {
 
-// The integer nearest to a / b in [0, top]; 0 where b is 0.
-inline int ratio(double a, double b, int top) {
-  return b > 0 ? static_cast<int>(std::min(std::floor(a / b + 0.5), static_cast<double>(top))) : 0;
+// Nearest integer in [low, high], ties upwards.
+inline int nearest_integer(double x, int low, int high) {
+  return static_cast<int>(
+      std::clamp(std::floor(x + 0.5), static_cast<double>(low), static_cast<double>(high)));
+}
+// The integer nearest to a / b in [low, high]; 0 where b is 0.
+inline int ratio(double a, double b, int low, int high) {
+  return b > 0 ? nearest_integer(a / b, low, high) : 0;
 }
 
 template <typename Layout>
@@ -36,14 +42,16 @@ struct SuperBlock {
     if (!load_finite<kElements>(x, v, policy)) return poison(out, kBytes, Layout::kScaleAt);
     std::memset(out, 0, kBytes);
     std::array<double, kGroups> step{}, offset{};
+    double largest = 0;
     for (int g = 0; g < kGroups; ++g) {
       double low = 0, high = 0;
       for (int e = g * Layout::kGroup; e < (g + 1) * Layout::kGroup; ++e)
         low = std::min<double>(low, v[e]), high = std::max<double>(high, v[e]);
       offset[g] = kHasMinimum ? -low : 0;
-      step[g] = (kHasMinimum ? high - low : std::max(high, -low)) / Layout::kTopCode;
+      step[g] = (kHasMinimum ? high - low : high > -low ? high : low) / Layout::kFarCode;
+      largest = std::max(largest, std::fabs(step[g]));
     }
-    store_f16(out + Layout::kScaleAt, std::ranges::max(step) / Layout::kTopScale);
+    store_f16(out + Layout::kScaleAt, largest / Layout::kTopScale);
     const double d = load_f16(out + Layout::kScaleAt);
     double dmin = 0;
     if constexpr (kHasMinimum) {
@@ -51,12 +59,12 @@ struct SuperBlock {
       dmin = load_f16(out + Layout::kMinimumAt);
     }
     for (int g = 0; g < kGroups; ++g) {
-      const int scale = ratio(step[g], d, Layout::kTopScale),
-                minimum = ratio(offset[g], dmin, Layout::kTopMinimum);
+      const int scale = ratio(step[g], d, kHasMinimum ? 0 : -Layout::kTopScale - 1, Layout::kTopScale),
+                minimum = ratio(offset[g], dmin, 0, Layout::kTopMinimum);
       Layout::put_scale(out, g, scale);
       if constexpr (kHasMinimum) Layout::put_minimum(out, g, minimum);
       for (int e = g * Layout::kGroup; e < (g + 1) * Layout::kGroup; ++e)
-        Layout::put_code(out, e, Layout::nearest(scale > 0 ? (v[e] + dmin * minimum) / (d * scale) : 0));
+        Layout::put_code(out, e, Layout::nearest(scale != 0 ? (v[e] + dmin * minimum) / (d * scale) : 0));
     }
   }
 
@@ -78,12 +86,6 @@ inline int bits(const std::byte* in, int at, int shift, int mask) {
 inline void put_bits(std::byte* out, int at, int shift, int value) {
   out[at] |= static_cast<std::byte>(value << shift);
 }
-// Nearest integer in [low, high], ties upwards.
-inline int nearest_integer(double x, int low, int high) {
-  return static_cast<int>(
-      std::clamp(std::floor(x + 0.5), static_cast<double>(low), static_cast<double>(high)));
-}
-
 // Eight scales and eight minima of 6 bits in 12 bytes at `at` (q4_K, q5_K). Byte j of the first four holds scale j and, above it, bits 4 and 5
 // of scale j + 4; the next four the same of the minima; byte 8 + j bits 0..3 of scale j + 4, and above them of minimum j + 4.
 inline int six_bits(const std::byte* in, int at, int g, bool minimum) {
