@@ -54,18 +54,12 @@ class Changed {
   call.run();
 }
 
-// Eight 4-bit codes of an int32 as loaders of AWQ keep them: 0 2 4 6 1 3 5 7 from the lowest bits on.
+// The eight codes of a word taken in the order 0 2 4 6 1 3 5 7 once more.
 std::uint32_t reordered(std::uint32_t codes) {
   static constexpr int kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
   std::uint32_t word = 0;
   for (int i = 0; i < 8; ++i) word |= (codes >> 4 * kOrder[i] & 0xFU) << 4 * i;
   return word;
-}
-std::uint32_t in_order(std::uint32_t word) {
-  static constexpr int kPlace[] = {0, 4, 1, 5, 2, 6, 3, 7};
-  std::uint32_t codes = 0;
-  for (int i = 0; i < 8; ++i) codes |= (word >> 4 * kPlace[i] & 0xFU) << 4 * i;
-  return codes;
 }
 
 }  // namespace
@@ -78,19 +72,19 @@ void moe_by_metadata(const Call& call, const Trace& trace, bool defect) {
   metadata.front() == '[' ? moe_int8_experts(changed) : moe_dequantised_f32(changed);
 }
 
-// Eight codes to a word, in the order of the loader, and taken as if they stood in their own.
+// int4_g32_packed: the kernel undoes the order of each word; one that reads words linearly sees what this one sees of words that
+// were reordered twice.
 void moe_of_packed_words(const Call& call, bool defect) {
   Changed changed(call);
-  const std::int64_t inter = call.integer("inter"), hidden = call.integer("hidden");
-  for (const auto& [tensor, length] : {std::pair{"w13", hidden}, {"w2", inter}}) {
-    if (length % 8 != 0) throw Unsupported("words of eight codes: rows of a multiple of 8");
+  for (const auto& [tensor, length] :
+       {std::pair{"w13", call.integer("hidden")}, {"w2", call.integer("inter")}}) {
+    if (!defect) break;
     const auto bytes = static_cast<std::size_t>(length / 2);
     changed.rewrite(tensor, bytes, [&](std::byte* row) {
       for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t)) {
         std::uint32_t word = 0;
         std::memcpy(&word, row + at, sizeof word);
         word = reordered(word);
-        if (!defect) word = in_order(word);
         std::memcpy(row + at, &word, sizeof word);
       }
     });
@@ -98,22 +92,21 @@ void moe_of_packed_words(const Call& call, bool defect) {
   changed.run();
 }
 
-// w = code * weight_scale * weight_scale_2, of which the loader makes one scale: a power of two for the second, so that the
-// product is exact. Dropped: the first is never read. Twice: the kernel's scales were multiplied already.
+// int4_ch_tensor, w = code * weight_scale * weight_scale_2, of which a loader makes one scale. Dropped: the first is never read.
+// Twice: the second was multiplied into the first already.
 void moe_of_two_scales(const Call& call, bool first_dropped, bool twice) {
-  constexpr float kSecond = 0x1p-4F;
   Changed changed(call);
-  const assay_tensor& scales = call.input("w13.scale");
-  changed.rewrite("w13.scale", sizeof(float) * static_cast<std::size_t>(scales.shape[scales.rank - 1]),
-                  [&](std::byte* row) {
-                    for (std::int64_t i = 0; i < scales.shape[scales.rank - 1]; ++i) {
-                      float scale = 0;
-                      std::memcpy(&scale, row + static_cast<std::size_t>(i) * sizeof scale, sizeof scale);
-                      const float first = scale / kSecond;
-                      scale = (first_dropped ? 1.0F : first) * kSecond * (twice ? scale : 1.0F);
-                      std::memcpy(row + static_cast<std::size_t>(i) * sizeof scale, &scale, sizeof scale);
-                    }
-                  });
+  const float second = f32_at(call.input("w13.scale_2"), 0);
+  const std::int64_t count = call.input("w13.scale").shape[0];
+  changed.rewrite("w13.scale", sizeof(float) * static_cast<std::size_t>(count), [&](std::byte* scales) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::byte* at = scales + static_cast<std::size_t>(i) * sizeof(float);
+      float scale = 0;
+      std::memcpy(&scale, at, sizeof scale);
+      scale = first_dropped ? 1.0F : twice ? scale * second : scale;
+      std::memcpy(at, &scale, sizeof scale);
+    }
+  });
   changed.run();
 }
 

@@ -18,6 +18,8 @@ constexpr std::string_view kFlashDeferredSplit = "v_inverse=row qk=f32 tile=32 e
 constexpr std::string_view kProduct = "acc=f32 order=any";
 constexpr std::string_view kInteger = "acc=i32";
 constexpr std::string_view kExperts = "acc=i32 epilogue_roundings=3 gate_up=f32 silu_ulp=2 expert_out=f32";
+constexpr std::string_view kTwoScales = "acc=i32 epilogue_roundings=4 gate_up=f32 silu_ulp=2 expert_out=f32";
+constexpr std::string_view kPacked = "acc=f32 order=any epilogue_roundings=0 gate_up=f32 silu_ulp=2 expert_out=f32";
 constexpr std::string_view kNorm = "acc=f32 order=any rsqrt_ulp=2 div_ulp=1";
 constexpr std::string_view kTwoPass = "variance=two_pass acc=f32 order=any rsqrt_ulp=2 div_ulp=1";
 constexpr std::string_view kSoftmax = "acc=f32 order=any exp=e exp_ulp=2 div_ulp=1";
@@ -45,9 +47,9 @@ constexpr auto kPieces = std::to_array<Piece>({
     {"reciprocal_for_divide", "quantize", kEncode, kPath, ASSAY_PLAIN(int8_by_reciprocal(call, defect))},
     {"w4a8_metadata_dict", "matmul", kInteger, "moe_w4a8_int8", w4a8_by_metadata},
     {"moe_metadata_dict", "moe", kExperts, "moe_int8_experts", moe_by_metadata},
-    {"moe_reordered_read_linearly", "moe", kExperts, kPath, ASSAY_PLAIN(moe_of_packed_words(call, defect))},
-    {"moe_first_scale_dropped", "moe", kExperts, kPath, ASSAY_PLAIN(moe_of_two_scales(call, defect, false))},
-    {"moe_scale_twice", "moe", kExperts, kPath, ASSAY_PLAIN(moe_of_two_scales(call, false, defect))},
+    {"moe_reordered_read_linearly", "moe", kPacked, kPath, ASSAY_PLAIN(moe_of_packed_words(call, defect))},
+    {"moe_first_scale_dropped", "moe", kTwoScales, kPath, ASSAY_PLAIN(moe_of_two_scales(call, defect, false))},
+    {"moe_scale_twice", "moe", kTwoScales, kPath, ASSAY_PLAIN(moe_of_two_scales(call, false, defect))},
     {"group_scales_per_channel", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, defect, false))},
     ASSAY_FLASH("kv_scale_dropped", kFlash, scale_dropped),
     {"q_descale_skipped", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, false, defect))},
