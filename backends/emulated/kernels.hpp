@@ -1,4 +1,4 @@
-// The two ops of this backend. declare_* and run_* throw Unsupported (or the reference's InputError, which
+// The ops of this backend. declare_* and run_* throw Unsupported (or the reference's InputError, which
 // says what the unit does not take).
 #pragma once
 
@@ -14,5 +14,7 @@ Declared declare_attention(const assay_plugin::Call& call);
 void run_attention(const assay_plugin::Call& call, const assay_plugin::Trace& trace);
 Declared declare_matmul(const assay_plugin::Call& call);
 void run_matmul(const assay_plugin::Call& call, const assay_plugin::Trace& trace);
+Declared declare_moe(const assay_plugin::Call& call);
+void run_moe(const assay_plugin::Call& call, const assay_plugin::Trace& trace);
 
 }  // namespace assay_emulated

@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "backends/emulated/kernels.hpp"
+#include "backends/emulated/products.hpp"
 #include "backends/emulated/tensors.hpp"
 #include "backends/emulated/variants.hpp"
-#include "reference/arithmetic/fused_gemm.hpp"
-#include "reference/formats/block.hpp"
-#include "reference/formats/plane.hpp"
 #include "reference/ops/dot.hpp"
 #include "reference/ops/operand.hpp"
 
@@ -20,11 +18,6 @@ namespace {
 
 using assay_plugin::Call;
 using assay_plugin::Unsupported;
-
-std::string element_of(std::string_view format) {
-  const assay::Format& row = assay::format(format);
-  return std::string(row.element.empty() ? format : row.element);
-}
 
 struct Plan {
   Variant variant;
@@ -48,52 +41,17 @@ struct Plan {
       return;
     }
     if (!unit.scales.empty()) throw Unsupported(std::string(unit.name) + " takes block scales: path=blocks");
-    for (const std::string& side : {a, b}) {
-      std::string operand = path == "codes" ? element_of(side) : path;
-      if (operand == "int4") operand = "int8";  // sign-extended
-      if (!assay::accepts(unit, operand))
-        throw Unsupported(std::string(unit.name) + " takes " + std::string(unit.inputs) + ", not " + operand +
-                          " (path=" + path + ", " + side + ")");
-    }
+    check_operands(unit, path, a, b);
   }
   bool integer() const { return variant.unit->out == "i32"; }
   std::string name() const { return "matmul_" + variant.name + "_" + path + "_" + a + "_" + b; }
 };
 
-// One side, ready for the unit.
-struct Side {
-  std::vector<float> values;  // [rows, k]
-  std::vector<float> block_scales;
-  std::vector<float> scales;  // of the epilogue, per row
-  std::string element;
-  std::int64_t rows = 0, k = 0;
-
-  Side(const assay::Encoded& tensor, const std::string& path, assay::Side which) {
-    const assay::Operands operands(tensor, path, which, 1, {"divide", "divide"});
-    rows = operands.rows(), k = operands.length(), element = operands.element();
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const assay::OperandRow row = operands.row(r);
-      for (const double x : row.center) values.push_back(static_cast<float>(x));
-      for (const assay::Undecided& each : row.undecided)
-        values[static_cast<std::size_t>(r * k) + each.index] = static_cast<float>(each.low);
-      scales.push_back(static_cast<float>(row.scale));
-    }
-    if (path != "blocks") return;
-    // The unit takes elements and scales apart.
-    assay::decode_plane(assay::scalar_format(element), tensor.planes[0].bytes, 0, std::span<float>(values));
-    const assay::Plane& plane =
-        assay::plane_of(tensor, operands.block_scales() == "ue4m3" ? ".block_scale" : ".scale");
-    block_scales.resize(plane.bytes.size());
-    assay::decode_plane(assay::scalar_format(plane.spec.format), plane.bytes, 0,
-                        std::span<float>(block_scales));
-  }
-};
-
 // How far the sums are from the exact ones of the same operands, in units of sum |a b|: the signed mean over
 // the outputs and the largest magnitude. Truncation shows as a mean that is not about zero.
-void note_error(const assay_plugin::Trace& trace, const Side& a, const Side& b,
+void note_error(const assay_plugin::Trace& trace, const Operand& a, const Operand& b,
                 const std::vector<float>& sums) {
-  const auto widen = [](const Side& side) {
+  const auto widen = [](const Operand& side) {
     std::vector<double> x(side.values.begin(), side.values.end());
     const auto block = side.block_scales.empty() ? x.size() : x.size() / side.block_scales.size();
     for (std::size_t i = 0; i < x.size() && !side.block_scales.empty(); ++i)
@@ -115,13 +73,6 @@ void note_error(const assay_plugin::Trace& trace, const Side& a, const Side& b,
   trace.note("accumulation_error_worst", fmt::format("{:.3e}", worst));
 }
 
-std::vector<float> integer_product(const Side& a, const Side& b) {
-  std::vector<std::int8_t> left(a.values.begin(), a.values.end()), right(b.values.begin(), b.values.end());
-  std::vector<std::int32_t> sums(static_cast<std::size_t>(a.rows * b.rows));
-  assay::int8_gemm(a.rows, b.rows, a.k, left.data(), right.data(), sums.data(), b.rows);
-  return {sums.begin(), sums.end()};
-}
-
 }  // namespace
 
 Declared declare_matmul(const Call& call) {
@@ -135,11 +86,10 @@ Declared declare_matmul(const Call& call) {
     if (v.declared_promote > 0) sum += "/chunk:" + std::to_string(v.declared_promote * v.unit->group);
     contract += " level=replay schedule=" + v.schedule(sum);
   }
-  // Of int4_ch_tensor both scales make one, rounded to f32.
-  const int two_scales = (plan.a == "int4_ch_tensor") + (plan.b == "int4_ch_tensor");
   // What is declared of the blocks' order on purpose wrongly must not contradict itself.
   const std::string order = v.declared_key.empty() ? " order=sequential" : "";
-  return {contract + order + " epilogue_roundings=" + std::to_string((plan.integer() ? 3 : 2) + two_scales) +
+  return {contract + order +
+              " epilogue_roundings=" + std::to_string(epilogue_roundings(*v.unit, plan.a, plan.b)) +
               (plan.path == "e4m3fn" ? " scale=divide code=divide" : ""),
           plan.name()};
 }
@@ -158,25 +108,11 @@ void run_matmul(const Call& call, const assay_plugin::Trace& trace) {
       tensor.planes[0].spec.format = other_kind(tensor.planes[0].spec.format);
     }
   }
-  const Side a(inputs.at("a"), plan.path, assay::Side::activations);
-  const Side b(inputs.at("b"), plan.path, assay::Side::weights);
-  std::vector<float> y(static_cast<std::size_t>(a.rows * b.rows));
-  if (plan.integer()) {
-    y = integer_product(a, b);
-  } else {
-    using assay::PackedOperand;
-    const PackedOperand left(*unit, PackedOperand::Side::a, a.element, a.values.data(), a.rows, a.k, a.k,
-                             a.block_scales);
-    const PackedOperand right(*unit, PackedOperand::Side::b, b.element, b.values.data(), b.rows, b.k, b.k,
-                              b.block_scales);
-    assay::fused_gemm(*unit, left, right, y.data(), b.rows, {plan.variant.promote});
-  }
+  const Operand a = operand_of(inputs.at("a"), plan.path, assay::Side::activations);
+  const Operand b = operand_of(inputs.at("b"), plan.path, assay::Side::weights);
+  std::vector<float> y = unit_sums(*unit, plan.variant.promote, a, b);
   note_error(trace, a, b, y);
-  for (std::int64_t i = 0; i < a.rows; ++i)
-    for (std::int64_t j = 0; j < b.rows; ++j) {
-      float& out = y[static_cast<std::size_t>(i * b.rows + j)];
-      out = out * a.scales[static_cast<std::size_t>(i)] * b.scales[static_cast<std::size_t>(j)];
-    }
+  apply_scales(y, a, b);
   store(call.output("y"), y);
 }
 

@@ -20,7 +20,7 @@ auto refusing(F f) {
 }
 
 [[noreturn]] void no_op(const Call& call) {
-  throw Unsupported("the emulated backend models matrix units: attention and matmul, not " +
+  throw Unsupported("the emulated backend models matrix units: attention, matmul and moe, not " +
                     std::string(call.op()));
 }
 
@@ -30,6 +30,7 @@ assay_status declare(void*, const assay_call* raw, assay_declaration* declaratio
     return refusing([&] {
       if (call.op() == "attention") return declare_attention(call);
       if (call.op() == "matmul") return declare_matmul(call);
+      if (call.op() == "moe") return declare_moe(call);
       no_op(call);
     });
   });
@@ -43,6 +44,7 @@ assay_status run(void*, const assay_call* raw, const assay_trace* raw_trace, cha
     refusing([&] {
       if (call.op() == "attention") return run_attention(call, trace);
       if (call.op() == "matmul") return run_matmul(call, trace);
+      if (call.op() == "moe") return run_moe(call, trace);
       no_op(call);
     });
   });

@@ -90,6 +90,7 @@ std::string variant_list() {
       if (*suffix != '\0' && !narrow(unit)) continue;
       if (unit.out != "i32" && unit.scales.empty() && unit.inputs != "tf32") add("attention", name + suffix);
       add("matmul", name + suffix);
+      if (unit.scales.empty() && unit.inputs != "tf32") add("moe", name + suffix);
     }
   }
   return list;
