@@ -86,6 +86,24 @@ bool holds_in_truth(const SharedRanges& pieces, const std::vector<Truth>& ta, co
   return true;
 }
 
+// Whether two results are no farther from each other, less what the reference says that they are, than both limits together. Where
+// the reference says nothing, or no number, no kernel is asked.
+bool parts_as_the_reference(const SharedRanges& pieces, const Ran& a, const std::vector<Truth>& ta,
+                            const Ran& b, const std::vector<Truth>& tb) {
+  for (std::size_t n = 0; n < pieces.size(); ++n)
+    for (const SharedRange& p : pieces[n])
+      for (std::int64_t i = 0; i < p.count; ++i) {
+        const auto f = static_cast<std::size_t>(p.first + i), s = static_cast<std::size_t>(p.second + i);
+        const double allowed = ta[n].limit[f] + tb[n].limit[s], expected = ta[n].value[f] - tb[n].value[s];
+        if (std::isinf(allowed) || !std::isfinite(expected)) continue;
+        // Each deviation is a difference of two numbers of few bits, rounded once in f64.
+        const double x = a.outputs[n][f] - ta[n].value[f], y = b.outputs[n][s] - tb[n].value[s];
+        const bool ok = std::fabs(x - y) <= allowed + (std::fabs(x) + std::fabs(y)) * 0x1p-52;
+        if (!ok) return false;
+      }
+  return true;
+}
+
 // Whether what differs does so by no more than both limits: a NaN on one side alone does not.
 bool within_limits(const SharedRanges& pieces, const Ran& a, const std::vector<Truth>& ta, const Ran& b,
                    const std::vector<Truth>& tb) {
@@ -151,35 +169,37 @@ class Check {
     }
     const auto different = first_difference(r->pieces, first_, second);
     LawOutcome outcome = LawOutcome::bitwise;
-    if (different) {
+    if (different || r->parts) {
       if (first_truth_.empty()) first_truth_ = truths(base_, first_);
       const std::vector<Truth> truth = truths(r->call, second);
-      if (!holds_in_truth(r->pieces, first_truth_, truth)) {
+      if (!r->parts && !holds_in_truth(r->pieces, first_truth_, truth)) {
         if (result_.why.empty())
           result_.why =
               fmt::format("{}: the reference gives other values for these parts: no relation", point);
         return std::nullopt;
       }
-      outcome = within_limits(r->pieces, first_, first_truth_, second, truth) ? LawOutcome::within
-                                                                              : LawOutcome::broken;
+      const bool within =
+          (r->parts ? parts_as_the_reference : within_limits)(r->pieces, first_, first_truth_, second, truth);
+      outcome = !within ? LawOutcome::broken : different ? LawOutcome::within : LawOutcome::bitwise;
     }
     ++result_.relations;
-    if (different &&
+    if (outcome != LawOutcome::bitwise &&
         (result_.second.empty() || (outcome == LawOutcome::broken && result_.outcome != LawOutcome::broken)))
-      tell(point, *r, second, *different);
+      tell(point, *r, second, different);
     if (result_.outcome == LawOutcome::not_run || outcome > result_.outcome) result_.outcome = outcome;
     return !different;
   }
 
-  void tell(std::int64_t point, const Relation& r, const Ran& second, const Difference& d) {
+  void tell(std::int64_t point, const Relation& r, const Ran& second, const std::optional<Difference>& d) {
     std::vector<const TensorSpec*> outputs;
     for (const auto& t : base_.inputs.tensors)
       if (t.role == TensorRole::output) outputs.push_back(&t);
     result_.point = point;
     result_.second = r.call.c.line();
-    result_.difference = fmt::format("{}: {:.9g} and {:.9g}", position(d.first, *outputs[d.output]),
-                                     first_.outputs[d.output][static_cast<std::size_t>(d.first)],
-                                     second.outputs[d.output][static_cast<std::size_t>(d.second)]);
+    result_.difference = d ? fmt::format("{}: {:.9g} and {:.9g}", position(d->first, *outputs[d->output]),
+                                         first_.outputs[d->output][static_cast<std::size_t>(d->first)],
+                                         second.outputs[d->output][static_cast<std::size_t>(d->second)])
+                           : "every bit is the same, and the two calls multiply other operands";
   }
 
   // Between two neighbouring points, one of which agrees with the whole and one of which does not, something changes; what

@@ -34,6 +34,9 @@ struct Relation {
   SharedRanges pieces;               // which of its output elements stand for which of the first call's
   std::vector<LawCall> before = {};  // made in front of it, in the same process
   bool restart = false;              // a new process first
+  // The calls do not compute the same: their results are as far apart as the reference says that they are, within both
+  // limits. Results that are closer break that as those that are farther do.
+  bool parts = false;
 };
 
 struct Law {

@@ -4,6 +4,7 @@
 
 #include "cases/laws/families.hpp"
 #include "reference/inputs/random.hpp"
+#include "reference/ops/operand.hpp"
 
 namespace assay::law_families {
 namespace {
@@ -133,6 +134,25 @@ Relation replay(const LawCall& base, std::int64_t point, const InputLists& lists
     other.inputs = make_inputs(other.c, lists);
     r.before.push_back(std::move(other));
   }
+  return r;
+}
+
+// Of products of codes: the int8 path, say, of weights that the bf16 path takes too.
+std::vector<std::int64_t> paths_points(const LawCall& base) {
+  const Attributes& a = base.c.attributes;
+  const auto codes = [&](const char* activations, const char* weights) {
+    return resolve_path(a.text("path"), format(a.text(activations)), format(a.text(weights))) == "codes";
+  };
+  const bool stated = (base.c.op->name == "matmul" && codes("a", "b")) ||
+                      (base.c.op->name == "moe" && codes("a", "w") && codes("a", "w2"));
+  return stated ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{};
+}
+
+// 1: in f32, 2: in bf16.
+Relation paths(const LawCall& base, std::int64_t point, const InputLists&) {
+  Relation r{base, all_of(base)};
+  r.call.c = changed(base.c, {{"path", point == 1 ? "f32" : "bf16"}});
+  r.parts = true;
   return r;
 }
 

@@ -23,6 +23,8 @@ std::vector<std::int64_t> replay_points(const LawCall&);
 Relation replay(const LawCall&, std::int64_t point, const InputLists&);
 std::vector<std::int64_t> calls_points(const LawCall&);
 Relation calls(const LawCall&, std::int64_t point, const InputLists&);
+std::vector<std::int64_t> paths_points(const LawCall&);
+Relation paths(const LawCall&, std::int64_t point, const InputLists&);
 
 // attention.cpp
 std::vector<std::int64_t> chunk_points(const LawCall&);

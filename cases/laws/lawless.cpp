@@ -1,4 +1,4 @@
-// rmsnorm in f32 that keeps its contract in every call, and breaks a law that its variant names: results that depend on
+// int8_tok x int8_tok by the path that the case names, or, as `one_path`, by its codes whatever is named; and rmsnorm in f32 that keeps its contract in every call, and breaks a law that its variant names: results that depend on
 // what else is in the call, or on what was called before. The variant `lawful` is the same kernel without.
 #include <cmath>
 #include <cstdint>
@@ -27,8 +27,57 @@ float in_order(const float* x, int64_t n) {
 }
 float in_halves(const float* x, int64_t n) { return in_order(x, n / 2) + in_order(x + n / 2, n - n / 2); }
 
+const char* attribute(const assay_call* c, const char* name) {
+  for (int32_t i = 0; i < c->attribute_count; ++i)
+    if (std::strcmp(c->attributes[i].name, name) == 0) return c->attributes[i].value;
+  return "";
+}
+
+bool by_codes(const assay_call* c) {
+  return std::strcmp(attribute(c, "path"), "f32") != 0 && std::strcmp(attribute(c, "path"), "bf16") != 0;
+}
+
+float to_bf16(float x) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = (bits + 0x7FFFU + (bits >> 16 & 1U)) & 0xFFFF0000U;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+void matmul(const assay_call* c) {
+  const assay_tensor &a = tensor(c->inputs, c->input_count, "a"), &b = tensor(c->inputs, c->input_count, "b"),
+                     &y = tensor(c->outputs, c->output_count, "y");
+  const auto row = [](const assay_tensor& t, int64_t r) {
+    return static_cast<char*>(t.data) + r * t.stride[0];
+  };
+  const auto scale = [&](const char* name, int64_t r) {
+    return static_cast<const float*>(tensor(c->inputs, c->input_count, name).data)[r];
+  };
+  for (int64_t i = 0; i < y.shape[0]; ++i)
+    for (int64_t j = 0; j < y.shape[1]; ++j) {
+      const auto *x = reinterpret_cast<const std::int8_t*>(row(a, i)),
+                 *w = reinterpret_cast<const std::int8_t*>(row(b, j));
+      const float sx = scale("a.scale", i), sw = scale("b.scale", j);
+      int32_t codes = 0;
+      float sum = 0;
+      for (int64_t k = 0; k < a.shape[1]; ++k) {
+        codes += x[k] * w[k];
+        const float p = static_cast<float>(x[k]) * sx, q = static_cast<float>(w[k]) * sw;
+        sum += std::strcmp(attribute(c, "path"), "bf16") == 0 ? to_bf16(p) * to_bf16(q) : p * q;
+      }
+      reinterpret_cast<float*>(row(y, i))[j] =
+          by_codes(c) || is(c, "one_path") ? static_cast<float>(codes) * sx * sw : sum;
+    }
+}
+
 assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   std::memset(d, 0, sizeof *d);
+  if (std::strcmp(c->op, "matmul") == 0) {
+    std::snprintf(d->contract, sizeof d->contract, "%s",
+                  by_codes(c) ? "acc=i32 epilogue_roundings=3" : "acc=f32 epilogue_roundings=0");
+    return ASSAY_OK;
+  }
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   if (std::strcmp(c->op, "rmsnorm") != 0 || std::strcmp(x.format, "f32") != 0) {
     std::snprintf(d->reason, sizeof d->reason, "rmsnorm in f32");
@@ -42,12 +91,14 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
 }
 
 assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
+  if (std::strcmp(c->op, "matmul") == 0) {
+    matmul(c);
+    return ASSAY_OK;
+  }
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
   const float* gamma = static_cast<const float*>(tensor(c->inputs, c->input_count, "gamma").data);
-  double eps = 0;
-  for (int32_t i = 0; i < c->attribute_count; ++i)
-    if (std::strcmp(c->attributes[i].name, "eps") == 0) eps = std::stod(c->attributes[i].value);
+  const double eps = std::stod(attribute(c, "eps"));
   const int64_t rows = x.shape[0], n = x.shape[1];
   static int64_t calls = 0, last_rows = 0;
   static std::vector<float>
@@ -80,7 +131,7 @@ const assay_backend* assay_backend_open(const char*, char*) {
   static const assay_backend backend = {ASSAY_BACKEND_VERSION,
                                         "lawless",
                                         "rmsnorm whose results depend on what they must not",
-                                        "lawful split unpromised position strides remembers stale",
+                                        "lawful split unpromised position strides remembers stale one_path",
                                         nullptr,
                                         declare,
                                         run,

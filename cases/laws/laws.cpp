@@ -17,6 +17,9 @@ constexpr Law kLaws[] = {
     {"padding", "rows with gaps behind them, and far apart", padding_points, padding},
     {"replay", "behind a call of the same shape, whose bytes stood at the same addresses", replay_points,
      replay, true},
+    {"paths",
+     "the same codes, multiplied as codes and decoded to f32 or bf16 first: apart by what the paths are",
+     paths_points, paths},
     {"calls", "in a new process, behind the same call, and behind another shape", calls_points, calls},
 };
 

@@ -64,6 +64,22 @@ TEST(Laws, where_the_order_of_a_sum_changes_is_found_without_being_told) {
   EXPECT_EQ(r.changes[0], "rows 112 and 113");
 }
 
+// Each path within its own limits, and as far from the other as the reference is; one that is announced and never taken is too near.
+TEST(Laws, the_int8_path_and_the_bf16_path_of_the_same_weights_part_as_the_reference_does) {
+  Lawless kernel;
+  const std::string line = "matmul m=8 n=16 k=256 a=int8_tok b=int8_tok dtype=f32 variant=";
+  const LawResult good = kernel.check("paths", line + "lawful"),
+                  bad = kernel.check("paths", line + "one_path");
+  EXPECT_EQ(good.outcome, LawOutcome::within) << good.why << good.difference;
+  EXPECT_EQ(good.relations, 2U);
+  EXPECT_FALSE(good.red());
+  EXPECT_EQ(bad.outcome, LawOutcome::broken) << bad.why;
+  EXPECT_EQ(bad.point, 2);  // f32 is as near as its sums' roundings allow; bf16 is not
+  EXPECT_NE(bad.difference.find("every bit is the same"), std::string::npos) << bad.difference;
+  LawCall plain{expand(parse_case("matmul m=4 n=4 k=32 a=f32 b=f32 dtype=f32")).at(0), {}};
+  EXPECT_TRUE(law("paths").points(plain).empty());
+}
+
 TEST(Laws, what_nobody_promised_is_a_fact) {
   Lawless kernel;
   const LawResult r = kernel.check("batch", "rmsnorm rows=300 cols=997 dtype=f32 variant=unpromised");

@@ -122,7 +122,7 @@ void add_laws(const Command& program, int& exit_code, const InputLists& lists, s
   command.option("--backend,-b", a->backends, "What is judged, as for run",
                  {.required = true, .split = backend_names});
   command.option("--law", a->law,
-                 "This law alone: batch, order, chunk, heads, pages, padding, replay, calls");
+                 "This law alone: batch, order, chunk, heads, pages, padding, replay, calls, paths");
   command.option("--at", a->at, "This relation of it alone: a count of rows, a cut",
                  {.low = -1e9, .high = 1e9});
   command.option("--seed", a->seed, "For cases that name none", {.shown = "1"});
