@@ -69,7 +69,7 @@ constexpr Axis kMatmulShape[] = {
     {"n", "1|4"},
     {"k", "1|2|3|8|17|64|64|256|1024|4096"},
     {"a", "f32|f16|bf16|e4m3fn_tok|int8_tok"},
-    {"b", "f32|f16|bf16|e4m3fn_tok|int8_tok|q8_0|int4_g32"},
+    {"b", "f32|f16|bf16|e4m3fn_tok|int8_tok|q8_0|int4_g32|int4_g32_bf16|int4_g32_packed"},
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kMatmulKernel[] = {

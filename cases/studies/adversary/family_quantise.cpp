@@ -14,7 +14,7 @@ namespace {
 #define ASSAY_QUANTISED                                                                                    \
   "int8_tensor|int8_tok|int8_head|e4m3fn_tensor|e4m3fn_tok|e4m3fn_head|e5m2_tok|int4_g32|q8_0|q4_0|mxfp4|" \
   "mxfp8|"                                                                                                 \
-  "mxfp8_e5m2|e4m3fnuz_tok|int8|e4m3fn"
+  "mxfp8_e5m2|e4m3fnuz_tok|int8|e4m3fn|int4_ch_tensor|int4_g32_tensor"
 constexpr Axis kQuantizeShape[] = {
     {"rows", "1|2"}, {"cols", "32|64|64|256"}, {"to", ASSAY_QUANTISED}, {"dtype", "f32|f32|f16|bf16"}};
 constexpr Axis kRequantizeShape[] = {{"rows", "1|2"},
@@ -44,7 +44,10 @@ constexpr Axis kKernel[] = {
     {"nan", "propagate|zero"},
 };
 
-bool is_block(const Attributes& a) { return format(a.text("to")).kind == FormatKind::block; }
+bool has_two_scales(std::string_view name) { return name == "int4_ch_tensor" || name == "int4_g32_tensor"; }
+bool is_block(const Attributes& a) {
+  return format(a.text("to")).kind == FormatKind::block && !has_two_scales(a.text("to"));
+}
 
 bool op_chooses_scales(const Attributes& a) {
   const auto policy = a.all().find("policy"), scale = a.all().find("scale");
@@ -158,6 +161,33 @@ void mx_group(const Problem& p, std::string_view name, std::vector<double*>& gro
   }
 }
 
+// To FP8 under one scale of the tensor, and those codes to int4 under a scale of each row or of 32.
+std::vector<double> two_stages(const Problem& p, std::string_view to_name, const Shape& shape,
+                               std::vector<double> x) {
+  const auto stage = [&](std::string_view element, double divisor, std::vector<double*>& group) {
+    const double absmax = absmax_of(group), scale = dynamic_scale(p, absmax, divisor);
+    if (scale == 0)
+      for (double* each : group) *each = 0;
+    else
+      scaled_group(p, scalar_format(element), divisor, absmax, scale, group);
+    return scale;
+  };
+  std::vector<double*> all;
+  for (double& each : x) all.push_back(&each);
+  const double second = stage("e4m3fn", 448, all);
+  if (second == 0) return x;
+  const std::size_t size = to_name == "int4_ch_tensor" ? static_cast<std::size_t>(shape.back()) : 32;
+  for (std::size_t first = 0; first < x.size(); first += size) {
+    std::vector<double*> group(all.begin() + static_cast<std::ptrdiff_t>(first),
+                               all.begin() + static_cast<std::ptrdiff_t>(first + size));
+    for (double* each : group)
+      *each /= second;  // the code: its product with the scale is exact, and so is this
+    (void)stage("int4", 7, group);
+    for (double* each : group) *each *= second;
+  }
+  return x;
+}
+
 // values (f32) -> what is stored. scales: those that the caller chose, or empty.
 std::vector<double> quantised(const Problem& p, std::string_view to_name, const Shape& shape,
                               std::vector<double> x, const std::vector<double>& scales) {
@@ -171,6 +201,7 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
     }
     return x;
   }
+  if (has_two_scales(to_name)) return two_stages(p, to_name, shape, std::move(x));
   const Axes axes = axes_of(shape);
   std::map<std::int64_t, std::vector<double*>> groups;
   const std::int64_t block = to.kind == FormatKind::block ? to.block_elements : 1;
