@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "backends/cpu/codecs.hpp"
@@ -77,7 +78,8 @@ void quantise_q8(float* x, std::size_t n) {
     float absmax = 0;
     for (std::size_t i = first; i < first + 32; ++i) absmax = std::fmax(absmax, std::fabs(x[i]));
     const float d = absmax / 127.0F;
-    const float inverse = d == 0 ? 0.0F : 1.0F / d;
+    // Of a subnormal d the quotient is Inf, and a zero times that is no code.
+    const float inverse = d == 0 ? 0.0F : std::fmin(1.0F / d, std::numeric_limits<float>::max());
     const float stored = f16_value(f16_code(d));
     for (std::size_t i = first; i < first + 32; ++i) x[i] = std::nearbyint(x[i] * inverse) * stored;
   }

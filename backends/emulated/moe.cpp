@@ -54,7 +54,7 @@ Operand hidden_operand(std::vector<float> h, std::int64_t k, const Plan& plan) {
   made.element = plan.paths.down == "codes" ? element_of(plan.a) : plan.paths.down;
   const assay::ScalarFormat& element = assay::scalar_format(made.element);
   const bool codes = plan.paths.down == "codes";
-  const auto largest = static_cast<float>(assay::format(plan.a).scale_divisor);
+  const auto largest = static_cast<float>(assay::hidden_divisor(assay::format(plan.a)));
   const assay::EncodePolicy policy{.overflow = codes ? assay::Overflow::saturate : assay::Overflow::ieee};
   for (std::int64_t r = 0; r < made.rows; ++r) {
     const std::span<float> row(h.data() + r * k, static_cast<std::size_t>(k));

@@ -15,7 +15,7 @@ constexpr double kUnit32 = 0x1p-24;
 // Codes of h, each one or the choice of several.
 void quantise(OperandRow& row, std::span<const Enclosure> h, double low, double high, const Format& a) {
   const ScalarFormat& element = scalar_format(a.element);
-  const double largest = a.scale_divisor, ways = 1 + gamma_n(4, kUnit32);
+  const double largest = hidden_divisor(a), ways = 1 + gamma_n(4, kUnit32);
   const double least_scale = low / largest, most_scale = up(high / largest);
   row.scale = least_scale / 2 + most_scale / 2;
   row.scale_error = up((most_scale - least_scale) / 2 / row.scale + 2 * kUnit32 + 4 * kUnit64);
@@ -45,6 +45,10 @@ std::string hidden_element(const MoePaths& paths, std::string_view x_element, co
   return std::string(a.element == "int4" ? "int8" : a.element);
 }
 
+double hidden_divisor(const Format& a) {
+  return a.scale_divisor != 0 ? a.scale_divisor : scalar_format(a.element).max_finite;
+}
+
 Enclosure silu(Enclosure g, double silu_ulp) {
   if (g.value == 0 && g.error == 0) return g;
   const double value = g.value / (1 + certified_exp(std::min(-g.value, 700.0)));
@@ -72,7 +76,8 @@ HiddenRow hidden_row(std::span<const Enclosure> h, std::string_view path, const 
     if (path == "codes") {
       // Below it 1 / s overflows and s itself loses bits.
       constexpr double kLeastScale = 0x1p-125;
-      made.unclaimed = high > 0 && low / a.scale_divisor < kLeastScale;
+      made.unclaimed =
+          !scalar_format(a.element).is_signed || (high > 0 && low / hidden_divisor(a) < kLeastScale);
       if (high > 0 && !made.unclaimed) quantise(row, h, low, high, a);
     } else if (path == "f32") {
       row.reach.resize(h.size());

@@ -19,6 +19,8 @@ struct MoePaths {
 MoePaths moe_paths(const Attributes& attributes);
 // The element that h becomes: that of x where the paths are one, else that of its own path.
 std::string hidden_element(const MoePaths& paths, std::string_view x_element, const Format& a);
+// D of the scale absmax / D of h: that of x; where x is a scalar format, without a scale, the largest number of its element.
+double hidden_divisor(const Format& a);
 
 // A kernel's silu(g) = g / (1 + exp(-g)) in f32, `silu_ulp` units in the last place off.
 // |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994) carries g's own error. Where exp(-g) overflows f32 or the

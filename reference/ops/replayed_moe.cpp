@@ -157,9 +157,9 @@ void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, cons
       }
     }
     const std::string element = hidden_element(paths, x_rows.element(), format(a.text("a")));
-    const std::vector<float> outs =
-        products(hidden_rows(std::move(h), inter, paths.down, element, format(a.text("a")).scale_divisor, s),
-                 w2, s.down, "down");
+    const std::vector<float> outs = products(
+        hidden_rows(std::move(h), inter, paths.down, element, hidden_divisor(format(a.text("a"))), s), w2,
+        s.down, "down");
     const Store store = store_of(contract, a.text("dtype"));
     for (std::int64_t t = 0; t < tokens; ++t) {
       std::vector<std::int64_t> order(static_cast<std::size_t>(topk));
