@@ -1,36 +1,151 @@
-// The data that showed it: without what the case has besides, with fewer keys than f16 counts, with V one-hot, with their own V.
+// What only the case's own shape and data show. What it has besides is left out as far as it is still wrong; its data are then put
+// into one product of q.k and one value of V at a time, so that a code that is read wrongly is told from a sum of right ones.
 #include <algorithm>
+#include <cmath>
 
 #include "cases/attribution/attention_questions.hpp"
 #include "cases/attribution/conclusion.hpp"
 
 namespace assay::attribution {
+namespace {
 
-void attention_as_given(Bench& bench, const AttentionQuestions& questions, Attribution& a) {
+constexpr std::int64_t kF16Largest = 65504;  // where a sum of weights of 1 may end
+
+// Of each sequence and KV head the place of the element of largest (or of smallest, but not zero) magnitude, as its key and its dimension.
+struct Place {
+  std::int64_t key = 0, column = 0;
+};
+// Of a row of K or V, in caches without pages.
+std::int64_t head_of(const AttentionGeometry& g, std::int64_t row) {
+  return row / g.kv_heads / g.length * g.kv_heads + row % g.kv_heads;
+}
+std::vector<Place> extremes(const TensorSet& set, const char* tensor, const AttentionGeometry& g,
+                            std::int64_t width, bool largest) {
+  const std::vector<double> x = decode_tensor(set.at(tensor));
+  std::vector<Place> places(static_cast<std::size_t>(g.batch * g.kv_heads));
+  std::vector<double> best(places.size(), largest ? 0 : INFINITY);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const auto head = static_cast<std::size_t>(head_of(g, at / width));
+    const double size = std::isfinite(x[i]) ? std::fabs(x[i]) : INFINITY;
+    if (size == 0 || !(largest ? size > best[head] : size < best[head])) continue;
+    best[head] = size;
+    places[head] = {at / width / g.kv_heads, at % width};
+  }
+  return places;
+}
+
+// Whether what is wrong is NaN where a number should be, in rows of which another column should be NaN.
+bool a_nan_spreads(const Answer& answer) {
+  const std::vector<double>&want = answer.truths[0].value, &got = answer.got[0];
+  bool some = false;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::fabs(got[i] - want[i]) <= answer.truths[0].limit[i] || std::isnan(want[i])) continue;
+    if (!std::isnan(got[i])) return false;
+    some = true;
+  }
+  return some && std::ranges::any_of(want, [](double x) { return std::isnan(x); });
+}
+
+}  // namespace
+
+std::optional<std::vector<Change>> attention_simplified(Bench& bench, const AttentionQuestions& questions,
+                                                        Attribution& a) {
   const AttentionGeometry& g = questions.g;
-  const auto name = [&](const char* stage, const char* why) { a.stage = stage, a.support.emplace_back(why); };
-  const auto right = [&](const Change& change) {
-    const Answer answer = bench.ask({change}, Edit{});
-    return answer.ran && !answer.bad;
+  std::vector<Change> left_out;
+  const auto without = [&](std::vector<Change> changes) {
+    std::vector<Change> all = left_out;
+    all.insert(all.end(), changes.begin(), changes.end());
+    const Answer answer = bench.ask(all, Edit{});
+    if (answer.ran && answer.bad) left_out = std::move(all);
+    return answer.ran && !answer.bad;  // it is right without
   };
-  if (g.alibi && right({"alibi", "no"})) return name("scale", "without slopes the case is right");
-  if (g.softcap > 0 && right({"softcap", "0"})) return name("scale", "without a softcap the case is right");
-  if (g.sinks && right({"sinks", "no"})) return name("sink", "without sinks the case is right");
-  constexpr std::int64_t kF16Largest = 65504;  // where a sum of weights of 1 may end
-  if (g.length > kF16Largest && right({"len", "60000"}))
+  const auto name = [&](const char* stage, const char* why) {
+    a.stage = stage, a.support.emplace_back(why);
+    return std::nullopt;
+  };
+  if (g.alibi && without({{"alibi", "no"}})) return name("scale", "without slopes the case is right");
+  if (g.softcap > 0 && without({{"softcap", "0"}}))
+    return name("scale", "without a softcap the case is right");
+  if (g.sinks && without({{"sinks", "no"}})) return name("sink", "without sinks the case is right");
+  if (g.length > kF16Largest && without({{"len", "60000"}}))
     return name(questions.split > 1 ? "merge" : "row_sum", "with 60000 keys the case is right");
-  const Answer scores = bench.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {
-    if (t.name == "v")
-      for (std::size_t i = 0; i < x.size(); ++i)
-        x[i] = static_cast<std::int64_t>(i) / g.dv / g.kv_heads % g.dv == static_cast<std::int64_t>(i) % g.dv;
-  }));
-  if (g.dv > 1 && scores.ran && scores.bad && scores.worst > 100 && bench.the_case().fault == "none")
-    return name("qk", "q and K as given, V one-hot: the weights are wrong");
-  const Answer sums = bench.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
-    if (t.name == "q") std::fill(x.begin(), x.end(), 0.0F);
-  }));
-  if (sums.ran && sums.bad && sums.worst > 2 && !g.sinks && !g.alibi && questions.split == 1)
-    return name("pv", "equal weights, V as given: the sums are wrong");
+  const auto& own = bench.the_case().attributes;
+  const std::vector<std::vector<Change>> others = {{{"mask", "none"}, {"window", "0"}},
+                                                   {{"lengths", "full"}},
+                                                   {{"rotate", "none"}},
+                                                   {{"page", "0"}},
+                                                   {{"scale", "0"}}};
+  for (const std::vector<Change>& other : others)
+    if (own.text(other[0].first) != other[0].second) (void)without(other);
+  return left_out;
+}
+
+void attention_as_given(Bench& bench, const AttentionQuestions& questions,
+                        const std::vector<Change>& left_out, Attribution& a) {
+  const AttentionGeometry& g = questions.g;
+  const auto kept = [&](const char* key) {
+    return std::ranges::find(left_out, key, &Change::first) == left_out.end();
+  };
+  // Where every sequence has all keys, in order, one of them can be chosen.
+  const bool in_order = (g.page == 0 || !kept("page")) && (!g.ragged || !kept("lengths")) &&
+                        (g.mask == MaskKind::none || !kept("mask"));
+  const auto name = [&](const char* stage, const char* why) { a.stage = stage, a.support.emplace_back(why); };
+  const auto wrong = [](const Answer& answer) { return answer.ran && answer.bad; };
+  const Answer scores = bench.ask(left_out, Edit([&](const TensorSpec& t, std::vector<float>& x) {
+                                    if (t.name == "v")
+                                      for (std::size_t i = 0; i < x.size(); ++i)
+                                        x[i] = static_cast<std::int64_t>(i) / g.dv / g.kv_heads % g.dv ==
+                                               static_cast<std::int64_t>(i) % g.dv;
+                                  }));
+  if (g.dv > 1 && wrong(scores) && scores.worst > 100 && bench.the_case().fault == "none") {
+    for (const bool largest : {true, false}) {
+      if (!in_order || g.k_format == "f32") break;
+      const Answer one = bench.ask(
+          left_out,
+          FullEdit([&](const Case&, const TensorSet& set, const TensorSpec& t, std::vector<float>& x) {
+            if (t.name != "q") return;
+            const auto places = extremes(set, "k", g, g.d, largest);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const std::int64_t row = static_cast<std::int64_t>(i) / g.d;
+              const std::int64_t head = row / g.heads / g.rows * g.kv_heads + row % g.heads / g.group();
+              x[i] = static_cast<std::int64_t>(i) % g.d == places[static_cast<std::size_t>(head)].column
+                         ? 1.0F
+                         : 0.0F;
+            }
+          }));
+      if (wrong(one))
+        return name("codec", "q that takes one element of each key alone: the weights are wrong");
+    }
+    return name("qk",
+                "q and K as given, V one-hot: the weights are wrong, by one element of K they are right");
+  }
+  const Answer sums = bench.ask(left_out, Edit([](const TensorSpec& t, std::vector<float>& x) {
+                                  if (t.name == "q") std::fill(x.begin(), x.end(), 0.0F);
+                                }));
+  if (wrong(sums) && sums.worst > 2) {
+    for (const bool largest : {true, false}) {
+      if (!in_order || g.v_format == "f32") break;
+      const Answer one = bench.ask(
+          left_out,
+          FullEdit([&](const Case&, const TensorSet& set, const TensorSpec& t, std::vector<float>& x) {
+            const auto places = extremes(set, "v", g, g.dv, largest);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const auto at = static_cast<std::int64_t>(i);
+              if (t.name == "q") x[i] = at % g.d == 0 ? 8.0F : 0.0F;
+              if (t.name != "k") continue;
+              const auto head = static_cast<std::size_t>(head_of(g, at / g.d));
+              const bool seen = at / g.d / g.kv_heads == places[head].key;
+              x[i] = at % g.d == 0 && !seen ? static_cast<float>(-12 / g.scale) : 0.0F;
+            }
+          }));
+      if (wrong(one) && a_nan_spreads(one))
+        return name("output", "one key has all the weight: one NaN of its V fills the row");
+      if (wrong(one)) return name("codec", "one key has all the weight: its V is wrong");
+    }
+    if (questions.split == 1 && (in_order || g.v_format == "f32"))
+      return name("pv", "equal weights, V as given: the sums are wrong, one value is right");
+  }
   a.against.emplace_back("no probe is wrong: what the case's own data have is not among them");
 }
 

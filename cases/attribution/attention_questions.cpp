@@ -17,7 +17,8 @@ double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_
   const std::int64_t part = (len + split - 1) / split;
   const auto at = static_cast<double>(j);
   switch (kind) {
-    case Logits::first: {
+    case Logits::first:
+    case Logits::first_of_few_bits: {
       const double n = static_cast<double>(std::min({tile, len, part}));
       return at < n ? -4.3 * tilt * at / n : -25.0;
     }
@@ -59,7 +60,7 @@ bool AttentionQuestions::find_plain() {
   std::vector<Change> shape = {{"batch", "1"},
                                {"kv_heads", text(kv_heads)},
                                {"heads", text(kv_heads * g.group())},
-                               {"len", "100"},
+                               {"len", text(kKeys)},
                                {"dv", "128"},
                                {"q", text(std::min<std::int64_t>(g.rows, 5))},
                                {"mask", "none"},
@@ -90,7 +91,20 @@ bool AttentionQuestions::find_plain() {
   return false;
 }
 
+void AttentionQuestions::at_own_shape(std::vector<Change> left_out) {
+  plain_ = std::move(left_out);
+  own_shape_ = true;
+  if (const auto declared = bench_.contract_of(plain_)) {
+    tile = declared->integer("tile"), split = declared->integer("split");
+    casts_weights = declared->text("p") != "f32";
+    converts_q = declared->text("q") != "none";
+  }
+}
+Change AttentionQuestions::parted_keys() const {
+  return {"len", own_shape_ && split > 1 ? bench_.the_case().attributes.text("len") : "3"};
+}
 Change AttentionQuestions::own_width() const {
+  if (own_shape_) return {"d", bench_.the_case().attributes.text("d")};
   return {"d", converts_q ? "64" : bench_.the_case().attributes.text("d")};
 }
 bool AttentionQuestions::stored_in_codes() const {
@@ -141,6 +155,8 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
                 alike ? static_cast<std::size_t>(at - (j - j % part) * here.kv_heads * here.d) : i;
             x[i] = many ? static_cast<float>(2 * draw.uniform(from) - 1)
                         : static_cast<float>(at % here.d == 0 ? s / (query * here.scale) : 0);
+            if (logits == Logits::first_of_few_bits)
+              x[i] = static_cast<float>(round_to(scalar_format("bf16"), double{x[i]}));
           }
           if (t.name == "v") {
             const std::int64_t j = key_of(here, set, at / here.dv / here.kv_heads);

@@ -13,7 +13,7 @@ namespace assay::attribution {
 inline constexpr double kGross = 0.01;
 // Columns of a plain shape's V, and its keys; with fewer keys the limits are a few roundings wide.
 inline constexpr std::int64_t kColumns = 128;
-inline constexpr std::int64_t kKeys = 100;
+inline constexpr std::int64_t kKeys = 103;
 
 // What the weights that a one-hot V showed are beside those that they should be.
 struct Weights {
@@ -33,7 +33,18 @@ struct Weights {
 
 Weights look_at_weights(const Answer& a, std::int64_t columns = kColumns);
 
-enum class Logits { equal, first, parts, rising, spread, spread_of_codes, spread_alike, low, steep };
+enum class Logits {
+  equal,
+  first,
+  first_of_few_bits,
+  parts,
+  rising,
+  spread,
+  spread_of_codes,
+  spread_alike,
+  low,
+  steep
+};
 enum class Rows { one_hot, ones, many_bits };
 
 class AttentionQuestions {
@@ -43,10 +54,14 @@ class AttentionQuestions {
 
   // What the case has is left out as far as the kernel then takes the call. False when it takes none.
   bool find_plain();
-  // One run at the plain shape with changes, under these logits and rows of V.
+  // From here on questions are put at the case's own shape, formats and masks, with `left_out` of it.
+  void at_own_shape(std::vector<Change> left_out);
+  bool own_shape() const { return own_shape_; }
+  // One run at the plain shape, or at the case's own, with changes, under these logits and rows of V.
   Answer ask(const std::vector<Change>& changes, Logits logits, Rows rows);
-  // Few keys; and the case's own width of a head, which decides the scale.
+  // Few keys; as many as have the kernel split them; and the case's own width of a head, which decides the scale.
   static Change few_keys() { return {"len", "3"}; }
+  Change parted_keys() const;
   Change own_width() const;
   bool stored_in_codes() const;  // K or V
   // Whether every key that should have a weight has the same, whatever its logit.
@@ -60,6 +75,7 @@ class AttentionQuestions {
  private:
   Bench& bench_;
   std::vector<Change> plain_;
+  bool own_shape_ = false;
 };
 
 }  // namespace assay::attribution

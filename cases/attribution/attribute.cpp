@@ -246,7 +246,7 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
     describe_ratio(bench, a);
     if (probed != std::end(kProbed)) {
       probed->run(bench, a);
-      if (numbers) by_hypotheses(bench, a);
+      if (numbers && !a.decided) by_hypotheses(bench, a);
     } else if (single != std::end(kOneStage)) {
       a.stage = single->stage;
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));

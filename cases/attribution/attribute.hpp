@@ -25,6 +25,7 @@ struct Attribution {
   std::string what;   // scale, sign, index, width, not finite: how it is wrong; "" where that is open
   std::string where;  // "keys 64..95", "v columns 32..63", "query heads 1..2"; "" where that is open
   std::vector<std::string> support, against;  // evidence
+  bool decided = false;                       // by inputs that leave no other stage: hypotheses are not asked
   int runs = 0;                               // of the kernel, the two of the first judgement among them
 };
 

@@ -1,0 +1,53 @@
+// The probes of attention as one object: attention.cpp says what is asked at a plain shape, attention_features.cpp what the case has besides.
+#pragma once
+
+#include "cases/attribution/attention_questions.hpp"
+#include "cases/attribution/conclusion.hpp"
+
+namespace assay::attribution {
+
+class Attention {
+ public:
+  Attention(Bench& bench, Attribution& a) : bench_(bench), a_(a), questions_(bench), g_(questions_.g) {}
+
+  void run();
+
+ private:
+  bool plain();
+
+  bool bad(const std::vector<Change>& changes, Logits logits, Rows rows);
+  bool right(const std::vector<Change>& changes, Logits logits, Rows rows);
+
+  // A kernel that is wrong in another way with K and V in formats of their own: its codec is what differs.
+  bool codec_differs(const Weights& w);
+
+  void equal_weights(const Answer& equal);
+  static bool some_columns_right(const Answer& a);
+
+  void first_tile(const Answer& first);
+
+  // What the case has besides, one at a time. The first that is wrong is it.
+  bool features();
+
+  bool masked();
+  void masked_weights(const Answer& equal);
+  // Whether, in a row that is wrong, no key that should has a weight, and as many others have one.
+  static bool all_elsewhere(const Answer& a);
+
+  bool extremes();
+
+  // Crash, overrun, unwritten, leak: an index, unless it needs a mask or lengths.
+  void early();
+
+  void column_range(const Answer& answer);
+  void where_keys(const Weights& w);
+  void support(const std::string& text) { a_.support.push_back(text); }
+  void name(const std::string& stage, const std::string& why) { a_.stage = stage, a_.support.push_back(why); }
+
+  Bench& bench_;
+  Attribution& a_;
+  AttentionQuestions questions_;
+  const AttentionGeometry& g_;
+};
+
+}  // namespace assay::attribution

@@ -1,0 +1,115 @@
+// The probes of the matrix product.
+#include "cases/attribution/rows_common.hpp"
+
+namespace assay::attribution {
+namespace {
+
+// What the case's own shape shows, and its own numbers one at a time.
+void matmul_as_given(Bench& bench, Attribution& a) {
+  if (only_by_layout(bench, a)) return;
+  const auto& all = bench.the_case().attributes;
+  const auto bad = [](const Answer& answer) { return answer.ran && answer.bad; };
+  const auto many = [](const TensorSpec& t, std::vector<float>& x) {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(std::sin(1.7 * static_cast<double>(i) + static_cast<double>(t.name[0])));
+  };
+  if (bad(bench.ask({{"dtype", "f32"}}, Edit(many)))) {
+    const std::string few = all.text("k").size() > 2 ? "64" : all.text("k");
+    if (bad(bench.ask({{"dtype", "f32"}, {"k", few}}, Edit(many))))
+      return name(a, "addressing", "few products: in a small matrix they are right, in this one not");
+    return name(a, "dot", "few products are summed rightly, all of k are not");
+  }
+  // One element of each row of an operand alone, as it is: the other operand has a 1 where the largest, or the smallest, of that column is.
+  for (const char* operand : {"a", "b"}) {
+    const std::string other = operand[0] == 'a' ? "b" : "a";
+    if (all.text(operand) == "f32") continue;
+    const Answer one = bench.ask({{"dtype", "f32"}}, Edit([&](const TensorSpec& t, std::vector<float>& x) {
+                                   const auto columns = static_cast<std::size_t>(t.shape.back());
+                                   for (std::size_t i = 0; t.name == other && i < x.size(); ++i)
+                                     x[i] = i % columns == (i / columns * 7) % columns ? 1.0F : 0.0F;
+                                 }));
+    if (bad(one)) return name(a, "codec", fmt::format("single elements of {} come out wrong", operand));
+  }
+  a.against.push_back("no probe is wrong: what the case's own data have is not among them");
+}
+
+}  // namespace
+
+void attribute_matmul(Bench& bench, Attribution& a) {
+  if (early(bench, a)) return;
+  const auto& all = bench.the_case().attributes;
+  const auto own = [&](const char* key) { return Change{key, all.text(key)}; };
+  // Numbers of many bits; or whole ones whose scale by any of the usual rules is a power of two: each group of 32 has the
+  // largest code.
+  const auto many = [](const TensorSpec& t, std::vector<float>& x) {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(std::sin(1.7 * static_cast<double>(i) + static_cast<double>(t.name[0])));
+  };
+  const auto codes = [](float largest, float unit) {
+    return [=](const TensorSpec& t, std::vector<float>& x) {
+      const auto columns = static_cast<std::size_t>(t.shape.back());
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] =
+            unit * (i % columns % 32 == 0 ? largest : static_cast<float>(static_cast<int>(i * 7 % 13) - 6));
+    };
+  };
+  const std::vector<Change> shape = {{"m", "4"},   {"n", "8"},      {"k", "3"},       {"a", "f32"},
+                                     {"b", "f32"}, {"path", "f32"}, {"dtype", "f32"}, {"layout", "dense"}};
+  const Answer plain = bench.ask(shape, Edit(many));
+  std::vector<Change> longer = shape;
+  longer[2].second = "37";
+  const Answer plain_long = plain.ran && !plain.bad ? bench.ask(longer, Edit(many)) : Answer{};
+  if ((plain.ran && plain.bad) || (plain_long.ran && plain_long.bad))
+    return name(a, "dot", "products of plain f32 are wrong");
+  if (plain.ran) {
+    a.support.push_back("products of plain f32 are right");
+    // Products beyond f16's range, and below its smallest number, of operands and with sums that are within it.
+    const auto sized = [&](double size) {
+      return bench.ask(
+          longer, Edit([=](const TensorSpec& t, std::vector<float>& x) {
+            const auto columns = static_cast<std::size_t>(t.shape.back());
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const std::size_t c = i % columns;
+              const double sign = t.name == "b" && size > 1 && c % 2 == 1 ? -1 : 1;
+              const double last = size > 1 && c + 1 == columns ? 1 / size : 1;
+              x[i] = static_cast<float>(sign * last * size *
+                                        (1 + 0.1 * std::sin(static_cast<double>(i / columns + c / 2))));
+            }
+          }));
+    };
+    for (const double size : {600.0, 0x1p-13}) {
+      const Answer answer = sized(size);
+      if (answer.ran && answer.bad) return name(a, "dot", "products of plain f32 of another size are wrong");
+    }
+  }
+  const std::vector<Change> formats = {{"m", "4"}, {"n", "8"},  {"k", "64"},      own("a"),
+                                       own("b"),   own("path"), {"dtype", "f32"}, {"layout", "dense"}};
+  const Answer stored = bench.ask(formats, Edit(many));
+  if (stored.ran && !stored.bad) {
+    if (has(bench, "dtype", "f32")) {
+      std::vector<Change> output = formats;
+      output[6] = own("dtype");
+      const Answer rounded = bench.ask(output, Edit(many));
+      if (rounded.ran && rounded.bad) return name(a, "output", "the output's format makes it wrong");
+    }
+    return matmul_as_given(bench, a);
+  }
+  if (!stored.ran) return;
+  const auto family = [&](const char* key) { return all.text(key).substr(0, all.text(key).find('_')); };
+  const bool dynamic = all.text("path") == "e4m3fn" || all.text("path") == "q8";
+  const bool scaled = all.text("a").find('_') != std::string::npos || dynamic;
+  if (!scaled) return name(a, "codec", "operands in their own formats make it wrong");
+  const float largest = family("a") == "e4m3fn" || all.text("path") == "e4m3fn" ? 448.0F : 127.0F;
+  const Answer units = bench.ask(formats, Edit(codes(largest, 1)));
+  if (units.ran && units.bad) {
+    if (!units.not_finite && all.text("path") != "q8" && look(units, width(units)).factor)
+      return name(a, "scale", "codes under scales of 1 are wrong by one factor to a row");
+    return name(a, "codec", "codes under scales of 1 are wrong already");
+  }
+  const Answer powers = bench.ask(formats, Edit(codes(largest, 0.25F)));
+  if (powers.ran && powers.bad) return name(a, "scale", "scales that are powers of two are applied wrongly");
+  if (dynamic) return name(a, "codec", "scales that are powers of two are right, others are not");
+  name(a, "scale", "codes under scales of 1 are right, under others they are not");
+}
+
+}  // namespace assay::attribution
