@@ -13,8 +13,11 @@ bool Attention::features() {
   const auto own = [&](const char* key) { return Change{key, all.text(key)}; };
   if (g_.sinks && bad({{"sinks", "yes"}, AttentionQuestions::few_keys()}, Logits::first, Rows::one_hot))
     return name("sink", "sinks added to the plain shape make it wrong"), true;
-  if (g_.alibi && bad({{"alibi", "yes"}, AttentionQuestions::few_keys()}, Logits::equal, Rows::one_hot))
+  if (g_.alibi && bad({{"alibi", "yes"}, AttentionQuestions::few_keys()}, Logits::equal, Rows::one_hot)) {
+    const Answer same = questions_.ask({AttentionQuestions::few_keys()}, Logits::as_slopes, Rows::one_hot);
+    if (same.ran && same.bad) return first_tile(same), true;
     return name("scale", "slopes added to the plain shape make it wrong"), true;
+  }
   if (g_.softcap > 0 && bad({own("softcap"), AttentionQuestions::few_keys()}, Logits::first, Rows::one_hot))
     return name("scale", "the softcap added to the plain shape makes it wrong"), true;
   if (all.text("scale") != "0" &&
@@ -23,7 +26,8 @@ bool Attention::features() {
   if ((g_.mask != MaskKind::none || g_.ragged || g_.batch > 1) && masked()) return true;
   if (g_.page > 0) {
     const std::vector<Change> paged = {own("page"), own("len"), own("d"), own("dv"), {"q", "1"}};
-    if (bad(paged, Logits::first, Rows::many_bits)) return name("addressing", "pages make it wrong"), true;
+    for (const Logits logits : {Logits::equal, Logits::first})
+      if (bad(paged, logits, Rows::many_bits)) return name("addressing", "pages make it wrong"), true;
   }
   if (g_.k_format != "f32" &&
       bad({own("k"), {"d", "64"}, AttentionQuestions::few_keys()}, Logits::spread, Rows::one_hot))
@@ -62,8 +66,8 @@ void Attention::masked_weights(const Answer& equal) {
     return name("mask", "rows that see no key have the weights of some");
   if (w.seen && w.dead_rows) return name("output", "only rows that see no key are wrong: their sum is 0");
   if (!w.finite) return name("max", "what a mask hides leaves no finite number");
-  if (w.missing && w.extra && !w.at_edge && g_.mask != MaskKind::random && g_.length <= 128 &&
-      all_elsewhere(equal))
+  if (w.missing && w.extra && !w.at_edge && g_.mask != MaskKind::random && g_.mask != MaskKind::window &&
+      g_.length <= 128 && all_elsewhere(equal))
     return name("addressing",
                 "with a mask, keys have weights that should have none, and none that should have some");
   where_keys(w);
@@ -72,9 +76,9 @@ void Attention::masked_weights(const Answer& equal) {
 
 bool Attention::all_elsewhere(const Answer& a) {
   const auto &want = a.truths[0].value, &got = a.got[0];
-  for (std::size_t row = 0; row < want.size(); row += 128) {
+  for (std::size_t row = 0; row < want.size(); row += columns_of(a)) {
     std::size_t kept = 0, gained = 0;
-    for (std::size_t c = row; c < row + 128; ++c) {
+    for (std::size_t c = row; c < row + columns_of(a); ++c) {
       if (want[c] > 0 && got[c] > 0) ++kept;
       if (want[c] == 0 && got[c] > 0) ++gained;
     }
@@ -107,6 +111,10 @@ void Attention::early() {
     const Answer full = bench_.ask({{"lengths", "full"}}, Edit{});
     if (full.ran && !full.bad) return name("mask", "it reads what lies behind a sequence's end");
   }
+  if (g_.mask == MaskKind::window && bench_.first().verdict.status == Status::leak) {
+    const Answer all = bench_.ask({{"mask", "none"}, {"window", "0"}}, Edit{});
+    if (all.ran && !all.bad) return name("mask", "it reads what a window hides");
+  }
   if (g_.mask != MaskKind::random && bench_.first().verdict.status == Status::crash) {
     const Answer masked = bench_.ask({{"mask", "random"}}, Edit{});
     if (masked.ran && masked.status == RunStatus::done)
@@ -116,7 +124,7 @@ void Attention::early() {
 }
 
 void Attention::column_range(const Answer& answer) {
-  constexpr auto columns = static_cast<std::size_t>(kColumns);
+  const std::size_t columns = columns_of(answer);
   std::vector<bool> off(columns, false);
   for (std::size_t i = 0; i < answer.got.at(0).size(); ++i)
     if (!(std::fabs(answer.got[0][i] - answer.truths[0].value[i]) <= answer.truths[0].limit[i]))

@@ -49,7 +49,7 @@ bool a_nan_spreads(const Answer& answer) {
 
 }  // namespace
 
-std::optional<std::vector<Change>> attention_simplified(Bench& bench, const AttentionQuestions& questions,
+std::optional<std::vector<Change>> attention_simplified(Bench& bench, AttentionQuestions& questions,
                                                         Attribution& a) {
   const AttentionGeometry& g = questions.g;
   std::vector<Change> left_out;
@@ -64,10 +64,27 @@ std::optional<std::vector<Change>> attention_simplified(Bench& bench, const Atte
     a.stage = stage, a.support.emplace_back(why);
     return std::nullopt;
   };
-  if (g.alibi && without({{"alibi", "no"}})) return name("scale", "without slopes the case is right");
-  if (g.softcap > 0 && without({{"softcap", "0"}}))
-    return name("scale", "without a softcap the case is right");
-  if (g.sinks && without({{"sinks", "no"}})) return name("sink", "without sinks the case is right");
+  // What the case is right without may be what the fault is in, or what makes the numbers in which another shows: the same numbers
+  // by q.k alone tell.
+  const auto wrong = [&](std::vector<Change> changes, Logits logits) {
+    const Answer answer = questions.ask(changes, logits, Rows::one_hot);
+    return answer.ran && answer.bad;
+  };
+  const Change dense{"layout", "dense"}, no_sinks{"sinks", "no"}, no_slopes{"alibi", "no"},
+      no_cap{"softcap", "0"};
+  questions.at_own_shape({dense});
+  if (g.sinks && without({no_sinks}) && wrong({no_slopes}, Logits::first) &&
+      !wrong({no_slopes, no_sinks}, Logits::first))
+    return name("sink", "sinks added to the case's own shape make it wrong");
+  left_out.push_back(no_sinks);
+  if (g.alibi && without({no_slopes}) && wrong({no_sinks, no_cap}, Logits::equal) &&
+      !wrong({no_sinks, no_cap, no_slopes}, Logits::as_slopes))
+    return name("scale", "slopes are wrong at the case's own shape, the same logits by q.k are right");
+  left_out.push_back(no_slopes);
+  if (g.softcap > 0 && without({no_cap}) && wrong({no_sinks, no_slopes}, Logits::beyond_cap) &&
+      !wrong({no_sinks, no_slopes, no_cap}, Logits::beyond_cap))
+    return name("scale", "logits beyond the softcap are wrong, the same numbers by q.k are right");
+  left_out.push_back(no_cap);
   if (g.length > kF16Largest && without({{"len", "60000"}}))
     return name(questions.split > 1 ? "merge" : "row_sum", "with 60000 keys the case is right");
   const auto& own = bench.the_case().attributes;

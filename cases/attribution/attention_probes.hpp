@@ -23,6 +23,10 @@ class Attention {
 
   void equal_weights(const Answer& equal);
   static bool some_columns_right(const Answer& a);
+  // Whether a weight is more than half too large.
+  static bool counted_twice(const Answer& a);
+  // Whether all that is wrong are small weights that became 0.
+  static bool only_small(const Answer& a);
 
   void first_tile(const Answer& first);
 

@@ -11,8 +11,10 @@
 namespace assay::attribution {
 namespace {
 
+constexpr double kSlope = 0.0371;  // of the first head, and the step from one to the next
+
 double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_heads, std::int64_t len,
-                std::int64_t tile, std::int64_t split) {
+                std::int64_t tile, std::int64_t split, double cap, bool capped) {
   const double tilt = 1 + 0.3 * static_cast<double>(head) / static_cast<double>(kv_heads);
   const std::int64_t part = (len + split - 1) / split;
   const auto at = static_cast<double>(j);
@@ -27,6 +29,12 @@ double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_
       return j % part < 2 ? (head % 2 == 0 ? -2.71 : 2.71) * tilt * static_cast<double>(j / part) : -25.0;
     case Logits::rising:
       return 9.1 * tilt * at / static_cast<double>(len) - 4.5;
+    case Logits::as_slopes:
+      return kSlope * static_cast<double>(head + 1) * (at - static_cast<double>(len - 1));
+    case Logits::beyond_cap: {
+      const double s = cap * (8 * at / static_cast<double>(len) - 4);
+      return capped ? s : cap * std::tanh(s / cap);
+    }
     case Logits::low:
       return -40000;
     case Logits::steep:
@@ -133,7 +141,8 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
         for (std::size_t i = 0; i < x.size(); ++i) {
           const auto at = static_cast<std::int64_t>(i);
           if (t.name == "sinks") x[i] = static_cast<float>(at % 2 == 0 ? -1.37 : 2.21);
-          if (t.name == "slopes") x[i] = static_cast<float>(0.0371 * static_cast<double>(at + 1));
+          if (t.name == "slopes")
+            x[i] = static_cast<float>(kSlope * static_cast<double>((own_shape_ ? at / g.group() : at) + 1));
           if (t.name == "q") {
             const bool used = logits != Logits::equal && at % here.d == 0;
             x[i] = static_cast<float>(used ? query : 0);
@@ -145,8 +154,8 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
           }
           if (t.name == "k") {
             const std::int64_t j = key_of(here, set, at / here.d / here.kv_heads);
-            const double s =
-                logit_of(logits, j, at / here.d % here.kv_heads, here.kv_heads, here.length, tile, split);
+            const double s = logit_of(logits, j, at / here.d % here.kv_heads, here.kv_heads, here.length,
+                                      tile, split, g.softcap, here.softcap > 0);
             const bool alike = logits == Logits::spread_alike;
             const bool many = logits == Logits::spread || logits == Logits::spread_of_codes || alike;
             // Every part of a split has the same keys.
@@ -161,7 +170,10 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
           if (t.name == "v") {
             const std::int64_t j = key_of(here, set, at / here.dv / here.kv_heads);
             if (rows == Rows::ones) x[i] = 1;
-            if (rows == Rows::one_hot) x[i] = j % here.dv == at % here.dv ? 1.0F : 0.0F;
+            // A column stands for one key; without a mask for as many neighbours as there are more keys than columns.
+            const bool many = here.length > here.dv && here.mask == MaskKind::none;
+            const std::int64_t column = many ? j * here.dv / here.length : j % here.dv;
+            if (rows == Rows::one_hot) x[i] = column == at % here.dv ? 1.0F : 0.0F;
             if (rows == Rows::many_bits) x[i] = static_cast<float>(2 * draw.uniform(i) - 1);
           }
         }

@@ -31,7 +31,8 @@ struct Weights {
   std::vector<std::int64_t> keys;  // columns that are off
 };
 
-Weights look_at_weights(const Answer& a, std::int64_t columns = kColumns);
+Weights look_at_weights(const Answer& a);
+std::size_t columns_of(const Answer& a);  // of its output
 
 enum class Logits {
   equal,
@@ -39,6 +40,8 @@ enum class Logits {
   first_of_few_bits,
   parts,
   rising,
+  as_slopes,   // those that slopes add to equal ones, by q.k
+  beyond_cap,  // from -4 to 4 of the softcap; without one, what it makes of them
   spread,
   spread_of_codes,
   spread_alike,

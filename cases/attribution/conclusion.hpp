@@ -10,7 +10,7 @@ namespace assay::attribution {
 void attribute_attention(Bench& bench, Attribution& a);
 class AttentionQuestions;
 // attention_given.cpp. What of the case may be left out so that it is still wrong; nothing where that names the stage.
-std::optional<std::vector<Change>> attention_simplified(Bench& bench, const AttentionQuestions& questions,
+std::optional<std::vector<Change>> attention_simplified(Bench& bench, AttentionQuestions& questions,
                                                         Attribution& a);
 // The case's own data, at its own shape.
 void attention_as_given(Bench& bench, const AttentionQuestions& questions,

@@ -11,13 +11,15 @@ constexpr double kSpread = 0.01;  // squared, summed over the row
 
 }  // namespace
 
-Weights look_at_weights(const Answer& a, std::int64_t columns) {
+std::size_t columns_of(const Answer& a) { return static_cast<std::size_t>(a.attributes.integer("dv")); }
+
+Weights look_at_weights(const Answer& a) {
   Weights w;
   if (!a.ran || a.got.empty()) return w;
   const auto& want = a.truths[0].value;
   const auto& limit = a.truths[0].limit;
   const auto& got = a.got[0];
-  const std::size_t n = static_cast<std::size_t>(columns);
+  const std::size_t n = columns_of(a);
   std::vector<bool> off(n, false);
   std::vector<double> slopes;  // of rows whose errors they explain
   std::size_t varied_rows = 0;
