@@ -102,6 +102,10 @@ bool AttentionQuestions::find_plain() {
 void AttentionQuestions::at_own_shape(std::vector<Change> left_out) {
   plain_ = std::move(left_out);
   own_shape_ = true;
+  constexpr std::int64_t kFew = 32;  // columns, which tell too few keys apart
+  std::vector<Change> wide = plain_;
+  wide.emplace_back("dv", fmt::format("{}", kColumns));
+  if (g.dv < kFew && bench_.contract_of(wide)) plain_ = wide;
   if (const auto declared = bench_.contract_of(plain_)) {
     tile = declared->integer("tile"), split = declared->integer("split");
     casts_weights = declared->text("p") != "f32";

@@ -13,7 +13,9 @@ void matmul_as_given(Bench& bench, Attribution& a) {
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(std::sin(1.7 * static_cast<double>(i) + static_cast<double>(t.name[0])));
   };
-  if (bad(bench.ask({{"dtype", "f32"}}, Edit(many)))) {
+  constexpr double kGrossly = 8;  // times the limit: less may be roundings of codes that add up
+  const Answer whole = bench.ask({{"dtype", "f32"}}, Edit(many));
+  if (bad(whole) && whole.worst > kGrossly) {
     const std::string few = all.text("k").size() > 2 ? "64" : all.text("k");
     if (bad(bench.ask({{"dtype", "f32"}, {"k", few}}, Edit(many))))
       return name(a, "addressing", "few products: in a small matrix they are right, in this one not");
