@@ -59,18 +59,11 @@ template <Place kPlace>
 void write_groups(const Planes& planes, const Engine& engine, std::int64_t row, const float* values) {
   std::byte* codes = mutable_row(*planes.payload, row);
   for (std::int64_t first = 0; first < planes.length; first += kGroup) {
-    bool holds_nan = false;
-    for (std::int64_t i = first; i < first + kGroup; ++i) holds_nan = holds_nan || std::isnan(values[i]);
-    float scale = absmax_of(values + first, kGroup) / 7.0F;
-    std::byte* stored = bf16_scale(planes, row, first / kGroup);
-    engine.to_bf16(&scale, stored, 1);
-    engine.from_bf16(stored, &scale, 1);
-    if (scale == 0 || holds_nan) {
-      scale = holds_nan ? NAN : 1.0F;
-      engine.to_bf16(&scale, stored, 1);
-    }
+    float scale = bf16_value(bf16_code(absmax_of(values + first, kGroup) / 7.0F));
+    if (scale == 0) scale = 1;
+    engine.to_bf16(&scale, bf16_scale(planes, row, first / kGroup), 1);
     for (std::int64_t i = first; i < first + kGroup; ++i)
-      put_code(codes, kPlace(i), holds_nan ? 0 : round_to_integer(values[i] / scale, -7, 7));
+      put_code(codes, kPlace(i), round_to_integer(values[i] / scale, -7, 7));
   }
 }
 

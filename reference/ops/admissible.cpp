@@ -198,6 +198,8 @@ void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::sp
   if (to.kind == FormatKind::scalar) return admit_scalar(truth, scalar_format(to.element), values, contract);
   if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
     return admit_two_scales(truth, to, shape, values, contract);
+  if (to.name == "int4_g32_bf16" || to.name == "int4_g32_packed")  // where a code stands is the codec's
+    return admit_scaled(truth, format("int4_g32"), shape, values, contract.with("scale_format", "bf16"));
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);
   if (to.kind == FormatKind::block && to.block->searched) return admit_searched(truth, to, values);
   if (to.kind == FormatKind::block) return admit_block(truth, to, values, contract);

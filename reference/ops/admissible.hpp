@@ -107,6 +107,7 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, cons
 // admit_quantised of a scaled format.
 void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                   const Contract& contract);
+// int4_g32_bf16 and int4_g32_packed are int4_g32 with scale_format=bf16.
 // admit_quantised of int4_ch_tensor and int4_g32_tensor: a scaled format of the scaled format e4m3fn_tensor. Every
 // scale_2 = s2, every e under it, every scale = s1 of the group's e, and every code of e / s1 that the contract admits,
 // each as above; a kernel's number is one of code s1 s2, and both limit and value follow as above. What an e in doubt makes

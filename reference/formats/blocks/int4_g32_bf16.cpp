@@ -8,7 +8,7 @@
 // Quantiser:
 //   scale = nearest-even bf16 of fl32(absmax / 7) over the finite elements of the group; 1 where that is 0
 //   code  = the policy's rounding of x / scale, within -7..7
-// NaN under NanPolicy::propagate, and Inf under Overflow::ieee, make their scale NaN and its codes 0; otherwise Inf saturates.
+// NaN becomes some code, as in int4_g32.
 #include <cmath>
 #include <cstring>
 
@@ -53,21 +53,15 @@ struct Int4Groups {
     for (std::size_t first = 0; first < values.size(); first += kGroup) {
       const auto group = values.subspan(first, kGroup);
       float absmax = 0;
-      bool poisoned = false;
-      for (const float x : group) {
+      for (const float x : group)
         if (std::isfinite(x)) absmax = std::max(absmax, std::fabs(x));
-        poisoned = poisoned || (std::isnan(x) && policy.nan == NanPolicy::propagate) ||
-                   (std::isinf(x) && policy.overflow == Overflow::ieee);
-      }
       std::uint32_t scale_code = assay::encode(bf16(), static_cast<double>(absmax / 7.0F));
       if (decode(bf16(), scale_code) == 0) scale_code = assay::encode(bf16(), 1.0);
-      if (poisoned) scale_code = nan_code(bf16());
       store_code(bf16(), into.planes[1].bytes, static_cast<std::int64_t>(first) / kGroup, scale_code);
       const double scale = decode(bf16(), scale_code);
       for (std::size_t e = 0; e < group.size(); ++e)
-        store_code(
-            int4(), into.planes[0].bytes, Order::nibble(static_cast<std::int64_t>(first + e)),
-            poisoned ? 0U : assay::encode(int4(), static_cast<double>(group[e]) / scale, policy, first + e));
+        store_code(int4(), into.planes[0].bytes, Order::nibble(static_cast<std::int64_t>(first + e)),
+                   assay::encode(int4(), static_cast<double>(group[e]) / scale, policy, first + e));
     }
   }
 
