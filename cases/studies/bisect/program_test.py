@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N] | hunt]. Planted histories are made, searched and
+"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N] | killed [N] | hunt]. Planted histories are made, searched and
 compared with the plant. `plants`: numbers, law, path and kernel at random places; `flaky`: faults that show in 1 run of 10."""
 import hashlib
 import json
 import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -37,6 +38,12 @@ def digest(path):
 
 def bisect(*words, **settings):
     return subprocess.run([ASSAY, "bisect", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **settings)
+
+
+def picture(folder):
+    """Every file of a repository and of its checkout, beside the index, which any `git status` refreshes."""
+    files = sorted(os.path.join(w, n) for w, _, names in os.walk(folder) for n in names)
+    return [(f, digest(f)) for f in files if not f.endswith("/index")]
 
 
 class Planted:
@@ -78,15 +85,12 @@ class Quick(unittest.TestCase):
         planted = Planted(self.scratch, 11, commits=60, where="branch")
         with open(os.path.join(planted.folder, "mine.txt"), "w") as f:
             f.write("not committed\n")
-
-        def picture():
-            files = sorted(os.path.join(w, n) for w, _, names in os.walk(planted.folder) for n in names)
-            return [(f, digest(f)) for f in files if not f.endswith("/index")]
-
-        before = picture()
+        before = picture(planted.folder)
+        temporary = os.path.join(self.scratch, "temporary")
+        os.mkdir(temporary)
         for builds in (2, 4):
             running = subprocess.Popen([ASSAY, "bisect", *planted.options, "--build", "sh build.sh"],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": temporary})
             folder = os.path.join(planted.state, "builds")
             while running.poll() is None and (not os.path.isdir(folder) or
                                               sum(not n.endswith(".part") for n in os.listdir(folder)) < builds):
@@ -102,7 +106,8 @@ class Quick(unittest.TestCase):
         self.assertEqual(answer["builds"] + answer["unbuildable"] + len(made), everything)  # nothing was built twice
         self.assertLessEqual(everything, planted.bound() + sum(
             1 for i in range(len(planted.names)) if planted.draft.states[i].broken))
-        self.assertEqual(picture(), before)
+        self.assertEqual(picture(planted.folder), before)
+        self.assertEqual(os.listdir(temporary) + os.listdir(os.path.join(planted.state, "scratch")), [])
         # git draws the same conclusion from the log.
         clone = os.path.join(self.scratch, "clone")
         git(self.scratch, "clone", "-q", planted.folder, clone)
@@ -118,17 +123,21 @@ class Quick(unittest.TestCase):
         self.assertIn("builds: 2, and 0", more.stdout)
 
     def test_builds_that_hang_fill_the_disk_or_leave_processes_are_skipped(self):
-        planted = Planted(self.scratch, 12, commits=40)
+        # Every commit but the ends misbehaves in one way, so that each way is met whatever the search asks first.
         marker = f"sleep 98{os.getpid()}"
-        bad = {2: "sleep 60", 1: "head -c 30000000 /dev/urandom > large; sleep 60", 3: f"(setsid {marker} &)"}
-        awkward = "; ".join(f"if [ $(( 0x$(printf %.4s $ASSAY_COMMIT) % 4 )) = {k} ] && [ $ASSAY_COMMIT != {planted.names[0]} ] && "
-                            f"[ $ASSAY_COMMIT != {planted.names[-1]} ]; then {what}; fi" for k, what in bad.items())
-        done, answer = planted.search("--build-seconds", "2.5", "--build-gigabytes", "0.01", "--confirm", "0",
-                                      build=f"sh build.sh || exit 1; {awkward}; true")
-        self.assertIn(done.returncode, (0, 1), done.stderr)
-        self.assertIn(planted.names[planted.draft.culprit], answer["findings"][0]["commits"])
-        self.assertGreater(answer["unbuildable"], 0)
-        self.assertRegex(done.stdout, "takes more than 2.5 s|writes more than|leaves processes: sleep")
+        for way, (what, said) in {"hangs": ("sleep 60", "it takes more than 2.5 s"),
+                                  "fills": ("head -c 30000000 /dev/urandom > large; sleep 60", "it writes more than 0.01 GiB"),
+                                  "leaves": (f"(setsid {marker} &)", "it leaves processes: sleep")}.items():
+            folder = os.path.join(self.scratch, way)
+            os.mkdir(folder)
+            planted = Planted(folder, 12, commits=3)
+            ends = " ".join(planted.names[i] for i in (0, -1))
+            done, answer = planted.search("--build-seconds", "2.5", "--build-gigabytes", "0.01", "--confirm", "0", "-j", "2", build=(
+                f"sh build.sh || exit 1; case '{ends}' in *$ASSAY_COMMIT*) ;; *) {what};; esac"))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(sorted(answer["findings"][0]["commits"]), sorted(planted.names[1:]))
+            self.assertIn(said, done.stdout)
+            self.assertNotIn("Traceback", done.stderr)
         running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
         self.assertNotIn(marker, running)
 
@@ -246,6 +255,33 @@ class Many(unittest.TestCase):
         self.assertLessEqual(wrong, max(1, COUNT // 20))
 
 
+class Killed(unittest.TestCase):
+    """One search, ended by SIGKILL at COUNT random moments; then it is let go on."""
+
+    def test_it_loses_nothing_and_leaves_nothing(self):
+        with tempfile.TemporaryDirectory(prefix="bisect-test-") as scratch:
+            planted = Planted(scratch, 19)
+            before, temporary, draw = picture(planted.folder), os.path.join(scratch, "temporary"), random.Random(COUNT)
+            os.mkdir(temporary)
+            marker = f"sleep 97{os.getpid()}"
+            for _ in range(COUNT):
+                running = subprocess.Popen([ASSAY, "bisect", *planted.options, "-q", "--build", f"sh build.sh; {marker} & sleep 0.2; kill $!"],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"TMPDIR": temporary})
+                try:
+                    running.wait(draw.uniform(0.1, 2))
+                except subprocess.TimeoutExpired:
+                    running.kill()
+                    running.wait()
+            done, answer = planted.search("--confirm", "0", build=f"sh build.sh; {marker} & sleep 0.2; kill $!")
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            self.assertEqual(sorted(answer["findings"][0]["commits"]), planted.smallest())
+            self.assertEqual(picture(planted.folder), before)
+            self.assertEqual(os.listdir(temporary) + os.listdir(os.path.join(planted.state, "scratch")), [])
+            processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+            self.assertNotIn(planted.state, processes)
+            self.assertNotIn(marker, processes.replace(f"{marker} &", ""))
+
+
 class Hunt(unittest.TestCase):
     """From a red cell of `assay run` to the commit, in one command."""
 
@@ -289,6 +325,6 @@ class Hunt(unittest.TestCase):
 
 if __name__ == "__main__":
     part = sys.argv[2] if len(sys.argv) > 2 else "quick"
-    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 and re.fullmatch(r"\d+", sys.argv[3]) else {"plants": 52, "flaky": 20}.get(part, 0)
-    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "hunt": "Hunt"}
+    COUNT = int(sys.argv[3]) if len(sys.argv) > 3 and re.fullmatch(r"\d+", sys.argv[3]) else {"plants": 52, "flaky": 20, "killed": 25}.get(part, 0)
+    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "killed": "Killed", "hunt": "Hunt"}
     unittest.main(argv=[sys.argv[0], names.get(part, part)], verbosity=1)

@@ -53,7 +53,16 @@ def lock(state):
     held.truncate(0)
     held.write(f"{os.getpid()}\n")
     held.flush()
+    scratch_in(state)
     return held
+
+
+def scratch_in(state):
+    """Temporary files of ours and of whatever we start go into the state, where the next search clears what a SIGKILL left."""
+    scratch = os.path.join(state, "scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = scratch
 
 
 class Kept:
@@ -64,7 +73,7 @@ class Kept:
 
     def run(self, command, folder, log, seconds, gigabytes=1e6, free_gigabytes=0.0, environment=None, label=None):
         """What the keeper says of the command; None when it was cancelled."""
-        with tempfile.TemporaryDirectory(prefix="assay-bisect-") as scratch:
+        with tempfile.TemporaryDirectory() as scratch:
             result = os.path.join(scratch, "result")
             limits = {"seconds": seconds, "bytes": gigabytes * 2**30, "free": free_gigabytes * 2**30, "folder": folder,
                       "log": log, "result": result, "parent": os.getpid()}

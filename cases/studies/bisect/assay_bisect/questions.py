@@ -69,7 +69,7 @@ class Question:
         """What `assay run` or `assay laws` writes with --json about the cases."""
         said_by = f"assay {words[0]}"
         name = plugin.replace("%", "%25").replace(" ", "%20").replace(",", "%2C")
-        with tempfile.TemporaryDirectory(prefix="assay-bisect-") as scratch:
+        with tempfile.TemporaryDirectory() as scratch:
             report, log = os.path.join(scratch, "report.json"), os.path.join(scratch, "log")
             command = [self.assay, *words, *self.cases, "-b", name + (":" + self.options if self.options else ""), "--json", report]
             ended = self._run(kept, command, scratch, log, plugin)
@@ -104,7 +104,7 @@ class Question:
         command = self.command
         for name, value in {"plugin": plugin, "commit": commit, "assay": self.assay}.items():
             command = command.replace("{" + name + "}", shlex.quote(value))
-        with tempfile.TemporaryDirectory(prefix="assay-bisect-") as scratch:
+        with tempfile.TemporaryDirectory() as scratch:
             log = os.path.join(scratch, "log")
             ended = self._run(kept, ["/bin/sh", "-c", command], scratch, log, plugin)
             if ended["ended"] == "time":
