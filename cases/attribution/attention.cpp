@@ -102,12 +102,10 @@ bool Attention::plain() {
     return name("pv", "small weights are left out, others are right"), true;
   if (rising.ran && !rising.bad && questions_.own_shape())
     rising = questions_.ask({}, Logits::rising, Rows::many_bits);
-  if (rising.ran && rising.bad) {
-    where_keys(look_at_weights(rising));
+  if (rising.ran && rising.bad)
     return name("rescale",
                 "a maximum that rises in every tile gives wrong weights, one that does not right ones"),
            true;
-  }
   const Answer low = questions_.ask({AttentionQuestions::few_keys()}, Logits::low, Rows::one_hot);
   if (low.ran && low.bad)
     return name(questions_.split > 1 ? "merge" : "max", "equal logits far below 0 give wrong weights"), true;
@@ -133,7 +131,6 @@ bool Attention::codec_differs(const Weights& w) {
   if (w.uniform == o.uniform && w.missing == o.missing && w.extra == o.extra &&
       w.keys.size() == o.keys.size())
     return false;
-  column_range(own);
   name("codec", "with K and V in their own formats it is wrong in another way");
   return true;
 }
@@ -163,7 +160,6 @@ void Attention::equal_weights(const Answer& equal) {
                            ? questions_.ask({questions_.parted_keys()}, Logits::parts, Rows::one_hot)
                            : Answer{};
   if (w.missing || w.extra) {
-    where_keys(w);
     const Answer values = questions_.ask({}, Logits::equal, Rows::many_bits);
     if (!questions_.own_shape() && values.ran && some_columns_right(values))
       return name("pv", "some columns of V are summed rightly, others are not");
@@ -222,7 +218,6 @@ bool Attention::some_columns_right(const Answer& a) {
 void Attention::first_tile(const Answer& first) {
   if (first.got.empty()) return;
   const Weights w = look_at_weights(first);
-  where_keys(w);
   if (w.other_row) return name("addressing", "a row has the weights of another head");
   if (!w.finite) return name("qk", "falling logits leave no finite weight");
   constexpr double kBase2 = -0.30685281944;  // exp2(x) = exp(x)^(1 - 0.307)

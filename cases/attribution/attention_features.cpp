@@ -35,13 +35,8 @@ bool Attention::features() {
   if (g_.k_format != "f32" && g_.v_format != "f32" &&
       bad({own("k"), own("v"), {"d", "64"}, AttentionQuestions::few_keys()}, Logits::equal, Rows::many_bits))
     return name("codec", "K and V in their formats together make it wrong"), true;
-  if (g_.v_format != "f32") {
-    const Answer values = questions_.ask({own("v")}, Logits::equal, Rows::many_bits);
-    if (values.ran && values.bad) {
-      column_range(values);
-      return name("codec", "V in its format makes it wrong"), true;
-    }
-  }
+  if (g_.v_format != "f32" && bad({own("v")}, Logits::equal, Rows::many_bits))
+    return name("codec", "V in its format makes it wrong"), true;
   if (g_.rotate != RotateKind::none && bad({own("rotate"), {"d", "64"}}, Logits::spread, Rows::many_bits))
     return name("output", "the rotation makes it wrong"), true;
   if (g_.dtype != "f32" && bad({own("dtype")}, Logits::equal, Rows::many_bits))
@@ -70,7 +65,6 @@ void Attention::masked_weights(const Answer& equal) {
       g_.length <= 128 && all_elsewhere(equal))
     return name("addressing",
                 "with a mask, keys have weights that should have none, and none that should have some");
-  where_keys(w);
   name("mask", "with equal logits, mask or lengths make the weights wrong");
 }
 
@@ -121,25 +115,6 @@ void Attention::early() {
       return name("mask", "it ends with a mask, and not without one");
   }
   name("addressing", fmt::format("verdict {}", to_string(bench_.first().verdict.status)));
-}
-
-void Attention::column_range(const Answer& answer) {
-  const std::size_t columns = columns_of(answer);
-  std::vector<bool> off(columns, false);
-  for (std::size_t i = 0; i < answer.got.at(0).size(); ++i)
-    if (!(std::fabs(answer.got[0][i] - answer.truths[0].value[i]) <= answer.truths[0].limit[i]))
-      off[i % columns] = true;
-  const auto first = std::ranges::find(off, true);
-  if (first == off.end()) return;
-  const auto from = first - off.begin();
-  const auto to = off.rend() - std::find(off.rbegin(), off.rend(), true) - 1;
-  if (from != 0 || to + 1 != static_cast<std::ptrdiff_t>(columns))
-    a_.where = fmt::format("v columns {}..{} of {}", from, to, columns);
-}
-
-void Attention::where_keys(const Weights& w) {
-  if (!w.keys.empty() && std::cmp_less(w.keys.size(), kKeys))
-    a_.where = fmt::format("keys {}..{}", w.keys.front(), w.keys.back());
 }
 
 }  // namespace assay::attribution

@@ -43,8 +43,6 @@ class Attention {
   // Crash, overrun, unwritten, leak: an index, unless it needs a mask or lengths.
   void early();
 
-  void column_range(const Answer& answer);
-  void where_keys(const Weights& w);
   void support(const std::string& text) { a_.support.push_back(text); }
   void name(const std::string& stage, const std::string& why) { a_.stage = stage, a_.support.push_back(why); }
 

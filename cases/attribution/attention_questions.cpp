@@ -48,8 +48,9 @@ double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_
   return 0;
 }
 
-// The key that lies in a row of K and V.
-std::int64_t key_of(const AttentionGeometry& g, const TensorSet& set, std::int64_t slot) {
+}  // namespace
+
+std::int64_t key_of_row(const AttentionGeometry& g, const TensorSet& set, std::int64_t slot) {
   if (g.page == 0) return slot % g.length;
   const auto& bytes = set.at("page_table").planes.at(0).bytes;
   for (std::int64_t i = 0; i < g.batch * g.table_width(); ++i) {
@@ -59,8 +60,6 @@ std::int64_t key_of(const AttentionGeometry& g, const TensorSet& set, std::int64
   }
   return 0;
 }
-
-}  // namespace
 
 bool AttentionQuestions::find_plain() {
   const auto text = [](std::int64_t n) { return fmt::format("{}", n); };
@@ -157,7 +156,7 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
                   at % 32 == 0 ? 127.0F / 128 : static_cast<float>(draw.below(i, 255)) / 128 - 127.0F / 128;
           }
           if (t.name == "k") {
-            const std::int64_t j = key_of(here, set, at / here.d / here.kv_heads);
+            const std::int64_t j = key_of_row(here, set, at / here.d / here.kv_heads);
             const double s = logit_of(logits, j, at / here.d % here.kv_heads, here.kv_heads, here.length,
                                       tile, split, g.softcap, here.softcap > 0);
             const bool alike = logits == Logits::spread_alike;
@@ -172,7 +171,7 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
               x[i] = static_cast<float>(round_to(scalar_format("bf16"), double{x[i]}));
           }
           if (t.name == "v") {
-            const std::int64_t j = key_of(here, set, at / here.dv / here.kv_heads);
+            const std::int64_t j = key_of_row(here, set, at / here.dv / here.kv_heads);
             if (rows == Rows::ones) x[i] = 1;
             // A column stands for one key; without a mask for as many neighbours as there are more keys than columns.
             const bool many = here.length > here.dv && here.mask == MaskKind::none;

@@ -32,6 +32,8 @@ struct Weights {
 };
 
 Weights look_at_weights(const Answer& a);
+// The key that lies in a row of K and V.
+std::int64_t key_of_row(const AttentionGeometry& g, const TensorSet& set, std::int64_t slot);
 std::size_t columns_of(const Answer& a);  // of its output
 
 enum class Logits {

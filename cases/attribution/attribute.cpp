@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 
+#include "cases/attribution/attention_place.hpp"
 #include "cases/attribution/conclusion.hpp"
 #include "cases/attribution/hypotheses.hpp"
 #include "reference/inputs/random.hpp"
@@ -183,6 +184,14 @@ std::string wrong_places(const Bench& bench) {
   return places;
 }
 
+// Asked where the op has questions for it; else where the case's own numbers are wrong.
+std::string place(Bench& bench, const std::string& stage) {
+  const std::string own = wrong_places(bench);
+  if (bench.the_case().op->name != "attention") return own;
+  const std::string asked = attention_place(bench, stage, own.find("columns") != std::string::npos);
+  return asked.empty() ? own : asked;
+}
+
 // Whether runs that differ in nothing, poison and placement included, give different bits. What changes with every third call
 // only is seen by four.
 bool unsteady(Bench& bench) {
@@ -252,10 +261,7 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));
     }
   }
-  if (status == Status::wrong)
-    if (const std::string places = wrong_places(bench);
-        a.where.empty() || places.find("columns") != std::string::npos)
-      a.where = places;
+  if (status == Status::wrong) a.where = place(bench, a.stage);
   a.runs = bench.runs();
   return a;
 }

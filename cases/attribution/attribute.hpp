@@ -23,7 +23,7 @@ struct Attribution {
   CaseResult first;               // the case as it was given
   std::string stage = "unknown";  // a row of stages(), or unknown
   std::string what;   // scale, sign, index, width, not finite: how it is wrong; "" where that is open
-  std::string where;  // "keys 64..95", "v columns 32..63", "query heads 1..2"; "" where that is open
+  std::string where;  // "keys 64..95, tiles 2..2", "v columns 32..63", "heads 1..2"; "" where that is open
   std::vector<std::string> support, against;  // evidence
   bool decided = false;                       // by inputs that leave no other stage: hypotheses are not asked
   int runs = 0;                               // of the kernel, the two of the first judgement among them

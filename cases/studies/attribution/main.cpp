@@ -114,7 +114,7 @@ struct Count {
     runs += a.runs;
     if (a.stage != "unknown") ++named;
     if (is_right(r.stages, a.stage)) ++right;
-    if (!r.where.empty()) ++where, where_right += a.where == r.where ? 1 : 0;
+    if (!r.where.empty()) ++where, where_right += (a.where + ",").starts_with(r.where + ",") ? 1 : 0;
   }
   std::string print() const {
     return fmt::format("{:>5} {:>6} {:>6} {:>10.1f} {:>8.1f} {:>6.1f}", all, named, right,
