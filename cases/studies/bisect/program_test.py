@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
-"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N] | killed [N] | hunt]. Planted histories are made, searched and
+"""`assay bisect` as a program: program_test.py ASSAY [quick | plants [N] | flaky [N] | killed [N]]. Planted histories are made, searched and
 compared with the plant. `plants`: numbers, law, path and kernel at random places; `flaky`: faults that show in 1 run of 10."""
-import hashlib
-import json
-import math
 import os
 import random
 import re
@@ -15,71 +12,17 @@ import time
 import unittest
 
 sys.dont_write_bytecode = True
-ASSAY = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "assay"
-HERE = os.path.dirname(ASSAY)
-sys.path.insert(0, os.path.join(HERE, "bisect"))
-from assay_bisect.demonstration import CASE, CASES, Draft  # noqa: E402
-
-LAW = f"python3 {os.path.join(HERE, 'bisect', 'assay_bisect', 'demonstration_law.py')} {{plugin}}"
-
+from program_testing import ASSAY, CASE, Planted, bisect, git, picture  # noqa: E402
 
 READS_A = (r'#include <math.h>\n#include <stdlib.h>\nstatic float chosen(float x) { return getenv("A") ? cbrtf(x) : sqrtf(x); }\n'
            r'#define sqrtf chosen\n')
-
-
-def git(where, *words):
-    return subprocess.run(["git", "-C", where, *words], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def digest(path):
-    with open(path, "rb") as f:
-        return hashlib.sha256(f.read()).hexdigest()
-
-
-def bisect(*words, **settings):
-    return subprocess.run([ASSAY, "bisect", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **settings)
-
-
-def picture(folder):
-    """Every file of a repository and of its checkout, beside the index, which any `git status` refreshes."""
-    files = sorted(os.path.join(w, n) for w, _, names in os.walk(folder) for n in names)
-    return [(f, digest(f)) for f in files if not f.endswith("/index")]
-
-
-class Planted:
-    """A demonstration repository in a scratch folder, and the options that search it."""
-
-    def __init__(self, scratch, seed, plant="numbers", commits=220, where=None):
-        self.draft = Draft(seed, commits, plant, where=where)
-        self.folder = os.path.join(scratch, "repository")
-        self.names = self.draft.write(self.folder)
-        self.report = os.path.join(scratch, "report.json")
-        self.state = os.path.join(scratch, "state")
-        ask = ["--run", LAW] if plant == "law" else ["--case", CASES.get(plant, CASE)]
-        ask += {"flaky": ["--noisy"], "speed": ["--find", "time"], "kernel": ["--find", "path"]}.get(plant, [])
-        self.options = ["--repository", self.folder, "--good", self.names[0], "--bad", self.names[-1], "--backend",
-                        "kernels.so", "--state", self.state, "--json", self.report, *ask]
-
-    def search(self, *more, build="sh build.sh"):
-        done = bisect(*self.options, "--build", build, *more)
-        answer = None
-        if os.path.exists(self.report):
-            with open(self.report) as f:
-                answer = json.load(f)
-        return done, answer
-
-    def smallest(self):
-        return sorted(self.names[i] for i in self.draft.smallest())
-
-    def bound(self):
-        return math.ceil(math.log2(len(self.names) - 1)) + 2
 
 
 class Quick(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="bisect-test-")
         self.addCleanup(scratch.cleanup)
-        self.scratch = scratch.name
+        self.scratch = os.environ["XDG_CACHE_HOME"] = scratch.name
 
     def test_killed_twice_it_goes_on_and_leaves_the_repository_alone(self):
         planted = Planted(self.scratch, 11, commits=60, where="branch")
@@ -282,49 +225,8 @@ class Killed(unittest.TestCase):
             self.assertNotIn(marker, processes.replace(f"{marker} &", ""))
 
 
-class Hunt(unittest.TestCase):
-    """From a red cell of `assay run` to the commit, in one command."""
-
-    def test_a_hunt_shrinks_attributes_and_finds_the_planted_commit(self):
-        for seed, plant in enumerate(("numbers", "path")):
-            with tempfile.TemporaryDirectory(prefix="hunt-test-") as scratch:
-                planted = Planted(scratch, seed, plant)
-                bad, found = os.path.join(scratch, "bad"), os.path.join(scratch, "found")
-                git(planted.folder, "worktree", "add", "-q", "--detach", bad, planted.names[-1])
-                subprocess.run(["sh", "build.sh"], check=True, cwd=bad)
-                plugin = os.path.join(bad, "kernels.so")
-                self.assertEqual(subprocess.run([ASSAY, "run", CASE, "-b", plugin, "-q"], capture_output=True).returncode, 1)
-                words = ["hunt", CASE, "-b", plugin, "-o", found, "--budget", "10"]
-                history = ["--repository", planted.folder, "--good", planted.names[0], "--bad", planted.names[-1], "--build",
-                           "sh build.sh", "--plugin", "kernels.so"]
-                hunted = subprocess.run([ASSAY, *words, *history, "--bisect-budget", "1"], capture_output=True, text=True, cwd=scratch)
-                self.assertEqual(hunted.returncode, 1, hunted.stderr)
-                with open(os.path.join(found, "finding-1.md")) as f:
-                    self.assertIn("its time is over", f.read())
-                hunted = subprocess.run([ASSAY, *words, *history], capture_output=True, text=True, cwd=scratch)
-                self.assertEqual(hunted.returncode, 1, hunted.stderr)
-                with open(os.path.join(found, "finding-1.md")) as f:
-                    text = f.read()
-                for commit in planted.smallest():
-                    self.assertIn(commit[:10], text.split("## Since when")[1])
-                stage = {"numbers": "moments", "path": "dispatch"}[plant]
-                self.assertIn("stage     " + stage, text)
-                with open(os.path.join(found, "finding-1.html")) as f:
-                    page = f.read()
-                for part in ("What was found", "The smallest that still fails", "Which stage", "Since when", "How to repeat it"):
-                    self.assertIn(part, page)
-                again = subprocess.run([ASSAY, "run", os.path.join(found, "finding-1.safetensors"), "-q"], capture_output=True)
-                self.assertEqual(again.returncode, 1)
-                # The correct counterpart: the first commit has nothing to hunt.
-                git(bad, "checkout", "-q", planted.names[0])
-                subprocess.run(["sh", "build.sh"], check=True, cwd=bad)
-                clean = subprocess.run([ASSAY, "hunt", CASE, "-b", plugin, "-o", os.path.join(scratch, "none"), *history],
-                                       capture_output=True, text=True, cwd=scratch)
-                self.assertEqual(clean.returncode, 0, clean.stdout + clean.stderr)
-
-
 if __name__ == "__main__":
     part = sys.argv[2] if len(sys.argv) > 2 else "quick"
     COUNT = int(sys.argv[3]) if len(sys.argv) > 3 and re.fullmatch(r"\d+", sys.argv[3]) else {"plants": 52, "flaky": 20, "killed": 25}.get(part, 0)
-    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "killed": "Killed", "hunt": "Hunt"}
+    names = {"quick": "Quick", "plants": "Many.test_plants", "flaky": "Many.test_flaky", "killed": "Killed"}
     unittest.main(argv=[sys.argv[0], names.get(part, part)], verbosity=1)

@@ -14,6 +14,7 @@ from assay_bisect.delta import smallest  # noqa: E402
 from assay_bisect.halving import NEW, OLD, UNTESTABLE, Halving  # noqa: E402
 from assay_bisect.history import History, intervals, members  # noqa: E402
 from assay_bisect.log import read_log  # noqa: E402
+from assay_bisect.noisy import CALIBRATION, chance  # noqa: E402
 from assay_bisect.problems import Usage  # noqa: E402
 from graphs_testing import random_history, random_stretches  # noqa: E402
 
@@ -147,6 +148,20 @@ class Likely(unittest.TestCase):
         search.observe(4, 60, 0)
         self.assertEqual(search.answer()[0], [1, 2, 3])
         self.assertTrue(search.done())
+
+
+class Ends(unittest.TestCase):
+    def test_the_chance_that_ends_alike_lie_so_far_apart(self):
+        self.assertEqual(chance(range(5), range(5, 10)), 2 / 252)
+        self.assertEqual(chance(range(5, 10), range(5)), 2 / 252)
+        self.assertEqual(chance([0, 1, 2, 3, 5], [4, 6, 7, 8, 9]), 4 / 252)
+        self.assertEqual(chance([1] * 5, [1] * 5), 1)
+        draw = random.Random(6)
+        for n, share in CALIBRATION:
+            limit = share * ERROR
+            red = sum(chance([draw.random() for _ in range(n)], [draw.random() for _ in range(n)]) <= limit for _ in range(2000))
+            # Six deviations of the count above its mean.
+            self.assertLessEqual(red, 2000 * limit + 6 * math.sqrt(2000 * limit))
 
 
 class Delta(unittest.TestCase):

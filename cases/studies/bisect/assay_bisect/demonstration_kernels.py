@@ -111,7 +111,7 @@ static assay_status declare(void* self, const assay_call* call, assay_declaratio
   }
   strcpy(declaration->contract, "acc=f32");
   strcpy(declaration->path, declared_kernel());
-  strcpy(declaration->promises, "deterministic=yes");
+  strcpy(declaration->promises, "deterministic=yes order=bitwise");
   return ASSAY_OK;
 }
 
