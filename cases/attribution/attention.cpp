@@ -163,8 +163,9 @@ void Attention::equal_weights(const Answer& equal) {
     const Answer values = questions_.ask({}, Logits::equal, Rows::many_bits);
     if (!questions_.own_shape() && values.ran && some_columns_right(values))
       return name("pv", "some columns of V are summed rightly, others are not");
-    if (w.missing && std::cmp_equal(w.keys.size(), kKeys))
-      return name("mask", "no key has a weight: all are hidden, or all numbers lost");
+    const auto& got = equal.got[0];
+    const bool none = std::ranges::none_of(got, [](double x) { return std::fabs(x) > kGross / kKeys; });
+    if (none) return name("mask", "no key has a weight: all are hidden, or all numbers lost");
     return w.at_edge ? name("mask", "keys at an end of the sequence have no weight")
                      : name("addressing", "with equal logits other keys have the weights");
   }
