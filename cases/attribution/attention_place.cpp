@@ -7,7 +7,6 @@
 // A lost key makes every other weigh more, by one factor in each row. So the columns of a row are held against the factor that
 // most of them agree on, within their limits; those that agree with another are the place. What has a place is one run of neighbours,
 // or the same run in each so many.
-#include "cases/attribution/attention_place.hpp"
 
 #include <fmt/format.h>
 
@@ -16,6 +15,8 @@
 #include <functional>
 #include <optional>
 
+#include "cases/attribution/attention_questions.hpp"
+#include "cases/attribution/conclusion.hpp"
 #include "cases/attribution/place_axis.hpp"
 #include "reference/inputs/random.hpp"
 
@@ -45,7 +46,7 @@ class Places {
     Axis keys = ask_keys(0);
     if (columns_too && keys.any_wrong() && ask_keys(g_.dv / 3).marks != keys.marks) return "";
     auto run = run_of(keys);
-    if (run && stage_ == "rescale") run = of_the_tile(*run);
+    if (run && stage_ == "rescale") run = of_the_tile(*run, keys);
     if (run) return keys_named(*run);
     if (const std::string bits = stage_ == "codec" ? bits_named() : ""; !bits.empty()) return bits;
     if (!keys.any_wrong() && stage_ != "qk") return "";
@@ -204,10 +205,16 @@ class Places {
     return axis;
   }
 
-  // A rescale that is left out leaves the keys before its tile too heavy: the place is the tile behind the step.
-  Run of_the_tile(const Run& r) const {
-    const std::int64_t first = r.first == 0 ? r.last + 1 : r.first;
-    if (r.of_each > 0 || (r.first > 0 && r.last + 1 < g_.length) || first % tile_ != 0) return r;
+  // A rescale that is left out leaves the keys before its tile too heavy, from the first one that is seen: the place is the tile
+  // behind the step.
+  Run of_the_tile(const Run& r, const Axis& keys) const {
+    const auto seen = [&](std::int64_t first, std::int64_t end) {
+      return std::any_of(keys.marks.begin() + first, keys.marks.begin() + end,
+                         [](Mark m) { return m != Mark::open; });
+    };
+    const bool from_the_first = !seen(0, r.first), to_the_last = !seen(r.last + 1, g_.length);
+    const std::int64_t first = from_the_first ? r.last + 1 : r.first;
+    if (r.of_each > 0 || !(from_the_first || to_the_last) || first % tile_ != 0) return r;
     return {first, std::min(first + tile_, g_.length) - 1, 0};
   }
 

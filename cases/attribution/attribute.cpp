@@ -7,7 +7,6 @@
 #include <functional>
 #include <numeric>
 
-#include "cases/attribution/attention_place.hpp"
 #include "cases/attribution/conclusion.hpp"
 #include "cases/attribution/hypotheses.hpp"
 #include "reference/inputs/random.hpp"
@@ -187,8 +186,10 @@ std::string wrong_places(const Bench& bench) {
 // Asked where the op has questions for it; else where the case's own numbers are wrong.
 std::string place(Bench& bench, const std::string& stage) {
   const std::string own = wrong_places(bench);
-  if (bench.the_case().op->name != "attention") return own;
-  const std::string asked = attention_place(bench, stage, own.find("columns") != std::string::npos);
+  const std::string_view op = bench.the_case().op->name;
+  std::string asked;
+  if (op == "attention") asked = attention_place(bench, stage, own.find("columns") != std::string::npos);
+  if (op == "matmul") asked = matmul_place(bench);
   return asked.empty() ? own : asked;
 }
 

@@ -21,4 +21,12 @@ void attribute_matmul(Bench& bench, Attribution& a);
 void attribute_moe(Bench& bench, Attribution& a);
 void attribute_argmax(Bench& bench, Attribution& a);
 
+// Where a fault lies, asked at the case's own shape by few runs; "" where the answers leave it open.
+// attention_place.cpp: "keys 32..47, pages 2..2, heads 1..1". Axes: keys, tiles (of the contract), pages (of a sequence), dimensions
+// (of q.k), v bits, k bits, batch entries, query rows, heads. `columns_too`: in the case's own data what is wrong stands in some columns
+// of V alone, which the answers must then speak against.
+std::string attention_place(Bench& bench, const std::string& stage, bool columns_too);
+// matmul_place.cpp: "k 32..63"; "" also where y has too few elements to show each k, or what is wrong lies in y's.
+std::string matmul_place(Bench& bench);
+
 }  // namespace assay::attribution

@@ -1,5 +1,5 @@
 // A plug-in whose faults have a place: attention in tiles of 32 keys, and one key, tile, page, head, row, sequence, column, dimension
-// or bit of it wrong. The fault is the option: misplaced.so:KIND-N-M, without one it is correct. The places that each kind has are
+// or bit of it wrong; a matrix product, and some k of it. The fault is the option: misplaced.so:KIND-N-M, without one it is correct. The places that each kind has are
 // listed in places_test.py.
 #include <algorithm>
 #include <cmath>
@@ -151,6 +151,28 @@ struct Kernel {
   }
 };
 
+void matmul(const assay_call* call, const Fault& fault) {
+  const assay_tensor &a = *input(call, "a"), &b = *input(call, "b"), &y = call->outputs[0];
+  const auto row = [](const assay_tensor& t, std::int64_t i) {
+    return reinterpret_cast<float*>(static_cast<char*>(t.data) + i * t.stride[0]);
+  };
+  for (std::int64_t i = 0; i < a.shape[0]; ++i)
+    for (std::int64_t j = 0; j < b.shape[0]; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < a.shape[1]; ++k) {
+        const double times = (fault.is("drop_k") && k == fault.n) || (fault.is("k_from") && k >= fault.n) ||
+                                     (fault.is("last_of_block") && k % kTile == kTile - 1) ||
+                                     (fault.is("y_row") && i == fault.n)
+                                 ? 0
+                             : fault.is("block_twice") && k / kTile == fault.n ? 2
+                                                                               : 1;
+        sum += times * row(a, i)[k] *
+               row(b, j)[fault.is("b_of_next") && k == fault.n ? (k + 1) % a.shape[1] : k];
+      }
+      row(y, i)[j] = static_cast<float>(sum);
+    }
+}
+
 assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   const auto is = [&](const char* name, const char* value) {
     return attribute(call, name) == std::string_view(value);
@@ -162,10 +184,16 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
            (t->format == std::string_view("f32") ||
             (t->format == std::string_view("int8") && s != nullptr && s->rank == 1 && s->shape[0] == 1));
   };
+  if (call->op == std::string_view("matmul") && is("a", "f32") && is("b", "f32") && is("dtype", "f32")) {
+    std::snprintf(d->contract, sizeof d->contract, "acc=f32");
+    std::snprintf(d->path, sizeof d->path, "matmul");
+    return ASSAY_OK;
+  }
   if (call->op != std::string_view("attention") || !is("dtype", "f32") || !plain("k") || !plain("v") ||
       !is("softcap", "0") || !is("sinks", "no") || !is("alibi", "no") || !is("rotate", "none") ||
       is("mask", "random")) {
-    std::snprintf(d->reason, sizeof d->reason, "only plain attention of f32, K and V in f32 or int8_tensor");
+    std::snprintf(d->reason, sizeof d->reason,
+                  "only plain attention and matmul of f32, K and V in f32 or int8_tensor");
     return ASSAY_UNSUPPORTED;
   }
   std::snprintf(d->contract, sizeof d->contract, "qk=f32 p=f32 pv=f32 tile=32");
@@ -174,7 +202,8 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
 }
 
 assay_status run(void* self, const assay_call* call, const assay_trace* trace, char*) {
-  trace->kernel(trace->self, "attention");
+  trace->kernel(trace->self, call->op);
+  if (call->op == std::string_view("matmul")) return matmul(call, *static_cast<const Fault*>(self)), ASSAY_OK;
   const Kernel kernel(call, *static_cast<const Fault*>(self));
   for (std::int64_t b = 0; b < kernel.q.shape[0]; ++b)
     for (std::int64_t r = 0; r < kernel.q.shape[1]; ++r)
@@ -192,7 +221,7 @@ extern "C" ASSAY_EXPORT const assay_backend* assay_backend_open(const char* opti
   fault = {kind, n, m};
   static const assay_backend backend{ASSAY_BACKEND_VERSION,
                                      "misplaced",
-                                     "attention with one fault whose place is known",
+                                     "attention and matmul with one fault whose place is known",
                                      "",
                                      &fault,
                                      declare,

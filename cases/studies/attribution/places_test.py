@@ -59,11 +59,21 @@ KINDS = {
     "dimensions_from": ((), lambda d, c: (d.randrange(c["d"] // 2, c["d"]),), lambda c, n: {"dimensions": span(n, c["d"] - 1)}),
     "bit_v": (("v_codes",), lambda d, c: (d.randrange(2, 8),), lambda c, n: {"v bits": span(n, n)}),
     "bit_k": (("k_codes",), lambda d, c: (d.randrange(2, 8),), lambda c, n: {"k bits": span(n, n)}),
+    "drop_k": (("matmul",), lambda d, c: (d.randrange(c["k"]),), lambda c, n: {"k": span(n, n)}),
+    "k_from": (("matmul",), lambda d, c: (d.randrange(c["k"] // 2, c["k"]),), lambda c, n: {"k": span(n, c["k"] - 1)}),
+    "last_of_block": (("matmul",), lambda d, c: (), lambda c: {"k": span(TILE - 1, TILE - 1, TILE)}),
+    "block_twice": (("matmul",), lambda d, c: (d.randrange(c["k"] // TILE),), lambda c, n: {"k": span(TILE * n, TILE * n + TILE - 1)}),
+    "b_of_next": (("matmul",), lambda d, c: (d.randrange(c["k"]),), lambda c, n: {"k": span(n, n)}),
+    "y_row": (("matmul",), lambda d, c: (d.randrange(c["m"]),), lambda c, n: {"rows": span(n, n)}),
     "factor": ((), lambda d, c: (), lambda c: {}),  # every element of the output: no place
 }
 
 
 def case_for(draw, needs):
+    if "matmul" in needs:
+        c = {"plain": True, "m": draw.randrange(6, 40), "n": draw.randrange(9, 64), "k": draw.randrange(97, 500)}
+        words = " ".join(f"{name}={c[name]}" for name in "mnk")
+        return c, f"matmul {words} a=f32 b=f32 dtype=f32 path=f32 fill={draw.choice(['gaussian', 'uniform'])} seed={draw.randrange(1, 99)}"
     heads = draw.choice([4, 6, 8])
     c = {"batch": draw.choice([2, 3]), "heads": heads, "kv_heads": draw.choice([2, heads // 2, heads]), "q": draw.choice([2, 3, 5]),
          "d": draw.choice([16, 24, 64, 80, 128]), "dv": draw.choice([32, 64, 96, 128]), "len": draw.randrange(97, 400),
