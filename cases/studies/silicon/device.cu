@@ -71,6 +71,12 @@ std::string Device::description() {
          std::to_string(p.minor) + ", CUDA driver " + version(driver) + ", runtime " + version(runtime);
 }
 
+std::string Device::architecture() {
+  cudaDeviceProp p;
+  check(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
+  return std::to_string(p.major) + "." + std::to_string(p.minor);
+}
+
 Device::Device() : state_(std::make_unique<State>()) {
   // Threads that wait for the GPU leave their core to the emulation. An error of this call would come back below.
   static_cast<void>(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));

@@ -43,8 +43,22 @@ enum class Opcode : int {
   wgmma_e4m3_e5m2_f16out,
   wgmma_e5m2_e4m3_f16out,
   wgmma_e5m2_e5m2_f16out,
+  // AMD's, by amd_device.cu: one wave's 16 x 16 outputs, as often as a step has operands for it.
+  mfma_f16,
+  mfma_bf16,
+  mfma_fp8_fp8,
+  mfma_fp8_bf8,
+  mfma_bf8_fp8,
+  mfma_bf8_bf8,
+  wmma_gfx11_f16,
+  wmma_gfx12_f16,
+  wmma_gfx12_bf16,
+  wmma_gfx12_fp8_fp8,
+  wmma_gfx12_fp8_bf8,
+  wmma_gfx12_bf8_fp8,
+  wmma_gfx12_bf8_bf8,
 };
-inline constexpr int kOpcodes = 24;
+inline constexpr int kOpcodes = 24;  // of Hopper
 
 // Bit codes on the host. a, b: [tiles][64][steps][32] bytes, b the rows of B^T. c, d: [tiles][64][64] of f32 or f16.
 struct Tiles {
@@ -81,6 +95,8 @@ class Device {
   static std::string why_not();
   // "NVIDIA H200, compute capability 9.0, driver 13.0 (580.95.05), runtime 13.0".
   static std::string description();
+  // What instructions are chosen by: the compute capability "9.0", or "gfx942" and its like.
+  static std::string architecture();
 
   Device();
   ~Device();

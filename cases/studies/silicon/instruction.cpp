@@ -43,17 +43,56 @@ constexpr auto kInstructions = std::to_array<Instruction>({
     // clang-format on
 });
 static_assert(kInstructions.size() == kOpcodes);
+
+constexpr auto kAmd = std::to_array<Instruction>({
+    // clang-format off
+    {mfma_f16,            "cdna3_mfma_f16", "cdna3_f16", "f16", "f16", "f32", 16, "gfx942"},
+    {mfma_bf16,           "cdna3_mfma_bf16", "cdna3_bf16", "bf16", "bf16", "f32", 16, "gfx942"},
+    {mfma_fp8_fp8,        "cdna3_mfma_fp8_fp8", "cdna3_fp8", "e4m3fnuz", "e4m3fnuz", "f32", 32, "gfx942"},
+    {mfma_fp8_bf8,        "cdna3_mfma_fp8_bf8", "cdna3_fp8", "e4m3fnuz", "e5m2fnuz", "f32", 32, "gfx942"},
+    {mfma_bf8_fp8,        "cdna3_mfma_bf8_fp8", "cdna3_fp8", "e5m2fnuz", "e4m3fnuz", "f32", 32, "gfx942"},
+    {mfma_bf8_bf8,        "cdna3_mfma_bf8_bf8", "cdna3_fp8", "e5m2fnuz", "e5m2fnuz", "f32", 32, "gfx942"},
+    {mfma_f16,            "cdna4_mfma_f16", "cdna4_f16", "f16", "f16", "f32", 16, "gfx950"},
+    {mfma_bf16,           "cdna4_mfma_bf16", "cdna4_bf16", "bf16", "bf16", "f32", 16, "gfx950"},
+    {mfma_fp8_fp8,        "cdna4_mfma_fp8_fp8", "cdna4_fp8", "e4m3fn", "e4m3fn", "f32", 32, "gfx950"},
+    {mfma_fp8_bf8,        "cdna4_mfma_fp8_bf8", "cdna4_fp8", "e4m3fn", "e5m2", "f32", 32, "gfx950"},
+    {mfma_bf8_fp8,        "cdna4_mfma_bf8_fp8", "cdna4_fp8", "e5m2", "e4m3fn", "f32", 32, "gfx950"},
+    {mfma_bf8_bf8,        "cdna4_mfma_bf8_bf8", "cdna4_fp8", "e5m2", "e5m2", "f32", 32, "gfx950"},
+    {wmma_gfx11_f16,      "rdna35_wmma_f16", "rdna35_f16", "f16", "f16", "f32", 16, "gfx1150 gfx1151"},
+    {wmma_gfx12_f16,      "rdna4_wmma_f16", "rdna4_f16", "f16", "f16", "f32", 16, "gfx1200 gfx1201"},
+    {wmma_gfx12_bf16,     "rdna4_wmma_bf16", "rdna4_bf16", "bf16", "bf16", "f32", 16, "gfx1200 gfx1201"},
+    {wmma_gfx12_fp8_fp8,  "rdna4_wmma_fp8_fp8", "rdna4_fp8", "e4m3fn", "e4m3fn", "f32", 32, "gfx1200 gfx1201"},
+    {wmma_gfx12_fp8_bf8,  "rdna4_wmma_fp8_bf8", "rdna4_fp8", "e4m3fn", "e5m2", "f32", 32, "gfx1200 gfx1201"},
+    {wmma_gfx12_bf8_fp8,  "rdna4_wmma_bf8_fp8", "rdna4_fp8", "e5m2", "e4m3fn", "f32", 32, "gfx1200 gfx1201"},
+    {wmma_gfx12_bf8_bf8,  "rdna4_wmma_bf8_bf8", "rdna4_fp8", "e5m2", "e5m2", "f32", 32, "gfx1200 gfx1201"},
+    // clang-format on
+});
 constexpr int kTf32Shift = 13;
 
 }  // namespace
 
 std::span<const Instruction> instructions() { return kInstructions; }
 
+std::span<const Instruction> amd_instructions() { return kAmd; }
+
+std::vector<const Instruction*> instructions_of(std::string_view architecture) {
+  std::vector<const Instruction*> all;
+  for (const std::span<const Instruction> table : {instructions(), amd_instructions()}) {
+    for (const Instruction& i : table) {
+      const std::string padded = fmt::format(" {} ", i.targets);
+      if (padded.find(fmt::format(" {} ", architecture)) != std::string::npos) all.push_back(&i);
+    }
+  }
+  return all;
+}
+
 const Instruction& instruction(std::string_view name) {
   std::string known;
-  for (const Instruction& i : kInstructions) {
-    if (i.name == name) return i;
-    known += fmt::format(" {}", i.name);
+  for (const std::span<const Instruction> table : {instructions(), amd_instructions()}) {
+    for (const Instruction& i : table) {
+      if (i.name == name) return i;
+      known += fmt::format(" {}", i.name);
+    }
   }
   throw InputError(InputErrorKind::unknown_name, fmt::format("instruction '{}'; known:{}", name, known));
 }

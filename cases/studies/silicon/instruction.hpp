@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "cases/studies/silicon/device.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
@@ -14,14 +15,19 @@ struct Instruction {
   std::string_view name;  // as the opcode is spelt
   std::string_view unit;  // of reference/arithmetic
   std::string_view a_format, b_format;
-  std::string_view out;  // f32 | f16: what C and D are stored in
-  int depth;             // k of one instruction, elements of kStepBytes of a row
+  std::string_view out;              // f32 | f16: what C and D are stored in
+  int depth;                         // k of one step, elements of kStepBytes of a row
+  std::string_view targets = "9.0";  // architectures that have it, space separated
 
   int element_bytes() const { return kStepBytes / depth; }
   int accumulator_bytes() const { return out == "f32" ? 4 : 2; }
 };
 
-std::span<const Instruction> instructions();
+std::span<const Instruction> instructions();  // of Hopper
+// Of AMD's units. WMMA on FP8 is 16 deep: two of them are a step, chained through the accumulator.
+std::span<const Instruction> amd_instructions();
+// Those of either that an architecture has.
+std::vector<const Instruction*> instructions_of(std::string_view architecture);
 const Instruction& instruction(std::string_view name);  // throws InputError unknown_name
 
 // Operand codes as they stand in memory: a tf32 is the upper 19 bits of an f32.

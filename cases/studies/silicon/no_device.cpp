@@ -11,6 +11,7 @@ std::string Device::why_not() {
   return "built without a CUDA compiler: install the CUDA toolkit and configure again";
 }
 std::string Device::description() { return why_not(); }
+std::string Device::architecture() { return "none"; }
 Device::Device() { throw std::runtime_error(why_not()); }
 Device::~Device() = default;
 void Device::run(const Tiles&) { throw std::runtime_error(why_not()); }

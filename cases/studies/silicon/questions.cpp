@@ -98,25 +98,28 @@ void ask_f16_slivers(Questions& q) {
 
 }  // namespace
 
+std::vector<Vector> questions(const Instruction& how) {
+  Questions q(how);
+  const bool f16 = how.out == "f16";
+  ask_zeros_and_specials(q);
+  if (f16) ask_f16_accumulator(q);
+  if (!f16) ask_f32_accumulator(q);
+  if (how.a_format == "bf16" || how.a_format == "tf32") ask_wide_products(q);
+  if (f16 && how.a_format == "f16") ask_f16_slivers(q);
+  if (how.depth == 32) {
+    q.ask({0x1p-6f, 1}, {0x1p-7f, 1}, 0, "1 + 2^-13");
+    q.ask({0x1p-6f, 0x1p-6f, 1}, {0x1p-8f, 0x1p-8f, 1}, 0, "1 + 2^-14 + 2^-14");
+  }
+  for (Vector& v : q.all)
+    v.d = accumulator_code(how, static_cast<float>(model_result(v, matrix_unit(how.unit))));
+  return std::move(q.all);
+}
+
 std::vector<Vector> questions() {
   std::vector<Vector> all;
   for (const Instruction& how : instructions()) {
     if (how.a_format != how.b_format) continue;  // mixed FP8: the same hardware
-    Questions q(how);
-    const bool f16 = how.out == "f16";
-    ask_zeros_and_specials(q);
-    if (f16) ask_f16_accumulator(q);
-    if (!f16) ask_f32_accumulator(q);
-    if (how.a_format == "bf16" || how.a_format == "tf32") ask_wide_products(q);
-    if (f16 && how.a_format == "f16") ask_f16_slivers(q);
-    if (how.depth == 32) {
-      q.ask({0x1p-6f, 1}, {0x1p-7f, 1}, 0, "1 + 2^-13");
-      q.ask({0x1p-6f, 0x1p-6f, 1}, {0x1p-8f, 0x1p-8f, 1}, 0, "1 + 2^-14 + 2^-14");
-    }
-    for (Vector& v : q.all) {
-      v.d = accumulator_code(how, static_cast<float>(model_result(v, matrix_unit(how.unit))));
-      all.push_back(std::move(v));
-    }
+    for (Vector& v : questions(how)) all.push_back(std::move(v));
   }
   return all;
 }

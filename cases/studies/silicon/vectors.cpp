@@ -10,6 +10,7 @@
 
 #include "reference/arithmetic/adversarial.hpp"
 #include "reference/error.hpp"
+#include "reference/mix.hpp"
 
 namespace assay::silicon {
 namespace {
@@ -84,29 +85,48 @@ bool agrees(const Vector& v, double result) {
   return same_number(accumulator_number(*v.how, v.d), static_cast<float>(result));
 }
 
+std::vector<Vector> discriminating_vectors(const Instruction& how, int each, std::uint64_t seed) {
+  std::vector<Vector> all;
+  const MatrixUnit& unit = matrix_unit(how.unit);
+  for (const Neighbour& other : neighbours(unit)) {
+    Random random(seed);
+    int found = 0;
+    constexpr int kTries = 200000;
+    for (int t = 0; t < kTries && found < each; ++t) {
+      Vector v = draw_vector(how, unit, random);
+      const Element e = element_of(v);
+      const double model = model_result(v, unit);
+      if (!std::isfinite(model)) continue;
+      const double changed =
+          other.compute({e.a, how.a_format}, {e.b, how.b_format}, static_cast<double>(e.c));
+      if (same_number(static_cast<float>(model), static_cast<float>(changed))) continue;
+      v.d = accumulator_code(how, static_cast<float>(model));
+      v.what = other.what;
+      all.push_back(v);
+      ++found;
+    }
+  }
+  return all;
+}
+
 std::vector<Vector> discriminating_vectors(int each, std::uint64_t seed) {
   std::vector<Vector> all;
   for (const Instruction& how : instructions()) {
     if (find_matrix_unit(how.unit) == nullptr) continue;
-    const MatrixUnit& unit = matrix_unit(how.unit);
-    for (const Neighbour& other : neighbours(unit)) {
-      Random random(seed);
-      int found = 0;
-      constexpr int kTries = 200000;
-      for (int t = 0; t < kTries && found < each; ++t) {
-        Vector v = draw_vector(how, unit, random);
-        const Element e = element_of(v);
-        const double model = model_result(v, unit);
-        if (!std::isfinite(model)) continue;
-        const double changed =
-            other.compute({e.a, how.a_format}, {e.b, how.b_format}, static_cast<double>(e.c));
-        if (same_number(static_cast<float>(model), static_cast<float>(changed))) continue;
-        v.d = accumulator_code(how, static_cast<float>(model));
-        v.what = other.what;
-        all.push_back(v);
-        ++found;
-      }
-    }
+    for (Vector& v : discriminating_vectors(how, each, seed)) all.push_back(std::move(v));
+  }
+  return all;
+}
+
+std::vector<Vector> drawn_vectors(const Instruction& how, int count, std::uint64_t seed) {
+  const MatrixUnit& unit = matrix_unit(how.unit);
+  std::vector<Vector> all;
+  Random random(mix(seed));  // another stream than discriminating_vectors'
+  for (int i = 0; i < count; ++i) {
+    Vector v = draw_vector(how, unit, random);
+    v.d = accumulator_code(how, static_cast<float>(model_result(v, unit)));
+    v.what = "drawn";
+    all.push_back(std::move(v));
   }
   return all;
 }

@@ -30,11 +30,16 @@ Element element_of(const Vector& v);
 double model_result(const Vector& v, const MatrixUnit& unit);
 bool agrees(const Vector& v, double result);  // with v.d
 
-// Experiments written by hand: the questions that models leave open, and the corners of zeros and specials.
+// Experiments written by hand: the questions that models leave open, and the corners of zeros and specials; of all
+// instructions() but those of mixed formats, and of one.
 std::vector<Vector> questions();
+std::vector<Vector> questions(const Instruction& how);
 // For each instruction, `each` vectors a neighbour of its unit on which that and the model differ, found by
 // adversarial search. d is what the model gives. Deterministic.
 std::vector<Vector> discriminating_vectors(int each, std::uint64_t seed);
+std::vector<Vector> discriminating_vectors(const Instruction& how, int each, std::uint64_t seed);
+// `count` adversarial draws, d what the model gives; a pure function of instruction, count and seed.
+std::vector<Vector> drawn_vectors(const Instruction& how, int count, std::uint64_t seed);
 
 // Replaces d by what the GPU gives: 64 vectors a tile, on its diagonal.
 class Device;
