@@ -69,6 +69,7 @@ cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN
 cases/studies/silicon                    reference/ OWN
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
+cases/studies/sweep/assay_sweep/checkpoint.py harness/python/assay/tensors.py
 """
 # backends/emulated is the reference's own models of matrix units, run as a subject. backends/gpu holds the sources that
 # cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane. An exhibit of the museum is a kernel of

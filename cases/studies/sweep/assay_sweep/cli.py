@@ -144,13 +144,16 @@ def add_model(commands):
     parser = commands.add_parser("model", help="writes the model of a probe, for a server that is started by hand")
     parser.add_argument("probe", choices=sorted(engine.GUESS.keys() - engine.REAL.keys()))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--format", choices=("gguf", "safetensors"), default="gguf",
+                        help="safetensors: a Llama checkpoint of Hugging Face, a folder (default: %(default)s)")
     parser.add_argument("--out", default=".", help="folder")
     parser.set_defaults(act=run_model)
 
 
 def run_model(options):
-    path, about = models_cache.model(options.probe, options.seed, options.out)
-    print(f"{path}: {os.path.getsize(path) / 1e6:.0f} MB, {len(about['token_texts'])} tokens, sha256 {about['sha256']}")
+    path, about = models_cache.model(options.probe, options.seed, options.out, options.format)
+    weights = path if options.format == "gguf" else os.path.join(path, "model.safetensors")
+    print(f"{path}: {os.path.getsize(weights) / 1e6:.0f} MB, {len(about['token_texts'])} tokens, sha256 {about['sha256']}")
     return GREEN
 
 

@@ -9,6 +9,7 @@ of length ETA that no key has: without it, errors of K across the query would be
 import hashlib
 import json
 import os
+import shutil
 
 import numpy as np
 
@@ -239,15 +240,35 @@ def tensors(table, output, divisors, layers):
     return named
 
 
-def make(probe, seed, path):
-    """Writes the model of a probe and a seed, and beside it what its tokens mean. Returns that."""
+def placed(path, part):
+    """Puts what was written whole beside a path at that path: several sweeps may make one model, the tasks of an array."""
+    if os.path.isdir(part):
+        shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.replace(part, path)
+    except OSError:  # another has placed its folder, of the same content
+        shutil.rmtree(part)
+
+
+def make(probe, seed, path, form="gguf"):
+    """Writes the model of a probe and a seed, a file of GGUF or a folder with model.safetensors, and beside it what its tokens mean.
+    Returns that."""
     from assay_sweep import mrcr_model
     words, table, output, divisors, layers, about = {"ladder": ladder, "pair": pair, "mrcr": mrcr_model.mrcr, "dense": dense}[probe](seed)
-    whole = gguf.encode(metadata(words, layers, f"assay {probe} {seed}"), tensors(table, output, divisors, layers))
-    about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": hashlib.sha256(whole).hexdigest(), "token_texts": words.texts}
-    for name, content in ((path, whole), (path + ".json", json.dumps(about).encode())):
-        part = f"{name}.{os.getpid()}.part"  # several sweeps may make one model: the tasks of an array
+    named, given = tensors(table, output, divisors, layers), metadata(words, layers, f"assay {probe} {seed}")
+    part = f"{path}.{os.getpid()}.part"
+    if form == "gguf":
         with open(part, "wb") as file:
-            file.write(content)
-        os.replace(part, name)
+            file.write(gguf.encode(given, named))
+    else:
+        from assay_sweep import checkpoint
+        os.makedirs(part)
+        checkpoint.write(part, given, named, words.texts)
+    with open(part if form == "gguf" else os.path.join(part, "model.safetensors"), "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": digest, "token_texts": words.texts}
+    placed(path, part)
+    with open(part, "w", encoding="utf-8") as file:
+        json.dump(about, file)
+    placed(path + ".json", part)
     return about

@@ -5,10 +5,10 @@ import os
 from assay_sweep.line import LineError
 
 
-def model(probe, seed, folder):
-    """(path, what its tokens mean)."""
+def model(probe, seed, folder, form="gguf"):
+    """(path, what its tokens mean): a file of GGUF, or for form "safetensors" a folder."""
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f"{probe}-{seed}.gguf")
+    path = os.path.join(folder, f"{probe}-{seed}" + (".gguf" if form == "gguf" else ""))
     try:
         from assay_sweep import models
     except ImportError as error:
@@ -20,4 +20,4 @@ def model(probe, seed, folder):
             return path, about
     except (OSError, ValueError):
         pass
-    return path, models.make(probe, seed, path)
+    return path, models.make(probe, seed, path, form)
