@@ -10,12 +10,12 @@
 
 #include "cases/studies/silicon/device.hpp"
 
-#define ASSAY_AMD_UNITS(X)                                                                               \
-  X(mfma_f16)                                                                                            \
-  X(mfma_bf16)                                                                                           \
-  X(mfma_fp8_fp8)                                                                                        \
-  X(mfma_fp8_bf8) X(mfma_bf8_fp8) X(mfma_bf8_bf8) X(wmma_gfx11_f16) X(wmma_gfx12_f16) X(wmma_gfx12_bf16) \
-      X(wmma_gfx12_fp8_fp8) X(wmma_gfx12_fp8_bf8) X(wmma_gfx12_bf8_fp8) X(wmma_gfx12_bf8_bf8)
+// clang-format off
+#define ASSAY_AMD_UNITS(X) \
+  X(mfma_f16) X(mfma_bf16) X(mfma_fp8_fp8) X(mfma_fp8_bf8) X(mfma_bf8_fp8) X(mfma_bf8_bf8) \
+  X(wmma_gfx11_f16) X(wmma_gfx12_f16) X(wmma_gfx12_bf16) \
+  X(wmma_gfx12_fp8_fp8) X(wmma_gfx12_fp8_bf8) X(wmma_gfx12_bf8_fp8) X(wmma_gfx12_bf8_bf8)
+// clang-format on
 
 namespace assay::silicon {
 

@@ -1,7 +1,9 @@
 // The file of vectors and its import: what is right is taken, and each way to be wrong has its own words.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -40,6 +42,27 @@ TEST(VectorFile, of_the_emulated_unit_imports_for_every_architecture) {
     for (const UnitAgreement& one : agreement(read)) {
       EXPECT_EQ(one.differ.size(), 0U) << one.unit->name;
       EXPECT_GE(one.vectors, 256U);
+    }
+  }
+}
+
+// What agrees has been told from every neighbour of its model: an answer by any of those would have differed.
+TEST(VectorFile, tells_every_asked_units_model_from_its_neighbours) {
+  for (const char* architecture : {"gfx942", "gfx950", "gfx1151", "gfx1201"}) {
+    const std::vector<Vector> vectors = asked_of(architecture, kSeed);
+    for (const Instruction* how : instructions_of(architecture)) {
+      for (const Neighbour& other : neighbours(matrix_unit(how->unit))) {
+        int separating = 0;
+        for (const Vector& v : vectors) {
+          if (v.how != how) continue;
+          const Element e = element_of(v);
+          separating +=
+              agrees(v, other.compute({e.a, how->a_format}, {e.b, how->b_format}, static_cast<double>(e.c)))
+                  ? 0
+                  : 1;
+        }
+        EXPECT_GE(separating, 1) << how->name << " against " << other.what;
+      }
     }
   }
 }
@@ -117,6 +140,41 @@ TEST(VectorFile, moves_one_row_of_the_units_and_nothing_else) {
         << unit.name;
   }
   EXPECT_THROW(with_standing_silicon(code, "rdna9_f16", "X"), InputError);
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// By the program: golden data and standing of the units that agree, exit 1 and neither for the unit that does not.
+TEST(VectorFile, imported_by_the_program_moves_the_units_that_agree) {
+  const std::string folder = testing::TempDir() + fmt::format("vectors_import_{}", getpid());
+  std::filesystem::create_directories(folder);
+  VectorFile file = answered("gfx1201");
+  for (const bool right : {true, false}) {
+    if (!right) file.vectors.back().d ^= 1;
+    std::ofstream(folder + "/one.vectors") << vector_file_text(file);
+    const std::string units = folder + "/matrix_unit.cpp", golden = folder + "/gfx1201_silicon.csv";
+    std::filesystem::copy_file(ASSAY_SOURCE_DIR "/reference/arithmetic/matrix_unit.cpp", units,
+                               std::filesystem::copy_options::overwrite_existing);
+    const std::string command = fmt::format("{} --import {}/one.vectors --golden {} --apply {} > {}/said",
+                                            ASSAY_VECTORS, folder, golden, units, folder);
+    const int status = std::system(command.c_str());
+    EXPECT_EQ(WEXITSTATUS(status), right ? 0 : 1) << text_of(folder + "/said");
+    std::string wanted = text_of(ASSAY_SOURCE_DIR "/reference/arithmetic/matrix_unit.cpp");
+    for (const char* unit : {"rdna4_f16", "rdna4_bf16", "rdna4_fp8"}) {
+      if (!right && unit == std::string("rdna4_fp8")) continue;
+      if (matrix_unit(unit).standing == Standing::silicon) continue;
+      wanted =
+          with_standing_silicon(wanted, unit, "a device: reference/golden/arithmetic/gfx1201_silicon.csv");
+    }
+    EXPECT_EQ(text_of(units), wanted);
+    EXPECT_EQ(text_of(golden).find("rdna4_wmma_fp8") != std::string::npos, right);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // Every file of golden data that silicon gave is what the models give, and every unit of that standing has one.
