@@ -216,6 +216,7 @@ std::string with_standing_silicon(const std::string& code, std::string_view unit
   if (!std::regex_search(code, found, row))
     throw InputError(InputErrorKind::unknown_name,
                      fmt::format("no row of matrix unit '{}' in that file", unit));
+  if (found.str(2).starts_with("silicon,")) return code;
   return fmt::format("{}{}silicon,    \"{}\"{}{}", found.prefix().str(), found.str(1), source, found.str(4),
                      found.suffix().str());
 }

@@ -60,7 +60,8 @@ std::vector<UnitAgreement> agreement(const VectorFile& file);
 
 // Golden data of the units that agree in every vector: lines as read_vectors() takes them, the origin in comments.
 std::string golden_text(const VectorFile& file, const std::vector<UnitAgreement>& units);
-// The text of matrix_unit.cpp with the row of `unit` standing `silicon` and `source` as its source. Throws InputError
+// The text of matrix_unit.cpp with the row of `unit` standing `silicon` and `source` as its source, or as it was
+// where that row's standing is `silicon` already. Throws InputError
 // unknown_name when there is no such row.
 std::string with_standing_silicon(const std::string& code, std::string_view unit, const std::string& source);
 

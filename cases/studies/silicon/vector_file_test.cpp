@@ -132,6 +132,10 @@ TEST(VectorFile, moves_one_row_of_the_units_and_nothing_else) {
   const std::string code = text.str();
   for (const MatrixUnit& unit : matrix_units()) {
     const std::string moved = with_standing_silicon(code, unit.name, "X: golden");
+    if (unit.standing == Standing::silicon) {
+      EXPECT_EQ(moved, code) << unit.name;
+      continue;
+    }
     const std::size_t at = code.find(fmt::format("{{\"{}\",", unit.name));
     EXPECT_EQ(moved.substr(0, at), code.substr(0, at));
     const std::size_t end = code.find('\n', at), moved_end = moved.find('\n', at);

@@ -94,8 +94,7 @@ int import(const Options& o) {
     if (!one.differ.empty()) continue;
     fmt::print("{}: all {} vectors agree; standing {} -> {}\n", one.unit->name, one.vectors,
                to_string(one.unit->standing), modelled ? "unchanged: a model made this file" : "silicon");
-    if (!code.empty() && one.unit->standing != Standing::silicon)
-      code = with_standing_silicon(code, one.unit->name, source);
+    if (!code.empty()) code = with_standing_silicon(code, one.unit->name, source);
   }
   if (modelled && (!o.golden.empty() || !o.apply.empty()))
     throw InputError(InputErrorKind::bad_value,
