@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -67,17 +68,16 @@ constexpr auto kAmd = std::to_array<Instruction>({
     {wmma_gfx12_bf8_bf8,  "rdna4_wmma_bf8_bf8", "rdna4_fp8", "e5m2", "e5m2", "f32", 32, "gfx1200 gfx1201"},
     // clang-format on
 });
+constexpr auto kTables = std::to_array<std::span<const Instruction>>({kInstructions, kAmd});
 constexpr int kTf32Shift = 13;
 
 }  // namespace
 
 std::span<const Instruction> instructions() { return kInstructions; }
 
-std::span<const Instruction> amd_instructions() { return kAmd; }
-
 std::vector<const Instruction*> instructions_of(std::string_view architecture) {
   std::vector<const Instruction*> all;
-  for (const std::span<const Instruction> table : {instructions(), amd_instructions()}) {
+  for (const std::span<const Instruction> table : kTables) {
     for (const Instruction& i : table) {
       const std::string padded = fmt::format(" {} ", i.targets);
       if (padded.find(fmt::format(" {} ", architecture)) != std::string::npos) all.push_back(&i);
@@ -86,9 +86,23 @@ std::vector<const Instruction*> instructions_of(std::string_view architecture) {
   return all;
 }
 
+std::vector<std::string_view> architectures() {
+  std::vector<std::string_view> all;
+  for (const std::span<const Instruction> table : kTables) {
+    for (const Instruction& i : table) {
+      for (std::string_view rest = i.targets; !rest.empty();) {
+        const std::string_view one = rest.substr(0, rest.find(' '));
+        rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+        if (std::ranges::find(all, one) == all.end()) all.push_back(one);
+      }
+    }
+  }
+  return all;
+}
+
 const Instruction& instruction(std::string_view name) {
   std::string known;
-  for (const std::span<const Instruction> table : {instructions(), amd_instructions()}) {
+  for (const std::span<const Instruction> table : kTables) {
     for (const Instruction& i : table) {
       if (i.name == name) return i;
       known += fmt::format(" {}", i.name);

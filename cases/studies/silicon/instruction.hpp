@@ -24,10 +24,10 @@ struct Instruction {
 };
 
 std::span<const Instruction> instructions();  // of Hopper
-// Of AMD's units. WMMA on FP8 is 16 deep: two of them are a step, chained through the accumulator.
-std::span<const Instruction> amd_instructions();
-// Those of either that an architecture has.
+// Those that an architecture has, of Hopper or AMD. WMMA on FP8 is 16 deep: two of them are a step, chained through
+// the accumulator.
 std::vector<const Instruction*> instructions_of(std::string_view architecture);
+std::vector<std::string_view> architectures();          // that have one, each once
 const Instruction& instruction(std::string_view name);  // throws InputError unknown_name
 
 // Operand codes as they stand in memory: a tf32 is the upper 19 bits of an f32.

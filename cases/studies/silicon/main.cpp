@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cases/studies/silicon/fit.hpp"
+#include "cases/studies/silicon/program.hpp"
 #include "cases/studies/silicon/report.hpp"
 #include "cases/studies/silicon/self_test.hpp"
 #include "cases/studies/silicon/vectors.hpp"
@@ -18,8 +19,6 @@
 
 namespace assay::silicon {
 namespace {
-
-constexpr int kNoGpu = 77;
 
 struct Options {
   bool self_test = false, questions = false;
@@ -45,12 +44,6 @@ Runner on_device() {
 
 std::string provenance(const std::string& command) {
   return fmt::format("{}; driver {}; {}; {}", Device::description(), driver_version(), timestamp(), command);
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  if (!(file << text) || !file.flush()) throw InputError(InputErrorKind::bad_value, "cannot write " + path);
-  fmt::print("wrote {}\n", path);
 }
 
 bool run_self_test(const Options& o) {
@@ -197,7 +190,33 @@ bool run_repeat(const Options& o) {
                      static_cast<float>(want));
 }
 
-int run(int argc, char** argv) {
+int run(const Options& o, const std::string& command) {
+  bool good = true;
+  fmt::print("seed {}, {} threads\n", o.seed, o.threads);
+  if (o.self_test) good &= run_self_test(o);
+  const bool gpu = o.questions || o.compare > 0 || o.fit > 0 || !o.vectors.empty() || !o.functions.empty() ||
+                   !o.repeat.empty();
+  if (gpu) {
+    if (const std::string why = Device::why_not(); !why.empty()) {
+      fmt::print("skipped: {}\n", why);
+      return kNoDevice;
+    }
+    fmt::print("{}\n", provenance(command));
+    if (o.questions) good &= run_questions();
+    if (o.fit > 0) run_fit(o);
+    if (!o.repeat.empty()) good &= run_repeat(o);
+    if (!o.vectors.empty()) good &= run_vectors(o, command);
+    if (!o.functions.empty()) run_functions(o, command);
+    if (o.compare > 0) good &= run_compare(o, command);
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace assay::silicon
+
+int main(int argc, char** argv) {
+  using namespace assay::silicon;
   CLI::App app{
       "Runs tiles through the matrix units of a Hopper GPU and compares them with reference/arithmetic"};
   Options o;
@@ -217,42 +236,7 @@ int run(int argc, char** argv) {
   app.add_option("--seconds", o.seconds, "stop --compare of an instruction after these");
   app.add_option("--json", o.json, "write what --compare found");
   app.require_option(1, 0);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
   std::string command = "assay-silicon";
   for (int i = 1; i < argc; ++i) command += fmt::format(" {}", argv[i]);
-  bool good = true;
-  fmt::print("seed {}, {} threads\n", o.seed, o.threads);
-  if (o.self_test) good &= run_self_test(o);
-  const bool gpu = o.questions || o.compare > 0 || o.fit > 0 || !o.vectors.empty() || !o.functions.empty() ||
-                   !o.repeat.empty();
-  if (gpu) {
-    if (const std::string why = Device::why_not(); !why.empty()) {
-      fmt::print("skipped: {}\n", why);
-      return kNoGpu;
-    }
-    fmt::print("{}\n", provenance(command));
-    if (o.questions) good &= run_questions();
-    if (o.fit > 0) run_fit(o);
-    if (!o.repeat.empty()) good &= run_repeat(o);
-    if (!o.vectors.empty()) good &= run_vectors(o, command);
-    if (!o.functions.empty()) run_functions(o, command);
-    if (o.compare > 0) good &= run_compare(o, command);
-  }
-  return good ? 0 : 1;
-}
-
-}  // namespace
-}  // namespace assay::silicon
-
-int main(int argc, char** argv) {
-  try {
-    return assay::silicon::run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "assay-silicon: %s\n", e.what());
-    return 2;
-  }
+  return run_program("assay-silicon", app, argc, argv, [&] { return run(o, command); });
 }

@@ -108,11 +108,9 @@ std::vector<Vector> asked_of(const std::string& architecture, std::uint64_t seed
       all.insert(all.end(), some.begin(), some.end());
   }
   if (all.empty()) {
-    throw InputError(
-        InputErrorKind::unknown_name,
-        fmt::format("no matrix instruction of architecture '{}' is known; known: 9.0 gfx942 gfx950 "
-                    "gfx1150 gfx1151 gfx1200 gfx1201",
-                    architecture));
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("no matrix instruction of architecture '{}' is known; known: {}",
+                                 architecture, fmt::join(architectures(), " ")));
   }
   return all;
 }

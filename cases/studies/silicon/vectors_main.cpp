@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cases/studies/silicon/program.hpp"
 #include "cases/studies/silicon/report.hpp"
 #include "cases/studies/silicon/vector_file.hpp"
 #include "reference/error.hpp"
@@ -17,7 +18,6 @@
 namespace assay::silicon {
 namespace {
 
-constexpr int kNoDevice = 77;
 // Of a file that a model made: it shows that the way works and nothing of hardware.
 constexpr std::string_view kModelled = "none: the models of this program";
 
@@ -31,12 +31,6 @@ std::string file_text(const std::string& path) {
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) throw InputError(InputErrorKind::bad_value, "cannot read " + path);
   return text.str();
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  if (!(file << text) || !file.flush()) throw InputError(InputErrorKind::bad_value, "cannot write " + path);
-  fmt::print("wrote {}\n", path);
 }
 
 int collect(const Options& o) {
@@ -104,7 +98,17 @@ int import(const Options& o) {
   return good ? 0 : 1;
 }
 
-int run(int argc, char** argv) {
+int run(const Options& o) {
+  if (o.collect.empty() == o.import.empty())
+    throw InputError(InputErrorKind::bad_value, "one of --collect FILE and --import FILE is wanted");
+  return o.import.empty() ? collect(o) : import(o);
+}
+
+}  // namespace
+}  // namespace assay::silicon
+
+int main(int argc, char** argv) {
+  using namespace assay::silicon;
   CLI::App app{"What a device's matrix units give, as one file of vectors, and the import of such a file"};
   Options o;
   app.footer("Examples:\n  assay vectors --collect mine.vectors\n  assay vectors --import mine.vectors");
@@ -119,24 +123,5 @@ int run(int argc, char** argv) {
   app.add_option("--apply", o.apply,
                  "with --import: set those units' standing in this copy of matrix_unit.cpp")
       ->needs(imports);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  if (o.collect.empty() == o.import.empty())
-    throw InputError(InputErrorKind::bad_value, "one of --collect FILE and --import FILE is wanted");
-  return o.import.empty() ? collect(o) : import(o);
-}
-
-}  // namespace
-}  // namespace assay::silicon
-
-int main(int argc, char** argv) {
-  try {
-    return assay::silicon::run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "assay-vectors: %s\n", e.what());
-    return 2;
-  }
+  return run_program("assay-vectors", app, argc, argv, [&] { return run(o); });
 }
