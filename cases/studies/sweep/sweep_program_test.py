@@ -49,7 +49,7 @@ class Kernel(Scratch):
         done = program("kernel", *CELLS, "--store", self.store, "--html", html)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("12 cells", done.stdout)
-        self.assertRegex(done.stderr, r"\[12/12, 100 % of the cost, 0 s left\]")
+        self.assertRegex(done.stderr, r"\[12/12, 100 % of the cost, 0 s left of \d+\]")
         rows = results(self.store)
         self.assertEqual(len(rows), 12)
         share = {k: sum(r["right"] for c, r in rows.items() if line.words(c)[1].get("k", "f16") == k) for k in ("f16", "q8_0", "q4_0")}

@@ -19,29 +19,47 @@ class Planned:
 
     def __init__(self, cell, work, group, rate, needles, first_guess):
         self.cell, self.work, self.group, self.rate = cell, work, group, rate
-        self.needles, self.first_guess, self.seconds = needles, first_guess, None
+        self.needles, self.first_guess, self.seconds, self.guessed = needles, first_guess, None, False
+
+
+class Rates:
+    """Seconds per work of the kinds that were measured. A kind that was not takes its first guess times how the guesses of the
+    others fared on this machine: sum of seconds / sum of guessed seconds, 1 where nothing was measured."""
+
+    def __init__(self):
+        self.known, self.took, self.declared = {}, 0.0, 0.0
+
+    def add(self, rate, seconds, work, guess=None):
+        known = self.known.setdefault(rate, [0.0, 0.0])
+        known[0] += seconds
+        known[1] += work
+        if guess:
+            self.took += seconds
+            self.declared += work * guess
+
+    def seconds(self, planned):
+        known = self.known.get(planned.rate)
+        scale = self.took / self.declared if self.declared else 1.0
+        return max(0.02, planned.work * (known[0] / known[1] if known else planned.first_guess * scale))
 
 
 def predict(cells, store):
-    """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its kind; else a guess."""
-    rates = {}
+    """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its kind; else a guess, scaled."""
+    rates = Rates()
     for planned in cells:
         own = [row["total_seconds"] for row in store.history(planned.cell) if row.get("total_seconds")] if store else []
         if own:
             planned.seconds = statistics.median(own)
-    for planned in cells:
-        if planned.seconds is not None:
-            rates.setdefault(planned.rate, []).append((planned.seconds, planned.work))
+            rates.add(planned.rate, planned.seconds, planned.work)
     if store:
         for row in store.index().execute("SELECT row FROM cells WHERE seconds > 0 ORDER BY rowid DESC LIMIT 2000"):
             row = json.loads(row["row"])
             if row.get("rate") and row.get("work"):
-                rates.setdefault(row["rate"], []).append((row["total_seconds"], row["work"]))
+                rates.add(row["rate"], row["total_seconds"], row["work"], row.get("guess"))
     for planned in cells:
         if planned.seconds is None:
-            known = rates.get(planned.rate)
-            per_work = sum(s for s, _ in known) / sum(w for _, w in known) if known else planned.first_guess
-            planned.seconds = max(0.02, planned.work * per_work)
+            planned.guessed = planned.rate not in rates.known
+            planned.seconds = rates.seconds(planned)
     return sum(planned.seconds for planned in cells)
 
 
@@ -113,21 +131,39 @@ def now():
 
 
 class Progress:
-    def __init__(self, cells, quiet):
-        self.cost = sum(planned.seconds for planned in cells)
-        self.done, self.count, self.all, self.quiet = 0.0, 0, len(cells), quiet
-        self.start = time.monotonic()
+    """Of a run: what is left is predicted anew as each cell ends. Cells whose kind was recorded go by how the recorded ones of this
+    run fared against their prediction; guessed ones by their kind's own seconds in this run, else by how the guesses fared."""
+
+    def __init__(self, cells, quiet, clock=time.monotonic):
+        self.left, self.all, self.quiet, self.clock = dict.fromkeys(cells), len(cells), quiet, clock
+        self.rates, self.recorded = Rates(), [0.0, 0.0]
+        self.start = self.before = clock()
+        self.early = None  # the total that was known after the first cell
+
+    def seconds_left(self):
+        of_recorded = self.recorded[0] / self.recorded[1] if self.recorded[1] else 1.0
+        anew = lambda planned: self.rates.seconds(planned) if self.rates.known else planned.seconds  # noqa: E731
+        return sum(anew(planned) if planned.guessed else planned.seconds * of_recorded for planned in self.left)
+
+    def total(self):
+        """Seconds of the whole run, as far as is known now."""
+        return self.before - self.start + self.seconds_left()
 
     def finished(self, planned, row):
-        self.done += planned.seconds
-        self.count += 1
+        now = self.clock()
+        took, self.before = now - self.before, now
+        del self.left[planned]
+        if planned.guessed:
+            self.rates.add(planned.rate, took, planned.work, planned.first_guess)
+        else:
+            self.recorded = [self.recorded[0] + took, self.recorded[1] + planned.seconds]
+        self.early = self.early or self.total()
         if self.quiet:
             return
-        took = time.monotonic() - self.start
-        left = took / self.done * (self.cost - self.done) if self.done > 0 else 0
+        left, total = self.seconds_left(), self.total()
         verdict = row["verdict"] + (f" {row['right']}/{row['needles']}" if "right" in row else "")
-        sys.stderr.write(f"[{self.count}/{self.all}, {100 * self.done / max(self.cost, 1e-9):.0f} % of the cost, {left:.0f} s left] "
-                         f"{planned.cell}: {verdict}\n")
+        sys.stderr.write(f"[{self.all - len(self.left)}/{self.all}, {100 * (total - left) / max(total, 1e-9):.0f} % of the cost, {left:.0f} s left "
+                         f"of {total:.0f}] {planned.cell}: {verdict}\n")
         sys.stderr.flush()
 
 
@@ -147,7 +183,8 @@ def run(store, header, cells, measure, quiet=False, resumed=None):
             if planned is None:  # what an engine or a backend is: part of the record, no cell
                 store.append({"about": row, "of": name})
                 continue
-            store.append({**row, "of": name, "finished": now(), "rate": planned.rate, "work": planned.work})
+            store.append({**row, "of": name, "finished": now(), "rate": planned.rate, "work": planned.work,
+                          "guess": planned.first_guess})
             progress.finished(planned, row)
     except KeyboardInterrupt:
         ended = "SIGINT"
@@ -157,9 +194,10 @@ def run(store, header, cells, measure, quiet=False, resumed=None):
         ended = "cells are missing"
     store.append({"end": ended, "of": name})
     took = time.monotonic() - start
-    if not quiet and left:
-        sys.stderr.write(f"{len(left)} cells in {took:.1f} s; {predicted:.1f} s were predicted"
-                         f" (factor {max(took, predicted) / max(0.001, min(took, predicted)):.2f})\n")
+    if not quiet and progress.early:
+        said = [f"{seconds:.1f} s were predicted {when} (factor {max(took, seconds) / max(0.001, min(took, seconds)):.2f})"
+                for seconds, when in ((predicted, "before"), (progress.early, "after the first"))]
+        sys.stderr.write(f"{len(left)} cells in {took:.1f} s; {', '.join(said)}\n")
     return name, ended == "complete"
 
 

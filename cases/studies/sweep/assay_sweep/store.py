@@ -18,7 +18,7 @@ import sqlite3
 SCHEMA = {"schema": "assay-sweep-store", "version": 1}
 # What differs from one measurement of a cell to the next although the cell gave the same answers.
 VOLATILE = ("kernel_seconds", "reference_seconds", "total_seconds", "bytes_per_second", "seconds", "prefill_seconds",
-            "finished", "of", "host")
+            "guess", "finished", "of", "host")
 
 
 class StoreError(Exception):
