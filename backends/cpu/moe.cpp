@@ -125,11 +125,9 @@ std::string moe_contract(const Call& call, const Engine& engine) {
 std::string moe_replay_contract(const Call& call, const Engine& engine) {
   const auto& [up, down] = Products(call);
   for (const Product* product : {&up, &down}) refuse_unscheduled(product->path, product->a, product->w);
-  // Of four tokens or more an expert may serve rows in fours and rows that are left, as matmul does with five.
-  const std::int64_t rows = call.integer("tokens") < 4 ? 1 : 5;
   return moe_contract(call, engine) +
-         " level=replay schedule=" + product_schedule(engine, up.path, rows, call.integer("hidden"), "up.") +
-         "/" + product_schedule(engine, down.path, rows, call.integer("inter"), "down.");
+         " level=replay schedule=" + product_schedule(engine, up.path, call.integer("hidden"), "up.") + "/" +
+         product_schedule(engine, down.path, call.integer("inter"), "down.");
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {

@@ -146,7 +146,7 @@ void refuse_unscheduled(std::string_view path, std::string_view a, std::string_v
     throw Unsupported("a schedule is of sums of floating-point products: no integer codes, no path=q8");
 }
 
-std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t rows, std::int64_t k,
+std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t k,
                              std::string_view prefix) {
   const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
   std::string text;
@@ -154,22 +154,21 @@ std::string product_schedule(const Engine& engine, std::string_view path, std::i
     if (!text.empty()) text += "/";
     text.append(prefix).append(key).append(":").append(value);
   };
-  const bool alone = &engine != &kScalarEngine && rows % 4 != 0 && k > lanes;
-  if (alone && rows > 4)
-    throw Unsupported(
-        "rows in fours and rows that are left have two schedules: m < 4, or a multiple of 4; moe: tokens < "
-        "4");
+  // Of k terms that are one vector at most the four sums are one.
+  const bool alone = &engine != &kScalarEngine && k > lanes;
+  if (alone) add("rows", "4");
   add("acc", "f32");
-  add("lanes", std::to_string(alone ? 4 * lanes : lanes));
+  add("lanes", std::to_string(lanes));
   if (engine.fma) add("fma", "yes");
+  if (path == "codes" || path == "e4m3fn") add("scales", "a_b");
   if (alone) {
     // The four vectors are added in pairs, then the lanes by halves; whole vectors that are left go to the first, the rest to the second.
-    add("tail", "vector:" + std::to_string(lanes));
+    add("left.lanes", std::to_string(4 * lanes));
+    add("left.tail", "vector:" + std::to_string(lanes));
     std::string fold = std::to_string(lanes) + "." + std::to_string(2 * lanes);
     for (std::int64_t half = lanes / 2; half > 0; half /= 2) fold += "." + std::to_string(half);
-    add("fold", fold);
+    add("left.fold", fold);
   }
-  if (path == "codes" || path == "e4m3fn") add("scales", "a_b");
   return text;
 }
 

@@ -27,9 +27,9 @@ std::string product_contract(const Engine& engine, std::string_view path, std::s
 // Throws Unsupported for products of which there is no schedule.
 void refuse_unscheduled(std::string_view path, std::string_view a, std::string_view b);
 // The order of the additions of k products, whole, for level=replay: "acc:f32/lanes:16"; each key behind `prefix`. Weights of one row
-// meet rows of activations in fours, a vector of sums for each, and the rows that are left one by one, each with four vectors of sums:
-// throws Unsupported where `rows` has rows of both kinds and these differ.
-std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t rows, std::int64_t k,
+// meet rows of activations in fours (rows:4), a vector of sums for each, and the rows that are left one by one, each with four vectors
+// of sums (left.*).
+std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t k,
                              std::string_view prefix = "");
 
 // A matrix of activations, ready to be multiplied: row-major operands and one epilogue scale per row.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/replay/declared.hpp"
+#include "reference/replay/grouped_schedule.hpp"
 
 namespace assay {
 namespace {
@@ -49,25 +50,27 @@ ReplayRows replay_rows_of(const Operands& operands, const char* name) {
 void replay_products(Truth& truth, std::string_view path, const Operands& left, const Operands& right,
                      const Contract& contract, const Store& store) {
   under_schedule(contract, [&](const std::string& text) {
-    const Schedule schedule = parse_schedule(text);
+    const GroupedSchedule schedule = parse_grouped_schedule(text);
     if (path.starts_with("q8"))
       refuse_contract(
           "level=replay: path=q8 adds products of quantised blocks, of which there is no schedule; "
           "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn");
-    if (const std::string against = contradiction(contract, schedule, left.length()); !against.empty())
-      refuse_contract(fmt::format("level=replay: {}", against));
+    for (const Schedule* each : {&schedule.grouped, &schedule.left})
+      if (const std::string against = contradiction(contract, *each, left.length()); !against.empty())
+        refuse_contract(fmt::format("level=replay: {}", against));
     const ReplayRows a = replay_rows_of(left, "a"), b = replay_rows_of(right, "b");
-    if ((a.scaled || b.scaled) && schedule.scales == "none")
+    if ((a.scaled || b.scaled) && (schedule.grouped.scales == "none" || schedule.left.scales == "none"))
       refuse_contract(
           "level=replay: the schedule has scales=none, and the operands have scales; allowed: "
           "a_b|b_a|product");
     const bool flush = contract.text("ftz") == "yes";
-    const std::vector<double> sums = GemmReplay(a.operand, b.operand).sums(schedule);
+    const std::vector<double> sums = replay_sums(schedule, a.operand, b.operand);
     const auto n = static_cast<std::size_t>(b.operand.rows);
     for (std::size_t at = 0; at < sums.size(); ++at) {
       const std::size_t i = at / n, j = at % n;
       if (!a.finite[i] || !b.finite[j] || (flush && may_flush(a, i, b, j, sums[at]))) continue;
-      const double z = with_scales(sums[at], a.scales[i], b.scales[j], schedule.scales);
+      const double z = with_scales(sums[at], a.scales[i], b.scales[j],
+                                   schedule.of(static_cast<std::int64_t>(i), left.rows()).scales);
       if (std::isfinite(z)) set_truth_within(truth, at, {z, 0}, store);
     }
     truth.limit_origin =
@@ -82,7 +85,8 @@ std::vector<ReplayStage> matmul_stages(const Attributes& attributes, const Tenso
   const std::string side = with_zeros(inputs.at("a"), all) ? "a" : "b";
   if (!with_zeros(inputs.at(side), all)) return {};
   return under_schedule(contract, [&](const std::string& text) -> std::vector<ReplayStage> {
-    const Schedule schedule = parse_schedule(text);
+    // Where the first row ends; the others end there too, in the order of their own.
+    const Schedule schedule = parse_grouped_schedule(text).of(0, attributes.integer("m"));
     const std::int64_t k = attributes.integer("k");
     const std::int64_t each = schedule.unit() != nullptr ? schedule.unit()->group : 1;
     const auto cut = [=, &inputs](std::int64_t t) {

@@ -12,13 +12,14 @@
 #include "reference/ops/replayed_matmul.hpp"
 #include "reference/replay/declared.hpp"
 #include "reference/replay/exponentials.hpp"
+#include "reference/replay/grouped_schedule.hpp"
 
 namespace assay {
 namespace {
 
 struct MoeSchedule {
   std::string exp = "libm", combine = "experts", code = "division";
-  Schedule up, down;
+  GroupedSchedule up, down;
 };
 
 MoeSchedule parse_moe_schedule(std::string_view text) {
@@ -47,7 +48,7 @@ MoeSchedule parse_moe_schedule(std::string_view text) {
                                    *word->value, word->other));
     *word->value = value, word->seen = true;
   }
-  s.up = parse_schedule(text, "up."), s.down = parse_schedule(text, "down.");
+  s.up = parse_grouped_schedule(text, "up."), s.down = parse_grouped_schedule(text, "down.");
   return s;
 }
 
@@ -57,29 +58,46 @@ MoeSchedule declared(const std::string& text, const Attributes& a, const Contrac
   if (contract.text("experts") != "any")
     refuse_contract("level=replay with experts=distinct; allowed: experts=any");
   for (const auto& [name, sum, n] :
-       {std::tuple{"up", &s.up, a.integer("hidden")}, std::tuple{"down", &s.down, a.integer("inter")}}) {
-    if (const std::string against = contradiction(contract, *sum, n); !against.empty())
-      refuse_contract(fmt::format("level=replay: {}: {}", name, against));
-  }
+       {std::tuple{"up", &s.up, a.integer("hidden")}, std::tuple{"down", &s.down, a.integer("inter")}})
+    for (const Schedule* each : {&sum->grouped, &sum->left})
+      if (const std::string against = contradiction(contract, *each, n); !against.empty())
+        refuse_contract(fmt::format("level=replay: {}: {}", name, against));
   return s;
 }
 
-// a b^T with its scales, in f32; NaN where a row is not finite.
-std::vector<float> products(const ReplayRows& a, const ReplayRows& b, const Schedule& schedule,
+// The rows `which` of an operand, in that order.
+ReplayRows rows_of(const ReplayRows& from, const std::vector<std::int64_t>& which) {
+  ReplayRows rows{rows_of(from.operand, which), {}, {}, {}, from.scaled};
+  for (const std::int64_t r : which) {
+    rows.scales.push_back(from.scales[static_cast<std::size_t>(r)]);
+    rows.finite.push_back(from.finite[static_cast<std::size_t>(r)]);
+  }
+  return rows;
+}
+
+std::vector<std::int64_t> range(std::int64_t first, std::int64_t count) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+// a b^T with its scales, in f32, of rows that meet one expert's weights; NaN where a row is not finite.
+std::vector<float> products(const ReplayRows& a, const ReplayRows& b, const GroupedSchedule& schedule,
                             const char* name) {
-  if ((a.scaled || b.scaled) && schedule.scales == "none")
+  if ((a.scaled || b.scaled) && (schedule.grouped.scales == "none" || schedule.left.scales == "none"))
     refuse_contract(
         fmt::format("level=replay: the schedule has {}.scales=none, and the operands have scales; allowed: "
                     "a_b|b_a|product",
                     name));
-  const std::vector<double> sums = GemmReplay(a.operand, b.operand).sums(schedule);
+  const std::vector<double> sums = replay_sums(schedule, a.operand, b.operand);
   const std::size_t n = b.finite.size();
   std::vector<float> made(sums.size());
-  for (std::size_t at = 0; at < sums.size(); ++at)
-    made[at] =
-        a.finite[at / n] && b.finite[at % n]
-            ? static_cast<float>(with_scales(sums[at], a.scales[at / n], b.scales[at % n], schedule.scales))
-            : std::nanf("");
+  for (std::size_t at = 0; at < sums.size(); ++at) {
+    const std::string& scales = schedule.of(static_cast<std::int64_t>(at / n), a.operand.rows).scales;
+    made[at] = a.finite[at / n] && b.finite[at % n]
+                   ? static_cast<float>(with_scales(sums[at], a.scales[at / n], b.scales[at % n], scales))
+                   : std::nanf("");
+  }
   return made;
 }
 
@@ -141,25 +159,41 @@ void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, cons
                               weights = decode_tensor(inputs.at("topk_weights"));
     const bool weight_first = contract.text("weight") == "before";
     const RowExp exp = row_exp(s.exp);
-    // Of every token with every expert: what the tokens of one expert meet alone is a part of it.
-    const std::vector<float> first = products(x, w13, s.up, "up");
-    std::vector<float> h;
-    for (std::int64_t i = 0; i < tokens * topk; ++i) {
-      const auto expert = static_cast<std::int64_t>(ids[static_cast<std::size_t>(i)]);
-      const float* row = first.data() + (i / topk * experts + expert) * 2 * inter;
-      for (std::int64_t r = 0; r < inter; ++r) {
-        const float g = rounded_to(row[r], contract.text("gate_up")),
-                    v = rounded_to(row[inter + r], contract.text("gate_up"));
-        const float gated = g / (1.0F + exp(-g));
-        float each = rounded_to(gated * v, contract.text("h"));
-        if (weight_first) each *= static_cast<float>(weights[static_cast<std::size_t>(i)]);
-        h.push_back(each);
+    // Slots of topk_ids, by the expert that they name: the rows that meet its weights.
+    std::vector<std::vector<std::int64_t>> served(static_cast<std::size_t>(experts));
+    for (std::int64_t i = 0; i < tokens * topk; ++i)
+      served[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)])].push_back(i);
+    std::vector<float> h(static_cast<std::size_t>(tokens * topk * inter));
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const std::vector<std::int64_t>& slots = served[static_cast<std::size_t>(e)];
+      std::vector<std::int64_t> rows(slots);
+      for (std::int64_t& each : rows) each /= topk;
+      const std::vector<float> first =
+          products(rows_of(x, rows), rows_of(w13, range(e * 2 * inter, 2 * inter)), s.up, "up");
+      for (std::size_t p = 0; p < slots.size(); ++p) {
+        const float* row = first.data() + static_cast<std::int64_t>(p) * 2 * inter;
+        for (std::int64_t r = 0; r < inter; ++r) {
+          const float g = rounded_to(row[r], contract.text("gate_up")),
+                      v = rounded_to(row[inter + r], contract.text("gate_up"));
+          const float gated = g / (1.0F + exp(-g));
+          float& each = h[static_cast<std::size_t>(slots[p] * inter + r)];
+          each = rounded_to(gated * v, contract.text("h"));
+          if (weight_first) each *= static_cast<float>(weights[static_cast<std::size_t>(slots[p])]);
+        }
       }
     }
     const std::string element = hidden_element(paths, x_rows.element(), format(a.text("a")));
-    const std::vector<float> outs = products(
-        hidden_rows(std::move(h), inter, paths.down, element, hidden_divisor(format(a.text("a"))), s), w2,
-        s.down, "down");
+    const ReplayRows hiddens =
+        hidden_rows(std::move(h), inter, paths.down, element, hidden_divisor(format(a.text("a"))), s);
+    std::vector<float> outs(static_cast<std::size_t>(tokens * topk * hidden));
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const std::vector<std::int64_t>& slots = served[static_cast<std::size_t>(e)];
+      const std::vector<float> made =
+          products(rows_of(hiddens, slots), rows_of(w2, range(e * hidden, hidden)), s.down, "down");
+      for (std::size_t p = 0; p < slots.size(); ++p)
+        std::copy_n(made.begin() + static_cast<std::int64_t>(p) * hidden, hidden,
+                    outs.begin() + slots[p] * hidden);
+    }
     const Store store = store_of(contract, a.text("dtype"));
     for (std::int64_t t = 0; t < tokens; ++t) {
       std::vector<std::int64_t> order(static_cast<std::size_t>(topk));
@@ -169,8 +203,8 @@ void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, cons
       for (std::int64_t c = 0; c < hidden; ++c) {
         float y = 0;
         for (const std::int64_t i : order) {
-          const std::int64_t at = (i * experts + static_cast<std::int64_t>(expert(i))) * hidden + c;
-          const float out = rounded_to(outs[static_cast<std::size_t>(at)], contract.text("expert_out"));
+          const float out =
+              rounded_to(outs[static_cast<std::size_t>(i * hidden + c)], contract.text("expert_out"));
           const float term =
               weight_first ? out : static_cast<float>(weights[static_cast<std::size_t>(i)]) * out;
           y += term;
@@ -207,12 +241,13 @@ std::vector<ReplayStage> moe_stages(const Attributes& attributes, const TensorSe
     if (!with_zeros(inputs.at("w2"), all)) return stages;
     const auto columns = [=](std::int64_t t) { return cut(slots(0), "w2", inter, t + 1); };
     stages.push_back({inter - 1, columns, [=](std::int64_t t) {
-                        return "of w2 h " + name_of_step(s.down, inter, t, t + 1) + ", or its h is made";
+                        return "of w2 h " + name_of_step(s.down.grouped, inter, t, t + 1) +
+                               ", or its h is made";
                       }});
     if (!with_zeros(inputs.at("x"), all)) return stages;
     stages.push_back({hidden, [=](std::int64_t t) { return cut(columns(0), "x", hidden, t); },
                       [=](std::int64_t t) {
-                        return "of w13 x " + name_of_step(s.up, hidden, t - 1, t) +
+                        return "of w13 x " + name_of_step(s.up.grouped, hidden, t - 1, t) +
                                ", or silu, its product, the codes or the weight are made of that sum";
                       }});
     return stages;

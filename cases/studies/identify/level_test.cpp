@@ -59,10 +59,11 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
   expect_pass(
       "matmul m=5 n=9 k=31,256,1000 a=f32 dtype=f32 fill=gaussian,cancel,wide,outlier variant=healthy",
       "scheduled");
+  expect_pass("matmul m=3,4,6,8 n=9 k=300 a=f32 dtype=f32 fill=gaussian,cancel variant=fours", "scheduled");
   expect_pass("rmsnorm rows=3 cols=33,500 dtype=f32 fill=gaussian,outlier,offset variant=healthy",
               "scheduled");
   expect_pass(
-      "matmul m=3,4 n=9 k=33,300 a=f32,bf16,e4m3fn_tok dtype=f32,bf16 fill=gaussian,cancel "
+      "matmul m=3,4,6 n=9 k=33,300 a=f32,bf16,e4m3fn_tok dtype=f32,bf16 fill=gaussian,cancel "
       "variant=replay.scalar,replay",
       "cpu");
   expect_pass("matmul m=4 n=9 k=64 a=bf16 b=nvfp4,q8_0,int4_g32 path=bf16,e4m3fn variant=replay", "cpu");
@@ -104,9 +105,9 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
       "moe tokens=5 hidden=65 inter=33 experts=4 topk=2 a=f32,bf16,f16,e4m3fn_tok dtype=f32,bf16 "
       "fill=gaussian,outlier variant=replay.scalar",
       "cpu");
-  expect_pass("moe tokens=3 hidden=352 inter=128 experts=4 topk=2 a=bf16 w=bf16,int4_g32 variant=replay",
+  expect_pass("moe tokens=13 hidden=352 inter=128 experts=4 topk=2 a=bf16 w=bf16,int4_g32 variant=replay",
               "cpu");
-  expect_pass("moe tokens=3 hidden=64 inter=96 experts=3 topk=2 a=e4m3fn_tok w2=bf16 variant=replay", "cpu");
+  expect_pass("moe tokens=9 hidden=64 inter=96 experts=3 topk=2 a=e4m3fn_tok w2=bf16 variant=replay", "cpu");
   EXPECT_GT(outputs_, 30'000U);
 }
 
@@ -130,6 +131,10 @@ TEST_F(Level, one_changed_step_is_wrong_and_named) {
     EXPECT_TRUE(r.verdict.detail.find("chunk 6 of 16") != std::string::npos) << r.verdict.detail;
   for (const CaseResult& r : judge(gemm + "rounding", "scheduled"))
     EXPECT_TRUE(r.verdict.detail.find("chunk 7 of 16") != std::string::npos) << r.verdict.detail;
+  // Rows that are left, summed as the fours are; of eight rows none are left, and the kernel is right.
+  expect_wrong("matmul m=6 n=16 k=512 a=f32 dtype=f32 variant=fours_alike", "scheduled",
+               "the bits first differ when term ");
+  expect_pass("matmul m=8 n=16 k=512 a=f32 dtype=f32 variant=fours_alike", "scheduled");
   expect_wrong("rmsnorm rows=8 cols=500 dtype=f32 variant=reversed", "scheduled",
                "the bits first differ when term ");
   const std::string moe = "moe tokens=4 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 variant=";

@@ -2,6 +2,7 @@
 //   matmul   blocks of 32 products, each summed from zero, the blocks' sums added in order
 //     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding (the sums of block 6
 //     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable, misfit, no_order
+//     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by blocks of 32)
 //   rmsnorm  squares one after another: healthy, reversed
 //   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those sums from their ends),
 //            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), and a contract that is refused: no_word
@@ -16,7 +17,7 @@
 
 namespace {
 
-constexpr int64_t kBlock = 32;
+constexpr int64_t kBlock = 32, kLeftBlock = 16, kRows = 4;
 
 bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
 bool is_op(const assay_call* c, const char* op) { return std::strcmp(c->op, op) == 0; }
@@ -40,6 +41,8 @@ const char* contract_of(const assay_call* c) {
   if (is(c, "unreadable")) return "acc=f32 level=replay schedule=acc:f32/chonk:32";
   if (is(c, "misfit")) return "acc=f32 level=replay schedule=acc:f64/chunk:32";
   if (is(c, "no_order")) return "acc=f32 order=sequential level=replay schedule=acc:f32/chunk:32";
+  if (is(c, "fours") || is(c, "fours_alike"))
+    return "acc=f32 level=replay schedule=rows:4/acc:f32/chunk:32/left.chunk:16";
   return "acc=f32 level=replay schedule=acc:f32/chunk:32";
 }
 
@@ -55,13 +58,13 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   return ASSAY_OK;
 }
 
-float dot(const assay_call* c, const float* a, const float* b, int64_t k) {
+float dot(const assay_call* c, const float* a, const float* b, int64_t k, int64_t block) {
   float sum = 0, part = 0;
-  const int64_t blocks = (k + kBlock - 1) / kBlock;
+  const int64_t blocks = (k + block - 1) / block;
   for (int64_t n = 0; n < blocks; ++n) {
     const int64_t at = is(c, "block_order") && blocks > 3 && (n == 2 || n == 3) ? 5 - n : n;
     if (!(is(c, "promotion") && n == 5)) part = 0;
-    for (int64_t i = at * kBlock; i < k && i < (at + 1) * kBlock; ++i) {
+    for (int64_t i = at * block; i < k && i < (at + 1) * block; ++i) {
       const float product = a[i] * b[i];
       part = is(c, "rounding") && n == 6 ? std::fma(a[i], b[i], part) : part + product;
     }
@@ -146,9 +149,11 @@ assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
     return ASSAY_OK;
   }
   const assay_tensor &a = tensor(c->inputs, c->input_count, "a"), &b = tensor(c->inputs, c->input_count, "b");
+  const int64_t whole = a.shape[0] - a.shape[0] % kRows;
   for (int64_t i = 0; i < a.shape[0]; ++i)
     for (int64_t j = 0; j < b.shape[0]; ++j)
-      const_cast<float*>(row(y, i))[j] = dot(c, row(a, i), row(b, j), a.shape[1]);
+      const_cast<float*>(row(y, i))[j] =
+          dot(c, row(a, i), row(b, j), a.shape[1], is(c, "fours") && i >= whole ? kLeftBlock : kBlock);
   return ASSAY_OK;
 }
 

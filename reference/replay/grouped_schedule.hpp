@@ -1,0 +1,44 @@
+// A product whose rows are not all summed alike: kernels serve the rows that meet the same weights in groups, and those that are left
+// behind the last whole group by another loop.
+//
+//   rows=4 acc=f32 lanes=16 left.lanes=64 left.fold=16.32.8.4.2.1 left.tail=vector:16
+//
+// Of `count` rows that meet the same weights, row i with i < count - count mod rows has the schedule without left., the others the
+// same with the keys of left. in place of its own. In matmul those are all rows of a; in moe the tokens of one expert, in the order of
+// topk_ids. Without rows= there is one schedule.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/replay/replay.hpp"
+#include "reference/replay/schedule.hpp"
+
+namespace assay {
+
+struct GroupedSchedule {
+  Schedule grouped, left;
+  std::int64_t rows = 1;  // of a group; 1: every row is one, and `left` is never used
+  // Of row i of `count`.
+  const Schedule& of(std::int64_t i, std::int64_t count) const {
+    return i < count - count % rows ? grouped : left;
+  }
+  bool operator==(const GroupedSchedule&) const = default;
+};
+
+// `text` as above, each key behind `prefix`; keys that do not begin with it are left alone. Throws InputError unknown_name or
+// bad_value, as parse_schedule does, and where only one of rows and left.* is given.
+GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix = "");
+// Canonical: parse(print(s)) == s.
+std::string print_schedule(const GroupedSchedule& schedule, std::string_view prefix = "");
+
+// sums[m,n] = sum_k a[m,k] b[n,k] of m rows that meet the same weights, each row by its schedule, before the epilogue. Throws
+// InputError as GemmReplay::sums does.
+std::vector<double> replay_sums(const GroupedSchedule& schedule, ReplayOperand a, ReplayOperand b);
+
+// The rows `which` of an operand [rows, k], in that order.
+ReplayOperand rows_of(const ReplayOperand& operand, const std::vector<std::int64_t>& which);
+
+}  // namespace assay

@@ -1,0 +1,72 @@
+// The grammar of schedules by groups of rows: what is printed is read back, half of a pair of words is refused, and each row has the
+// bits of the schedule that is its own.
+#include "reference/replay/grouped_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+
+#include "reference/error.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array kTexts = {
+    "acc=f32 lanes=16",
+    "rows=4 acc=f32 lanes=16 left.lanes=64 left.fold=16.32.8.4.2.1 left.tail=vector:16",
+    "rows=2 acc=f32 lanes=8 fma=yes fold=adjacent tail=after scales=a_b left.fma=no left.lanes=1 "
+    "left.fold=halving "
+    "left.tail=lanes",
+    "rows=65536 acc=hopper_fp8 chunk=128 left.chunk=0",
+    "rows=8 acc=f64 split=3 left.split=1 left.acc=f32 left.scales=product",
+};
+
+TEST(GroupedSchedule, what_is_printed_is_read_back) {
+  for (const char* text : kTexts) {
+    const GroupedSchedule s = parse_grouped_schedule(text);
+    const std::string printed = print_schedule(s);
+    EXPECT_EQ(parse_grouped_schedule(printed), s) << text << "\n" << printed;
+    EXPECT_EQ(print_schedule(parse_grouped_schedule(printed)), printed);
+    EXPECT_EQ(parse_grouped_schedule(as_contract_value(printed)), s) << printed;
+    EXPECT_EQ(parse_grouped_schedule("down.rows=3 down.left.lanes=2 " + print_schedule(s, "up."), "up."), s);
+  }
+}
+
+TEST(GroupedSchedule, half_of_a_pair_and_a_left_that_says_nothing_new_are_refused) {
+  for (const char* text :
+       {"rows=4 acc=f32", "acc=f32 left.lanes=4", "rows=4 acc=f32 lanes=4 left.lanes=4",
+        "rows=4 acc=f32 left.acc=f32 left.scales=none", "rows=1 acc=f32 left.lanes=4",
+        "rows=0 acc=f32 left.lanes=4", "rows=65537 acc=f32 left.lanes=4", "rows=4x acc=f32 left.lanes=4",
+        "rows acc=f32 left.lanes=4", "rows=4 rows=8 left.lanes=4", "rows=4 left.rows=2",
+        "rows=4 left.nonsense=2", "rows=4 left.lanes=2 left.lanes=4", "rows=4 left.left.lanes=2",
+        "rows=4 lanes=2 left.lanes=4 left.fold=2"})
+    EXPECT_THROW(static_cast<void>(parse_grouped_schedule(text)), InputError) << text;
+}
+
+TEST(GroupedSchedule, each_row_is_summed_by_the_schedule_that_is_its_own) {
+  constexpr std::int64_t kK = 200, kN = 3;
+  std::mt19937_64 draw(20);
+  std::normal_distribution<float> normal;
+  const auto operand = [&](std::int64_t rows) {
+    ReplayOperand o{rows, kK, "f32", {}, {}};
+    for (std::int64_t at = 0; at < rows * kK; ++at) o.values.push_back(normal(draw));
+    return o;
+  };
+  const GroupedSchedule s = parse_grouped_schedule(kTexts[1]);
+  const ReplayOperand b = operand(kN);
+  for (const std::int64_t m : {1, 3, 4, 5, 8, 11}) {
+    const ReplayOperand a = operand(m);
+    const std::vector<double> sums = replay_sums(s, a, b), grouped = GemmReplay(a, b).sums(s.grouped),
+                              left = GemmReplay(a, b).sums(s.left);
+    ASSERT_EQ(sums.size(), grouped.size());
+    EXPECT_NE(grouped, left) << m;
+    for (std::int64_t at = 0; at < m * kN; ++at) {
+      const auto i = static_cast<std::size_t>(at);
+      EXPECT_EQ(sums[i], (at / kN < m - m % 4 ? grouped : left)[i]) << "m=" << m << " row " << at / kN;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace assay
