@@ -119,6 +119,54 @@ TEST(CudaFormats, the_toolkit_and_the_bits_agree_on_numbers_around_every_boundar
   }
 }
 
+// Two rows of 32 on the host: codes 0 .. 7, -7 .. in a pattern that no permutation of a word leaves alone.
+struct Int4Rows {
+  explicit Int4Rows(std::string_view name) {
+    planes.format = format_row(name).format;
+    planes.rows = 2;
+    planes.length = 32;
+    planes.payload = {codes, 2, {2, 32}, {16, 1}};
+    planes.scale = {reinterpret_cast<unsigned char*>(scales), 2, {2, 1}, {2, 2}};
+    for (int row = 0; row < 2; ++row) {
+      for (int i = 0; i < 32; ++i) x[i] = static_cast<float>((i * 4 + row) % 15 - 7) * 0.5F;
+      encode_unit(planes, row, 0, x);
+    }
+  }
+  alignas(4) unsigned char codes[32] = {};
+  std::uint16_t scales[2] = {};
+  float x[32] = {};  // of the last row
+  Planes planes;
+};
+
+TEST(CudaFormats, int4_of_checkpoints_lies_as_their_loaders_order_it) {
+  const Int4Rows linear("int4_g32_bf16"), words("int4_g32_packed");
+  for (const Int4Rows* rows : {&linear, &words}) {
+    EXPECT_EQ(rows->scales[1], 0x3F00) << "bf16 of 3.5 / 7";
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(decode(rows->planes, 1, i), rows->x[i]) << i;
+  }
+  const auto nibble = [](const Int4Rows& rows, int at) {
+    return rows.codes[16 + at / 2] >> (at % 2 * 4) & 0xF;
+  };
+  constexpr int kElement[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of the nibbles of a word, from its lowest bits on
+  for (int at = 0; at < 32; ++at)
+    EXPECT_EQ(nibble(words, at), nibble(linear, at / 8 * 8 + kElement[at % 8])) << at;
+}
+
+TEST(CudaFormats, two_stored_scales_are_rounded_once) {
+  unsigned char code = 0x7;  // 7 and 0
+  float first = 1.0F + 0x1p-23F, second = 1.0F + 0x1p-22F;
+  Planes planes;
+  planes.format = format_row("int4_ch_tensor").format;
+  planes.rows = 1;
+  planes.length = 2;
+  planes.payload = {&code, 2, {1, 2}, {1, 1}};
+  planes.scale = {reinterpret_cast<unsigned char*>(&first), 1, {1}, {4}};
+  planes.scale_2 = {reinterpret_cast<unsigned char*>(&second), 1, {1}, {4}};
+  // 7 (1 + 2^-23)(1 + 2^-22) = 7 + 21 * 2^-23 + 7 * 2^-45; 2^-21 is the last place of 7: 5.25 of them and a little.
+  EXPECT_EQ(decode(planes, 0, 0), 7.0F + 5 * 0x1p-21F);
+  EXPECT_EQ(decode(planes, 0, 1), 0.0F);
+}
+
 TEST(CudaFormats, codes_of_the_comparison_are_told_apart) {  // the fault that the test above must catch
   EXPECT_FALSE(same_code(Element::e4m3fn, 0x38, 0x39));
   EXPECT_FALSE(same_code(Element::e4m3fn, 0x00, 0x80));

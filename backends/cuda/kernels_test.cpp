@@ -73,6 +73,7 @@ class DeclaredCall {
     };
     push(name, format);
     if (row != nullptr && row->has_scale) push(name + ".scale", "f32");
+    if (row != nullptr && row->has_second_scale) push(name + ".scale_2", "f32");
     if (row != nullptr && row->has_block_scale) push(name + ".block_scale", "e4m3fn");
     if (row != nullptr && row->has_global_scale) push(name + ".global_scale", "f32");
     return *this;
@@ -109,6 +110,8 @@ TEST(CudaKernels, a_product_declares_what_sums_it_and_how_its_scales_come) {
             "acc=hopper_fp8 order=sequential promote=4 dequant_roundings=1 epilogue_roundings=2");
   EXPECT_EQ(product("int8_tok", "int4_ch").declare("mma_s8"),
             "acc=i32 dequant_roundings=1 epilogue_roundings=3");
+  EXPECT_EQ(product("int8_tok", "int4_ch_tensor").declare("mma_s8"),
+            "acc=i32 dequant_roundings=1 epilogue_roundings=4");
   EXPECT_EQ(product("bf16", "int4_g32").declare("mma_bf16"),
             "acc=hopper_bf16 order=sequential dequant_roundings=1 epilogue_roundings=0");
 }

@@ -221,12 +221,13 @@ Planes Memory::planes(std::string_view name, std::string_view format, bool is_ou
   planes.format = row.format;
   planes.payload = plane(true, "");
   planes.scale = plane(row.has_scale, ".scale");
+  planes.scale_2 = plane(row.has_second_scale, ".scale_2");
   planes.block_scale = plane(row.has_block_scale, ".block_scale");
   planes.global_scale = plane(row.has_global_scale, ".global_scale");
   const View& payload = planes.payload;
   planes.rows = 1;
   for (std::int32_t a = 0; a + 1 < payload.rank; ++a) planes.rows *= payload.shape[a];
-  planes.length = payload.rank > 0 ? payload.shape[payload.rank - 1] : 1;
+  planes.length = payload.rank > 0 ? payload.shape[payload.rank - 1] * row.word_elements : 1;
   planes.middle = payload.rank >= 3 ? payload.shape[payload.rank - 2] : 1;
   return planes;
 }

@@ -28,6 +28,16 @@ constexpr FormatRow scaled(std::string_view name, Element element, Scaling scali
           false,
           false};
 }
+// As loaders find it in a checkpoint: two f32 scales, that of a row or of 32 and that of the tensor.
+constexpr FormatRow two_scales(std::string_view name, Scaling scaling) {
+  FormatRow row = scaled(name, Element::int4, scaling, 7);
+  row.format.second = row.has_second_scale = true;
+  return row;
+}
+constexpr FormatRow int4_block(std::string_view name, Block block) {
+  const int words = block == Block::int4_words ? 8 : 1;
+  return {name, {Element::int4, Scaling::none, block, 32, 0}, 32, 4, 0, true, false, false, false, words};
+}
 constexpr FormatRow inline_block(std::string_view name, Block block, int bytes) {
   return {name, {Element::f32, Scaling::none, block, 32, 0}, 32, 0, bytes, false, false, false};
 }
@@ -68,6 +78,10 @@ constexpr auto kFormats = std::to_array<FormatRow>({
 #undef ASSAY_SCALED
     scaled("int4_ch", Element::int4, Scaling::row, 7),
     scaled("int4_g32", Element::int4, Scaling::group32, 7),
+    int4_block("int4_g32_bf16", Block::int4_bf16),
+    int4_block("int4_g32_packed", Block::int4_words),
+    two_scales("int4_ch_tensor", Scaling::row),
+    two_scales("int4_g32_tensor", Scaling::group32),
     inline_block("q8_0", Block::q8_0, 34),
     inline_block("q4_0", Block::q4_0, 18),
     inline_block("q4_1", Block::q4_1, 20),
@@ -93,9 +107,11 @@ void check_planes(const Call& call, std::string_view tensor, std::string_view fo
   };
   need(true, "");
   need(row.has_scale, ".scale");
+  need(row.has_second_scale, ".scale_2");
   need(row.has_block_scale, ".block_scale");
   need(row.has_global_scale, ".global_scale");
-  const std::int64_t length = assay_plugin::row_length(output ? call.output(tensor) : call.input(tensor));
+  const std::int64_t length =
+      assay_plugin::row_length(output ? call.output(tensor) : call.input(tensor)) * row.word_elements;
   if (length % row.block_elements != 0) {
     throw Unsupported("rows of " + std::to_string(length) + " elements are not whole blocks of " +
                       std::string(format) + " (" + std::to_string(row.block_elements) + ")");
@@ -129,6 +145,9 @@ void check_readable(const Call& call, std::string_view tensor, std::string_view 
   check_planes(call, tensor, format, false);
 }
 void check_writable(const Call& call, std::string_view tensor, std::string_view format) {
+  if (format_row(format).has_second_scale)
+    throw Unsupported(std::string(format) +
+                      " is made before a model is shipped: these kernels read it and do not write it");
   check_planes(call, tensor, format, true);
 }
 

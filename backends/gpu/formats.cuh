@@ -39,9 +39,23 @@ GPU_BOTH float f32_scale(const Planes& p, std::int64_t row, std::int64_t column)
   return load_f32(p.scale, scale_index(p, row, column));
 }
 
+// Code times its f32 scales, rounded once: a code and two scales have 51 bits together.
+GPU_BOTH float scaled_value(const Planes& p, std::int64_t row, std::int64_t column, float code) {
+  const float scale = f32_scale(p, row, column);
+  if (!p.format.second) return code * scale;
+  return static_cast<float>(code * (static_cast<double>(scale) * load_f32(p.scale_2, 0)));
+}
+
+// Which nibble of its row an element of int4_words is.
+GPU_BOTH std::int64_t place_in_word(std::int64_t column) {
+  const std::int64_t in_word = column % 8;
+  return column - in_word + in_word % 2 * 4 + in_word / 2;
+}
+
 // The stored code in the low bits; inline blocks have none.
 GPU_BOTH std::uint32_t load_code(const Planes& p, std::int64_t row, std::int64_t column) {
   const unsigned char* at = p.payload.data + row_offset(p.payload, row);
+  if (p.format.block == Block::int4_words) column = place_in_word(column);
   switch (element_bits(p.format.element)) {
     case 32:
       return *reinterpret_cast<const std::uint32_t*>(at + 4 * column);
@@ -73,6 +87,15 @@ GPU_BOTH std::int64_t block_scale_index(const Planes& p, std::int64_t row, std::
                                                  : row * (p.length / 16) + block;
 }
 
+GPU_BOTH bool is_int4_group(Block block) { return block == Block::int4_bf16 || block == Block::int4_words; }
+GPU_BOTH unsigned char* bf16_scale_at(const Planes& p, std::int64_t row, std::int64_t column) {
+  return p.scale.data + row_offset(p.scale, row) + column / 32 * 2;
+}
+GPU_BOTH float bf16_scale(const Planes& p, std::int64_t row, std::int64_t column) {
+  return decode_element(Element::bf16,
+                        *reinterpret_cast<const std::uint16_t*>(bf16_scale_at(p, row, column)));
+}
+
 template <class Codes = BitCodes>
 GPU_BOTH float decode(const Planes& p, std::int64_t row, std::int64_t column) {
   if (is_inline(p.format.block)) {
@@ -84,12 +107,13 @@ GPU_BOTH float decode(const Planes& p, std::int64_t row, std::int64_t column) {
   if (p.format.block == Block::mx) {
     return value * decode_e8m0(p.scale.data[row_offset(p.scale, row) + column / 32]);
   }
+  if (is_int4_group(p.format.block)) return value * bf16_scale(p, row, column);
   if (p.format.block != Block::none) {  // the product of code and block scale is exact
     const float scale =
         Codes::decode(Element::e4m3fn, load_byte(p.block_scale, block_scale_index(p, row, column / 16)));
     return value * scale / load_f32(p.global_scale, 0);
   }
-  return p.format.scaling == Scaling::none ? value : value * f32_scale(p, row, column);
+  return p.format.scaling == Scaling::none ? value : scaled_value(p, row, column, value);
 }
 
 GPU_BOTH void store_code(const Planes& p, std::int64_t row, std::int64_t column, std::uint32_t code) {
@@ -141,6 +165,24 @@ GPU_BOTH void encode_mx(const Planes& p, std::int64_t row, std::int64_t first, c
   }
 }
 
+// int4 with a bf16 scale: bf16(absmax / 7), 1 for 0; codes of x / scale, in pairs, the earlier of a byte low.
+GPU_BOTH void encode_int4_group(const Planes& p, std::int64_t row, std::int64_t first, const float* x) {
+  std::uint32_t code = encode_element(Element::bf16, extremes(x, 32).absmax / 7.0F);
+  float scale = decode_element(Element::bf16, code);
+  if (scale == 0) {
+    scale = 1;
+    code = encode_element(Element::bf16, scale);
+  }
+  *reinterpret_cast<std::uint16_t*>(bf16_scale_at(p, row, first)) = static_cast<std::uint16_t>(code);
+  unsigned char* at = p.payload.data + row_offset(p.payload, row) + first / 2;
+  for (int byte = 0; byte < 16; ++byte) at[byte] = 0;
+  for (int i = 0; i < 32; ++i) {
+    const std::int64_t nibble = p.format.block == Block::int4_words ? place_in_word(i) : i;
+    at[nibble / 2] |=
+        static_cast<unsigned char>(encode_element(Element::int4, x[i] / scale) << (nibble % 2 * 4));
+  }
+}
+
 template <class Codes>
 GPU_BOTH void encode_nv(const Planes& p, std::int64_t row, std::int64_t first, const float* x) {
   const double global = load_f32(p.global_scale, 0);
@@ -163,6 +205,8 @@ GPU_BOTH void encode_unit(const Planes& p, std::int64_t row, std::int64_t first,
     encode_inline(p.format.block, p.payload.data + row_offset(p.payload, row) + first / 32 * bytes, x);
   } else if (p.format.block == Block::mx) {
     encode_mx<Codes>(p, row, first, x);
+  } else if (is_int4_group(p.format.block)) {
+    encode_int4_group(p, row, first, x);
   } else if (p.format.block != Block::none) {
     encode_nv<Codes>(p, row, first, x);
   } else {

@@ -16,7 +16,8 @@ struct FormatRow {
   int block_elements;  // that a row must be a multiple of
   int bits;            // of payload, per element; 0 for inline blocks
   int block_bytes;     // of an inline block, else 0
-  bool has_scale, has_block_scale, has_global_scale;
+  bool has_scale, has_block_scale, has_global_scale, has_second_scale = false;
+  int word_elements = 1;  // of an element of the payload's tensor: 8 where it is int32 with eight codes
 };
 
 std::span<const FormatRow> formats();

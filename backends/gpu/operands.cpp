@@ -65,8 +65,12 @@ void check_gemm(const GemmKernel& kernel, const Product& product, std::int64_t k
 
 std::string product_contract(const GemmKernel& kernel, const Product& product, const DeviceInfo& device) {
   std::string contract = kernel.accumulator(device) + " dequant_roundings=1 epilogue_roundings=";
-  if (kernel.integer) return contract + "3";  // the int32 sum to f32, and two scales
-  return contract + (product.path == Path::codes ? "2" : product.path == Path::e4m3fn ? "1" : "0");
+  // Two scales of one side are one number first, which is a rounding.
+  const int more = format_row(product.a).format.second + format_row(product.b).format.second;
+  if (kernel.integer)
+    return contract + std::to_string(3 + more);  // the int32 sum to f32, and the scales of both sides
+  if (product.path == Path::codes) return contract + std::to_string(2 + more);
+  return contract + (product.path == Path::e4m3fn ? "1" : "0");
 }
 
 }  // namespace assay_gpu

@@ -51,7 +51,7 @@ __global__ void prepare_operand(const GPU_GRID_CONSTANT PrepareArgs a) {
     if (inside && element == Element::int4)
       code = static_cast<std::uint32_t>(static_cast<int>(code ^ 8U) - 8);
     if (column == 0 && a.scales != nullptr)
-      a.scales[row] = a.tensor.format.scaling == Scaling::none ? 1.0F : f32_scale(a.tensor, from, 0);
+      a.scales[row] = a.tensor.format.scaling == Scaling::none ? 1.0F : scaled_value(a.tensor, from, 0, 1.0F);
   } else {
     if (inside) value = decode(a.tensor, from, column);
     if (a.step == Step::divide) value /= a.divisors[row];

@@ -62,7 +62,9 @@ enum class Block : std::uint8_t {
   tq3_0_c2_rotated,  // read without the inverse transform; not written
   mx,                // e8m0 ".scale" per 32
   nvfp4,             // e4m3fn ".block_scale" per 16
-  nvfp4_swizzled     // the same, in tiles of 128 rows x 4 columns
+  nvfp4_swizzled,    // the same, in tiles of 128 rows x 4 columns
+  int4_bf16,         // int4 codes with a bf16 ".scale" per 32
+  int4_words         // the same, eight codes to a word: from its lowest bits on the elements 0 2 4 6 1 3 5 7
 };
 
 struct Format {
@@ -71,12 +73,13 @@ struct Format {
   Block block = Block::none;
   std::uint8_t unit = 1;  // elements that are encoded together: 1, 2 (a byte of nibbles), 16 or 32
   float divisor = 0;      // scale = absmax / this; 0 without f32 scales
+  bool second = false;    // a second f32 scale, one of the tensor: code * scale * scale_2
 };
 
 // The planes of one tensor. Companions have data == nullptr where the format has none.
 struct Planes {
   Format format;
-  View payload, scale, block_scale, global_scale;
+  View payload, scale, scale_2, block_scale, global_scale;
   std::int64_t rows = 0;
   std::int64_t length = 0;  // of a row, in elements
   std::int64_t middle = 1;  // size of the second to last axis; 1 for rank 2 and below
