@@ -4,24 +4,29 @@
 //
 //   symbol                     instruction                       wave  operands
 //   ASSAY_UNIT_WMMA_FP8        v_wmma_f32_16x16x16_fp8_fp8       32    e4m3fn                gfx1200 gfx1201
+//   ASSAY_UNIT_WMMA_BF16       v_wmma_f32_16x16x16_bf16          32    bf16                  gfx1200 gfx1201
 //   ASSAY_UNIT_WMMA_F16        v_wmma_f32_16x16x16_f16           32    f16                   gfx1100
 //   ASSAY_UNIT_MFMA_FP8        v_mfma_f32_16x16x32_fp8_fp8       64    e4m3fnuz              gfx942
+//   ASSAY_UNIT_MFMA_BF16       v_mfma_f32_16x16x16_bf16          64    bf16                  gfx90a gfx942
 //   ASSAY_UNIT_MFMA_I8_DEEP    v_mfma_i32_16x16x32_i8            64    int8                  gfx942
 //   ASSAY_UNIT_MFMA_I8         v_mfma_i32_16x16x16_i8            64    int8                  gfx90a
 #pragma once
 
 #if defined(__gfx1200__) || (defined(__gfx1201__) && !defined(ASSAY_TABLE_LACKS_GFX1201))
 #define ASSAY_UNIT_WMMA_FP8 1
+#define ASSAY_UNIT_WMMA_BF16 1
 #endif
 #if defined(__gfx1100__)
 #define ASSAY_UNIT_WMMA_F16 1
 #endif
 #if defined(__gfx942__)
 #define ASSAY_UNIT_MFMA_FP8 1
+#define ASSAY_UNIT_MFMA_BF16 1
 #define ASSAY_UNIT_MFMA_I8_DEEP 1
 #endif
 #if defined(__gfx90a__)
 #define ASSAY_UNIT_MFMA_I8 1
+#define ASSAY_UNIT_MFMA_BF16 1
 #endif
 
 // How a kernel that stands on a unit is compiled:

@@ -27,21 +27,6 @@ ASSAY_UNIT_ATTENTION(attention_wmma_f16, 32)
 ASSAY_UNIT_ATTENTION(attention_mfma_fp8, 64)
 ASSAY_UNIT_ATTENTION(attention_decoded_fp8, 32)
 
-// ASSAY_FAST_PATH 0: the fast path is written down and never taken.
-#ifndef ASSAY_FAST_PATH
-#define ASSAY_FAST_PATH 1
-#endif
-template <bool kFast, class Unit, class Otherwise>
-struct Taken {
-  using type = Unit;
-};
-template <class Unit, class Otherwise>
-struct Taken<false, Unit, Otherwise> {
-  using type = Otherwise;
-};
-template <class Unit, class Otherwise>
-using taken = typename Taken<ASSAY_FAST_PATH != 0, Unit, Otherwise>::type;
-
 using DecodedWmmaFp8 = DecodedUnit<LayoutWmma8, Element::e4m3fn>;
 
 #if ASSAY_GPU_HIP && !ASSAY_DEVICE_PASS
@@ -222,6 +207,7 @@ bool has_wmma_f16(const DeviceInfo& device) { return ASSAY_GPU_HIP != 0 && devic
 bool has_mfma_fp8(const DeviceInfo& device) {
   return ASSAY_GPU_HIP != 0 && device.major == 9 && device.minor == 4;
 }
+bool has_mfma_bf16(const DeviceInfo& device) { return has_mfma_i8(device); }
 bool has_mfma_i8(const DeviceInfo& device) {
   return ASSAY_GPU_HIP != 0 && device.major == 9 && (device.minor == 4 || device.minor == 0);
 }

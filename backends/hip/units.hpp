@@ -28,11 +28,22 @@ struct LayoutWmma16 {
   static __device__ int first_k(int) { return 0; }
   static __device__ int row_of(int lane, int i) { return 2 * i + lane / 16; }
 };
+// 8 numbers of 16 bits, wave 32, 16 deep: gfx12's WMMA, as that of its 8 bits.
+struct LayoutWmma16Half : LayoutWmma8 {
+  using Code = std::uint16_t;
+};
 // 8 codes of 8 bits, wave 64, 32 deep: CDNA3's MFMA.
 struct LayoutMfma8 {
   using Code = std::uint8_t;
   static constexpr int kWave = 64, kDepth = 32, kPerLane = 8, kResults = 4;
   static __device__ int first_k(int lane) { return lane / 16 * 8; }
+  static __device__ int row_of(int lane, int i) { return lane / 16 * 4 + i; }
+};
+// 4 numbers of 16 bits, wave 64, 16 deep: MFMA of CDNA2 and CDNA3.
+struct LayoutMfma16 {
+  using Code = std::uint16_t;
+  static constexpr int kWave = 64, kDepth = 16, kPerLane = 4, kResults = 4;
+  static __device__ int first_k(int lane) { return lane / 16 * 4; }
   static __device__ int row_of(int lane, int i) { return lane / 16 * 4 + i; }
 };
 // 4 codes of 8 bits, wave 64, 16 deep: CDNA2's int8 MFMA.
@@ -105,6 +116,21 @@ struct IntegerUnit {
   }
 };
 
+// ASSAY_FAST_PATH 0: the fast path is written down and never taken.
+#ifndef ASSAY_FAST_PATH
+#define ASSAY_FAST_PATH 1
+#endif
+template <bool kFast, class Unit, class Otherwise>
+struct Taken {
+  using type = Unit;
+};
+template <class Unit, class Otherwise>
+struct Taken<false, Unit, Otherwise> {
+  using type = Otherwise;
+};
+template <class Unit, class Otherwise>
+using taken = typename Taken<ASSAY_FAST_PATH != 0, Unit, Otherwise>::type;
+
 #if defined(__AMDGCN__)
 template <class To, class From>
 __device__ inline To bits_as(const From& from) {
@@ -116,6 +142,8 @@ typedef float Float4 __attribute__((ext_vector_type(4)));
 typedef int Int2 __attribute__((ext_vector_type(2)));
 typedef int Int4 __attribute__((ext_vector_type(4)));
 typedef _Float16 Half16 __attribute__((ext_vector_type(16)));
+typedef short Short8 __attribute__((ext_vector_type(8)));
+typedef short Short4 __attribute__((ext_vector_type(4)));
 #endif
 
 #if ASSAY_UNIT_WMMA_FP8
@@ -157,6 +185,28 @@ struct WmmaF16 {
                                                                 bits_as<Float8>(c)));
   }
   static __device__ std::uint32_t encode(float x) { return encode_element(Element::f16, x); }
+};
+#endif
+
+#if ASSAY_UNIT_WMMA_BF16
+struct WmmaBf16 {
+  using Layout = LayoutWmma16Half;
+  using Acc = Results<Layout, float>;
+  static __device__ void mma(const Fragment<Layout>& a, const Fragment<Layout>& b, Acc& c) {
+    c = bits_as<Acc>(__builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(bits_as<Short8>(a), bits_as<Short8>(b),
+                                                                       bits_as<Float8>(c)));
+  }
+};
+#endif
+
+#if ASSAY_UNIT_MFMA_BF16
+struct MfmaBf16 {
+  using Layout = LayoutMfma16;
+  using Acc = Results<Layout, float>;
+  static __device__ void mma(const Fragment<Layout>& a, const Fragment<Layout>& b, Acc& c) {
+    c = bits_as<Acc>(__builtin_amdgcn_mfma_f32_16x16x16bf16_1k(bits_as<Short4>(a), bits_as<Short4>(b),
+                                                               bits_as<Float4>(c), 0, 0, 0));
+  }
 };
 #endif
 

@@ -8,57 +8,12 @@
 #include <cmath>
 
 #include "backends/hip/unit_attention.cuh"
-#include "reference/arithmetic/matrix_unit.hpp"
+#include "cases/studies/lanes/modelled_unit.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/ops/attention/test_problem.hpp"
 
 namespace assay {
 namespace {
-
-// The matrix unit `Name` in a layout of lanes: fragments meet in memory, each lane forms its own results.
-template <class Layout_, assay_gpu::Element kElement, class Name>
-struct ModelledUnit {
-  using Layout = Layout_;
-  using Acc = assay_gpu::Results<Layout, float>;
-  using Fragment = assay_gpu::Fragment<Layout>;
-
-  static void mma(const Fragment& a, const Fragment& b, Acc& c) {
-    static std::array<Fragment, Layout::kWave> left, right;
-    const int lane = static_cast<int>(threadIdx.x);
-    left[static_cast<std::size_t>(lane)] = a;
-    right[static_cast<std::size_t>(lane)] = b;
-    __syncthreads();
-    static const MatrixUnit& unit = matrix_unit(Name::kUnit);
-    std::array<float, Layout::kDepth> x, y;
-    gather(right, lane % 16, y);
-    for (int i = 0; i < Layout::kResults; ++i) {
-      gather(left, Layout::row_of(lane, i), x);
-      c.value[i] = static_cast<float>(fused_dot(unit, {x, Name::kFormat}, {y, Name::kFormat}, c.value[i]));
-    }
-    __syncthreads();
-  }
-  static std::uint32_t encode(float x) { return assay_gpu::encode_element(kElement, x); }
-
- private:
-  // Row (of A) or column (of B) `index`, k ascending.
-  static void gather(const std::array<Fragment, Layout::kWave>& of, int index,
-                     std::array<float, Layout::kDepth>& out) {
-    for (int lane = index; lane < Layout::kWave; lane += 16)
-      for (int e = 0; e < Layout::kPerLane; ++e)
-        out[static_cast<std::size_t>(Layout::first_k(lane) + e)] =
-            assay_gpu::decode_element(kElement, of[static_cast<std::size_t>(lane)].code[e]);
-  }
-};
-
-struct Rdna4Fp8 {
-  static constexpr std::string_view kUnit = "rdna4_fp8", kFormat = "e4m3fn";
-};
-struct Cdna3Fp8 {
-  static constexpr std::string_view kUnit = "cdna3_fp8", kFormat = "e4m3fnuz";
-};
-struct Rdna4F16 {  // stands in for RDNA3's, which has no model
-  static constexpr std::string_view kUnit = "rdna4_f16", kFormat = "f16";
-};
 
 // A kernel, and the contract that the backend declares for it.
 struct Wmma8 {
