@@ -176,6 +176,7 @@ TEST(VectorFile, imported_by_the_program_moves_the_units_that_agree) {
           with_standing_silicon(wanted, unit, "a device: reference/golden/arithmetic/gfx1201_silicon.csv");
     }
     EXPECT_EQ(text_of(units), wanted);
+    EXPECT_NE(text_of(folder + "/said").find("standing assumed -> silicon"), std::string::npos);
     EXPECT_EQ(text_of(golden).find("rdna4_wmma_fp8") != std::string::npos, right);
   }
   std::filesystem::remove_all(folder);

@@ -68,6 +68,13 @@ void print_difference(const UnitAgreement& one) {
   }
 }
 
+// What becomes of the standing of a unit that agrees.
+std::string_view consequence(const MatrixUnit& unit, bool modelled, bool applied) {
+  if (modelled) return ": a model made this file";
+  if (unit.standing == Standing::silicon) return ", as before";
+  return applied ? " -> silicon" : "; --apply would make it silicon";
+}
+
 int import(const Options& o) {
   std::istringstream in(file_text(o.import));
   const VectorFile file = read_vector_file(in);
@@ -86,8 +93,8 @@ int import(const Options& o) {
                   std::filesystem::path(o.golden.empty() ? "FILE" : o.golden).filename().string());
   for (const UnitAgreement& one : units) {
     if (!one.differ.empty()) continue;
-    fmt::print("{}: all {} vectors agree; standing {} -> {}\n", one.unit->name, one.vectors,
-               to_string(one.unit->standing), modelled ? "unchanged: a model made this file" : "silicon");
+    fmt::print("{}: all {} vectors agree; standing {}{}\n", one.unit->name, one.vectors,
+               to_string(one.unit->standing), consequence(*one.unit, modelled, !code.empty()));
     if (!code.empty()) code = with_standing_silicon(code, one.unit->name, source);
   }
   if (modelled && (!o.golden.empty() || !o.apply.empty()))
