@@ -101,20 +101,28 @@ std::string accumulator_of(const DeviceInfo& device, const char* type) {
   return "acc=" + generation + type + (generation == "hopper" ? " order=sequential" : "");
 }
 
+// Where one instruction is one block, ascending k is one chain of blocks.
+std::string schedule_of(const DeviceInfo& device, const char* type) {
+  require_hopper(device);
+  return "acc:" + std::string(matrix_generation(device)) + type;
+}
+
 const GemmKernel kMmaF16 = {"gemm_mma_f16",
                             Stored::half,
                             false,
                             [](Path path) { return path == Path::f16; },
                             check_half,
                             [](const DeviceInfo& d) { return accumulator_of(d, "_f16"); },
-                            [](Run&, const Gemm& g) { gemm_mma_f16<<<grid_of(g), kThreads>>>(g); }};
+                            [](Run&, const Gemm& g) { gemm_mma_f16<<<grid_of(g), kThreads>>>(g); },
+                            [](const DeviceInfo& d) { return schedule_of(d, "_f16"); }};
 const GemmKernel kMmaBf16 = {"gemm_mma_bf16",
                              Stored::half,
                              false,
                              [](Path path) { return path == Path::bf16; },
                              check_half,
                              [](const DeviceInfo& d) { return accumulator_of(d, "_bf16"); },
-                             [](Run&, const Gemm& g) { gemm_mma_bf16<<<grid_of(g), kThreads>>>(g); }};
+                             [](Run&, const Gemm& g) { gemm_mma_bf16<<<grid_of(g), kThreads>>>(g); },
+                             [](const DeviceInfo& d) { return schedule_of(d, "_bf16"); }};
 const GemmKernel kMmaE4m3 = {
     "gemm_mma_e4m3",
     Stored::byte,
@@ -122,7 +130,8 @@ const GemmKernel kMmaE4m3 = {
     [](Path path) { return path == Path::codes || path == Path::e4m3fn; },
     check_e4m3,
     [](const DeviceInfo&) { return std::string("acc=hopper_fp8_mma_sync order=sequential"); },
-    [](Run&, const Gemm& g) { gemm_mma_e4m3<<<grid_of(g), kThreads>>>(g); }};
+    [](Run&, const Gemm& g) { gemm_mma_e4m3<<<grid_of(g), kThreads>>>(g); },
+    [](const DeviceInfo& d) { return schedule_of(d, "_fp8_mma_sync"); }};
 const GemmKernel kMmaS8 = {"gemm_mma_s8",
                            Stored::byte,
                            true,

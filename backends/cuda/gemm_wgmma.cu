@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   store_tile(g, total);
 }
 
-template <int kPromote>
+template <int kPromote, int kDeclared = kPromote>
 const GemmKernel& kernel_of() {
   static const GemmKernel kernel = {
       kPromote == 0 ? "gemm_wgmma_e4m3" : "gemm_wgmma_e4m3_promoted",
@@ -145,7 +145,9 @@ const GemmKernel& kernel_of() {
         check_e4m3_operands(product);
         require_hopper(device);
       },
-      [](const DeviceInfo&) { return "acc=hopper_fp8 order=sequential promote=" + std::to_string(kPromote); },
+      [](const DeviceInfo&) {
+        return "acc=hopper_fp8 order=sequential promote=" + std::to_string(kDeclared);
+      },
       [](Run&, const Gemm& g) {
         const dim3 grid(static_cast<unsigned>((g.n + kTile - 1) / kTile),
                         static_cast<unsigned>((g.m + kTile - 1) / kTile));
@@ -154,6 +156,9 @@ const GemmKernel& kernel_of() {
         } else {
           gemm_wgmma_e4m3_promoted<<<grid, kThreads>>>(g, kPromote);
         }
+      },
+      [](const DeviceInfo&) {  // a block is 32 elements
+        return "acc:hopper_fp8" + (kDeclared == 0 ? "" : "/chunk:" + std::to_string(32 * kDeclared));
       }};
   return kernel;
 }
@@ -164,5 +169,6 @@ const GemmKernel& gemm_wgmma_e4m3_kernel() { return kernel_of<0>(); }
 const GemmKernel& gemm_wgmma_e4m3_p1_kernel() { return kernel_of<1>(); }
 const GemmKernel& gemm_wgmma_e4m3_p4_kernel() { return kernel_of<4>(); }
 const GemmKernel& gemm_wgmma_e4m3_p16_kernel() { return kernel_of<16>(); }
+const GemmKernel& gemm_wgmma_e4m3_p4_with_p1_kernel() { return kernel_of<1, 4>(); }
 
 }  // namespace assay_gpu

@@ -116,6 +116,17 @@ TEST(CudaKernels, a_product_declares_what_sums_it_and_how_its_scales_come) {
             "acc=hopper_bf16 order=sequential dequant_roundings=1 epilogue_roundings=0");
 }
 
+TEST(CudaKernels, a_schedule_is_declared_whole) {
+  EXPECT_EQ(product("f32", "f32").declare("f32_replay"),
+            "acc=f32 order=sequential dequant_roundings=1 epilogue_roundings=0 level=replay "
+            "schedule=acc:f32/fma:yes");
+  EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("wgmma_e4m3_p4_replay"),
+            "acc=hopper_fp8 order=sequential promote=4 dequant_roundings=1 epilogue_roundings=2 level=replay "
+            "schedule=acc:hopper_fp8/chunk:128/scales:a_b");
+  EXPECT_EQ(product("bf16", "bf16").declare("mma_bf16_replay", 8, 0),
+            "refused: this kernel is for compute capability 9.0, not 8.0");
+}
+
 TEST(CudaKernels, the_matrix_unit_is_the_devices_own) {
   EXPECT_EQ(product("f16", "f16").declare("mma_f16", 8, 0),
             "acc=a100_f16 dequant_roundings=1 epilogue_roundings=0");

@@ -21,6 +21,8 @@ const GemmKernel& gemm_wgmma_e4m3_kernel();
 const GemmKernel& gemm_wgmma_e4m3_p1_kernel();
 const GemmKernel& gemm_wgmma_e4m3_p4_kernel();
 const GemmKernel& gemm_wgmma_e4m3_p16_kernel();
+const GemmKernel&
+gemm_wgmma_e4m3_p4_with_p1_kernel();  // a defect on purpose: declares every 4 and promotes every one
 
 // quantize_toolkit.cu
 void quantize_toolkit_check(const Call& call, const DeviceInfo& device);

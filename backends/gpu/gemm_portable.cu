@@ -80,7 +80,8 @@ const GemmKernel kF32 = {"gemm_fma_f32",
                          [](Path) { return true; },
                          nullptr,
                          [](const DeviceInfo&) { return std::string("acc=f32 order=sequential"); },
-                         [](Run&, const Gemm& g) { gemm_fma_f32<<<grid_of(g), kSide * kSide>>>(g); }};
+                         [](Run&, const Gemm& g) { gemm_fma_f32<<<grid_of(g), kSide * kSide>>>(g); },
+                         [](const DeviceInfo&) { return std::string("acc:f32/fma:yes"); }};
 const GemmKernel kDp4a = {"gemm_dot4_s8",
                           Stored::byte,
                           true,

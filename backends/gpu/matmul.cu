@@ -83,6 +83,21 @@ std::string matmul_contract(const GemmKernel& kernel, const Call& call, const De
          (product.path == Path::e4m3fn ? " scale=divide code=divide" : "");
 }
 
+void matmul_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
+  matmul_check(kernel, call, device);
+  const Product product = product_of_matmul(call);
+  if (product.path == Path::q8 || format_row(product.a).format.second || format_row(product.b).format.second)
+    throw Unsupported(
+        "a schedule is of sums of operands with one scale at most: no path=q8, no second scale");
+  kernel.schedule(device);  // throws for a device whose unit is not described
+}
+
+std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
+  const Path path = product_of_matmul(call).path;
+  return matmul_contract(kernel, call, device) + " level=replay schedule=" + kernel.schedule(device) +
+         (path == Path::codes || path == Path::e4m3fn ? "/scales:a_b" : "");
+}
+
 void matmul_run(const GemmKernel& kernel, Run& run) {
   const Product product = product_of_matmul(run.call);
   const Planes a = run.memory.input_planes("a", product.a);

@@ -44,6 +44,8 @@ struct GemmKernel {
   void (*check)(const Product& product, const DeviceInfo& device);
   std::string (*accumulator)(const DeviceInfo& device);  // "acc=f32 order=sequential"
   void (*launch)(Run& run, const Gemm& gemm);
+  // The sum over k as a schedule of level=replay, without the scales: "acc:f32/fma:yes"; nullptr: none is known.
+  std::string (*schedule)(const DeviceInfo& device) = nullptr;
 };
 const GemmKernel& gemm_f32();
 const GemmKernel& gemm_dp4a();
@@ -73,9 +75,23 @@ float* multiply(Run& run, const GemmKernel& kernel, const Prepared& a, const Pre
 void matmul_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 std::string matmul_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 void matmul_run(const GemmKernel& kernel, Run& run);
+// The same kernel with its schedule declared whole: judged bit by bit.
+void matmul_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
+std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 void moe_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 std::string moe_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 void moe_run(const GemmKernel& kernel, Run& run);
+
+#define ASSAY_REPLAY_ROW(word, kernel, hidden)                                                           \
+  Kernel {                                                                                               \
+    "matmul", word, never,                                                                               \
+        [](const Call& call, const DeviceInfo& device) { matmul_replay_check(kernel(), call, device); }, \
+        [](const Call&) { return kernel().name; },                                                       \
+        [](const Call& call, const DeviceInfo& device) {                                                 \
+          return matmul_replay_contract(kernel(), call, device);                                         \
+        },                                                                                               \
+        [](Run& run) { matmul_run(kernel(), run); }, hidden                                              \
+  }
 
 // Rows of the list for a GemmKernel `kernel()`: both ops, selected by `word`.
 #define ASSAY_GEMM_ROWS(word, kernel, matmul_chosen, moe_chosen)                                             \
