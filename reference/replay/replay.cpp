@@ -202,6 +202,15 @@ double with_scales(double sum, float sa, float sb, std::string_view order) {
   return static_cast<double>(order == "a_b" ? (c * sa) * sb : order == "b_a" ? (c * sb) * sa : c * (sa * sb));
 }
 
+// to[t, r - first] = x[r, t] of rows [first, last): kLanes terms of each row at a time, whose lines stay in the cache meanwhile.
+static void rows_side_by_side(std::span<const float> x, std::int64_t first, std::int64_t last, std::int64_t k,
+                              std::span<float> to) {
+  for (std::int64_t begin = 0; begin < k; begin += kLanes)
+    for (std::int64_t r = first; r < last; ++r)
+      for (std::int64_t t = begin; t < std::min(k, begin + kLanes); ++t)
+        to[static_cast<std::size_t>(t * kLanes + r - first)] = x[static_cast<std::size_t>(r * k + t)];
+}
+
 std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,
                              std::int64_t rows, std::int64_t k) {
   const auto size = static_cast<std::size_t>(rows * k);
@@ -226,16 +235,15 @@ std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x,
     return sums;
   }
   std::vector<float> registers(static_cast<std::size_t>(plan.registers) * kSumLanes);
-  std::vector<float> left(static_cast<std::size_t>(k) * kSumLanes), right(y.empty() ? 0 : left.size());
+  // Of a row with itself one panel serves both sides.
+  const bool is_other = !y.empty() && y.data() != x.data();
+  std::vector<float> left(static_cast<std::size_t>(k) * kSumLanes), right(is_other ? left.size() : 0);
   for (std::int64_t first = 0; first < rows; first += kLanes) {
     const std::int64_t last = std::min(rows, first + kLanes);
-    for (std::int64_t r = first; r < last; ++r)
-      for (std::int64_t t = 0; t < k; ++t) {
-        const auto to = static_cast<std::size_t>(t * kLanes + r - first);
-        left[to] = x[static_cast<std::size_t>(r * k + t)];
-        if (!y.empty()) right[to] = y[static_cast<std::size_t>(r * k + t)];
-      }
-    run_lanes(plan, {left.data(), false, y.empty() ? nullptr : right.data()}, registers.data());
+    rows_side_by_side(x, first, last, k, left);
+    if (is_other) rows_side_by_side(y, first, last, k, right);
+    run_lanes(plan, {left.data(), false, y.empty() ? nullptr : (is_other ? right : left).data()},
+              registers.data());
     for (std::int64_t r = first; r < last; ++r)
       sums[static_cast<std::size_t>(r)] = static_cast<double>(
           registers[static_cast<std::size_t>(plan.result) * kSumLanes + static_cast<std::size_t>(r - first)]);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "reference/error.hpp"
+#include "reference/replay/replay.hpp"
 #include "reference/replay/sum_plan.hpp"
 
 namespace assay {
@@ -76,6 +77,26 @@ TEST(Schedule, every_term_is_added_once) {
         joined += op.kind == SumOp::add ? 1 : 0;
       }
       EXPECT_EQ(begun, joined + 1) << text << " n=" << n;
+    }
+}
+
+// Rows are added side by side, and of a row with itself from one panel: the same bits as alone, and as of a copy.
+TEST(Schedule, rows_side_by_side_have_the_sums_of_each_alone) {
+  constexpr std::int64_t kK = 37;
+  for (const char* text : {"acc=f32 lanes=8", "acc=f32 fma=yes", "acc=f64"})
+    for (const std::int64_t rows : {1, 15, 16, 17, 33}) {
+      const Schedule s = parse_schedule(text);
+      std::vector<float> x;
+      for (std::int64_t i = 0; i < rows * kK; ++i)
+        x.push_back(1.0F / static_cast<float>(i % 2 == 0 ? i + 1 : -i - 7));
+      const std::vector<float> copy = x;
+      const std::vector<double> plain = row_sums(s, x, {}, rows, kK), squares = row_sums(s, x, x, rows, kK);
+      EXPECT_EQ(squares, row_sums(s, x, copy, rows, kK)) << text << " " << rows;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::span<const float> row(x.data() + r * kK, static_cast<std::size_t>(kK));
+        EXPECT_EQ(row_sums(s, row, {}, 1, kK).front(), plain[static_cast<std::size_t>(r)]);
+        EXPECT_EQ(row_sums(s, row, row, 1, kK).front(), squares[static_cast<std::size_t>(r)]);
+      }
     }
 }
 

@@ -262,13 +262,14 @@ bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
   return true;
 }
 
-// What every other value of each field would have changed; a value that changes nothing leaves the field open.
-void show_against(Search& search, const std::vector<RowSchedule>& alike, RowCard& card) {
+// What every other value of each field would have changed, of `least` outputs or more; one that changes none of all leaves the field open.
+void show_against(Search& search, const std::vector<RowSchedule>& alike, std::int64_t least, RowCard& card) {
   const std::string own = print_schedule(*card.schedule);
   for (const TamperedRows& t : tampered(*card.schedule, search.drawn().answer.in.cols)) {
     if (same_steps(t.schedule, *card.schedule, search.drawn().answer.in.cols)) continue;
     std::int64_t unequal = 0, outputs = 0;
     for (const auto& asked : search.asked()) {
+      if (unequal > 0 && outputs >= least) break;
       try {
         unequal += asked->unequal(t.schedule), outputs += asked->outputs();
       } catch (const InputError&) {
@@ -339,7 +340,7 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     }
     card.schedule = std::ranges::min(
         alike, {}, [](const RowSchedule& s) { return print_schedule(s).size(); });  // the plainest
-    show_against(search, alike, card);
+    show_against(search, alike, options.outputs, card);
   } catch (const std::runtime_error& failure) {
     card.refused = failure.what();
   }
