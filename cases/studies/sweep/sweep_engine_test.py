@@ -295,6 +295,29 @@ class Numbers(unittest.TestCase):
             self.assertLess(max(progress.total() / whole, whole / progress.total()), self.FACTOR, planned.cell)
         self.assertEqual(round(progress.total(), 6), round(whole, 6))
 
+    def test_a_cell_that_crashed_says_nothing_of_the_others_time(self):
+        for verdict in store.UNMEASURED:
+            for times in (100, 0.01):  # of what such a cell takes
+                cells, real = self.guessed_cells(1000)
+                runner.predict(cells, None)
+                now = [0.0]
+                progress = runner.Progress(cells, True, lambda: now[0])
+                now[0] += real[cells[0].cell]
+                progress.finished(cells[0], {"verdict": "pass"})
+                left = progress.seconds_left()
+                now[0] += times * real[cells[1].cell]
+                share = progress.rates.seconds(cells[1])
+                progress.finished(cells[1], {"verdict": verdict})
+                self.assertEqual(round(progress.seconds_left(), 6), round(left - share, 6), verdict)
+        with tempfile.TemporaryDirectory() as folder:
+            s = store.Store(folder + "/s")
+            s.append({"run": "r", "started": "1", "kind": "kernel", "cells": []})
+            for planned in cells[:4]:
+                s.append({"cell": planned.cell, "verdict": "crash", "of": "r", "total_seconds": 1e6, "rate": planned.rate,
+                          "work": planned.work, "guess": planned.first_guess})
+            self.assertEqual(
+                *(runner.predict(self.guessed_cells(1000)[0], given) for given in (s, None)))
+
     def test_a_kind_that_was_never_measured_goes_by_how_the_other_guesses_fared(self):
         cells, real = self.guessed_cells(1000)
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ import time
 import uuid
 
 from assay_sweep import line
-from assay_sweep.store import StoreError
+from assay_sweep.store import UNMEASURED, StoreError, timed
 
 
 class Planned:
@@ -47,14 +47,14 @@ def predict(cells, store):
     """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its kind; else a guess, scaled."""
     rates = Rates()
     for planned in cells:
-        own = [row["total_seconds"] for row in store.history(planned.cell) if row.get("total_seconds")] if store else []
+        own = [timed(row) for row in store.history(planned.cell) if timed(row)] if store else []
         if own:
             planned.seconds = statistics.median(own)
             rates.add(planned.rate, planned.seconds, planned.work)
     if store:
         for row in store.index().execute("SELECT row FROM cells WHERE seconds > 0 ORDER BY rowid DESC LIMIT 2000"):
             row = json.loads(row["row"])
-            if row.get("rate") and row.get("work"):
+            if row.get("rate") and row.get("work") and timed(row):
                 rates.add(row["rate"], row["total_seconds"], row["work"], row.get("guess"))
     for planned in cells:
         if planned.seconds is None:
@@ -153,7 +153,9 @@ class Progress:
         now = self.clock()
         took, self.before = now - self.before, now
         del self.left[planned]
-        if planned.guessed:
+        if row.get("verdict") in UNMEASURED:
+            pass
+        elif planned.guessed:
             self.rates.add(planned.rate, took, planned.work, planned.first_guess)
         else:
             self.recorded = [self.recorded[0] + took, self.recorded[1] + planned.seconds]

@@ -25,6 +25,14 @@ class StoreError(Exception):
     """A file that is no store, or a store that cannot be written: the program ends with 2."""
 
 
+UNMEASURED = ("failed", "crash", "hang", "lost", "impossible")
+
+
+def timed(row):
+    """The seconds that a cell took; None of one that was not measured to its end, whose seconds say nothing of the next."""
+    return None if row.get("verdict") in UNMEASURED else row.get("total_seconds") or None
+
+
 def measured(row):
     """What was found in a cell, without what the clock and the run put there."""
     return {k: v for k, v in row.items() if k not in VOLATILE}
