@@ -1,6 +1,8 @@
 """The computed weights of assay sweep: against a forward pass of their own, and as files. Ends with 77 where numpy is missing."""
+import hashlib
 import os
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
@@ -10,7 +12,25 @@ try:
 except ImportError:
     print("numpy is not here: skipped")
     sys.exit(77)
-from assay_sweep import engine, gguf, models, prompts, regression  # noqa: E402
+from assay_sweep import digest, engine, gguf, models, prompts, regression  # noqa: E402
+
+
+class Files(unittest.TestCase):
+    def test_a_model_is_hashed_once_until_it_changes(self):
+        original, read = digest.of_file, []
+        digest.of_file = lambda path: read.append(path) or original(path)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = folder + "/m"
+                for content, times in ((b"x" * (digest.BLOCK + 1), 1), (b"another", 2)):
+                    with open(path, "wb") as file:
+                        file.write(content)
+                    for _ in range(3):
+                        self.assertEqual(digest.of_model(path), hashlib.sha256(content).hexdigest())
+                    self.assertEqual(len(read), times)
+        finally:
+            digest.of_file = original
+        self.assertEqual(digest.of_model(None), "")
 
 
 class Models(unittest.TestCase):

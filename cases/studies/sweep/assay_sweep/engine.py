@@ -1,11 +1,10 @@
 """assay sweep engine: computed-weight models, or a real one, on a real server; a prefill for each cell, all questions on its cached prefix."""
-import hashlib
 import json
 import math
 import os
 import time
 
-from assay_sweep import conversations, kernel, line, prompts, runner, stats
+from assay_sweep import conversations, digest, kernel, line, prompts, runner, stats
 from assay_sweep.client import ServerError
 from assay_sweep.line import LineError
 from assay_sweep.models_cache import model
@@ -22,8 +21,9 @@ SUITES = {
     "ladder": ["ladder len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
     "mrcr": ["mrcr len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
     "pair": ["pair len=4096 side=k,v k=q8_0,q4_0 v=q8_0,q4_0 seed=1,2,3,4"],
-    "nightly": ["ladder len=4096,16384 k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "ladder len=4096 k=f16 v=q4_0", "ladder len=4096 k=q4_0 v=f16",
-                "pair len=4096 side=k,v k=f16,q8_0,q4_0,q5_0", "mrcr len=4096,16384 k=f16,q8_0,q4_0", "dense len=4096 k=f16,q8_0,q4_0 seed=1,2"],
+    "nightly": [f"{probe} len=4096,16384 {k}" for probe in ("ladder", "pair side=k,v")
+                for k in ("k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "k=f16 v=q4_0", "k=q4_0 v=f16")] + [
+                    "mrcr len=4096,16384 k=f16,q8_0,q4_0", "dense len=4096 k=f16,q8_0,q4_0 seed=1,2"],
     "real": ["niah near=1,4 len=1024,2048,4096 seed=1,2,3,4,5", "chat-mrcr near=2,4 len=1024,2048,4096 seed=1,2,3,4,5"],
     "weekly": ["ladder len=32768 k=f16,q8_0,q4_0", "mrcr len=32768 k=f16,q8_0,q4_0"],
 }
@@ -133,14 +133,6 @@ def fitted(probe, values, count):
     return conversations.fitted(lambda units: questions_of(seed, int(values["near"]), units), count, length)
 
 
-def digest(path):
-    """Of a model that was given; "" where the server that is running has its own."""
-    if not path:
-        return ""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def measure(engine, cache, timeout, given=None):
     """A function for runner.run. given: the file of the language model that niah and chat-mrcr ask."""
     def one(cell, server, about, probe, values, seconds):
@@ -170,7 +162,7 @@ def measure(engine, cache, timeout, given=None):
         probe, values = values_of(cells[0].cell)
         left = list(cells)
         try:
-            path, about = (given, {"sha256": digest(given)}) if probe in REAL else model(probe, int(values["seed"]), cache)
+            path, about = (given, {"sha256": digest.of_model(given)}) if probe in REAL else model(probe, int(values["seed"]), cache)
             texts = {text: i for i, text in enumerate(about.get("token_texts", ()))}
             with engine.start(path, values, int(values["len"]) + 256, timeout, texts) as server:
                 yield None, {"engine": engine.text, "versions": engine.versions(), **server.client.describe()}

@@ -6,14 +6,13 @@ gives each pair of a head's channels its own divisor: the first pairs turn at ra
 all (content). A key is an embedding x in c dimensions; near ones have cosine 1 - 2^-rung exactly. A query's direction has a part
 of length ETA that no key has: without it, errors of K across the query would be hidden.
 """
-import hashlib
 import json
 import os
 import shutil
 
 import numpy as np
 
-from assay_sweep import gguf
+from assay_sweep import digest, gguf
 
 WIDTH, HEAD, HEADS, KV_HEADS = 512, 128, 2, 1
 RUNGS, FAMILIES, NEAR = 14, 32, 4
@@ -264,9 +263,8 @@ def make(probe, seed, path, form="gguf"):
         from assay_sweep import checkpoint
         os.makedirs(part)
         checkpoint.write(part, given, named, words.texts)
-    with open(part if form == "gguf" else os.path.join(part, "model.safetensors"), "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": digest, "token_texts": words.texts}
+    sha256 = digest.of_file(part if form == "gguf" else os.path.join(part, "model.safetensors"))
+    about = {**about, "probe": probe, "seed": seed, "version": VERSION, "sha256": sha256, "token_texts": words.texts}
     placed(path, part)
     with open(part, "w", encoding="utf-8") as file:
         json.dump(about, file)
