@@ -3,6 +3,7 @@
     sweep_program_test.py BUILD [--kills N] [TEST ...]
 """
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from assay_sweep import line, store  # noqa: E402
+from assay_sweep import digest, line, store  # noqa: E402
 
 GIVEN = argparse.Namespace(build="", kills=8, nights=60)
 CELLS = ["qk len=256 needles=56 d=32 k=f16,q8_0,q4_0 seed=1,2,3,4 backend=cpu"]
@@ -190,6 +191,24 @@ class TheStore(Scratch):
         for thread in threads:
             thread.join()
         self.assertEqual(len(store.Store(self.store).cells("r")), 161)
+
+
+class Models(unittest.TestCase):
+    def test_a_model_is_hashed_once_until_it_changes(self):
+        original, read = digest.of_file, []
+        digest.of_file = lambda path: read.append(path) or original(path)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = folder + "/m"
+                for content, times in ((b"x" * (digest.BLOCK + 1), 1), (b"another", 2)):
+                    with open(path, "wb") as file:
+                        file.write(content)
+                    for _ in range(3):
+                        self.assertEqual(digest.of_model(path), hashlib.sha256(content).hexdigest())
+                    self.assertEqual(len(read), times)
+        finally:
+            digest.of_file = original
+        self.assertEqual(digest.of_model(None), "")
 
 
 class Merge(Scratch):
