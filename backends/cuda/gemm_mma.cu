@@ -90,7 +90,7 @@ void check_int8(const Product&, const DeviceInfo& device) {
   if (device.major < 8) throw Unsupported("mma.sync of int8 k32 needs compute capability 8.0");
 }
 void check_e4m3(const Product& product, const DeviceInfo& device) {
-  check_e4m3_operands(product);
+  check_codes(product, Element::e4m3fn, "e4m3fn");
   require_hopper(device);
 }
 

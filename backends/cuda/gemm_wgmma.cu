@@ -142,7 +142,7 @@ const GemmKernel& kernel_of() {
       false,
       [](Path path) { return path == Path::codes || path == Path::e4m3fn; },
       [](const Product& product, const DeviceInfo& device) {
-        check_e4m3_operands(product);
+        check_codes(product, Element::e4m3fn, "e4m3fn");
         require_hopper(device);
       },
       [](const DeviceInfo&) {

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "backends/cuda/matrix_ops.hpp"
-#include "backends/gpu/formats.hpp"
 #include "backends/gpu/ops.hpp"
 
 namespace assay_gpu {
@@ -54,14 +53,6 @@ void require_hopper(const DeviceInfo& device) {
   if (device.major != 9 || device.minor != 0)
     throw Unsupported("this kernel is for compute capability 9.0, not " + std::to_string(device.major) + "." +
                       std::to_string(device.minor));
-}
-
-void check_e4m3_operands(const Product& product) {
-  if (product.path == Path::e4m3fn) return;
-  for (const std::string_view format : {product.a, product.b}) {
-    if (format_row(format).format.element != Element::e4m3fn)
-      throw Unsupported("this kernel multiplies e4m3fn codes, not " + std::string(format));
-  }
 }
 
 }  // namespace assay_gpu

@@ -9,8 +9,6 @@ namespace assay_gpu {
 // for others.
 std::string_view matrix_generation(const DeviceInfo& device);
 void require_hopper(const DeviceInfo& device);
-// Throws Unsupported unless both operands are e4m3fn codes on this path.
-void check_e4m3_operands(const Product& product);
 
 const GemmKernel& gemm_mma_f16_kernel();
 const GemmKernel& gemm_mma_bf16_kernel();

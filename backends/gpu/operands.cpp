@@ -52,6 +52,14 @@ void check_product(const Product& product, std::int64_t k) {
   if (product.path == Path::q8 && k % 32 != 0) throw Unsupported("path=q8 needs k in blocks of 32");
 }
 
+void check_codes(const Product& product, Element element, std::string_view name) {
+  if (product.path == Path::e4m3fn) return;
+  for (const std::string_view format : {product.a, product.b}) {
+    if (format_row(format).format.element != element)
+      throw Unsupported("this kernel multiplies " + std::string(name) + " codes, not " + std::string(format));
+  }
+}
+
 void check_gemm(const GemmKernel& kernel, const Product& product, std::int64_t k, const DeviceInfo& device) {
   check_product(product, k);
   if (!kernel.takes(product.path))

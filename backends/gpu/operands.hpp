@@ -50,6 +50,10 @@ struct GemmKernel {
 const GemmKernel& gemm_f32();
 const GemmKernel& gemm_dp4a();
 
+// Throws Unsupported unless both operands are codes of this element, by whatever scale a row has; on path=e4m3fn the preparation
+// makes them.
+void check_codes(const Product& product, Element element, std::string_view name);
+
 void check_gemm(const GemmKernel& kernel, const Product& product, std::int64_t k, const DeviceInfo& device);
 // acc, dequant_roundings and epilogue_roundings.
 std::string product_contract(const GemmKernel& kernel, const Product& product, const DeviceInfo& device);

@@ -1,6 +1,5 @@
 // Products of prepared operands on AMD's matrix units, int8 into int32 (W4A8, W8A8), FP8 and bf16 into f32: the kernels by
 // name, and the host's side of them. Integer sums are exact as long as they stay below 2^31.
-#include "backends/gpu/formats.hpp"
 #include "backends/hip/unit_gemm.cuh"
 #include "backends/hip/unit_kernels.hpp"
 
@@ -70,15 +69,6 @@ void launch(Run&, const Gemm& g) {
   kKernel<<<grid, kWave>>>(g);
 }
 
-// Codes of this element on both sides, by whatever scale a row has; on path=e4m3fn the preparation makes them.
-void need_codes(const Product& product, Element element, std::string_view name) {
-  if (product.path == Path::e4m3fn) return;
-  for (const std::string_view format : {product.a, product.b}) {
-    if (format_row(format).format.element != element)
-      throw Unsupported("this kernel multiplies " + std::string(name) + " codes, not " + std::string(format));
-  }
-}
-
 bool takes_codes_or_e4m3fn(Path path) { return path == Path::codes || path == Path::e4m3fn; }
 bool takes_bf16(Path path) { return path == Path::bf16; }
 std::string in_f32(const DeviceInfo&) { return "acc=f32"; }
@@ -103,7 +93,7 @@ const GemmKernel kMfmaFp8 = {"gemm_mfma_fp8",
                              takes_codes,
                              [](const Product& product, const DeviceInfo& device) {
                                need_unit<has_mfma_fp8>(device, "mfma_fp8");
-                               need_codes(product, Element::e4m3fnuz, "e4m3fnuz");
+                               check_codes(product, Element::e4m3fnuz, "e4m3fnuz");
                              },
                              [](const DeviceInfo&) { return std::string("acc=cdna3_fp8"); },
                              launch<gemm_mfma_fp8, 64>};
@@ -123,7 +113,7 @@ const GemmKernel kWmmaFp8 = {"gemm_wmma_fp8",
                              takes_codes_or_e4m3fn,
                              [](const Product& product, const DeviceInfo& device) {
                                need_unit<has_wmma_fp8>(device, "wmma_fp8");
-                               need_codes(product, Element::e4m3fn, "e4m3fn");
+                               check_codes(product, Element::e4m3fn, "e4m3fn");
                              },
                              [](const DeviceInfo&) { return std::string("acc=rdna4_fp8"); },
                              launch<gemm_wmma_fp8, 32>};
@@ -141,7 +131,7 @@ const GemmKernel kDecodedFp8 = {
     Stored::byte,
     false,
     takes_codes_or_e4m3fn,
-    [](const Product& product, const DeviceInfo&) { need_codes(product, Element::e4m3fn, "e4m3fn"); },
+    [](const Product& product, const DeviceInfo&) { check_codes(product, Element::e4m3fn, "e4m3fn"); },
     in_f32,
     launch<gemm_decoded_fp8, 32>};
 const GemmKernel kDecodedBf16 = {

@@ -8,31 +8,12 @@
 #include <utility>
 
 #include "reference/near_names.hpp"
+#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::int64_t kMostRows = 65536;
-
-struct Pair {
-  std::string_view key, value;
-};
-
-// The pairs behind `prefix`, those behind "left." among them.
-std::vector<Pair> pairs_of(std::string_view text, std::string_view prefix) {
-  std::vector<Pair> list;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
-    std::string_view pair = text.substr(at, end - at);
-    at = end + 1;
-    if (pair.empty() || !pair.starts_with(prefix)) continue;
-    pair.remove_prefix(prefix.size());
-    const std::size_t separator = pair.find_first_of("=:");
-    const bool whole = separator != std::string_view::npos;
-    list.push_back({pair.substr(0, separator), whole ? pair.substr(separator + 1) : std::string_view()});
-  }
-  return list;
-}
 
 std::int64_t rows_in_group(std::string_view text) {
   std::int64_t rows = 0;
@@ -52,13 +33,14 @@ GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view p
   const auto add = [](std::string& to, std::string_view key, std::string_view value) {
     to += fmt::format("{}{}={}", to.empty() ? "" : " ", key, value);
   };
-  const std::vector<Pair> pairs = pairs_of(text, prefix);
+  const std::vector<SchedulePair> pairs = schedule_pairs(text, prefix);
   const auto is_replaced = [&](std::string_view key) {
-    return std::ranges::any_of(
-        pairs, [&](const Pair& p) { return p.key.starts_with(kLeft) && p.key.substr(kLeft.size()) == key; });
+    return std::ranges::any_of(pairs, [&](const SchedulePair& p) {
+      return p.key.starts_with(kLeft) && p.key.substr(kLeft.size()) == key;
+    });
   };
   bool has_left = false;
-  for (const Pair& p : pairs) {
+  for (const SchedulePair& p : pairs) {
     if (p.key == "rows") {
       if (s.rows != 1) throw InputError(InputErrorKind::bad_value, "schedule: rows is given twice");
       s.rows = rows_in_group(p.value);
@@ -88,8 +70,8 @@ std::string print_schedule(const GroupedSchedule& s, std::string_view prefix) {
   if (s.rows == 1) return text;
   const std::string own = print_schedule(s.grouped), left = print_schedule(s.left);
   const auto value_in = [](const std::string& printed, const ScheduleKey& key) {
-    const std::vector<Pair> pairs = pairs_of(printed, "");
-    const auto found = std::ranges::find(pairs, key.name, &Pair::key);
+    const std::vector<SchedulePair> pairs = schedule_pairs(printed, "");
+    const auto found = std::ranges::find(pairs, key.name, &SchedulePair::key);
     return std::string(found == pairs.end() ? key.fallback : found->value);
   };
   text = fmt::format("{}rows={} {}", prefix, s.rows, text);

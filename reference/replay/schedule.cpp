@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "reference/near_names.hpp"
+#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 namespace {
@@ -190,9 +191,8 @@ void finish(Schedule& s) {
 
 std::span<const ScheduleKey> schedule_keys() { return kKeys; }
 
-Schedule parse_schedule(std::string_view text, std::string_view prefix) {
-  Schedule s;
-  std::vector<std::string_view> seen;
+std::vector<SchedulePair> schedule_pairs(std::string_view text, std::string_view prefix) {
+  std::vector<SchedulePair> list;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
     std::string_view pair = text.substr(at, end - at);
@@ -203,11 +203,19 @@ Schedule parse_schedule(std::string_view text, std::string_view prefix) {
     if (separator == std::string_view::npos)
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("schedule: '{}'; allowed: key=value pairs", excerpt(pair)));
-    const std::string_view key = pair.substr(0, separator);
+    list.push_back({pair.substr(0, separator), pair.substr(separator + 1)});
+  }
+  return list;
+}
+
+Schedule parse_schedule(std::string_view text, std::string_view prefix) {
+  Schedule s;
+  std::vector<std::string_view> seen;
+  for (const auto& [key, value] : schedule_pairs(text, prefix)) {
     if (std::find(seen.begin(), seen.end(), key) != seen.end())
       throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {} is given twice", excerpt(key)));
     seen.push_back(key);
-    set(s, key, pair.substr(separator + 1));
+    set(s, key, value);
   }
   finish(s);
   return s;

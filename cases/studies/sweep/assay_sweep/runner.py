@@ -149,16 +149,18 @@ class Progress:
         """Seconds of the whole run, as far as is known now."""
         return self.before - self.start + self.seconds_left()
 
+    def learn(self, planned, took):
+        if planned.guessed:
+            self.rates.add(planned.rate, took, planned.work, planned.first_guess)
+        else:
+            self.recorded = [self.recorded[0] + took, self.recorded[1] + planned.seconds]
+
     def finished(self, planned, row):
         now = self.clock()
         took, self.before = now - self.before, now
         del self.left[planned]
-        if row.get("verdict") in UNMEASURED:
-            pass
-        elif planned.guessed:
-            self.rates.add(planned.rate, took, planned.work, planned.first_guess)
-        else:
-            self.recorded = [self.recorded[0] + took, self.recorded[1] + planned.seconds]
+        if row.get("verdict") not in UNMEASURED:
+            self.learn(planned, took)
         self.early = self.early or self.total()
         if self.quiet:
             return
