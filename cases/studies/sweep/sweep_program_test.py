@@ -110,6 +110,10 @@ class Kernel(Scratch):
         self.assertRegex(planned.stdout, r"\d+ cells, 0 s of \d+ s")
         chosen = [text for text in planned.stdout.splitlines() if " qk " in text]
         self.assertTrue(0 < len(chosen) < 12, planned.stdout)
+        done = program("kernel", *CELLS, "--store", self.store, "-q", "--budget", f"{took / 2:.9f}s")
+        measured, left_out = map(int, re.search(r"(\d+) cells, (\d+) left out for the budget", done.stdout).groups())
+        self.assertTrue(measured > 0 and measured + left_out == 12, done.stdout)
+        self.assertEqual(store.Store(self.store).runs()[-1]["ended"], "complete")
 
     def test_killed_at_random_moments_resumed_complete_and_identical(self):
         whole = os.path.join(self.folder, "whole.jsonl")
@@ -245,6 +249,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--kills", type=int, default=GIVEN.kills)
-    parser.add_argument("--nights", help=argparse.SUPPRESS)  # of sweep_engine_test.py
     _, names = parser.parse_known_args(namespace=GIVEN)
     unittest.main(argv=[sys.argv[0], "-v", *names])

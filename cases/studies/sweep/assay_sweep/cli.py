@@ -1,5 +1,6 @@
 """The command line of assay sweep."""
 import argparse
+import math
 import os
 import signal
 import sys
@@ -56,8 +57,11 @@ def measure_cells(options, store, cells, kind, header, measure, resumed):
     """Shared by kernel and engine: predict, choose, run, print, draw."""
     existing = store if os.path.exists(store.path) else None
     total = runner.predict(cells, existing)
-    budget = runner.seconds_of(options.budget) if options.budget else None
-    cells = runner.choose(cells, budget, existing)
+    budget = runner.seconds_of(options.budget) if options.budget else (resumed or {}).get("budget")
+    if budget:
+        groups = runner.by_worth(cells, existing)
+        fitting = runner.choose(groups, budget)
+        cells = fitting if options.plan or options.slurm or not fitting else [planned for group in groups for planned in group]
     if options.plan:
         print(text.table(("seconds", "cell"), [(f"{planned.seconds:.2f}", planned.cell) for planned in cells]))
         print(f"{len(cells)} cells, {sum(planned.seconds for planned in cells):.0f} s of {total:.0f} s")
@@ -71,12 +75,15 @@ def measure_cells(options, store, cells, kind, header, measure, resumed):
                 words += [f"--{option}", str(getattr(options, option))]
         print(slurm.write(options.slurm, cells, words, options.minutes, options.throttle, 1, options.command))
         return GREEN
-    if not cells:
+    if budget and not fitting:
         print("no cell fits the budget")
         return NOTHING_EXECUTED
+    if budget:
+        header = {**header, "budget": budget}
     if options.part_of:
         header = {**header, "part_of": options.part_of}
-    name, complete = runner.run(store, {"kind": kind, **header}, cells, measure, options.quiet, resumed)
+    name, complete = runner.run(store, {"kind": kind, **header}, cells, measure, options.quiet, resumed,
+                                 budget or math.inf)
     rows = list(store.cells(name).values())
     print(text.table(*(kernel.table(rows) if kind == "kernel" else engine_table(rows))))
     bad = [row for row in rows if row["verdict"] not in ("pass", "distrust", "unsupported", "blind", "suspect")]
@@ -85,7 +92,8 @@ def measure_cells(options, store, cells, kind, header, measure, resumed):
     if options.html:
         page.write(options.html, store, name)
         print(f"page: {options.html}")
-    print(f"run {name} in {store.path}: {len(rows)} cells{'' if complete else ', incomplete'}")
+    out = f", {len(cells) - len(rows)} left out for the budget" if complete and len(rows) < len(cells) else ""
+    print(f"run {name} in {store.path}: {len(rows)} cells{out if complete else ', incomplete'}")
     if not complete:
         return CANNOT_RUN
     if all(row["verdict"] == "unsupported" for row in rows):

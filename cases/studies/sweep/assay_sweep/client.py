@@ -7,10 +7,14 @@ known by its id where the server writes one, else by its text, as the models' te
 import http.client
 import json
 import math
+import select
 import socket
+import time
 import urllib.parse
 
 LISTED = 8  # tokens of which the probability is asked
+ENDED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+IDLE = 1.0  # seconds after which a connection is not used again: servers drop an idle one after 5 s (llama.cpp's, uvicorn) or more
 
 
 class ServerError(Exception):
@@ -29,7 +33,7 @@ class Client:
         self.url, self.timeout, self.texts = url, timeout, texts or {}
         kind = http.client.HTTPSConnection if parsed.scheme == "https" else http.client.HTTPConnection
         self.connection = kind(parsed.hostname, parsed.port, timeout=timeout)
-        self.base = parsed.path.rstrip("/")
+        self.base, self.answered, self.resent = parsed.path.rstrip("/"), 0.0, 0
         self.openai = self.model = None
 
     def get(self, path):
@@ -38,16 +42,42 @@ class Client:
     def post(self, path, body):
         return self._send("POST", path, json.dumps(body).encode())
 
+    def _dropped(self):
+        """Whether the server ended the connection, or may be about to, while nothing was asked: no request was lost, so none is a crash."""
+        sock = self.connection.sock
+        return sock and (time.monotonic() - self.answered > IDLE or select.select([sock], [], [], 0)[0])
+
     def _send(self, method, path, body):
+        """A server may end a used connection at any moment between two requests; the one that met that end is sent once more, and counted."""
+        if self._dropped():
+            self.connection.close()
+        used = self.connection.sock is not None
+        try:
+            return self._exchange(method, path, body)
+        except ENDED as error:
+            if not used:
+                raise ServerError("crash", f"{method} {path}: {error or type(error).__name__}") from None
+        self.resent += 1
+        try:
+            return self._exchange(method, path, body)
+        except ENDED as error:
+            raise ServerError("crash", f"{method} {path}, twice: {error or type(error).__name__}") from None
+
+    def _exchange(self, method, path, body):
         try:
             self.connection.request(method, self.base + path, body, {"Content-Type": "application/json"} if body else {})
             # A server without TCP_NODELAY sends its body when its header is acknowledged, which Linux would put off by 40 ms.
             self.connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY), 1)
             answer = self.connection.getresponse()
-            return answer.status, answer.read()
+            read = answer.read()
+            self.answered = time.monotonic()
+            return answer.status, read
         except TimeoutError:
             self.connection.close()
             raise ServerError("hang", f"{method} {path}: no answer within {self.timeout:g} s") from None
+        except ENDED:
+            self.connection.close()
+            raise
         except (OSError, http.client.HTTPException) as error:
             self.connection.close()
             raise ServerError("crash", f"{method} {path}: {error or type(error).__name__}") from None

@@ -1,5 +1,4 @@
 """assay sweep engine: computed-weight models, or a real one, on a real server; a prefill for each cell, all questions on its cached prefix."""
-import json
 import math
 import os
 import time
@@ -136,7 +135,7 @@ def fitted(probe, values, count):
 def measure(engine, cache, timeout, given=None):
     """A function for runner.run. given: the file of the language model that niah and chat-mrcr ask."""
     def one(cell, server, about, probe, values, seconds):
-        answers, prefill, chat = [], None, server.client.chat
+        answers, prefill, chat, resent = [], None, server.client.chat, server.client.resent
         if probe in REAL:
             questions, tokens = fitted(probe, values, lambda messages: chat(messages, 1)[1])
         else:
@@ -147,7 +146,8 @@ def measure(engine, cache, timeout, given=None):
                            server.client.ask(prompt + question["ask"], question["answer"]))
             prefill = prefill or time.monotonic() - start
         read = said(questions, answers, tokens) if probe in REAL else likely(questions, answers)
-        return {"cell": cell, "kind": "engine", "verdict": "pass", **read, "model_sha256": about["sha256"],
+        resent = server.client.resent - resent
+        return {"cell": cell, "kind": "engine", "verdict": "pass", **read, "model_sha256": about["sha256"], **({"resent": resent} if resent else {}),
                 "prefill_seconds": prefill, "total_seconds": seconds()}
 
     def group(cells):
@@ -181,17 +181,11 @@ def measure(engine, cache, timeout, given=None):
             yield from group(left)
 
     def measuring(cells):
-        groups, described = {}, set()
+        groups = {}
         for planned in cells:
             groups.setdefault(planned.group, []).append(planned)
         for planned in groups.values():
-            for found, row in group(planned):
-                if found is None:
-                    text = json.dumps(row)
-                    if text in described:
-                        continue
-                    described.add(text)
-                yield found, row
+            yield from group(planned)
     return measuring
 
 
@@ -199,7 +193,8 @@ def table(rows):
     found = []
     for name, group in kernel.series_of(rows).items():
         read = [row for row in group if "right" in row]
-        verdicts = ",".join(sorted({row["verdict"] for row in group}))
+        resent = sum(row.get("resent", 0) for row in group)
+        verdicts = ",".join(sorted({row["verdict"] for row in group})) + (f" ({resent} sent again)" if resent else "")
         if not read:
             found.append((name, verdicts, "", "", "", ""))
             continue

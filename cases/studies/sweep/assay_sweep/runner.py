@@ -1,6 +1,7 @@
 """One run of a sweep: which cells, in which order, under which budget; results to the store as they end; progress by cost."""
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
@@ -75,20 +76,25 @@ def information(planned, store):
     return (p * (1 - p) + 1 / (needles + 4)) / planned.seconds
 
 
-def choose(cells, budget, store):
-    """The most informative groups that fit a budget of seconds, in the order given; all of them without one."""
-    if budget is None:
-        return cells
+def by_worth(cells, store):
+    """Groups of cells, those that tell most per second first."""
     groups = {}
     for planned in cells:
         groups.setdefault(planned.group, []).append(planned)
-    worth = sorted(groups.values(), key=lambda g: -sum(information(p, store) * p.seconds for p in g) / sum(p.seconds for p in g))
-    chosen, left = [], budget
-    for group in worth:
-        cost = sum(planned.seconds for planned in group)
-        if cost <= left:
-            chosen += group
-            left -= cost
+    return sorted(groups.values(), key=lambda g: -sum(information(p, store) * p.seconds for p in g) / sum(p.seconds for p in g))
+
+
+def first_that_fits(groups, seconds_of, left):
+    return next((group for group in groups if sum(seconds_of(planned) for planned in group) <= left), None)
+
+
+def choose(groups, budget):
+    """The cells that fit a budget of seconds if every prediction holds."""
+    chosen, left, groups = [], budget, list(groups)
+    while group := first_that_fits(groups, lambda planned: planned.seconds, left):
+        groups.remove(group)
+        chosen += group
+        left -= sum(planned.seconds for planned in group)
     return chosen
 
 
@@ -134,16 +140,21 @@ class Progress:
     """Of a run: what is left is predicted anew as each cell ends. Cells whose kind was recorded go by how the recorded ones of this
     run fared against their prediction; guessed ones by their kind's own seconds in this run, else by how the guesses fared."""
 
-    def __init__(self, cells, quiet, clock=time.monotonic):
+    def __init__(self, cells, quiet, clock=time.monotonic, budget=math.inf):
         self.left, self.all, self.quiet, self.clock = dict.fromkeys(cells), len(cells), quiet, clock
         self.rates, self.recorded = Rates(), [0.0, 0.0]
-        self.start = self.before = clock()
+        self.start, self.budget = clock(), budget
+        self.before = self.start
         self.early = None  # the total that was known after the first cell
 
+    def seconds(self, planned):
+        """Of one cell, by what is known now."""
+        if planned.guessed:
+            return self.rates.seconds(planned) if self.rates.known else planned.seconds
+        return planned.seconds * (self.recorded[0] / self.recorded[1] if self.recorded[1] else 1.0)
+
     def seconds_left(self):
-        of_recorded = self.recorded[0] / self.recorded[1] if self.recorded[1] else 1.0
-        anew = lambda planned: self.rates.seconds(planned) if self.rates.known else planned.seconds  # noqa: E731
-        return sum(anew(planned) if planned.guessed else planned.seconds * of_recorded for planned in self.left)
+        return min(sum(map(self.seconds, self.left)), self.budget - (self.before - self.start))
 
     def total(self):
         """Seconds of the whole run, as far as is known now."""
@@ -171,21 +182,37 @@ class Progress:
         sys.stderr.flush()
 
 
-def run(store, header, cells, measure, quiet=False, resumed=None):
-    """Measures `cells` by measure(cells), which yields (planned, row) as each ends. Returns the run's id and whether it is complete."""
+def batches(cells, progress, budget):
+    """What is measured together: all cells; under a budget group after group, in the order given, each that by now seems to fit: what
+    was thought too dear before anything was measured gets its turn, and what turns out too dear loses it."""
+    groups = {}
+    for planned in cells:
+        groups.setdefault(planned.group if budget < math.inf else "", []).append(planned)
+    groups = list(groups.values())
+    while group := first_that_fits(groups, progress.seconds, budget - (progress.clock() - progress.start)):
+        groups.remove(group)
+        yield group
+
+
+def run(store, header, cells, measure, quiet=False, resumed=None, budget=math.inf):
+    """Measures `cells` by measure(cells), which yields (planned, row) as each ends. Returns the run's id and whether it is complete:
+    every cell measured, or left out for the budget (seconds), of which what a resumed run has measured already is taken."""
     name = resumed["run"] if resumed else uuid.uuid4().hex[:12]
     done = store.cells(name) if resumed else {}
     if not resumed:
         store.append({"run": name, "started": now(), "host": platform.node(), "machine": machine(), "commit": commit(),
                       "python": platform.python_version(), **header, "cells": [planned.cell for planned in cells]})
     left = [planned for planned in cells if planned.cell not in done]
-    predicted, start = sum(planned.seconds for planned in left), time.monotonic()
-    progress = Progress(left, quiet)
-    ended = "complete"
+    predicted, start = min(budget, sum(planned.seconds for planned in left)), time.monotonic()
+    budget -= sum(row.get("total_seconds") or 0 for row in done.values())
+    progress = Progress(left, quiet, budget=budget)
+    ended, described = "complete", []
     try:
-        for planned, row in measure(left):
+        for planned, row in (found for batch in batches(left, progress, budget) for found in measure(batch)):
             if planned is None:  # what an engine or a backend is: part of the record, no cell
-                store.append({"about": row, "of": name})
+                if row not in described:
+                    described.append(row)
+                    store.append({"about": row, "of": name})
                 continue
             store.append({**row, "of": name, "finished": now(), "rate": planned.rate, "work": planned.work,
                           "guess": planned.first_guess})
@@ -194,14 +221,15 @@ def run(store, header, cells, measure, quiet=False, resumed=None):
         ended = "SIGINT"
     except BrokenPipeError:
         ended = "SIGPIPE"
-    if ended == "complete" and len(store.cells(name)) < len(cells):
+    left_out = [planned.cell for planned in progress.left] if ended == "complete" and budget < math.inf else []
+    if ended == "complete" and len(store.cells(name)) + len(left_out) < len(cells):
         ended = "cells are missing"
-    store.append({"end": ended, "of": name})
+    store.append({"end": ended, "of": name, **({"left_out": left_out} if left_out else {})})
     took = time.monotonic() - start
     if not quiet and progress.early:
         said = [f"{seconds:.1f} s were predicted {when} (factor {max(took, seconds) / max(0.001, min(took, seconds)):.2f})"
                 for seconds, when in ((predicted, "before"), (progress.early, "after the first"))]
-        sys.stderr.write(f"{len(left)} cells in {took:.1f} s; {', '.join(said)}\n")
+        sys.stderr.write(f"{len(left) - len(progress.left)} cells in {took:.1f} s; {', '.join(said)}\n")
     return name, ended == "complete"
 
 
