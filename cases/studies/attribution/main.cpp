@@ -153,9 +153,9 @@ int measure(const Options& o) {
                  : a.stage == "unknown" ? "unknown  "
                                         : "wrong    ",
                  a.stage, r.stages, r.name, r.line.substr(0, r.line.find(" backend=")), a.what, a.where);
-      if (o.verbose && !right)
+      if (o.verbose)
         for (const auto& text : a.support) fmt::print("            + {}\n", text);
-      if (o.verbose && !right)
+      if (o.verbose)
         for (const auto& text : a.against) fmt::print("            - {}\n", text);
     }
   }

@@ -29,7 +29,7 @@ enum Flags : unsigned {
   kIsolate = 16,    // RunRequest::isolate
   kRepeat = 32,     // RunRequest::repeats = 2
   kOrDone =
-      64,  // a late write or answer that comes when nobody looks any more is nobody's finding; `why` says so too
+      64,  // what strikes late may strike when nobody looks any more, and is nobody's finding; see `why`
 };
 
 struct Row {
