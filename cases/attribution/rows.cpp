@@ -15,6 +15,11 @@ bool only_tiny(const Answer& answer) {
   return true;
 }
 
+// Whether some of equal logits have no weight at all.
+bool some_unseen(const Answer& answer) {
+  return std::find(answer.got[0].begin(), answer.got[0].end(), 0.0) != answer.got[0].end();
+}
+
 }  // namespace
 
 void attribute_softmax(Bench& bench, Attribution& a) {
@@ -67,6 +72,7 @@ void attribute_softmax(Bench& bench, Attribution& a) {
       if (summed || (rows.factor && rows.gross))
         return named("row_sum", "equal logits: the sum of equal weights is wrong");
       if (rows.factor) return named("output", "equal logits: 1/n is off by a small factor");
+      if (some_unseen(equal)) return named("mask", "some of equal logits have no weight");
       return named("addressing", "equal logits give unequal weights");
     }
     const Answer falling = ask({}, falls);
@@ -166,17 +172,31 @@ void attribute_norm(Bench& bench, Attribution& a) {
   (void)bench.ask({{"dtype", "f32"}, {"eps", "0.37"}}, Edit{});
   // One element, or two around 0: what is summed is exact, and what is left is 1/sqrt and the product. Many rows, so that one
   // rounding that happens to be none hides nothing.
-  const Answer exact = bench.ask(
-      {{"rows", "16"}, {"cols", centred ? "2" : "1"}, {"eps", "0.37"}, {"dtype", "f32"}, {"layout", "dense"}},
-      Edit([&](const TensorSpec& t, std::vector<float>& x) {
-        plain(t, x);
-        if (t.name != "x") return;
-        const auto columns = static_cast<std::size_t>(t.shape.back());
-        for (std::size_t i = 0; i < x.size(); ++i)
-          x[i] = (i % columns == 0 ? 0.25F : -0.25F) * static_cast<float>(i / columns + 3);
-      }));
+  const auto summed_exactly = [&](const char* eps, double unit) {
+    return bench.ask(
+        {{"rows", "16"}, {"cols", centred ? "2" : "1"}, {"eps", eps}, {"dtype", "f32"}, {"layout", "dense"}},
+        Edit([&](const TensorSpec& t, std::vector<float>& x) {
+          plain(t, x);
+          if (t.name != "x") return;
+          const auto columns = static_cast<std::size_t>(t.shape.back());
+          for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] =
+                static_cast<float>((i % columns == 0 ? unit : -unit) * static_cast<double>(i / columns + 3));
+        }));
+  };
+  const Answer exact = summed_exactly("0.37", 0.25);
   if (exact.ran && exact.bad && mean_is_off(exact))
     return name(a, "moments", "one element: its square enters the mean with another factor than 1 / count");
+  if (exact.ran && exact.bad) {
+    // Squares that vanish beside eps leave 1/sqrt(eps) and the product, at two numbers.
+    const auto right = [&](const char* eps) {
+      const Answer answer = summed_exactly(eps, 0x1p-20);
+      return answer.ran && !answer.bad;
+    };
+    if (right("0.37") && right("0.83"))
+      return name(a, "moments",
+                  "right where the squares vanish beside eps, wrong where their sum is exact and counts");
+  }
   if (exact.ran && exact.bad)
     return name(a, "normalise", "an exact sum of squares is followed by a wrong number");
   if (exact.ran) a.support.push_back("an exact sum of squares is followed by the right number");
@@ -185,6 +205,9 @@ void attribute_norm(Bench& bench, Attribution& a) {
       for (std::size_t i = 0; t.name == "x" && i < x.size(); ++i)
         x[i] = static_cast<float>(std::sin(1.7 * static_cast<double>(i) + 1));
     }));
+    const bool decoded = has(bench, "dtype", "f32");
+    if (plain_numbers.ran && !plain_numbers.bad && !decoded)
+      return name(a, "moments", "numbers about 1 are right, the case's own are not");
     if (plain_numbers.ran && !plain_numbers.bad)
       return name(a, "codec", "numbers about 1 are right, the case's own are not, each in its own way");
     return name(a, "normalise", "a row is not one factor times the truth: elements are treated differently");

@@ -18,19 +18,29 @@ namespace assay {
 namespace {
 
 struct MoeSchedule {
-  std::string exp = "libm", combine = "experts", code = "division";
+  std::string exp = "libm", silu = "quotient", combine = "experts", code = "division";
   GroupedSchedule up, down;
 };
 
 MoeSchedule parse_moe_schedule(std::string_view text) {
   MoeSchedule s;
   struct Word {
-    std::string_view name, other;
+    std::string_view name, allowed;
     std::string* value;
     bool seen = false;
   };
-  Word words[] = {
-      {"exp", "nearest", &s.exp}, {"combine", "slots", &s.combine}, {"code", "reciprocal", &s.code}};
+  Word words[] = {{"exp", kRowExps, &s.exp},
+                  {"silu", "quotient|sigmoid", &s.silu},
+                  {"combine", "experts|slots", &s.combine},
+                  {"code", "division|reciprocal", &s.code}};
+  const auto is_one_of = [](std::string_view value, std::string_view allowed) {
+    for (std::size_t at = 0; at <= allowed.size();) {
+      const std::string_view each = allowed.substr(at, allowed.find('|', at) - at);
+      if (each == value) return true;
+      at += each.size() + 1;
+    }
+    return false;
+  };
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view pair = text.substr(at, end - at);
@@ -40,12 +50,11 @@ MoeSchedule parse_moe_schedule(std::string_view text) {
     Word* word = std::ranges::find(words, pair.substr(0, equals), &Word::name);
     if (word == std::end(words))
       throw unknown_name("key of a schedule of moe", pair.substr(0, equals),
-                         {"exp", "combine", "code", "up.acc", "down.acc"});
+                         {"exp", "silu", "combine", "code", "up.acc", "down.acc"});
     const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
-    if (word->seen || (value != *word->value && value != word->other))
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("schedule of moe: '{}'; wanted: {}={}|{}, once", excerpt(pair), word->name,
-                                   *word->value, word->other));
+    if (word->seen || !is_one_of(value, word->allowed))
+      throw InputError(InputErrorKind::bad_value, fmt::format("schedule of moe: '{}'; wanted: {}={}, once",
+                                                              excerpt(pair), word->name, word->allowed));
     *word->value = value, word->seen = true;
   }
   s.up = parse_grouped_schedule(text, "up."), s.down = parse_grouped_schedule(text, "down.");
@@ -175,7 +184,8 @@ void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, cons
         for (std::int64_t r = 0; r < inter; ++r) {
           const float g = rounded_to(row[r], contract.text("gate_up")),
                       v = rounded_to(row[inter + r], contract.text("gate_up"));
-          const float gated = g / (1.0F + exp(-g));
+          const float below = 1.0F + exp(-g);
+          const float gated = s.silu == "quotient" ? g / below : g * (1.0F / below);
           float& each = h[static_cast<std::size_t>(slots[p] * inter + r)];
           each = rounded_to(gated * v, contract.text("h"));
           if (weight_first) each *= static_cast<float>(weights[static_cast<std::size_t>(slots[p])]);

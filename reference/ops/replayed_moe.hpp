@@ -1,10 +1,10 @@
 // moe under level=replay: the bits that the declared schedule makes of the operands, and the schedule's steps.
 //
-//   exp=libm combine=experts code=division up.acc=f32 up.lanes=16 down.acc=f32 down.lanes=16 down.scales=a_b
+//   exp=libm silu=quotient combine=experts code=division up.acc=f32 up.lanes=16 down.acc=f32 down.lanes=16 down.scales=a_b
 //
 //   up.*, down.*   the sums over hidden of gate and up, and over inter of w2 h (reference/replay/grouped_schedule.hpp): the rows
 //                  that meet one expert's weights are its slots in the order of topk_ids
-//   silu           g / (1 + e), e = exp(-g) by `exp`: libm (the C library's of the machine that replays) or nearest; the quotient times v
+//   silu           g / (1 + e) (quotient) or g fl(1 / (1 + e)) (sigmoid), e = exp(-g) by `exp` (reference/replay/exponentials.hpp); times v
 //   code           on path=codes, of s = absmax / D: h / s (division) or h fl(1 / s) (reciprocal)
 //   combine        y[t] = 0 + c out + ...: by ascending expert (experts) or in the order of topk_ids (slots); a product and a sum, each
 //                  rounded

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace assay {
 namespace {
@@ -31,8 +32,12 @@ float taylor7(float x) {
   return std::isnan(x) ? x : scaled(p, n);
 }
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity(),
+                kMost = 88.72283935546875F;  // ln of the largest f32, rounded
+
 float sleef(float x) {
   if (std::isnan(x) || x < -104) return std::isnan(x) ? x : 0;
+  if (x > 100) return kInfinity;
   const float n = std::nearbyint(x * 1.44269504F);
   float r = std::fma(-n, 0.693145751953125F, x);  // 16 bits: the product is exact
   r = std::fma(-n, 1.42860677e-06F, r);
@@ -45,6 +50,7 @@ float sleef(float x) {
 float degree5(float x) {
   constexpr float kLeast = -87.33654022216796875F;  // ln 2^-126, rounded
   if (x < kLeast) return 0;
+  if (x > kMost) return kInfinity;
   const float n = std::floor(std::fma(x, 1.44269502162933349609375F, 0.5F));
   const float r = std::fma(-n, 0.693147182464599609375F, x);
   float p = std::bit_cast<float>(0x3c07cfceU);
@@ -54,6 +60,7 @@ float degree5(float x) {
 }
 
 float arm(float x) {
+  if (x > kMost) return kInfinity;
   constexpr float kShifter = 0x1.8p23F;
   const float shifted = std::fma(x, 0x1.715476p+0F, kShifter);
   const float n = shifted - kShifter;

@@ -1,4 +1,5 @@
-// The exponentials of libraries on a CPU, bit for bit, for arguments of at most 0: what `exp` of a row's schedule names.
+// The exponentials of libraries on a CPU, bit for bit: what `exp` of a row's or a mixture's schedule names. Arguments of at most 0,
+// or, in silu, up to where f32 ends; degree5 and arm are +Inf above it.
 //   libm         the C library's of the machine that replays
 //   taylor7      n = round(x log2 e), r = x - n ln 2 in two steps, Taylor's polynomial of degree 7 by fused steps, 2^n in two
 //                factors; taylor7_mul: the same with products and sums rounded apart
@@ -13,7 +14,8 @@
 namespace assay {
 
 using RowExp = float (*)(float);
-// One of the words above.
+inline constexpr std::string_view kRowExps = "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm";
+// One of these words.
 RowExp row_exp(std::string_view word);
 
 }  // namespace assay

@@ -98,6 +98,8 @@ std::string merged(const Row& r, const Case& c, Status status, const std::string
       r.name.find(": weights[j] -> weights[j] in ") != std::string::npos)
     stages += ",p_cast";
   if (c.op->name == "matmul" && r.name.find("epilogue_scale(") != std::string::npos) stages += ",scale";
+  if (c.op->name == "matmul" && r.name.find(": f32_at(*planes.scale") != std::string::npos)
+    stages = together(stages, "codec,scale");
   if (has("addressing") && r.name.find(": load<") != std::string::npos) stages += ",codec";
   if (what == "scale: 0 times the truth" || what == "scale: -0 times the truth")
     stages = together(stages, c.op->name == "attention" ? "mask,exp,p_cast,pv,output"

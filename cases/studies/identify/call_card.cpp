@@ -5,19 +5,27 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cases/studies/identify/moe.hpp"
 #include "reference/replay/attention_schedule.hpp"
 #include "reference/replay/row_schedule.hpp"
 
 namespace assay {
+namespace {
+
+template <typename Kind>
+std::string contract_text(const Kind& schedule) {
+  return "level=replay schedule=" + as_contract_value(print_schedule(schedule));
+}
+std::string contract_text(const MoeArithmetic& arithmetic) { return print_contract(arithmetic); }
+
+}  // namespace
 
 template <typename Kind>
 std::string card_text(const CallCard<Kind>& card) {
   std::string out = card.subject + "\n";
   if (!card.refused.empty()) return out + "  not run  " + card.refused + "\n";
   out += fmt::format("  schedule {}\n", card.schedule ? print_schedule(*card.schedule) : "unknown");
-  if (card.schedule)
-    out += fmt::format("  contract level=replay schedule={}\n",
-                       as_contract_value(print_schedule(*card.schedule)));
+  if (card.schedule) out += fmt::format("  contract {}\n", contract_text(*card.schedule));
   if (card.schedule)
     out += fmt::format("  bits     {} of {} stored outputs equal, seeds 1..{}; {} calls, {:.1f} s\n",
                        card.compared - card.unequal, card.compared, card.last_seed, card.calls, card.seconds);
@@ -58,7 +66,9 @@ std::string card_json(const CallCard<Kind>& card) {
 
 template std::string card_text(const CallCard<AttentionSchedule>&);
 template std::string card_text(const CallCard<RowSchedule>&);
+template std::string card_text(const CallCard<MoeArithmetic>&);
 template std::string card_json(const CallCard<AttentionSchedule>&);
 template std::string card_json(const CallCard<RowSchedule>&);
+template std::string card_json(const CallCard<MoeArithmetic>&);
 
 }  // namespace assay

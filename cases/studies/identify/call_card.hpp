@@ -1,4 +1,4 @@
-// The card of one call whose schedule is more than one sum: attention, the ops on rows.
+// The card of one call whose schedule is more than one sum: attention, the ops on rows, moe.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct CallCard {
   int calls = 0;
 };
 
-// For AttentionSchedule and RowSchedule.
+// For AttentionSchedule, RowSchedule and MoeArithmetic.
 template <typename Kind>
 std::string card_text(const CallCard<Kind>& card);
 template <typename Kind>

@@ -20,6 +20,8 @@ std::string rows_text(const std::vector<std::int64_t>& rows) {
   return text;
 }
 
+}  // namespace
+
 std::string schedule_of(const ShapeCard& shape) {
   if (!shape.refused.empty()) return "not run: " + shape.refused;
   std::string text;
@@ -30,8 +32,6 @@ std::string schedule_of(const ShapeCard& shape) {
   }
   return text;
 }
-
-}  // namespace
 
 std::string card_text(const Card& card) {
   std::string out = fmt::format("{}\n  backend  {}\n", card.subject, card.backend);

@@ -18,6 +18,8 @@ struct Card {
   std::string invariance, invariance_detail;
 };
 
+// "acc=f32 lanes=16", or "rows 0..11: ... | rows 12..14: ..."; "not run: ..." where it was not.
+std::string schedule_of(const ShapeCard& shape);
 std::string card_text(const Card& card);
 std::string card_json(const Card& card);
 

@@ -73,7 +73,10 @@ std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shap
 
 std::vector<Answer> crafted_calls(GemmSubject& subject, const GemmShape& shape) {
   std::vector<Answer> list;
-  if (std::optional<Answer> residue = ask_cancelling(subject, shape, 21)) list.push_back(std::move(*residue));
+  for (int i = 0; i < subject.residues(shape); ++i)
+    if (std::optional<Answer> residue =
+            ask_cancelling(subject, shape, 21 + 3 * static_cast<std::uint64_t>(i)))
+      list.push_back(std::move(*residue));
   for (const Wide& wide : wide_calls(subject.a_element()))
     if (subject.a_element() == subject.b_element())
       if (std::optional<Answer> answer = subject.crafted(

@@ -147,7 +147,7 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     std::optional<Answer> residue;
     if (options.most_mask_calls > 0)
       for (Answer& answer : crafted_calls(subject, shape)) {
-        if (answer.line.starts_with(kCancelling))
+        if (answer.line.starts_with(kCancelling) && !residue)
           residue = std::move(answer);
         else
           (answer.line.starts_with(kTiny) ? tiny : crafted).push_back(std::move(answer));
@@ -170,7 +170,11 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
         if (&base != &answer) confirm(pieces, answer, stored_as);
       return pieces;
     };
-    card.pieces = found_on(sharp ? crafted.front() : *first);
+    // Few rounding errors say more than many sums that the store rounds.
+    const bool some = residue && 16 * std::ranges::count_if(residue->got, [](double x) { return x != 0; }) >=
+                                     std::ssize(residue->got);
+    card.pieces = found_on(some ? crafted.front() : *first);
+    if (some && !sharp && !all_found(card.pieces)) card.pieces = found_on(*first);
     // What hid in a store of 8 bits, an answer that refuted it shows: the search goes on there.
     for (std::size_t i = 0; i < crafted.size() && !sharp && !all_found(card.pieces); ++i) {
       std::vector<RowPiece> pieces = found_on(crafted[i]);

@@ -15,6 +15,7 @@
 #include "cases/studies/identify/attention_subject.hpp"
 #include "cases/studies/identify/card.hpp"
 #include "cases/studies/identify/invariance.hpp"
+#include "cases/studies/identify/moe_subject.hpp"
 #include "cases/studies/identify/replay_level.hpp"
 #include "cases/studies/identify/row_regions.hpp"
 #include "cases/studies/identify/row_subject.hpp"
@@ -156,6 +157,28 @@ struct AttentionCases : CardCases {
   std::vector<AttentionSchedule> found_;
 };
 
+// Cases of moe: a card each.
+struct MoeCases : CardCases {
+  using CardCases::CardCases;
+
+  void take(const Case& c) {
+    if (!options.schedule.empty() || options.invariance)
+      throw InputError(InputErrorKind::bad_value,
+                       "identify: --schedule and --invariance of moe; allowed: its card (a kernel that "
+                       "declares a schedule is judged by "
+                       "it in every run)");
+    const std::unique_ptr<MoeSubject> subject = moe_subject(c, workers);
+    MoeCard card = identify_moe(
+        *subject, found_, {.outputs = options.outputs, .masks = options.masks, .seconds = options.seconds});
+    card.subject = c.line();
+    remember(found_, card.schedule);
+    show(card_text(card), card_json(card), !card.refused.empty());
+  }
+
+ private:
+  std::vector<MoeArithmetic> found_;
+};
+
 int identify(const Options& options) {
   set_reference_threads(options.threads);
   std::unique_ptr<ReportFile> file;
@@ -170,6 +193,7 @@ int identify(const Options& options) {
   std::map<std::string, std::vector<Schedule>> found;
   AttentionCases attention(options, workers);
   RowCases rows(options, workers);
+  MoeCases moe(options, workers);
   bool finding = false, nothing = true;
   std::string json = "[\n";
   std::vector<Case> cases;
@@ -185,11 +209,15 @@ int identify(const Options& options) {
       rows.take(c);
       continue;
     }
+    if (c.op->name == "moe") {
+      moe.take(c);
+      continue;
+    }
     if (c.op->name != "matmul")
       throw InputError(
           InputErrorKind::bad_value,
           fmt::format(
-              "identify: op {}; allowed: matmul, attention, softmax, logsumexp, rmsnorm, layernorm, wht",
+              "identify: op {}; allowed: matmul, moe, attention, softmax, logsumexp, rmsnorm, layernorm, wht",
               c.op->name));
     std::map<std::string, std::string> given = c.attributes.all();
     const GemmShape shape{c.attributes.integer("m"), c.attributes.integer("n"), c.attributes.integer("k")};
@@ -231,8 +259,8 @@ int identify(const Options& options) {
   }
   rows.finish();
   attention.finish();
-  finding |= rows.finding || attention.finding, nothing &= rows.nothing && attention.nothing;
-  for (const std::string& more : {attention.json, rows.json})
+  finding |= rows.finding || attention.finding, nothing &= rows.nothing && attention.nothing && moe.nothing;
+  for (const std::string& more : {attention.json, rows.json, moe.json})
     json += (json.size() > 2 && !more.empty() ? ",\n" : "") + more;
   for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {
     Card& card = cards[key];
@@ -290,9 +318,10 @@ int main(int argc, char** argv) {
       "Examples:\n  assay identify 'matmul m=4,64 n=64 k=512 a=bf16 dtype=f32' -b cpu\n"
       "  assay identify 'matmul m=1,16,64 n=64 k=512 a=f32 dtype=f32' -b onednn --invariance");
   Options options;
-  app.add_option("case", options.words,
-                 "Case lines of matmul (sets of m, n and k are the shapes), attention, softmax, logsumexp, "
-                 "rmsnorm, layernorm or wht")
+  app.add_option(
+         "case", options.words,
+         "Case lines of matmul (sets of m, n and k are the shapes), moe, attention, softmax, logsumexp, "
+         "rmsnorm, layernorm or wht")
       ->required();
   std::string backends;
   app.add_option("--backend,-b", backends, "Whose kernels");

@@ -47,9 +47,9 @@ std::optional<MaskAnswers> ask(GemmSubject& subject, const GemmShape& shape, int
   const std::int64_t across = sizes.diagonal ? std::min(shape.m, shape.n) : shape.n;
   const std::int64_t column_calls = (n + across - 1) / across;
   // Counts that the store would round are none.
-  const std::int64_t exact = subject.stored_as() == "bf16"  ? 256
-                             : subject.stored_as() == "f16" ? 2048
-                                                            : 1 << 24;
+  const std::int64_t exact = subject.stored_as().ends_with("bf16")  ? 256
+                             : subject.stored_as().ends_with("f16") ? 2048
+                                                                    : 1 << 24;
   if (n > exact || column_calls > most_calls ||
       std::ldexp(1.0, sizes.hides() - 11) < static_cast<double>(n) || !counts_ones(subject, shape, sizes))
     return std::nullopt;

@@ -4,14 +4,17 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "reference/error.hpp"
+#include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::size_t kMostAlike = 512;  // sums that are held against all rows of one answer
 
 ReplayOperand part_of(const ReplayOperand& o, const std::vector<std::int64_t>& rows) {
   ReplayOperand part{static_cast<std::int64_t>(rows.size()), o.k, o.format, {}, {}};
@@ -35,7 +38,7 @@ struct Excerpt {
       : answer(cut(whole, rows, columns)), replay(answer.a, answer.b) {}
   static Answer cut(const Answer& whole, const std::vector<std::int64_t>& rows,
                     const std::vector<std::int64_t>& columns) {
-    Answer part{whole.line, part_of(whole.a, rows), part_of(whole.b, columns), {}, {}, {}};
+    Answer part{whole.line, part_of(whole.a, rows), part_of(whole.b, columns), {}, {}, {}, whole.unit};
     for (const std::int64_t r : rows) {
       if (!whole.a_scale.empty()) part.a_scale.push_back(whole.a_scale[static_cast<std::size_t>(r)]);
       for (const std::int64_t c : columns)
@@ -79,11 +82,27 @@ std::vector<double> stored_outputs(const Answer& answer, const std::vector<doubl
                                    const std::string& scales, const std::string& stored_as) {
   std::vector<double> out(sums.size());
   const auto n = static_cast<std::size_t>(answer.b.rows);
-  const Width width = width_of(stored_as);
+  struct Store {
+    const ScalarFormat* element;  // nullptr: to width
+    Width width;
+  };
+  std::vector<Store> roundings;
+  for (std::size_t at = 0; at <= stored_as.size();) {
+    const std::string name = stored_as.substr(at, stored_as.find('>', at) - at);
+    const bool wide = name == "f32" || name == "f16" || name == "bf16";
+    roundings.push_back({wide ? nullptr : &scalar_format(name), width_of(wide ? name : "f32")});
+    at += name.size() + 1;
+  }
   for (std::size_t at = 0; at < sums.size(); ++at) {
     const float sa = answer.a_scale.empty() ? 1.0F : answer.a_scale[at / n];
     const float sb = answer.b_scale.empty() ? 1.0F : answer.b_scale[at % n];
-    out[at] = round_to_width(with_scales(sums[at], sa, sb, scales), width);
+    double x = with_scales(sums[at], sa, sb, scales);
+    for (const Store& r : roundings) {
+      const double unit = &r == roundings.data() ? answer.unit : 1;
+      x = unit * (r.element == nullptr ? round_to_width(x / unit, r.width)
+                                       : round_to(*r.element, x / unit, {.overflow = Overflow::saturate}));
+    }
+    out[at] = x;
   }
   return out;
 }
@@ -143,29 +162,41 @@ std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
       pieces.push_back(std::move(piece));
       break;
     }
+    // Of what fits alike the shortest; whether products are fused often leaves no trace and lengthens nothing.
+    std::vector<std::pair<std::ptrdiff_t, Schedule>> by_length;
+    for (Schedule& s : fitting)
+      by_length.emplace_back(std::ranges::count(print_schedule(s), '=') - (s.fma ? 1 : 0), std::move(s));
+    std::ranges::stable_sort(by_length, {}, &std::pair<std::ptrdiff_t, Schedule>::first);
+    fitting.clear();
+    for (auto& each : by_length) fitting.push_back(std::move(each.second));
     // The rows that have this schedule too; an alternative must be equal wherever the first one is.
     const Excerpt rest(answer, left, all);
-    std::vector<char> row_fits(left.size(), 1);
-    bool is_first = true;
-    std::set<std::pair<std::uint64_t, std::string>> sums;  // additions that have been seen
+    std::vector<std::pair<Schedule, std::vector<char>>> tried;  // and the rows that it fits
+    std::map<std::pair<std::uint64_t, std::string>, std::vector<char>>
+        known;  // rows that these additions fit
+    std::size_t spellings = 0;
     for (const Schedule& s : fitting) {
+      if (known.size() >= kMostAlike) break;  // an answer that shows nothing
       // Another spelling of the same additions is kept, for it may stand for others at another length; at most so many.
-      if (!is_first && !sums.insert({signature(plan_sum(s, answer.a.k)), s.scales}).second &&
-          piece.also.size() >= 64)
-        continue;
-      const std::vector<double> stored =
-          stored_outputs(rest.answer, rest.replay.sums(s), s.scales, stored_as);
-      std::vector<char> fits(left.size(), 1);
-      for (std::size_t at = 0; at < stored.size(); ++at)
-        if (!same_number(stored[at], rest.answer.got[at])) fits[at / all.size()] = 0;
-      if (is_first) {
-        row_fits = fits;
-        piece.schedule = s;
-      } else if (fits == row_fits) {
-        piece.also.push_back(s);
+      const auto [at, is_new] =
+          known.try_emplace({signature(plan_sum(s, answer.a.k)), s.scales}, left.size(), 1);
+      if (!is_new && ++spellings > 64) continue;
+      std::vector<char>& fits = at->second;
+      if (is_new) {
+        const std::vector<double> stored =
+            stored_outputs(rest.answer, rest.replay.sums(s), s.scales, stored_as);
+        for (std::size_t i = 0; i < stored.size(); ++i)
+          if (!same_number(stored[i], rest.answer.got[i])) fits[i / all.size()] = 0;
       }
-      is_first = false;
+      tried.emplace_back(s, fits);
     }
+    // A row may show little: of what fits the first row that is chosen which fits most rows.
+    const auto rows_of = [](const auto& each) { return std::ranges::count(each.second, 1); };
+    const auto chosen = std::ranges::max_element(tried, {}, rows_of);
+    const std::vector<char> row_fits = chosen->second;
+    piece.schedule = chosen->first;
+    for (const auto& [s, fits] : tried)
+      if (s != *piece.schedule && fits == row_fits) piece.also.push_back(s);
     std::vector<std::int64_t> others;
     for (std::size_t r = 0; r < left.size(); ++r) (row_fits[r] != 0 ? piece.rows : others).push_back(left[r]);
     piece.compared = static_cast<std::int64_t>(piece.rows.size()) * answer.b.rows;
@@ -184,8 +215,12 @@ void confirm(std::vector<RowPiece>& pieces, const Answer& answer, const std::str
     candidates.insert(candidates.end(), piece.also.begin(), piece.also.end());
     std::vector<Schedule> kept;
     std::int64_t off = 0;
+    std::map<std::pair<std::uint64_t, std::string>, std::int64_t>
+        known;  // other spellings of the same additions
     for (const Schedule& s : candidates) {
-      const std::int64_t here = rows.unequal(s, stored_as);
+      const auto [at, is_new] = known.try_emplace({signature(plan_sum(s, answer.a.k)), s.scales}, 0);
+      if (is_new) at->second = rows.unequal(s, stored_as);
+      const std::int64_t here = at->second;
       if (here == 0)
         kept.push_back(s);
       else if (kept.empty() && off == 0)

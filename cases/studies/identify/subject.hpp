@@ -17,6 +17,7 @@ struct Answer {
   ReplayOperand a, b;
   std::vector<float> a_scale, b_scale;
   std::vector<double> got;  // [m,n]
+  double unit = 1;          // a power of two: the first rounding is of multiples of it
 };
 
 struct GemmShape {
@@ -27,7 +28,7 @@ struct GemmShape {
 class GemmSubject {
  public:
   virtual ~GemmSubject() = default;
-  // Scalar formats of the operands, of the store ("f32", "f16", "bf16"), and whether the kernel has scales in its epilogue.
+  // Scalar formats of the operands and of the store: "f32", "f16", "bf16", an 8-bit one, or one rounding after another, "f16>bf16".
   virtual std::string a_element() const = 0;
   virtual std::string b_element() const = 0;
   virtual std::string stored_as() const = 0;
@@ -36,6 +37,8 @@ class GemmSubject {
   // Crafted ones: numbers of the elements' formats, scales 1. nullopt where the format cannot hold them as they are.
   virtual std::optional<Answer> crafted(const GemmShape& shape, std::vector<float> a, std::vector<float> b,
                                         const std::string& what) = 0;
+  // Calls of products that cancel: more where one shows little.
+  virtual int residues(const GemmShape&) const { return 1; }
   int calls = 0;
   // Of the last call: what the kernel declares, and the kernels that were seen.
   std::string declared_contract, declared_path;

@@ -1,0 +1,15 @@
+// A mixture of experts of a backend, behind its worker.
+#pragma once
+
+#include <memory>
+
+#include "cases/studies/identify/moe.hpp"
+#include "harness/case.hpp"
+#include "harness/judge.hpp"
+
+namespace assay {
+
+// Throws InputError bad_value where nothing could be learnt: sums of integers, fewer columns than what shows a product takes.
+std::unique_ptr<MoeSubject> moe_subject(const Case& c, Workers& workers);
+
+}  // namespace assay
