@@ -40,12 +40,13 @@ void respell(RowPiece& piece, std::int64_t n) {
   const Schedule found = *piece.schedule;
   if (found.lanes == 1 || found.unit() != nullptr) return;
   const std::uint64_t same = signature(plan_sum(found, n));
+  const auto keys = [](const Schedule& s) { return std::ranges::count(print_schedule(s), '='); };
   Schedule plain = found;
   plain.lanes = plain.pack = 1, plain.fold = "halving", plain.tail = Tail::lanes, plain.tail_width = 0;
   for (std::int64_t lanes = 1; lanes < found.lanes; lanes *= 2) {
     plain.lanes = lanes;
     for (const Schedule& s : outer_schedules(plain, n))
-      if (s != found && signature(plan_sum(s, n)) == same) {
+      if (s != found && keys(s) <= keys(found) && signature(plan_sum(s, n)) == same) {
         piece.also.insert(piece.also.begin(), found);
         piece.schedule = s;
         return;

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <stdexcept>
 
 #include "cases/lists.hpp"
 #include "cases/studies/identify/crafted.hpp"
 #include "cases/studies/identify/kernel_call.hpp"
+#include "cases/studies/identify/moe_numbers.hpp"
 #include "harness/inputs.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/format.hpp"
@@ -120,33 +119,6 @@ class WorkerMoe : public MoeSubject {
   Part up_, down_;
 };
 
-// Bytes of these numbers. Scales in a plane of their own are powers of two that leave room for what shares them, or 1. nullopt where
-// the shape is none of the format's.
-std::optional<Encoded> encoded(const std::string& name, const Shape& shape, const std::vector<float>& values,
-                               bool unit_scales) {
-  const Format& f = format(name);
-  try {
-    if (f.kind != FormatKind::scaled) return encode_tensor(f, shape, values);
-    std::size_t count = 0;
-    for (const PlaneSpec& plane : planes(f, shape))
-      if (plane.suffix == ".scale") count = static_cast<std::size_t>(element_count(plane.shape));
-    std::vector<float> scales(count, 1.0F);
-    const std::size_t run = count > 0 ? values.size() / count : 0;
-    // Scales along other axes than the last stay 1.
-    const bool runs = f.axis != ScaleAxis::head && f.axis != ScaleAxis::channel;
-    for (std::size_t i = 0; i < count && runs && !unit_scales; ++i) {
-      float absmax = 0;
-      for (std::size_t j = i * run; j < (i + 1) * run; ++j) absmax = std::max(absmax, std::fabs(values[j]));
-      if (absmax > 0)
-        scales[i] = static_cast<float>(
-            std::exp2(std::ceil(std::log2(static_cast<double>(absmax) / f.scale_divisor))));
-    }
-    return encode_tensor_with_scales(f, shape, values, scales);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
-
 std::string element_of(const std::string& path, const std::string& name) {
   const Format& f = format(name);
   return path != "codes" ? path : std::string(f.element.empty() ? f.name : f.element);
@@ -227,46 +199,9 @@ std::optional<Answer> Part::crafted(const GemmShape& shape, std::vector<float> a
   };
   std::optional<Answer> answer = pinned();
   if (!cancelling || shows(answer)) return answer;
-  // Operands of few bits, whose sums are exact: their columns, pair by pair, are made far apart. Weights of integers are whole numbers up
-  // to 6, whose scales are powers of two.
+  // Operands of few bits, whose sums are exact.
   const auto element = [&](const char* side) { return std::string(format(whole_.text(side)).element); };
-  const std::string of_a = element(down_ ? "w" : "a"), of_b = element(down_ ? "w2" : "w");
-  const auto few_bits = [](const std::string& name, const std::vector<float>& x) {
-    return name.starts_with("int") || (name.starts_with("e") && std::ranges::any_of(x, [&](float each) {
-                                         const auto exact = static_cast<double>(each);
-                                         return round_to(scalar_format(name), exact) != exact;
-                                       }));
-  };
-  const auto whole_number = [](float x) {
-    constexpr std::array kSizes = {1.0F, 2.0F, 3.0F, 4.0F, 6.0F, 6.0F};
-    int exponent = 0;
-    const float fraction = std::frexp(std::fabs(x), &exponent);
-    return std::copysign(kSizes[static_cast<std::size_t>(12 * fraction - 6) % kSizes.size()], x);
-  };
-  // How far a format's columns may be apart: scales of integers lie along the weights' rows, of which h is a column.
-  const auto reach = [&](const std::string& name, bool is_b) {
-    if (name.starts_with("int")) return is_b ? 0 : 16;
-    return name == "f16" || name.starts_with("e") ? 4 : 16;
-  };
-  std::vector<std::uint64_t> hash(k);
-  for (std::size_t i = 0; i < k; ++i) hash[i] = mix(std::bit_cast<std::uint32_t>(std::fabs(b[i])));
-  // The last column where it is given, and the one that cancels it, stay as they are.
-  std::vector<char> is_given(k, 0);
-  for (std::size_t i = 0; i < k && (!down_ || codes); ++i) is_given[i] = hash[i] == hash[last] ? 1 : 0;
-  for (std::vector<float>* side : {&a, &b}) {
-    const bool is_b = side == &b;
-    const std::string& name = is_b ? of_b : of_a;
-    const bool few = few_bits(name, *side);
-    const int most = reach(name, is_b) + (few && name.starts_with("e") ? 2 : 0);
-    for (std::size_t i = 0; i < side->size(); ++i) {
-      float& each = (*side)[i];
-      if (is_given[i % k] != 0 && !is_b) continue;
-      if (few) each = whole_number(each);
-      if (is_given[i % k] == 0)
-        each =
-            std::ldexp(each, static_cast<int>(hash[i % k] % static_cast<std::uint64_t>(2 * most + 1)) - most);
-    }
-  }
+  set_apart({element(down_ ? "w" : "a"), &a}, {element(down_ ? "w2" : "w"), &b}, shape.k, !down_ || codes);
   return pinned();
 }
 
@@ -317,10 +252,10 @@ std::optional<Answer> Part::ask(const GemmShape& shape, const std::vector<float>
   std::vector<std::int64_t> ids;
   for (std::int64_t t = 0; t < m; ++t)
     for (std::int64_t s = 0; s < topk; ++s) ids.push_back(s);
-  std::optional<Encoded> x_bytes = encoded(whole_.text("a"), {m, hidden}, x, true),
-                         w13_bytes = encoded(whole_.text("w"), {experts, 2 * inter, hidden}, w13,
-                                             whole_.paths_.up == "codes"),
-                         w2_bytes = encoded(whole_.text("w2"), {experts, hidden, inter}, w2, codes);
+  std::optional<Encoded> x_bytes = exactly_encoded(whole_.text("a"), {m, hidden}, x, true),
+                         w13_bytes = exactly_encoded(whole_.text("w"), {experts, 2 * inter, hidden}, w13,
+                                                     whole_.paths_.up == "codes"),
+                         w2_bytes = exactly_encoded(whole_.text("w2"), {experts, hidden, inter}, w2, codes);
   if (!x_bytes || !w13_bytes || !w2_bytes) return std::nullopt;
   // What the formats made of the numbers. Crafted ones, zeros and all that makes the rest exact must have stayed as they are.
   const std::vector<double> x_back = decode_tensor(*x_bytes), w13_back = decode_tensor(*w13_bytes),

@@ -8,8 +8,8 @@ from assay_sweep.line import LineError
 
 PROGRAM = "assay-sweep-kernel"
 # Nanoseconds per multiply-add of a machine of which nothing is recorded: two runs of the kernel, and the reference.
-GUESS = {"emulated": 4}
-GUESS_ELSE = 0.5
+GUESS = {"emulated": 2.2}
+GUESS_ELSE = 0.25
 
 # Named lists of cells. A cell that names no backend gets those of -b.
 SUITES = {
