@@ -202,31 +202,36 @@ double with_scales(double sum, float sa, float sb, std::string_view order) {
   return static_cast<double>(order == "a_b" ? (c * sa) * sb : order == "b_a" ? (c * sb) * sa : c * (sa * sb));
 }
 
-// to[t, r - first] = x[r, t] of rows [first, last): kLanes terms of each row at a time, whose lines stay in the cache meanwhile.
-static void rows_side_by_side(std::span<const float> x, std::int64_t first, std::int64_t last, std::int64_t k,
-                              std::span<float> to) {
-  for (std::int64_t begin = 0; begin < k; begin += kLanes)
-    for (std::int64_t r = first; r < last; ++r)
-      for (std::int64_t t = begin; t < std::min(k, begin + kLanes); ++t)
-        to[static_cast<std::size_t>(t * kLanes + r - first)] = x[static_cast<std::size_t>(r * k + t)];
+SummedRows::SummedRows(std::vector<float> x, std::int64_t rows, std::int64_t k)
+    : rows_(rows), k_(k), x_(std::move(x)) {
+  if (std::ssize(x_) != rows * k)
+    throw InputError(InputErrorKind::shape_mismatch,
+                     fmt::format("sums of {} rows of {} terms from {} numbers", rows, k, x_.size()));
+  // kLanes terms of each row at a time, whose lines stay in the cache meanwhile.
+  side_by_side_.resize(static_cast<std::size_t>((rows + kLanes - 1) / kLanes * k * kLanes));
+  for (std::int64_t first = 0; first < rows; first += kLanes)
+    for (std::int64_t begin = 0; begin < k; begin += kLanes)
+      for (std::int64_t r = first; r < std::min(rows, first + kLanes); ++r)
+        for (std::int64_t t = begin; t < std::min(k, begin + kLanes); ++t)
+          side_by_side_[static_cast<std::size_t>(first * k + t * kLanes + r - first)] =
+              x_[static_cast<std::size_t>(r * k + t)];
 }
 
-std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,
-                             std::int64_t rows, std::int64_t k) {
-  const auto size = static_cast<std::size_t>(rows * k);
-  if (x.size() != size || (!y.empty() && y.size() != size))
-    throw InputError(InputErrorKind::shape_mismatch,
-                     fmt::format("sums of {} rows of {} terms from {} numbers", rows, k, x.size()));
-  const SumPlan plan = plan_sum(schedule, k);
+std::vector<double> SummedRows::sums(const Schedule& schedule, const SummedRows* y) const {
+  if (y != nullptr && (y->rows_ != rows_ || y->k_ != k_))
+    throw InputError(
+        InputErrorKind::shape_mismatch,
+        fmt::format("sums of products of {} rows of {} and {} of {}", rows_, k_, y->rows_, y->k_));
+  const SumPlan plan = plan_sum(schedule, k_);
   if (plan.unit != nullptr)
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("schedule: acc={} adds products of matrices", schedule.acc));
-  std::vector<double> sums(static_cast<std::size_t>(rows));
+  std::vector<double> sums(static_cast<std::size_t>(rows_));
   if (!is_plain_f32(plan)) {
     ScalarSum sum{plan};
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* a = x.data() + r * k;
-      const float* b = y.empty() ? nullptr : y.data() + r * k;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const float* a = x_.data() + r * k_;
+      const float* b = y == nullptr ? nullptr : y->x_.data() + r * k_;
       sums[static_cast<std::size_t>(r)] = sum([&](std::int64_t t) {
         return b == nullptr ? static_cast<double>(a[t])
                             : static_cast<double>(a[t]) * static_cast<double>(b[t]);
@@ -235,16 +240,10 @@ std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x,
     return sums;
   }
   std::vector<float> registers(static_cast<std::size_t>(plan.registers) * kSumLanes);
-  // Of a row with itself one panel serves both sides.
-  const bool is_other = !y.empty() && y.data() != x.data();
-  std::vector<float> left(static_cast<std::size_t>(k) * kSumLanes), right(is_other ? left.size() : 0);
-  for (std::int64_t first = 0; first < rows; first += kLanes) {
-    const std::int64_t last = std::min(rows, first + kLanes);
-    rows_side_by_side(x, first, last, k, left);
-    if (is_other) rows_side_by_side(y, first, last, k, right);
-    run_lanes(plan, {left.data(), false, y.empty() ? nullptr : (is_other ? right : left).data()},
-              registers.data());
-    for (std::int64_t r = first; r < last; ++r)
+  for (std::int64_t first = 0; first < rows_; first += kLanes) {
+    const float* b = y == nullptr ? nullptr : y->side_by_side_.data() + first * k_;
+    run_lanes(plan, {side_by_side_.data() + first * k_, false, b}, registers.data());
+    for (std::int64_t r = first; r < std::min(rows_, first + kLanes); ++r)
       sums[static_cast<std::size_t>(r)] = static_cast<double>(
           registers[static_cast<std::size_t>(plan.result) * kSumLanes + static_cast<std::size_t>(r - first)]);
   }

@@ -47,8 +47,25 @@ class GemmReplay {
 // A sum with the scales of its row and column, each product rounded to f32 in the order of Schedule::scales; none leaves it as it is.
 double with_scales(double sum, float a_scale, float b_scale, std::string_view order);
 
-// sums[r] = sum_k x[r,k] y[r,k] for rows [rows, k], y empty: sum_k x[r,k]. No matrix units (bad_value).
-std::vector<double> row_sums(const Schedule& schedule, std::span<const float> x, std::span<const float> y,
-                             std::int64_t rows, std::int64_t k);
+// Rows [rows, k] once, for any number of sums of each.
+class SummedRows {
+ public:
+  SummedRows(std::vector<float> x, std::int64_t rows, std::int64_t k);
+  std::span<const float> values() const { return x_; }
+  // sum_k x[r,k] of each row r, or sum_k x[r,k]^2. No matrix units (bad_value).
+  std::vector<double> sums(const Schedule& schedule) const { return sums(schedule, nullptr); }
+  std::vector<double> squares(const Schedule& schedule) const { return sums(schedule, this); }
+  // sum_k x[r,k] y[r,k]. Throws InputError shape_mismatch.
+  std::vector<double> products(const Schedule& schedule, const SummedRows& y) const {
+    return sums(schedule, &y);
+  }
+
+ private:
+  std::vector<double> sums(const Schedule& schedule, const SummedRows* y) const;
+
+  std::int64_t rows_, k_;
+  std::vector<float> x_;
+  std::vector<float> side_by_side_;  // groups of rows, [k][kSumLanes] each, zeros behind the last row
+};
 
 }  // namespace assay

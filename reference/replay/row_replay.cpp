@@ -63,36 +63,47 @@ void transform(const RowSchedule& s, const RowInputs& in, float* group) {
 
 }  // namespace
 
-const std::vector<float>& RowReplay::exponentials(const RowSchedule& s) {
+const SummedRows& RowReplay::exponentials(const RowSchedule& s) {
   const std::string word(s.word("exp"));
   if (top_.empty())
     for (std::int64_t r = 0; r < in_.rows; ++r) top_.push_back(*std::ranges::max_element(row(r)));
-  std::vector<float>& e = exp_[word];
-  if (!e.empty()) return e;
+  if (const auto found = exp_.find(word); found != exp_.end()) return found->second;
   const RowExp exp = row_exp(word);
+  std::vector<float> e;
   for (std::int64_t r = 0; r < in_.rows; ++r)
     for (const float x : row(r)) e.push_back(exp(x - top_[static_cast<std::size_t>(r)]));
-  return e;
+  return exp_.emplace(word, SummedRows(std::move(e), in_.rows, in_.cols)).first->second;
+}
+
+const SummedRows& RowReplay::rows() {
+  if (!x_) x_.emplace(in_.x, in_.rows, in_.cols);
+  return *x_;
 }
 
 SumsOfRows RowReplay::sums(const RowSchedule& s) {
   SumsOfRows sums;
   if (s.op == "softmax" || s.op == "logsumexp") {
-    sums.sum = row_sums(s.sum, exponentials(s), {}, in_.rows, in_.cols);
+    sums.sum = exponentials(s).sums(s.sum);
     return sums;
   }
-  if (s.has_sum()) sums.sum = row_sums(s.sum, in_.x, {}, in_.rows, in_.cols);
+  if (s.has_sum()) {
+    if (summed_.empty() || s.sum != summed_by_) summed_ = rows().sums(s.sum), summed_by_ = s.sum;
+    sums.sum = summed_;
+  }
   if (!s.has_squares()) return sums;
   if (s.op == "rmsnorm" || s.word("variance") == "one_pass") {
-    sums.squares = row_sums(s.squares, in_.x, in_.x, in_.rows, in_.cols);
+    sums.squares = rows().squares(s.squares);
     return sums;
   }
-  std::vector<float> apart(in_.x);
-  for (std::int64_t r = 0; r < in_.rows; ++r) {
-    const float mean = mean_of(s, sums.sum[static_cast<std::size_t>(r)], in_.cols);
-    for (std::int64_t i = 0; i < in_.cols; ++i) apart[static_cast<std::size_t>(r * in_.cols + i)] -= mean;
+  std::vector<float> means;
+  for (const double sum : sums.sum) means.push_back(mean_of(s, sum, in_.cols));
+  if (!apart_ || means != means_) {
+    std::vector<float> apart(in_.x);
+    for (std::size_t i = 0; i < apart.size(); ++i) apart[i] -= means[i / static_cast<std::size_t>(in_.cols)];
+    apart_.emplace(std::move(apart), in_.rows, in_.cols);
+    means_ = std::move(means);
   }
-  sums.squares = row_sums(s.squares, apart, apart, in_.rows, in_.cols);
+  sums.squares = apart_->squares(s.squares);
   return sums;
 }
 
@@ -110,7 +121,7 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
     return each(std::size_t{0}, static_cast<double>(top_[at] + as_float(log)));
   }
   if (s.op == "softmax") {
-    const std::span<const float> e = std::span(exponentials(s)).subspan(at * x.size(), x.size());
+    const std::span<const float> e = exponentials(s).values().subspan(at * x.size(), x.size());
     const bool divides = s.word("quotient") == "division";
     const float sum = as_float(sums.sum[at]), inverse = as_float(1.0 / sums.sum[at]);
     for (std::size_t i = 0; i < e.size(); ++i)

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "reference/replay/replay.hpp"
 #include "reference/replay/row_schedule.hpp"
 
 namespace assay {
@@ -40,7 +42,7 @@ class RowReplay {
                        std::int64_t most);
 
  private:
-  const std::vector<float>& exponentials(const RowSchedule& schedule);
+  const SummedRows& exponentials(const RowSchedule& schedule);
   std::span<const float> row(std::int64_t r) const {
     return std::span(in_.x).subspan(static_cast<std::size_t>(r * in_.cols),
                                     static_cast<std::size_t>(in_.cols));
@@ -49,9 +51,16 @@ class RowReplay {
   template <typename Each>
   bool stored_row(const RowSchedule& schedule, const SumsOfRows& sums, std::int64_t r, const Each& each);
 
+  const SummedRows& rows();
+
   RowInputs in_;
-  std::vector<float> top_;                         // the maximum of each row
-  std::map<std::string, std::vector<float>> exp_;  // by the word of the exponential
+  std::vector<float> top_;                 // the maximum of each row
+  std::map<std::string, SummedRows> exp_;  // by the word of the exponential
+  // What the schedule before this one had, where it is the same: x, its sums by a schedule, and x less these means.
+  std::optional<SummedRows> x_, apart_;
+  Schedule summed_by_;
+  std::vector<double> summed_;
+  std::vector<float> means_;
 };
 
 }  // namespace assay

@@ -89,13 +89,13 @@ TEST(Schedule, rows_side_by_side_have_the_sums_of_each_alone) {
       std::vector<float> x;
       for (std::int64_t i = 0; i < rows * kK; ++i)
         x.push_back(1.0F / static_cast<float>(i % 2 == 0 ? i + 1 : -i - 7));
-      const std::vector<float> copy = x;
-      const std::vector<double> plain = row_sums(s, x, {}, rows, kK), squares = row_sums(s, x, x, rows, kK);
-      EXPECT_EQ(squares, row_sums(s, x, copy, rows, kK)) << text << " " << rows;
+      const SummedRows all(x, rows, kK), copy(x, rows, kK);
+      const std::vector<double> plain = all.sums(s), squares = all.squares(s);
+      EXPECT_EQ(squares, all.products(s, copy)) << text << " " << rows;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::span<const float> row(x.data() + r * kK, static_cast<std::size_t>(kK));
-        EXPECT_EQ(row_sums(s, row, {}, 1, kK).front(), plain[static_cast<std::size_t>(r)]);
-        EXPECT_EQ(row_sums(s, row, row, 1, kK).front(), squares[static_cast<std::size_t>(r)]);
+        const SummedRows row({x.begin() + r * kK, x.begin() + (r + 1) * kK}, 1, kK);
+        EXPECT_EQ(row.sums(s).front(), plain[static_cast<std::size_t>(r)]);
+        EXPECT_EQ(row.squares(s).front(), squares[static_cast<std::size_t>(r)]);
       }
     }
 }

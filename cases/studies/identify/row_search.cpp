@@ -5,14 +5,13 @@
 #include <bit>
 #include <chrono>
 #include <map>
-#include <memory>
 #include <set>
 #include <stdexcept>
 
 #include "cases/studies/identify/hypotheses.hpp"
+#include "cases/studies/identify/row_calls.hpp"
 #include "cases/studies/identify/rows.hpp"
 #include "reference/error.hpp"
-#include "reference/replay/replay.hpp"
 #include "reference/replay/sum_plan.hpp"
 
 namespace assay {
@@ -20,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostAlike = 256;   // hypotheses that are kept side by side
 constexpr std::size_t kMostSquares = 64;  // of layernorm, each of which is tried with every mean
+constexpr std::int64_t kFurther = 4096;   // hypotheses that are tried behind the first that fits
 
 // One answer, and a few of its rows, on which most hypotheses fail.
 struct Asked {
@@ -70,16 +70,10 @@ class Search {
       : subject_(subject), rows_(rows), cols_(cols), card_(card) {}
 
   bool draw_first() {
-    std::optional<RowAnswer> first = subject_.drawn(rows_, cols_, 1);
+    std::optional<RowAnswer> first = first_rows(subject_, rows_, cols_, kFewRows, last_seed);
     if (!first) return false;
     card_.line = first->line;
     asked_.push_back(std::make_unique<Asked>(std::move(*first), kFewRows));
-    // One row alone fits too many hypotheses.
-    for (; rows_ * last_seed < kFewRows && last_seed < 8; ++last_seed) {
-      std::optional<RowAnswer> more = subject_.drawn(rows_, cols_, static_cast<std::uint64_t>(last_seed) + 1);
-      if (!more) break;
-      asked_.push_back(std::make_unique<Asked>(std::move(*more), kFewRows));
-    }
     return true;
   }
 
@@ -163,7 +157,9 @@ class Search {
                                    Schedule RowSchedule::* sum) {
     std::vector<RowSchedule> found;
     const bool products = sum == &RowSchedule::squares;
+    std::int64_t further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
+      if (!found.empty() && --further < 0) break;
       std::map<std::string, SumsOfRows> sums;  // by the exponential, the one word that changes the terms
       for (RowSchedule s : words) {
         s.*sum = candidate;
@@ -185,13 +181,15 @@ class Search {
     for (const RowSchedule& s : welford)
       if (drawn().fits(s)) found.push_back(s);
     if (!found.empty()) return found;
-    std::optional<RowAnswer> balanced = subject_.crafted(
-        rows_, cols_, balanced_rows(rows_, cols_, drawn().answer.in.stored_as), "balanced rows");
+    std::optional<RowAnswer> balanced =
+        ask_balanced(subject_, rows_, cols_, drawn().answer.in.stored_as, 4 * kFewRows);
     if (!balanced) return found;
     Asked asked(std::move(*balanced), kFewRows);
     for (RowSchedule& s : words) s.sum = parse_schedule("acc=f32");
     std::set<std::uint64_t> additions;  // of other spellings one is enough
+    std::int64_t further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
+      if (!squares.empty() && --further < 0) break;
       if (!additions.insert(signature(plan_sum(candidate, cols_))).second) continue;
       SumsOfRows sums;
       for (RowSchedule s : words) {
@@ -204,12 +202,14 @@ class Search {
     asked_.push_back(std::make_unique<Asked>(std::move(asked)));
     // Sums that are equal in every row have equal consequences: each is tried once.
     std::map<std::vector<double>, std::vector<RowSchedule>> by_sums;
-    const RowReplay& few = drawn().few;
+    const RowInputs& in = drawn().few.inputs();
+    const SummedRows rows(in.x, in.rows, in.cols);
+    further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, false)) {
+      if (!found.empty() && --further < 0) break;
       RowSchedule s = words.front();
       s.sum = candidate;
-      const RowInputs& in = few.inputs();
-      const std::vector<double> sums = row_sums(candidate, in.x, {}, in.rows, in.cols);
+      const std::vector<double> sums = rows.sums(candidate);
       const auto seen = by_sums.find(sums);
       std::vector<RowSchedule> fitting;
       for (RowSchedule with : seen == by_sums.end() ? squares : seen->second) {
@@ -248,7 +248,7 @@ std::string value_in(const std::string& printed, const std::string& field) {
   return text.substr(value, text.find(' ', value) - value);
 }
 
-// Whether two schedules make the same bits of any terms, because they make the same additions and quotients.
+// Whether two schedules make the same bits of any terms: the same additions and quotients.
 bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
   const auto same_sum = [&](const Schedule& x, const Schedule& y) {
     return signature(plan_sum(x, cols)) == signature(plan_sum(y, cols));
