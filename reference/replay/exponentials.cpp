@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "reference/replay/special_functions.hpp"
+
 namespace assay {
 namespace {
 
@@ -93,6 +95,7 @@ RowExp row_exp(std::string_view word) {
   if (word == "sleef") return sleef;
   if (word == "degree5") return degree5;
   if (word == "arm") return arm;
+  if (word == "cuda_expf") return cuda_expf;
   return word == "nearest" ? nearest : libm;
 }
 

@@ -1,4 +1,4 @@
-// The exponentials of libraries on a CPU, bit for bit: what `exp` of a row's or a mixture's schedule names. Arguments of at most 0,
+// The exponentials of libraries, bit for bit: what `exp` of a row's or a mixture's schedule names. Arguments of at most 0,
 // or, in silu, up to where f32 ends; degree5 and arm are +Inf above it.
 //   libm         the C library's of the machine that replays
 //   taylor7      n = round(x log2 e), r = x - n ln 2 in two steps, Taylor's polynomial of degree 7 by fused steps, 2^n in two
@@ -7,6 +7,7 @@
 //   degree5      n = floor(x log2 e + 1/2), r = x - n ln 2 in one fused step, a polynomial of degree 5; 0 below ln 2^-126
 //   arm          n by a shifter, r in two fused steps, a polynomial of degree 5 in r and r^2
 //   nearest      e^x rounded once
+//   cuda_expf    CUDA's expf (special_functions.hpp); of a mixture alone, whose schedule one kernel on a GPU may have
 #pragma once
 
 #include <string_view>
@@ -14,7 +15,7 @@
 namespace assay {
 
 using RowExp = float (*)(float);
-inline constexpr std::string_view kRowExps = "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm";
+inline constexpr std::string_view kRowExps = "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm|cuda_expf";
 // One of these words.
 RowExp row_exp(std::string_view word);
 

@@ -42,6 +42,7 @@ std::string card_text(const CallCard<Kind>& card) {
     out += fmt::format("  {:<10} {:<22} <- {}\n", f.field,
                        f.concluded ? f.value : "unknown (" + f.value + ")", f.against);
   if (card.also > 0) out += fmt::format("  also     {} more that give the same bits here\n", card.also);
+  if (!card.fallback.empty()) out += fmt::format("  fallback {}\n", card.fallback);
   return out + fmt::format("  repeat   assay identify '{}'\n", card.line);
 }
 
@@ -55,6 +56,7 @@ std::string card_json(const CallCard<Kind>& card) {
   out["compared"] = card.compared, out["unequal"] = card.unequal, out["last_seed"] = card.last_seed,
   out["also"] = card.also;
   out["declared"] = card.declared_contract, out["path"] = card.declared_path, out["kernels"] = card.kernels;
+  if (!card.fallback.empty()) out["fallback"] = card.fallback;
   out["seconds"] = card.seconds, out["calls"] = card.calls;
   for (const CardField& f : card.fields)
     out["fields"].push_back({{"field", f.field},

@@ -25,6 +25,7 @@ struct CallCard {
   std::int64_t also = 0;  // other hypotheses that gave the same bits on all that was asked
   std::vector<CardField> fields;
   std::string declared_contract, declared_path, refused;
+  std::string fallback;  // what the bits contradict of the declared contract; of moe alone
   std::vector<std::string> kernels;
   double seconds = 0;
   int calls = 0;

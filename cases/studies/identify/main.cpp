@@ -172,6 +172,7 @@ struct MoeCases : CardCases {
         *subject, found_, {.outputs = options.outputs, .masks = options.masks, .seconds = options.seconds});
     card.subject = c.line();
     remember(found_, card.schedule);
+    finding |= !card.fallback.empty();
     show(card_text(card), card_json(card), !card.refused.empty());
   }
 
@@ -259,7 +260,8 @@ int identify(const Options& options) {
   }
   rows.finish();
   attention.finish();
-  finding |= rows.finding || attention.finding, nothing &= rows.nothing && attention.nothing && moe.nothing;
+  finding |= rows.finding || attention.finding || moe.finding,
+      nothing &= rows.nothing && attention.nothing && moe.nothing;
   for (const std::string& more : {attention.json, rows.json, moe.json})
     json += (json.size() > 2 && !more.empty() ? ",\n" : "") + more;
   for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {

@@ -53,8 +53,12 @@ class MoeSubject {
   virtual bool scaled() const = 0;  // whether the products have scales in their epilogue
   virtual std::string hidden_format()
       const = 0;  // what the second path makes of h: f32, f16, bf16, or an element of codes
+  // One call of each product, which shows to what it is rounded before y's store.
+  virtual void look() = 0;
   // nullopt where the kernel does not take the call; throws std::runtime_error where it fails.
   virtual std::optional<MoeAnswer> drawn(std::uint64_t seed) = 0;
+  // The value of a key of the declared contract, its default where it is left out. Throws InputError for a contract that is none.
+  virtual std::string declared(const std::string& key) const = 0;
   int calls = 0;
   std::string declared_contract, declared_path;  // of the last call
   std::vector<std::string> kernels;

@@ -33,7 +33,8 @@ constexpr std::array kWords = {Word{"gate_up", &MoeArithmetic::gate_up},
 std::vector<std::string> values(const Word& word, const std::string& hidden) {
   const std::string name = word.name;
   if (name == "weight") return {"after", "before"};
-  if (name == "exp") return {"libm", "nearest", "taylor7", "taylor7_mul", "sleef", "degree5", "arm"};
+  if (name == "exp")
+    return {"libm", "nearest", "taylor7", "taylor7_mul", "sleef", "degree5", "arm", "cuda_expf"};
   if (name == "silu") return {"quotient", "sigmoid"};
   if (name == "combine") return {"experts", "slots"};
   const bool codes = hidden != "f32" && hidden != "f16" && hidden != "bf16";
@@ -116,6 +117,51 @@ void descend(const MoeAnswer& answer, MoeArithmetic& best, Difference& least, co
   }
 }
 
+// What is concluded and declared otherwise. A declared schedule is held against the bits themselves.
+std::string contradicted(const MoeSubject& subject, const MoeCard& card,
+                         const std::vector<MoeAnswer>& asked) {
+  if (subject.declared("level") == "replay") {
+    Difference all;
+    for (const MoeAnswer& answer : asked) {
+      try {
+        const std::vector<double> wanted = answer.replay(subject.declared_contract);
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          if (!std::isnan(wanted[i]))
+            ++all.compared, all.unequal += same_number(wanted[i], answer.got[i]) ? 0 : 1;
+      } catch (const InputError& refused) {
+        return refused.what();
+      }
+    }
+    return all.unequal == 0
+               ? ""
+               : fmt::format("of the declared schedule's bits {} of {} differ", all.unequal, all.compared);
+  }
+  const auto concluded = [&](const std::string& name) {
+    const auto field = std::ranges::find(card.fields, name, &CardField::field);
+    return field != card.fields.end() && field->concluded;
+  };
+  for (const char* key : {"gate_up", "h", "expert_out", "weight"}) {
+    const Word word = *std::ranges::find(kWords, std::string_view(key),
+                                         [](const Word& w) { return std::string_view(w.name); });
+    if (concluded(key) && subject.declared(key) != *card.schedule.*word.value)
+      return fmt::format("{}={} is declared, the bits are those of {}={}", key, subject.declared(key), key,
+                         *card.schedule.*word.value);
+  }
+  // Lanes in f32 and a unit may agree in ways that nobody tried; two units, or two types, under one schedule were held side by side.
+  const std::string acc = subject.declared("acc");
+  const MatrixUnit* unit = find_matrix_unit(acc);
+  for (const auto& [name, sum] :
+       {std::pair{"up.acc", &card.schedule->up}, {"down.acc", &card.schedule->down}}) {
+    const MatrixUnit* found = sum->grouped.unit();
+    if (!concluded(name) || acc == "i32" || acc == sum->grouped.acc ||
+        (unit == nullptr) != (found == nullptr))
+      continue;
+    if (unit == nullptr || !same_arithmetic(*unit, *found))
+      return fmt::format("acc={} is declared, the bits are those of {}={}", acc, name, sum->grouped.acc);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string print_schedule(const MoeArithmetic& m) {
@@ -169,6 +215,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
     };
     const bool was_known = std::ranges::any_of(known, consider);
     if (!was_known) {
+      subject.look();
       const IdentifyOptions each{.most_mask_calls = options.masks,
                                  .least_outputs = options.outputs,
                                  .search_seconds = options.seconds};
@@ -261,6 +308,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
       }
       if (!field.against.empty()) card.fields.push_back(std::move(field));
     }
+    card.fallback = contradicted(subject, card, asked);
   } catch (const std::runtime_error& failure) {
     card.refused = failure.what();
   }

@@ -36,6 +36,8 @@ class Part : public GemmSubject {
   std::string a_element() const override;
   std::string b_element() const override;
   std::string stored_as() const override;
+  // To bf16 or f16, where all that is stored in f32 is of it.
+  void look(const GemmShape& shape);
   int residues(const GemmShape& shape) const override {
     return static_cast<int>(std::clamp<std::int64_t>(8192 / (shape.m * shape.n), 2, 32));
   }
@@ -48,7 +50,8 @@ class Part : public GemmSubject {
                             std::string line, bool exactly);
   WorkerMoe& whole_;
   bool down_;
-  float pin_ = 0;  // with codes: the element of h that is largest
+  float pin_ = 0;     // with codes: the element of h that is largest
+  std::string cast_;  // of the product's sums, before y's store; empty: none that shows
 };
 
 class WorkerMoe : public MoeSubject {
@@ -78,8 +81,13 @@ class WorkerMoe : public MoeSubject {
     return {rows_, std::min(size("inter"), size("hidden")), size("hidden")};
   }
   GemmShape down_shape() const override { return {rows_, size("hidden"), size("inter")}; }
+  void look() override { up_.look(up_shape()), down_.look(down_shape()); }
   bool scaled() const override { return paths_.up == "codes" || paths_.down == "codes"; }
   std::string hidden_format() const override { return hidden_; }
+
+  std::string declared(const std::string& key) const override {
+    return std::string(Contract::parse(declared_contract, case_.op->contract).text(key));
+  }
 
   std::optional<MoeAnswer> drawn(std::uint64_t seed) override {
     Case c = case_;
@@ -134,7 +142,17 @@ std::string Part::b_element() const {
 std::string Part::stored_as() const {
   // From v to y, h = 32 v on the way. The casts gate_up and h are none, or what the path makes of h.
   const std::string y = whole_.text("dtype");
+  if (!cast_.empty()) return cast_ + ">" + y;
   return down_ || whole_.hidden_ == "f32" ? y : whole_.hidden_ + ">" + y;
+}
+
+void Part::look(const GemmShape& shape) {
+  if (whole_.text("dtype") != "f32" || (!down_ && whole_.hidden_ != "f32")) return;
+  const std::optional<Answer> answer = drawn(shape, 1);
+  if (!answer) return;
+  for (const char* name : {"f16", "bf16"})  // of f16 numbers that are all of bf16 too
+    if (std::ranges::all_of(answer->got, [&](double y) { return round_to_width(y, width_of(name)) == y; }))
+      cast_ = name;
 }
 
 std::optional<Answer> Part::drawn(const GemmShape& shape, std::uint64_t seed) {
