@@ -40,9 +40,10 @@ std::string matmul_contract(const Call& call, const Engine& engine) {
 
 std::string matmul_replay_contract(const Call& call, const Engine& engine) {
   const Product product(call);
-  refuse_unscheduled(product.path, product.a, product.b);
-  return matmul_contract(call, engine) +
-         " level=replay schedule=" + product_schedule(engine, product.path, call.integer("k"));
+  refuse_unscheduled(product.path);
+  return matmul_contract(call, engine) + " level=replay schedule=" +
+         product_schedule(engine, product.path, integer_product(product.path, product.a, product.b),
+                          call.integer("k"));
 }
 
 void matmul_run(const Call& call, const Engine& engine, const Trace& trace) {

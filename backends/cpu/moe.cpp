@@ -124,10 +124,10 @@ std::string moe_contract(const Call& call, const Engine& engine) {
 
 std::string moe_replay_contract(const Call& call, const Engine& engine) {
   const auto& [up, down] = Products(call);
-  for (const Product* product : {&up, &down}) refuse_unscheduled(product->path, product->a, product->w);
-  return moe_contract(call, engine) +
-         " level=replay schedule=" + product_schedule(engine, up.path, call.integer("hidden"), "up.") + "/" +
-         product_schedule(engine, down.path, call.integer("inter"), "down.");
+  for (const Product* product : {&up, &down}) refuse_unscheduled(product->path);
+  return moe_contract(call, engine) + " level=replay schedule=" +
+         product_schedule(engine, up.path, up.integer, call.integer("hidden"), "up.") + "/" +
+         product_schedule(engine, down.path, down.integer, call.integer("inter"), "down.");
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {

@@ -141,12 +141,11 @@ void prepare_values(const Engine& engine, std::string_view path, Activations& ac
   }
 }
 
-void refuse_unscheduled(std::string_view path, std::string_view a, std::string_view b) {
-  if (integer_product(path, a, b) || path == "q8")
-    throw Unsupported("a schedule is of sums of floating-point products: no integer codes, no path=q8");
+void refuse_unscheduled(std::string_view path) {
+  if (path == "q8") throw Unsupported("no schedule is of path=q8, whose sums are those of quantised blocks");
 }
 
-std::string product_schedule(const Engine& engine, std::string_view path, std::int64_t k,
+std::string product_schedule(const Engine& engine, std::string_view path, bool integers, std::int64_t k,
                              std::string_view prefix) {
   const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
   std::string text;
@@ -154,6 +153,10 @@ std::string product_schedule(const Engine& engine, std::string_view path, std::i
     if (!text.empty()) text += "/";
     text.append(prefix).append(key).append(":").append(value);
   };
+  if (integers) {
+    add("acc", "i32"), add("scales", "a_b");
+    return text;
+  }
   // Of k terms that are one vector at most the four sums are one.
   const bool alone = &engine != &kScalarEngine && k > lanes;
   if (alone) add("rows", "4");

@@ -66,8 +66,10 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
     const bool flush = contract.text("ftz") == "yes";
     const std::vector<double> sums = replay_sums(schedule, a.operand, b.operand);
     const auto n = static_cast<std::size_t>(b.operand.rows);
+    const bool integers = schedule.grouped.acc == "i32";
     for (std::size_t at = 0; at < sums.size(); ++at) {
       const std::size_t i = at / n, j = at % n;
+      if (integers && !(std::fabs(sums[at]) < 0x1p31)) continue;  // may have wrapped
       if (!a.finite[i] || !b.finite[j] || (flush && may_flush(a, i, b, j, sums[at]))) continue;
       const double z = with_scales(sums[at], a.scales[i], b.scales[j],
                                    schedule.of(static_cast<std::int64_t>(i), left.rows()).scales);

@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    ScheduleKey{"acc", "f32", "f64|f32|f16|bf16, or a matrix unit", "what a step adds in"},
+    ScheduleKey{"acc", "f32", "f64|f32|f16|bf16|i32, or a matrix unit", "what a step adds in"},
     ScheduleKey{"fma", "no", "no|yes", "product and sum are one rounding"},
     ScheduleKey{"lanes", "1", "1..65536", "partial sums of a chunk"},
     ScheduleKey{"pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"},
@@ -79,7 +79,7 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
   const auto tail_of = [&](std::string_view text) { return text.substr(0, text.find(':')); };
   if (key == "acc") {
     Accumulator known;
-    if (!find_accumulator(value, known) || known.kind == Accumulator::Kind::integer ||
+    if (!find_accumulator(value, known) || (known.kind == Accumulator::Kind::integer && value != "i32") ||
         (known.unit != nullptr && known.unit->combine == Combine::wrap))
       refuse(key, value);
     s.acc = value;
@@ -161,6 +161,14 @@ std::string value_of(const Schedule& s, std::string_view key) {
 
 // Contradictions between keys, and the canonical spelling of the folds.
 void finish(Schedule& s) {
+  if (s.acc == "i32") {
+    Schedule alone;
+    alone.acc = s.acc, alone.scales = s.scales;
+    if (s != alone)
+      throw InputError(InputErrorKind::bad_value,
+                       "schedule: acc=i32 with more than scales; sums of integers are exact in every order, "
+                       "allowed: acc=i32 scales=...");
+  }
   if (s.unit() != nullptr && s.lanes != 1)
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("schedule: acc={} is a matrix unit and lanes={}; allowed: "

@@ -12,7 +12,8 @@
 //             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...); the partial sums are
 //             then added as `fold` says. Terms behind the last whole pass over the lanes go where `tail` says
 //   a step    acc=f64|f32|f16|bf16: product rounded, sum rounded, or with fma=yes one rounding of both. acc=UNIT: blocks of the
-//             unit's g terms chained through its accumulator (matrix_unit.hpp); lanes is then 1
+//             unit's g terms chained through its accumulator (matrix_unit.hpp); lanes is then 1. acc=i32: codes of integers, exact in
+//             every order, the sum then rounded to f32
 //   epilogue  the order in which two scales multiply the result (`scales`), then the store
 #pragma once
 

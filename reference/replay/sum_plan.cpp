@@ -19,7 +19,10 @@ struct Builder {
   Width acc;
 
   explicit Builder(const Schedule& schedule)
-      : s(schedule), acc(schedule.unit() != nullptr ? Width::f32 : width_of(schedule.acc)) {
+      : s(schedule),
+        acc(schedule.unit() != nullptr ? Width::f32
+            : schedule.acc == "i32"    ? Width::f64  // exact below 2^53
+                                       : width_of(schedule.acc)) {
     plan.unit = s.unit();
     plan.fma = s.fma;
   }
@@ -216,6 +219,7 @@ SumPlan plan_sum(const Schedule& schedule, std::int64_t n) {
     result = b.fresh();
     b.plan.ops.push_back({SumOp::zero, Width::f32, result, 0, 0, 0, 0, "step"});
   }
+  if (schedule.acc == "i32") b.round(result, "f32", "step");
   b.plan.result = result;
   return b.plan;
 }

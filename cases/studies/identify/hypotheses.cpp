@@ -117,6 +117,7 @@ std::vector<Schedule> double_schedules(std::int64_t n, bool products) {
 
 std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b) {
   std::vector<Schedule> list;
+  if (a.starts_with("int") && b.starts_with("int")) list.push_back(parse_schedule("acc=i32"));
   std::vector<const MatrixUnit*> units;
   for (const Standing standing : {Standing::silicon, Standing::vectors, Standing::published})
     for (const MatrixUnit& unit : matrix_units()) {

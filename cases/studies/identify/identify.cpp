@@ -68,6 +68,7 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   if (all_found(pieces)) return pieces;
   std::vector<Schedule> cut;
   for (const Schedule& s : units) {
+    if (s.unit() == nullptr) continue;  // sums of integers
     const std::vector<Schedule> of = outer_schedules(s, n);
     cut.insert(cut.end(), of.begin() + 1, of.end());
   }

@@ -105,6 +105,18 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
       "moe tokens=5 hidden=65 inter=33 experts=4 topk=2 a=f32,bf16,f16,e4m3fn_tok dtype=f32,bf16 "
       "fill=gaussian,outlier variant=replay.scalar",
       "cpu");
+  expect_pass(
+      "matmul m=3,9 n=9 k=33,2000 a=int8_tok b=int8_tok dtype=f32,bf16 fill=gaussian,outlier,constant "
+      "variant=replay,replay.scalar",
+      "cpu");
+  expect_pass(
+      "matmul m=5 n=9 k=64,512 a=int8_tok b=int4_ch dtype=f32,bf16 fill=gaussian,uniform variant=replay",
+      "cpu");
+  expect_pass(
+      "moe tokens=9 hidden=64 inter=96 experts=3 topk=2 a=int8_tok w=int8_tok,int4_ch "
+      "w2=int8_tok,int4_ch,bf16 dtype=f32,bf16 "
+      "fill=gaussian,outlier variant=replay,replay.scalar",
+      "cpu");
   expect_pass("moe tokens=13 hidden=352 inter=128 experts=4 topk=2 a=bf16 w=bf16,int4_g32 variant=replay",
               "cpu");
   expect_pass("moe tokens=9 hidden=64 inter=96 experts=3 topk=2 a=e4m3fn_tok w2=bf16 variant=replay", "cpu");

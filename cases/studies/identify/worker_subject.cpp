@@ -36,10 +36,6 @@ class WorkerSubject : public GemmSubject {
                  : std::string(f.kind == FormatKind::block ? f.name : f.element);
     };
     a_element_ = element(a), b_element_ = element(b);
-    if (a_element_ == "int8" || a_element_ == "int4")
-      throw InputError(InputErrorKind::bad_value,
-                       "identify: sums of integers are exact in every order; allowed: "
-                       "operands that are floating-point numbers");
     if (path_.starts_with("q8"))
       throw InputError(InputErrorKind::bad_value,
                        "identify: path=q8 adds products of quantised blocks; allowed: f32, tf32, f16, bf16, "
