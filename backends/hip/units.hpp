@@ -1,58 +1,12 @@
-// Matrix units of AMD GPUs by their builtins, all of one shape: D[16,16] = A[16,kDepth] B[kDepth,16] + C,
-// held by one wave. A lane holds kPerLane neighbouring codes of one row of A, one column of B, and kResults
-// numbers of one column of D:
-//   row of A, column of B and of D     lane % 16
-//   first k                            first_k(lane)
-//   row of D of result i               row_of(lane, i)
-// Layouts: AMD's matrix instruction calculator, the RDNA3, RDNA4 and CDNA3 ISA manuals. Only what A and B
-// share of the order of k can matter, and both take the same.
+// Matrix units of AMD GPUs by their builtins, all of one shape (layouts.hpp), held by one wave.
 #pragma once
 
 #include "backends/gpu/elements.cuh"
 #include "backends/gpu/gpu_runtime.hpp"
 #include "backends/hip/architectures.hpp"
+#include "backends/hip/layouts.hpp"
 
 namespace assay_gpu {
-
-// 8 codes of 8 bits, wave 32, 16 deep: gfx12's WMMA.
-struct LayoutWmma8 {
-  using Code = std::uint8_t;
-  static constexpr int kWave = 32, kDepth = 16, kPerLane = 8, kResults = 8;
-  static __device__ int first_k(int lane) { return lane / 16 * 8; }
-  static __device__ int row_of(int lane, int i) { return lane / 16 * 8 + i; }
-};
-// 16 numbers of 16 bits, wave 32, 16 deep: gfx11's WMMA. Both halves of the wave hold the same operands.
-struct LayoutWmma16 {
-  using Code = std::uint16_t;
-  static constexpr int kWave = 32, kDepth = 16, kPerLane = 16, kResults = 8;
-  static __device__ int first_k(int) { return 0; }
-  static __device__ int row_of(int lane, int i) { return 2 * i + lane / 16; }
-};
-// 8 numbers of 16 bits, wave 32, 16 deep: gfx12's WMMA, as that of its 8 bits.
-struct LayoutWmma16Half : LayoutWmma8 {
-  using Code = std::uint16_t;
-};
-// 8 codes of 8 bits, wave 64, 32 deep: CDNA3's MFMA.
-struct LayoutMfma8 {
-  using Code = std::uint8_t;
-  static constexpr int kWave = 64, kDepth = 32, kPerLane = 8, kResults = 4;
-  static __device__ int first_k(int lane) { return lane / 16 * 8; }
-  static __device__ int row_of(int lane, int i) { return lane / 16 * 4 + i; }
-};
-// 4 numbers of 16 bits, wave 64, 16 deep: MFMA of CDNA2 and CDNA3.
-struct LayoutMfma16 {
-  using Code = std::uint16_t;
-  static constexpr int kWave = 64, kDepth = 16, kPerLane = 4, kResults = 4;
-  static __device__ int first_k(int lane) { return lane / 16 * 4; }
-  static __device__ int row_of(int lane, int i) { return lane / 16 * 4 + i; }
-};
-// 4 codes of 8 bits, wave 64, 16 deep: CDNA2's int8 MFMA.
-struct LayoutMfma8Short {
-  using Code = std::uint8_t;
-  static constexpr int kWave = 64, kDepth = 16, kPerLane = 4, kResults = 4;
-  static __device__ int first_k(int lane) { return lane / 16 * 4; }
-  static __device__ int row_of(int lane, int i) { return lane / 16 * 4 + i; }
-};
 
 template <class Layout>
 struct Fragment {
