@@ -23,6 +23,7 @@ struct Plan {
   Variant variant;
   std::string a, w, w2;
   assay::MoePaths paths;
+  const assay::MatrixUnit* down = nullptr;  // of the second product
 
   explicit Plan(const Call& call)
       : a(call.text("a")),
@@ -37,7 +38,17 @@ struct Plan {
     if (!variant.unit->scales.empty())
       throw Unsupported(std::string(variant.unit->name) + " takes block scales, and no path of moe has them");
     check_operands(*variant.unit, paths.up, a, w);
-    check_operands(*variant.unit, paths.down, a, w2);
+    down =
+        paths.down == paths.up ? variant.unit : sibling(paths.down == "codes" ? element_of(a) : paths.down);
+    check_operands(*down, paths.down, a, w2);
+  }
+  // The same machine's unit for operands of this element: "hopper_bf16" beside hopper_fp8_mma_sync.
+  const assay::MatrixUnit* sibling(const std::string& element) const {
+    const std::string name(variant.unit->name);
+    const std::string wanted =
+        name.substr(0, name.find('_')) + "_" + (element.starts_with("e4m3") ? "fp8" : element);
+    if (const assay::MatrixUnit* unit = assay::find_matrix_unit(wanted)) return unit;
+    throw Unsupported(name + " has no sibling " + wanted + " for the second product");
   }
   std::string name() const {
     const std::string second = w2 == w ? "" : "_" + paths.down + "_" + w2;
@@ -83,8 +94,9 @@ Declared declare_moe(const Call& call) {
   const Variant& v = plan.variant;
   std::string contract = "acc=" + std::string(v.unit->name) + " order=sequential";
   if (v.declared_promote > 0) contract += " promote=" + std::to_string(v.declared_promote);
+  if (plan.down != v.unit) contract += " down_acc=" + std::string(plan.down->name);
   const int roundings =
-      std::max(epilogue_roundings(*v.unit, plan.a, plan.w), epilogue_roundings(*v.unit, plan.a, plan.w2));
+      std::max(epilogue_roundings(*v.unit, plan.a, plan.w), epilogue_roundings(*plan.down, plan.a, plan.w2));
   return {contract + " epilogue_roundings=" + std::to_string(roundings) +
               " gate_up=f32 silu_ulp=2 expert_out=f32",
           plan.name()};
@@ -104,8 +116,8 @@ void run_moe(const Call& call, const assay_plugin::Trace& trace) {
   const std::vector<double> ids = assay::decode_tensor(inputs.at("topk_ids")),
                             weights = assay::decode_tensor(inputs.at("topk_weights"));
   std::vector<float> y(static_cast<std::size_t>(tokens * hidden), 0.0F);
-  const auto product = [&](const Operand& left, const Operand& right) {
-    std::vector<float> sums = unit_sums(*plan.variant.unit, plan.variant.promote, left, right);
+  const auto product = [&](const assay::MatrixUnit& unit, const Operand& left, const Operand& right) {
+    std::vector<float> sums = unit_sums(unit, plan.variant.promote, left, right);
     apply_scales(sums, left, right);
     return sums;
   };
@@ -118,7 +130,8 @@ void run_moe(const Call& call, const assay_plugin::Trace& trace) {
         weight.push_back(static_cast<float>(weights[i]));
       }
     if (served.empty()) continue;
-    const std::vector<float> first = product(x.taken(served), rows_from(w13, e * 2 * inter, 2 * inter));
+    const std::vector<float> first =
+        product(*plan.variant.unit, x.taken(served), rows_from(w13, e * 2 * inter, 2 * inter));
     std::vector<float> h;
     for (std::size_t r = 0; r < served.size(); ++r)
       for (std::int64_t i = 0; i < inter; ++i) {
@@ -126,7 +139,7 @@ void run_moe(const Call& call, const assay_plugin::Trace& trace) {
         h.push_back(silu(gate[0]) * gate[inter]);
       }
     const std::vector<float> out =
-        product(hidden_operand(std::move(h), inter, plan), rows_from(w2, e * hidden, hidden));
+        product(*plan.down, hidden_operand(std::move(h), inter, plan), rows_from(w2, e * hidden, hidden));
     for (std::size_t r = 0; r < served.size(); ++r)
       for (std::int64_t c = 0; c < hidden; ++c)
         y[static_cast<std::size_t>(served[r] * hidden + c)] +=

@@ -11,7 +11,7 @@
 // Each product takes a path (operand.hpp; matmul's `path`): the one that is named, and under path=auto each its own, by
 // a and w, and by a and w2. A checkpoint whose w13 is int4 and whose w2 was left in bf16 multiplies codes first and bf16
 // then. Where the second path is `codes`, h is quantised per token to a's element with the scale absmax / D; on f16 and
-// bf16 it is rounded to that type. weight=before: c h takes h's place there. acc=i32 is of products of integer codes: the
+// bf16 it is rounded to that type. down_acc: the second product's unit where it has another. weight=before: c h takes h's place there. acc=i32 is of products of integer codes: the
 // other product of such a call is summed in f32, in the declared order.
 //
 // Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an Inf the op
@@ -71,6 +71,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[2],
     kDotKeys[3],
     kDotKeys[4],
+    ContractKey{"down_acc", ContractValue::text, "same", "",
+                "how w2 h is summed, where another unit than acc's does it; promote is of both"},
     ContractKey{"gate_up", ContractValue::format, "f32", "", "gate and up are rounded to this"},
     ContractKey{"silu_ulp", ContractValue::number, "8", "",
                 "error of silu, in units in the last place of f32"},
@@ -159,11 +161,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const std::string h_element = hidden_element(paths, x.element(), a_format);
   const bool first_integers = x.element() == "int8" && w13.element() == "int8",
              down_integers = h_element == "int8" && w2.element() == "int8";
-  const Contract in_f32 = contract.text("acc") == "i32" && first_integers != down_integers
-                              ? contract.with("acc", "f32")
-                              : contract;
-  const Dot dot(first_integers ? contract : in_f32, x.element(), w13.element(), flush);
-  const Dot down_dot(down_integers ? contract : in_f32, h_element, w2.element(), flush);
+  // acc=i32 is of integer codes alone: the other product is summed in f32.
+  const auto of_product = [&](const Contract& of, bool integers, bool others) {
+    return of.text("acc") == "i32" && !integers && others ? of.with("acc", "f32") : of;
+  };
+  const Dot dot(of_product(contract, first_integers, down_integers), x.element(), w13.element(), flush);
+  const Dot down_dot(of_product(contract_of_down(contract), down_integers, first_integers), h_element,
+                     w2.element(), flush);
   const Store store = store_of(contract, a.text("dtype"));
   const Machine f32 = machine("f32", flush);
   const double silu_ulp = contract.number("silu_ulp");

@@ -1,8 +1,12 @@
 #include "reference/ops/moe_hidden.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "reference/arithmetic/accumulator.hpp"
+#include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/real/exp.hpp"
@@ -43,6 +47,17 @@ std::string hidden_element(const MoePaths& paths, std::string_view x_element, co
   if (paths.down == paths.up) return std::string(x_element);
   if (paths.down != "codes") return paths.down;
   return std::string(a.element == "int4" ? "int8" : a.element);
+}
+
+Contract contract_of_down(const Contract& contract) {
+  const std::string_view acc = contract.text("down_acc");
+  if (acc == "same") return contract;
+  Accumulator known;
+  if (!find_accumulator(acc, known))
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("down_acc={}; allowed: same, f64, f32, f16, bf16, i32, or a matrix unit", acc));
+  return contract.with("acc", acc);
 }
 
 double hidden_divisor(const Format& a) {

@@ -22,6 +22,9 @@ std::string hidden_element(const MoePaths& paths, std::string_view x_element, co
 // D of the scale absmax / D of h: that of x; where x is a scalar format, without a scale, the largest number of its element.
 double hidden_divisor(const Format& a);
 
+// The contract of the second product: down_acc in acc's place, where it is not `same`. Throws InputError bad_contract.
+Contract contract_of_down(const Contract& contract);
+
 // A kernel's silu(g) = g / (1 + exp(-g)) in f32, `silu_ulp` units in the last place off.
 // |silu'| <= 1.1 (its maximum is 1.0998..., at g = 2.3994) carries g's own error. Where exp(-g) overflows f32 or the
 // quotient is subnormal, |g| > 80, there is an absolute 4e-37 (there |silu| < 88.8 * 2^-128). silu(0) is 0.

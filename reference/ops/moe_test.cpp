@@ -19,6 +19,22 @@ void cast(std::vector<Real>& h, std::string_view a) {
 }
 Real size_of(const Real& y) { return abs(y) + Real(0.1); }
 
+// e4m3 x e4m3 by one unit and bf16 x bf16 by another, as a checkpoint with w2 left in bf16 is run.
+TEST(Moe, the_second_product_may_have_a_unit_of_its_own) {
+  const Moe m("e4m3fn_tok", "e4m3fn_tok", "f32", 1, "bf16");
+  const Truth two = m.c.truth("acc=hopper_fp8 order=sequential down_acc=hopper_bf16"),
+              wide = m.c.truth("acc=hopper_fp8 order=sequential down_acc=f32");
+  ASSERT_EQ(two.value.size(), kTokens * kHidden);
+  for (std::size_t i = 0; i < two.value.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(two.limit[i])) << i;
+    EXPECT_LE(std::fabs(two.value[i] - wide.value[i]), two.limit[i] + wide.limit[i]) << i;
+  }
+  EXPECT_NE(two.limit, wide.limit);
+  // hopper_fp8 takes no bf16.
+  EXPECT_EQ(kind_of([&] { m.c.truth("acc=hopper_fp8 order=sequential"); }), InputErrorKind::bad_value);
+  EXPECT_EQ(kind_of([&] { m.c.truth("acc=hopper_fp8 down_acc=hopper_bf17"); }), InputErrorKind::bad_contract);
+}
+
 TEST(Moe, the_value_agrees_with_mpfr_and_the_declared_casts) {
   for (const auto& [a, w] : {std::pair{"bf16", "bf16"},
                              {"bf16", "int4_g32"},

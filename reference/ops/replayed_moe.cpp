@@ -69,13 +69,14 @@ MoeSchedule declared(const std::string& text, const Attributes& a, const Contrac
   const MoePaths paths = moe_paths(a);
   const auto is_integer = [&](const char* key) { return format(a.text(key)).element.starts_with("int"); };
   // acc=i32 is of products of integer codes; the other product of such a call is summed in f32.
-  const auto of_product = [&](const std::string& path, const char* weights) {
+  const auto of_product = [&](const Contract& own, const std::string& path, const char* weights) {
     const bool integers = path == "codes" && is_integer("a") && is_integer(weights);
-    return contract.text("acc") == "i32" && !integers ? contract.with("acc", "f32") : contract;
+    return own.text("acc") == "i32" && !integers ? own.with("acc", "f32") : own;
   };
   for (const auto& [name, sum, n, own] :
-       {std::tuple{"up", &s.up, a.integer("hidden"), of_product(paths.up, "w")},
-        std::tuple{"down", &s.down, a.integer("inter"), of_product(paths.down, "w2")}})
+       {std::tuple{"up", &s.up, a.integer("hidden"), of_product(contract, paths.up, "w")},
+        std::tuple{"down", &s.down, a.integer("inter"),
+                   of_product(contract_of_down(contract), paths.down, "w2")}})
     for (const Schedule* each : {&sum->grouped, &sum->left})
       if (const std::string against = contradiction(own, *each, n); !against.empty())
         refuse_contract(fmt::format("level=replay: {}: {}", name, against));

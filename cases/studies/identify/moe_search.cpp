@@ -177,6 +177,7 @@ std::string print_contract(const MoeArithmetic& m) {
   std::string text = "acc=" + m.up.grouped.acc;
   if (const MatrixUnit* unit = m.up.grouped.unit(); unit != nullptr && m.up.grouped.chunk > 0)
     text += fmt::format(" promote={}", m.up.grouped.chunk / unit->group);
+  if (m.down.grouped.acc != m.up.grouped.acc) text += " down_acc=" + m.down.grouped.acc;
   if (m.gate_up != "f32") text += " gate_up=" + m.gate_up;
   if (m.h != "f32") text += " h=" + m.h;
   if (m.expert_out != "f32") text += " expert_out=" + m.expert_out;
