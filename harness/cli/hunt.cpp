@@ -125,7 +125,8 @@ std::size_t tell_laws(const Arguments& a, std::span<const Law> laws, const std::
     story.shrunk = describe(small);
     story.attribution =
         "A law compares calls of one kernel, whose numbers may each be right: no stage is looked for.";
-    story.bisection = bisection(a, small.c.line(), "law", a.bisect_seconds / static_cast<double>(most));
+    story.bisection = bisection(a, small.c.line(), "law:" + std::string(found[i].law->name),
+                                a.bisect_seconds / static_cast<double>(most));
     story.repeat = law_command(small) + "\n";
     const std::string base = fmt::format("{}/finding-{}", a.folder, told + i + 1);
     write_story(story, base);

@@ -33,6 +33,7 @@ class Quick(unittest.TestCase):
         with open(f"{found}1/finding-1.md") as f:
             what, since = f.read().split("## Since when")
         self.assertIn("order rmsnorm rows=40", what)
+        self.assertIn("--find 'law:order'", since)  # the law that is broken alone
         for i, commit in enumerate(planted.names):
             self.assertEqual(f"\n  {commit[:7]} " in since or f"culprit {commit[:7]} " in since, commit in planted.smallest(), i)
         self.assertEqual(os.listdir(f"{found}0"), [])

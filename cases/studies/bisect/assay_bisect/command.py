@@ -31,7 +31,7 @@ EPILOG = """Examples:
 
 What is looked for (--find): verdict (the default: from the good end's verdict to the bad end's; any other is no answer), any
 (every finding alike), path (the kernels that ran), error (worst error / limit to the last digit: another arithmetic), law
-(each law of `assay laws` on the case: bitwise, within limits, broken), time (seconds in the kernel against the good end's, runs of
+(each law of `assay laws` on the case: bitwise, within limits, broken; law:NAME one of them), time (seconds in the kernel against the good end's, runs of
 both in turn; always --noisy). --run CMD asks any command instead, with
 {plugin} {commit} {assay}: exit code 0 is clean, 125 no answer, another a finding; --field NAME takes that field of the JSON that
 it prints.
@@ -55,6 +55,12 @@ def number(low, high, kind=float):
             raise argparse.ArgumentTypeError(f"'{text}'; allowed: {low}..{high}")
         return value
     return parse
+
+
+def find_of(text):
+    if text not in FINDS and not re.fullmatch("law:[a-z_]+", text):
+        raise argparse.ArgumentTypeError(f"'{text}'; allowed: {', '.join(FINDS)}, law:NAME")
+    return text
 
 
 def setting(text):
@@ -91,7 +97,7 @@ def parser():
     ask = p.add_argument_group("question")
     ask.add_argument("--case", action="append", default=[], help="a case line, a suite, a file; may be repeated")
     ask.add_argument("--options", default="", help="of the backend, as behind the colon of -b")
-    ask.add_argument("--find", choices=FINDS, default="verdict")
+    ask.add_argument("--find", type=find_of, metavar="FIND", default="verdict")
     ask.add_argument("--ratio", type=number(0.001, 1000), default=0.0, help="--find time: the threshold (default: between the ends)")
     ask.add_argument("--run", default="", metavar="CMD", help="ask this command in place of assay run")
     ask.add_argument("--field", default="", metavar="NAME", help="--run: compare this field of its JSON, as in cells.3.verdict")

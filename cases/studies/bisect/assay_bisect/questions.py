@@ -44,8 +44,10 @@ class Question:
             return self._command(kept, plugin, commit)
         if self.find == "time":
             return {"time": self.ratio(kept, plugin, reference)}
-        if self.find == "law":
-            return {f"{r['law']} of {without_backend(r['case'])}": r["outcome"] for r in self._report(kept, plugin, ["laws"])["results"]}
+        if self.find.partition(":")[0] == "law":
+            name = self.find.partition(":")[2]
+            words = ["laws", "--law", name] if name else ["laws"]
+            return {f"{r['law']} of {without_backend(r['case'])}": r["outcome"] for r in self._report(kept, plugin, words)["results"]}
         return {name: self._state(r) for name, r in self._results(kept, plugin).items()}
 
     def _state(self, result):
