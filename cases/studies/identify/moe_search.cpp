@@ -148,11 +148,11 @@ std::string contradicted(const MoeSubject& subject, const MoeCard& card,
                          *card.schedule.*word.value);
   }
   // Lanes in f32 and a unit may agree in ways that nobody tried; two units, or two types, under one schedule were held side by side.
-  const std::string acc = subject.declared("acc");
-  const MatrixUnit* unit = find_matrix_unit(acc);
-  for (const auto& [name, sum] :
-       {std::pair{"up.acc", &card.schedule->up}, {"down.acc", &card.schedule->down}}) {
-    const MatrixUnit* found = sum->grouped.unit();
+  const std::string up_acc = subject.declared("acc"), second = subject.declared("down_acc"),
+                    down_acc = second == "same" ? up_acc : second;
+  for (const auto& [name, acc, sum] : {std::tuple{"up.acc", up_acc, &card.schedule->up},
+                                       std::tuple{"down.acc", down_acc, &card.schedule->down}}) {
+    const MatrixUnit *unit = find_matrix_unit(acc), *found = sum->grouped.unit();
     if (!concluded(name) || acc == "i32" || acc == sum->grouped.acc ||
         (unit == nullptr) != (found == nullptr))
       continue;
