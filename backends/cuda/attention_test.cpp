@@ -31,6 +31,8 @@ class DeclaredCall {
     add("q", text("dtype"), {batch, number("q"), number("heads"), number("d")});
     add_cache("k", text("k"), {batch, len, number("kv_heads"), number("d")});
     add_cache("v", text("v"), {batch, len, number("kv_heads"), number("dv")});
+    if (text("sinks") == "yes") add("sinks", "f32", {number("heads")});
+    if (text("alibi") == "yes") add("slopes", "f32", {number("heads")});
     if (text("mask") == "random") add("mask", "int8", {number("q"), len});
     call_.inputs = inputs_.data();
     call_.input_count = static_cast<std::int32_t>(inputs_.size());
@@ -138,6 +140,39 @@ TEST(CudaAttention, chooses_by_shape_and_formats_and_says_which) {
   EXPECT_EQ(declared({{"q", "64"}}).name(), "attention_prefill_mma");
   EXPECT_EQ(declared({{"q", "64"}, {"kv", "q4_0"}}).name(), "attention_decode");
   EXPECT_EQ(declared({{"mask", "random"}}).name(), "attention_split");
+}
+
+TEST(CudaAttention, a_schedule_is_declared_whole_where_every_step_has_a_word) {
+  EXPECT_EQ(key(declared({{"kv", "e4m3fn_head"}}).contract("decode_replay"), "schedule"),
+            "qk:f32/pv:f32/p:f32/out:f16/tile:128/argument:scaled/constant:float/sum_fma:no/"
+            "quotient:division/exp:exp2f/"
+            "sums:tile/lanes:32/pack:1/fold:halving");
+  const std::string split =
+      key(declared({{"sinks", "yes"}, {"alibi", "yes"}}).contract("split_replay"), "schedule");
+  EXPECT_NE(split.find(
+                "/split:64/part:128/merge:lanes/merge_lanes:512/merge_fold:16.8.4.2.1.32*16/merge_groups:16"),
+            std::string::npos)
+      << split;
+  EXPECT_TRUE(split.ends_with("/bias:subtract/sink:exp2f")) << split;
+  EXPECT_EQ(key(declared({{"q", "64"}}).contract("prefill_mma_replay", 8), "schedule").substr(0, 40),
+            "qk:a100_f16/pv:a100_f16/p:f16/out:f16/ti");
+  const std::string fp8 = declared({{"kv", "e4m3fn"}}).contract("fp8_wgmma_p4_replay");
+  EXPECT_EQ(key(fp8, "promote"), "128");
+  EXPECT_TRUE(key(fp8, "schedule").ends_with("/promote:128")) << fp8;
+  EXPECT_EQ(key(fp8, "level"), "replay");
+  EXPECT_EQ(key(declared().contract("decode"), "level"), "");
+  for (const char* variant : {"decode_replay", "split_replay", "prefill_mma_replay"}) {
+    EXPECT_NE(declared({{"softcap", "30"}, {"q", "64"}}).refusal(variant).find("tanhf"), std::string::npos)
+        << variant;
+    EXPECT_NE(declared({{"rotate", "qk"}, {"q", "64"}}).refusal(variant).find("rotate"), std::string::npos)
+        << variant;
+  }
+  EXPECT_NE(declared({{"kv", "nvfp4"}}).refusal("decode_replay").find("nvfp4"), std::string::npos);
+  EXPECT_NE(declared({{"kv", "e4m3fn_head"}}).refusal("fp8_wgmma_p4_replay").find("scales"),
+            std::string::npos);
+  EXPECT_NE(declared({{"kv", "e4m3fn"}, {"mask", "window"}}).refusal("fp8_wgmma_p64_replay").find("window"),
+            std::string::npos);
+  EXPECT_EQ(declared({{"kv", "e4m3fn"}, {"mask", "window"}}).refusal("fp8_wgmma_p4_replay"), "");
 }
 
 TEST(CudaAttention, declares_the_unit_that_multiplies) {

@@ -1,12 +1,15 @@
 // Attention on NVIDIA's matrix units: rows of mma_attention_kernels.cpp.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "backends/gpu/attention.hpp"
 
 namespace assay_gpu {
+
+inline constexpr std::int64_t kPrefillTile = 64, kFp8AttentionTile = 128;  // keys
 
 #define ASSAY_UNIT_ATTENTION(kind)                                                     \
   bool attention_##kind##_chosen(const Call& call);                                    \
@@ -31,5 +34,8 @@ ASSAY_FP8_ATTENTION(p64);
 ASSAY_FP8_ATTENTION(p0);
 ASSAY_FP8_ATTENTION(p4_single_level);
 #undef ASSAY_FP8_ATTENTION
+
+// Kernels of this vendor with their schedules declared whole: attention_replay.cpp.
+std::span<const Kernel> attention_replay_kernels();
 
 }  // namespace assay_gpu

@@ -1,5 +1,6 @@
-// The rows of attention on NVIDIA's matrix units.
+// The rows of attention on NVIDIA's matrix units, and those with a schedule.
 #include <array>
+#include <vector>
 
 #include "backends/cuda/mma_attention.hpp"
 
@@ -29,6 +30,14 @@ constexpr auto kRows = std::to_array<Kernel>({
 
 }  // namespace
 
-std::span<const Kernel> attention_unit_kernels() { return kRows; }
+std::span<const Kernel> attention_unit_kernels() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> list(kRows.begin(), kRows.end());
+    const std::span<const Kernel> more = attention_replay_kernels();
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }();
+  return rows;
+}
 
 }  // namespace assay_gpu

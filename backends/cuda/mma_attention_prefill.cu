@@ -14,7 +14,7 @@
 namespace assay_gpu {
 namespace {
 
-constexpr int kTile = 64;  // keys, and queries of a block
+constexpr int kTile = kPrefillTile;  // keys, and queries of a block
 constexpr int kThreads = 128;
 
 struct PrefillArgs {

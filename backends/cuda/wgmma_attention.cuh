@@ -13,12 +13,13 @@
 #pragma once
 
 #include "backends/cuda/mma.cuh"
+#include "backends/cuda/mma_attention.hpp"
 #include "backends/cuda/wgmma.cuh"
 #include "backends/gpu/attention_vector.cuh"
 
 namespace assay_gpu {
 
-inline constexpr int kFp8Tile = 128;  // keys
+inline constexpr int kFp8Tile = kFp8AttentionTile;
 inline constexpr int kFp8Rows = 64;
 inline constexpr int kFp8Threads = 128;
 inline constexpr float kWeightScale = 256;

@@ -71,6 +71,16 @@ View aligned_payload(Run& run, const View& view, std::int64_t row_bytes);
 // Every stride but the innermost is a multiple of 16 bytes.
 bool rows_are_vectors(const assay_tensor& tensor);
 
+// Keys of a tile of the vector kernel, and how the split one cuts the keys.
+std::int64_t attention_vector_tile(const Call& call);
+struct AttentionParts {
+  std::int64_t keys, count;
+};
+AttentionParts attention_split_parts(const Call& call, const DeviceInfo& device);
+// Threads of the merge, a part to each in turn; groups of them that have a row of dv columns between them.
+inline constexpr int kMergeThreads = 512;
+int attention_merge_groups(int dv);
+
 // attention_kernels() is the first list, then the second.
 std::span<const Kernel> attention_unit_kernels();  // on matrix units of this vendor, in a file of that vendor
 std::span<const Kernel> attention_vector_kernels();  // attention_kernels.cpp
@@ -79,6 +89,8 @@ std::span<const Kernel> attention_vector_kernels();  // attention_kernels.cpp
 void attention_decode_with(Run& run, const AttentionArgs& args);
 
 // Rows of the lists.
+std::string_view attention_decode_name(const Call& call);
+std::string_view attention_split_name(const Call& call);
 void attention_decode_run(Run& run);
 void attention_split_run(Run& run);
 void attention_deferred_run(Run& run);

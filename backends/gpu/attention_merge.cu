@@ -4,7 +4,7 @@
 namespace assay_gpu {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = kMergeThreads;
 
 // Threads that have a row of dv columns between them, kWide columns each.
 template <int kWide>
@@ -77,6 +77,8 @@ __global__ void __launch_bounds__(kThreads)
   if (v_scale.data != nullptr) scale = vector_f32(v_scale, v_scale.shape[0] > 1 ? row.h / a.group : 0);
   store_row(a, b, row, shared, sum, scale, thread / kWarp, kThreads / kWarp, thread % kWarp);
 }
+
+int attention_merge_groups(int dv) { return dv % 4 == 0 ? merge_groups<4>(dv) : merge_groups<1>(dv); }
 
 void launch_merge(const AttentionArgs& args, const Partials& partials, const View& v_scale) {
   const std::int64_t rows = static_cast<std::int64_t>(args.batch) * args.q * args.heads;

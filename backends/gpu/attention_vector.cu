@@ -109,11 +109,11 @@ void run_vector(Run& run, const AttentionArgs& a, int parts, int part_keys, cons
   run.launched(split ? "attention_split" : "attention_decode");
 }
 
-namespace {
-
-std::int64_t tile_of(const Call& call) {
+std::int64_t attention_vector_tile(const Call& call) {
   return vector_shape(static_cast<int>(std::max(call.integer("d"), call.integer("dv")))).tile();
 }
+
+namespace {
 
 // Four blocks of 128 threads keep a multiprocessor's memory pipes busy.
 std::int64_t part_keys_of(const Call& call, const DeviceInfo& device) {
@@ -124,18 +124,19 @@ std::int64_t part_keys_of(const Call& call, const DeviceInfo& device) {
   return split_part_keys(call.integer("len"), shape.tile(), blocks, std::int64_t{4} * device.multiprocessors);
 }
 
-std::int64_t parts_of(const Call& call, std::int64_t part_keys) {
-  return (call.integer("len") + part_keys - 1) / part_keys;
-}
-
 }  // namespace
 
+AttentionParts attention_split_parts(const Call& call, const DeviceInfo& device) {
+  const std::int64_t keys = part_keys_of(call, device);
+  return {keys, (call.integer("len") + keys - 1) / keys};
+}
+
 std::string attention_decode_contract(const Call& call, const DeviceInfo&) {
-  return attention_contract("f32", "f32", "f32", tile_of(call), call.integer("len"), 1);
+  return attention_contract("f32", "f32", "f32", attention_vector_tile(call), call.integer("len"), 1);
 }
 
 void attention_decode_with(Run& run, const AttentionArgs& args) {
-  const std::int64_t tile = tile_of(run.call);
+  const std::int64_t tile = attention_vector_tile(run.call);
   run_vector(run, args, 1, static_cast<int>((args.len + tile - 1) / tile * tile), Partials{});
 }
 void attention_decode_run(Run& run) { attention_decode_with(run, attention_args(run)); }
@@ -161,15 +162,15 @@ void attention_deferred_run(Run& run) {
 }
 
 std::string attention_split_contract(const Call& call, const DeviceInfo& device) {
-  const std::int64_t part_keys = part_keys_of(call, device);
-  return attention_contract("f32", "f32", "f32", tile_of(call), part_keys, parts_of(call, part_keys));
+  const AttentionParts parts = attention_split_parts(call, device);
+  return attention_contract("f32", "f32", "f32", attention_vector_tile(call), parts.keys, parts.count);
 }
 
 void attention_split_run(Run& run) {
   const AttentionArgs args = attention_args(run);
-  const std::int64_t part_keys = part_keys_of(run.call, run.device);
-  const Partials partials = allocate_partials(run, args, static_cast<int>(parts_of(run.call, part_keys)));
-  run_vector(run, args, partials.parts, static_cast<int>(part_keys), partials);
+  const AttentionParts parts = attention_split_parts(run.call, run.device);
+  const Partials partials = allocate_partials(run, args, static_cast<int>(parts.count));
+  run_vector(run, args, partials.parts, static_cast<int>(parts.keys), partials);
   merge_partials(run, args, partials, View{});
 }
 

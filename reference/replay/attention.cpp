@@ -4,16 +4,18 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "reference/arithmetic/fused_gemm.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
+#include "reference/replay/attention_merge.hpp"
 #include "reference/replay/attention_row.hpp"
-#include "reference/replay/fold.hpp"
+#include "reference/replay/attention_values.hpp"
 #include "reference/replay/replay.hpp"
-#include "reference/replay/special_functions.hpp"
 
 namespace assay {
 namespace {
@@ -27,29 +29,73 @@ const ScalarFormat* format_of(const std::string& name) {
   return name == "f32" ? nullptr : &scalar_format(name);
 }
 
+// The operands of a product on a unit, of which each instruction takes `fused` products (0, or no fewer than the unit can: all of them):
+// where these are fewer, zeros fill the places between.
+struct UnitProduct {
+  UnitProduct(const MatrixUnit& of, std::int64_t products)
+      : unit(of), fused(products >= of.group ? 0 : products) {}
+  const MatrixUnit& unit;
+  std::int64_t fused;
+
+  std::int64_t places(std::int64_t k) const { return fused == 0 ? k : k / fused * unit.group + k % fused; }
+  PackedOperand packed(PackedOperand::Side side, std::string_view format, std::span<const float> values,
+                       std::int64_t rows, std::int64_t k) const {
+    const std::int64_t width = places(k + (fused == 0 ? 0 : (fused - k % fused) % fused));
+    if (width == k) return {unit, side, format, values.data(), rows, k, k};
+    std::vector<float> spread(static_cast<std::size_t>(rows * width), 0.0f);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < k; ++c)
+        spread[static_cast<std::size_t>(r * width + places(c))] = values[static_cast<std::size_t>(r * k + c)];
+    return {unit, side, format, spread.data(), rows, width, width};
+  }
+};
+
 }  // namespace
 
 struct AttentionReplay::Data {
   ReplayKeys keys;
   std::vector<float> v_columns;  // [dv, keys]: a unit sums along the last axis
-  std::map<std::string, PackedOperand> k, v;
+  std::map<std::pair<std::string, std::int64_t>, PackedOperand> k, v;
 
-  const PackedOperand& packed_k(const std::string& unit) {
-    auto at = k.find(unit);
+  // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
+  std::vector<float> logits(const AttentionSchedule& how, const std::vector<float>& q, std::int64_t rows) {
+    const std::tuple order(how.dot_lanes, how.dot_fold, how.fma);
+    {
+      const std::lock_guard lock(mutex_);
+      if (order == last_order_ && q == last_q_) return last_;
+    }
+    Schedule dot;
+    dot.lanes = how.dot_lanes, dot.fma = how.fma;
+    dot.fold = how.dot_fold;
+    const std::vector<double> sums =
+        GemmReplay({rows, keys.d, "f32", q}, {keys.keys, keys.d, "f32", {keys.k.begin(), keys.k.end()}})
+            .sums(dot);
+    std::vector<float> s(sums.begin(), sums.end());
+    const std::lock_guard lock(mutex_);
+    last_order_ = order, last_q_ = q, last_ = s;
+    return s;
+  }
+
+  const PackedOperand& packed_k(const UnitProduct& of) {
+    const std::pair key(std::string(of.unit.name), of.fused);
+    auto at = k.find(key);
     if (at == k.end())
-      at = k.emplace(unit, PackedOperand(matrix_unit(unit), PackedOperand::Side::b, keys.format,
-                                         keys.k.data(), keys.keys, keys.d, keys.d))
-               .first;
+      at = k.emplace(key, of.packed(PackedOperand::Side::b, keys.format, keys.k, keys.keys, keys.d)).first;
     return at->second;
   }
-  const PackedOperand& packed_v(const std::string& unit) {
-    auto at = v.find(unit);
+  const PackedOperand& packed_v(const UnitProduct& of) {
+    const std::pair key(std::string(of.unit.name), of.fused);
+    auto at = v.find(key);
     if (at == v.end())
-      at = v.emplace(unit, PackedOperand(matrix_unit(unit), PackedOperand::Side::b, keys.format,
-                                         v_columns.data(), keys.dv, keys.keys, keys.keys))
-               .first;
+      at =
+          v.emplace(key, of.packed(PackedOperand::Side::b, keys.format, v_columns, keys.dv, keys.keys)).first;
     return at->second;
   }
+
+ private:
+  std::mutex mutex_;
+  std::tuple<std::int64_t, std::string, bool> last_order_;
+  std::vector<float> last_q_, last_;
 };
 
 AttentionReplay::AttentionReplay(ReplayKeys keys) : data_(std::make_unique<Data>()) {
@@ -63,91 +109,7 @@ AttentionReplay::AttentionReplay(ReplayKeys keys) : data_(std::make_unique<Data>
 }
 AttentionReplay::~AttentionReplay() = default;
 
-// One part of the keys, one block of rows: o [rows, dv] not yet divided, m and l of each row.
 namespace {
-
-struct Part {
-  std::vector<float> o, top, sum;
-};
-
-struct Tile {
-  std::int64_t from, to;  // keys
-  std::size_t place;      // among all tiles of a row
-};
-
-// The tiles of each part, in the order in which they are taken; the first of all begins at `origin`.
-std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64_t keys,
-                                        std::int64_t origin) {
-  const std::int64_t tiles = (keys - origin + how.tile - 1) / how.tile,
-                     each = (tiles + how.split - 1) / how.split;
-  std::vector<std::vector<Tile>> parts;
-  std::size_t place = 0;
-  for (std::int64_t p = 0; p < how.split; ++p) {
-    const bool by_keys = how.part > 0;
-    const std::int64_t begin = by_keys ? std::max(origin, p * how.part) : origin + p * each * how.tile;
-    const std::int64_t end = std::min(keys, !by_keys             ? begin + each * how.tile
-                                            : p + 1 == how.split ? keys
-                                                                 : (p + 1) * how.part);
-    std::vector<Tile> part;
-    for (std::int64_t from = begin; from < end; from += how.tile)
-      part.push_back({from, std::min(end, from + how.tile), place++});
-    if (how.descending) std::ranges::reverse(part);
-    parts.push_back(std::move(part));
-  }
-  return parts;
-}
-
-struct Block {
-  const AttentionSchedule& how;
-  const ReplayKeys& keys;
-  std::int64_t rows;
-  std::size_t tiles;               // of a row
-  std::span<const float> rescale;  // [rows, tiles]
-  // out [rows, dv] += the weights of keys [from, to) times their values, by the schedule's pv.
-  std::function<void(std::int64_t from, std::int64_t to, float* out)> chain;
-};
-
-// key after key, in f32
-void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<const float> weights,
-                std::int64_t rows, std::int64_t from, std::int64_t to, float* out) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = from; j < to; ++j) {
-      const float w = weights[static_cast<std::size_t>(i * kv.keys + j)];
-      for (std::int64_t c = 0; c < kv.dv; ++c) {
-        const float v = kv.v[static_cast<std::size_t>(j * kv.dv + c)];
-        float& o = out[i * kv.dv + c];
-        const float product = w * v;
-        o = how.fma ? std::fma(w, v, o) : o + product;
-      }
-    }
-}
-
-Part values_of(const Block& b, const std::vector<Tile>& tiles) {
-  const std::int64_t dv = b.keys.dv;
-  Part part;
-  part.o.assign(static_cast<std::size_t>(b.rows * dv), 0.0f);
-  std::vector<float> of_tile;
-  for (const auto& [from, to, place] : tiles) {
-    const bool chained = b.how.values == ValueChain::chained;
-    if (!chained) of_tile.assign(part.o.size(), 0.0f);
-    if (!chained) b.chain(from, to, of_tile.data());
-    for (std::int64_t i = 0; i < b.rows; ++i) {
-      const float a = b.rescale[static_cast<std::size_t>(i) * b.tiles + place];
-      for (std::int64_t c = i * dv; c < (i + 1) * dv; ++c) {
-        float& o = part.o[static_cast<std::size_t>(c)];
-        const float rescaled = o * a;
-        if (chained)
-          o = rescaled;
-        else if (b.how.values_fma)
-          o = std::fma(o, a, of_tile[static_cast<std::size_t>(c)]);
-        else
-          o = rescaled + of_tile[static_cast<std::size_t>(c)];
-      }
-    }
-    if (chained) b.chain(from, to, part.o.data());
-  }
-  return part;
-}
 
 // The key at which the tiles of a block of rows begin.
 std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const ReplayQueries& queries,
@@ -158,49 +120,43 @@ std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const Re
   return 0;
 }
 
-float quotient(Quotient how, float o, float l) {
-  return l == 0 ? 0.0f : how == Quotient::division ? o / l : o * (1.0f / l);
+// A row of q scaled by max |q| / 448 and rounded to e4m3fn; returns the divisor.
+float scaled_query(const ScalarFormat& format, std::span<float> q) {
+  constexpr float kLargest = 448;
+  float largest = 0;
+  for (const float x : q) largest = std::max(largest, std::fabs(x));
+  float divisor = largest / kLargest;
+  if (!(divisor > 0)) divisor = 1;
+  for (float& x : q) x = rounded(&format, std::min(kLargest, std::max(-kLargest, x / divisor)));
+  return divisor;
 }
-
-// m and l of a part, to base e.
-std::optional<float> log_sum(float top, float sum, float scale) {
-  if (sum == 0) return kMinusInfinity;
-  const std::optional<float> log = cuda_fast_logf(sum);
-  if (!log) return std::nullopt;
-  return std::fma(top, scale, *log);
-}
-
-// The weights of the parts, expf(L_s - L); false where a logarithm is not modelled.
-bool weights_of_parts(const AttentionSchedule& how, std::span<const std::optional<float>> logs,
-                      std::span<float> weights, float& whole) {
-  float top = kMinusInfinity;
-  for (const std::optional<float>& log : logs) {
-    if (!log) return false;
-    top = std::max(top, *log);
+// Rounds a block of rows of q as the schedule says; the divisor of each row where rows are scaled.
+std::vector<float> rounded_queries(const AttentionSchedule& how, std::int64_t d, std::vector<float>& q) {
+  std::vector<float> divisors;
+  if (how.q == "none") return divisors;
+  const ScalarFormat& format = scalar_format(how.q);
+  if (how.q != "e4m3fn") {
+    for (float& x : q) x = rounded(&format, x);
+    return divisors;
   }
-  if (top == kMinusInfinity) top = 0;
-  std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f);
-  for (std::size_t s = 0; s < logs.size(); ++s) lanes[s % lanes.size()] += cuda_expf(*logs[s] - top);
-  std::int32_t at = 0;
-  for (const FoldAddition& f : additions(fold_of("halving", how.merge_lanes), how.merge_lanes, at))
-    lanes[static_cast<std::size_t>(f.into)] += lanes[static_cast<std::size_t>(f.from)];
-  const float sum = lanes[static_cast<std::size_t>(at)];
-  whole = sum == 0 ? std::numeric_limits<float>::infinity() : cuda_logf(sum) + top;
-  for (std::size_t s = 0; s < logs.size(); ++s) weights[s] = cuda_expf(*logs[s] - whole);
-  return true;
+  for (std::size_t row = 0; row < q.size(); row += static_cast<std::size_t>(d))
+    divisors.push_back(scaled_query(format, std::span(q).subspan(row, static_cast<std::size_t>(d))));
+  return divisors;
 }
 
 }  // namespace
 
 ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQueries& queries) const {
   const ReplayKeys& kv = data_->keys;
-  const MatrixUnit* qk = how.qk == "f32" ? nullptr : &matrix_unit(how.qk);
-  const MatrixUnit* pv = how.pv == "f32" ? nullptr : &matrix_unit(how.pv);
-  const PackedOperand* packed_k = qk == nullptr ? nullptr : &data_->packed_k(how.qk);
-  const PackedOperand* packed_v = pv == nullptr ? nullptr : &data_->packed_v(how.pv);
+  std::optional<UnitProduct> qk, pv;
+  if (sums_in_a_unit(how.qk)) qk.emplace(matrix_unit(how.qk), how.fused);
+  if (sums_in_a_unit(how.pv)) pv.emplace(matrix_unit(how.pv), how.fused);
+  const PackedOperand* packed_k = qk ? &data_->packed_k(*qk) : nullptr;
+  const PackedOperand* packed_v = pv ? &data_->packed_v(*pv) : nullptr;
   const ScalarFormat* p_format = format_of(how.p);
   const ScalarFormat* out_format = format_of(how.out);
   const auto scale = static_cast<float>(queries.scale);
+  const float p_factor = std::ldexp(1.0f, static_cast<int>(how.p_shift));
   ReplayedRows result;
   result.out.resize(static_cast<std::size_t>(queries.rows * kv.dv));
   result.lse.resize(static_cast<std::size_t>(queries.rows));
@@ -215,18 +171,17 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         const auto plan = parts_of(how, kv.keys, origin);
         std::size_t tiles = 0;
         for (const auto& part : plan) tiles += part.size();
-        const float* of_block = queries.q.data() + first * kv.d;
+        const auto begin = static_cast<std::size_t>(first * kv.d),
+                   count = static_cast<std::size_t>(rows * kv.d);
+        std::vector<float> q_block(queries.q.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   queries.q.begin() + static_cast<std::ptrdiff_t>(begin + count));
+        const std::vector<float> divisors = rounded_queries(how, kv.d, q_block);
         std::vector<float> s(static_cast<std::size_t>(rows * kv.keys), 0.0f);
-        if (qk == nullptr) {
-          Schedule dot;
-          dot.lanes = how.dot_lanes, dot.fma = how.fma;
-          const std::vector<double> sums = GemmReplay({rows, kv.d, "f32", {of_block, of_block + rows * kv.d}},
-                                                      {kv.keys, kv.d, "f32", {kv.k.begin(), kv.k.end()}})
-                                               .sums(dot);
-          std::ranges::transform(sums, s.begin(), [](double x) { return static_cast<float>(x); });
+        if (!qk) {
+          s = data_->logits(how, q_block, rows);
         } else {
-          const PackedOperand q(*qk, PackedOperand::Side::a, kv.format, of_block, rows, kv.d, kv.d);
-          fused_gemm(*qk, q, *packed_k, s.data(), kv.keys);
+          const PackedOperand q = qk->packed(PackedOperand::Side::a, kv.format, q_block, rows, kv.d);
+          fused_gemm(qk->unit, q, *packed_k, s.data(), kv.keys);
         }
         std::vector<float> rescale(static_cast<std::size_t>(rows) * tiles);
         std::vector<float> tops(static_cast<std::size_t>(how.split * rows)), sums(tops.size());
@@ -234,6 +189,7 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         Weights weigh{how, row, {}, {}};
         for (std::int64_t i = 0; i < rows; ++i) {
           float* const of_row = s.data() + i * kv.keys;
+          if (!divisors.empty()) row.set_query_scale(divisors[static_cast<std::size_t>(i)]);
           if (how.argument == Argument::scaled)
             for (std::int64_t j = 0; j < kv.keys; ++j)
               of_row[j] =
@@ -247,70 +203,41 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
                 return !queries.visible || queries.visible(first + i, from + j);
               };
               rescale[static_cast<std::size_t>(i) * tiles + place] = weigh.tile(w, sees);
-              for (float& x : w) x = rounded(p_format, x);
+              for (float& x : w) x = rounded(p_format, x * p_factor);
             }
             row.finish();
             sums[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.sum;
             tops[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.top;
           }
         }
-        Block of{how, kv, rows, tiles, rescale, {}};
+        WeightedRows of{how, rows, kv.dv, tiles, rescale, {}};
         std::optional<PackedOperand> p;
-        if (pv != nullptr) {
-          p.emplace(*pv, PackedOperand::Side::a, how.p, s.data(), rows, kv.keys, kv.keys);
+        if (pv) {
+          p.emplace(pv->packed(PackedOperand::Side::a, how.p, s, rows, kv.keys));
           of.chain = [&](std::int64_t from, std::int64_t to, float* out) {
-            fused_gemm_range(*pv, *p, *packed_v, from, to, out, kv.dv);
+            const std::int64_t end = to == kv.keys ? p->depth() : pv->places(to);
+            fused_gemm_range(pv->unit, *p, *packed_v, pv->places(from), end, out, kv.dv);
           };
         } else {
           of.chain = [&](std::int64_t from, std::int64_t to, float* out) {
             add_values(how, kv, s, rows, from, to, out);
           };
         }
-        std::vector<Part> parts;
-        for (const auto& part : plan) parts.push_back(values_of(of, part));
-        std::vector<std::optional<float>> logs(parts.size());
-        std::vector<float> weights(parts.size());
-        for (std::int64_t i = 0; i < rows; ++i) {
-          const auto at = [&](std::size_t part) {
-            return part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i);
-          };
-          const auto out_row = static_cast<std::size_t>(first + i);
-          for (std::size_t part = 0; part < parts.size(); ++part)
-            logs[part] = log_sum(tops[at(part)], sums[at(part)], scale);
-          float whole = logs[0].value_or(std::numeric_limits<float>::quiet_NaN());
-          const bool merges = parts.size() > 1 && how.merge == Merge::logs;
-          const bool known = !merges || weights_of_parts(how, logs, weights, whole);
-          result.known[out_row] = known ? 1 : 0;
-          result.lse[out_row] = known ? whole : std::numeric_limits<float>::quiet_NaN();
-          RowEnd end;
-          if (!merges) {
-            for (std::size_t part = 0; part < parts.size(); ++part)
-              end.top = std::max(end.top, tops[at(part)]);
-            for (std::size_t part = 0; part < parts.size(); ++part)
-              weights[part] = end.add(tops[at(part)], sums[at(part)], part == 0);
+        std::vector<std::vector<float>> values;
+        for (const auto& part : plan) values.push_back(values_of(of, part));
+        const auto dv = static_cast<std::size_t>(kv.dv);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
+          std::vector<RowPart> parts;
+          for (std::size_t part = 0; part < plan.size(); ++part) {
+            const std::size_t at = part * static_cast<std::size_t>(rows) + i;
+            parts.push_back({tops[at], sums[at], std::span(values[part]).subspan(i * dv, dv)});
           }
-          const float sunk = how.sink && !merges ? end.sink(queries.sink) : 1;
-          for (std::int64_t c = 0; c < kv.dv; ++c) {
-            const auto o_of = [&](std::size_t part) {
-              return parts[part].o[static_cast<std::size_t>(i * kv.dv + c)];
-            };
-            float y = 0;
-            if (merges) {
-              for (std::size_t part = 0; part < parts.size(); ++part)
-                y = std::fma(weights[part], quotient(how.quotient, o_of(part), sums[at(part)]), y);
-            } else {
-              float o = o_of(0) * weights[0];
-              for (std::size_t part = 1; part < parts.size(); ++part) {
-                if (sums[at(part)] == 0) continue;
-                const float product = weights[part] * o_of(part);
-                o = how.fma ? std::fma(weights[part], o_of(part), o) : o + product;
-              }
-              o *= sunk;
-              y = quotient(how.quotient, o, end.sum);
-            }
-            result.out[out_row * static_cast<std::size_t>(kv.dv) + static_cast<std::size_t>(c)] =
-                rounded(out_format, y);
-          }
+          const FinishedRow finished = finish_row(how, parts, scale, queries.sink);
+          const std::size_t row_of_all = static_cast<std::size_t>(first) + i;
+          result.known[row_of_all] = finished.known ? 1 : 0;
+          result.lse[row_of_all] = finished.lse;
+          for (std::size_t c = 0; c < dv; ++c)
+            result.out[row_of_all * dv + c] = rounded(out_format, finished.y[c]);
         }
       });
   return result;

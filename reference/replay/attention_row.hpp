@@ -24,8 +24,7 @@ inline float nearest_exp(float x) {
 }
 inline Exp exp_of(Exponential e) {
   if (e == Exponential::nearest) return nearest_exp;
-  if (e >= Exponential::libm)
-    return row_exp(e == Exponential::libm ? "libm" : e == Exponential::taylor7 ? "taylor7" : "taylor7_mul");
+  if (e >= Exponential::libm) return row_exp(to_string(e));
   return e == Exponential::ex2 ? ex2_approx_ftz : e == Exponential::exp2f ? exp2_subnormal : cuda_expf;
 }
 
@@ -50,10 +49,16 @@ class AttentionRow {
   }
   // A logit of argument=scaled with the steps of its own that it has: softcap (0: none), then slope |i - j|.
   float logit(float s, float softcap, float slope, float distance) const {
-    float x = s * constant_;
+    const bool to_base_two = (how_.bias || how_.cap) && !natural(how_.exp);
+    float x = s * (to_base_two ? factor_ : constant_);
     if (softcap > 0) x = softcap * std::tanh(x / softcap);
     if (how_.bias) x -= slope * distance;
-    return x;
+    return to_base_two ? x * static_cast<float>(kLog2E) : x;
+  }
+  // The divisor of a row of q that was scaled: with constant=float.
+  void set_query_scale(float divisor) {
+    factor_ = scale_ * divisor;
+    constant_ = factor_ * static_cast<float>(natural(how_.exp) ? 1 : kLog2E);
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
   float tile(std::span<float> s) {
@@ -153,24 +158,38 @@ class AttentionRow {
   }
   void add(std::span<const float> w, float a) {
     if (how_.sums == RowSums::thread) return add_to_lanes(w, a);
+    if (how_.sums == RowSums::vectors) return add_rescaled(static_cast<float>(in_vectors(w)), a);
     const auto range = static_cast<std::size_t>(how_.tile / how_.warps);
     for (std::size_t first = 0; first < static_cast<std::size_t>(how_.tile); first += range) {
       std::fill(lanes_.begin(), lanes_.end(), 0.0f);
       if (first < w.size()) add_to_lanes(w.subspan(first, std::min(range, w.size() - first)), 1);
       const float part = folded(lanes_);
-      const float rescale = first == 0 ? a : 1;
-      if (how_.sum_fma) {
-        sum = std::fma(sum, rescale, part);
-      } else {
-        sum *= rescale;
-        sum += part;
-      }
+      add_rescaled(part, first == 0 ? a : 1);
     }
+  }
+  void add_rescaled(float part, float rescale) {
+    if (how_.sum_fma) {
+      sum = std::fma(sum, rescale, part);
+    } else {
+      sum *= rescale;
+      sum += part;
+    }
+  }
+  // What is left behind the last whole vector is added one by one.
+  double in_vectors(std::span<const float> w) {
+    double total = 0;
+    const std::size_t width = lanes_.size(), whole = w.size() / width * width;
+    for (std::size_t first = 0; first < whole; first += width) {
+      std::copy_n(w.begin() + static_cast<std::ptrdiff_t>(first), width, lanes_.begin());
+      total += static_cast<double>(folded(lanes_));
+    }
+    for (const float x : w.subspan(whole)) total += static_cast<double>(x);
+    return total;
   }
 
   const AttentionSchedule& how_;
   Exp exp_, rescale_exp_;
-  float scale_, constant_;
+  float scale_, constant_, factor_ = scale_;
   std::vector<float> lanes_;
   std::vector<FoldAddition> folds_;
   std::int32_t folded_ = 0;
@@ -216,16 +235,17 @@ struct RowEnd {
       sum += w * part_sum;
     return w;
   }
-  // One more logit; returns what o is multiplied by. A row without a key stays one.
-  float sink(float s) {
+  // One more logit; returns what o is multiplied by. A row without a key stays one. exp: nullptr: the C library's.
+  float sink(float s, Exp exp) {
+    const auto e = [exp](float x) { return exp == nullptr ? std::exp(x) : exp(x); };
     float a = 1;
     if (sum == 0 && top == kMinusInfinity) return a;
     if (s > top) {
-      a = std::exp(top - s);
+      a = e(top - s);
       sum *= a;
       top = s;
     }
-    sum += std::exp(s - top);
+    sum += e(s - top);
     return a;
   }
 };

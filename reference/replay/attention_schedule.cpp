@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array kKeys = {
     AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit, f32", "of q.k"},
-    AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit, f32", "of the weighted values"},
+    AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit, f32, f16", "of the weighted values"},
     AttentionScheduleKey{"p", "bf16", "a format that pv takes", "to which weights are rounded"},
     AttentionScheduleKey{"out", "bf16", "f32|f16|bf16", "of the output"},
     AttentionScheduleKey{"tile", "64", "1..65536", "keys between two rescalings; a multiple of pv's block"},
@@ -26,12 +26,13 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"argument", "fma", "fma|mul_sub|scaled|sub_mul|scaled_twice|scaled_fma|fma_max",
                          "operations of the exponent"},
     AttentionScheduleKey{"constant", "double", "double|float", "in which scale * log2 e is formed"},
-    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul",
+    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul|sleef|degree5|arm",
                          "the exponential"},
     AttentionScheduleKey{"rescale", "sub_mul", "sub_mul|as_argument",
                          "operations of the old maximum's exponent"},
-    AttentionScheduleKey{"sums", "thread", "thread|tile",
-                         "where the lanes of the row sum are folded: at the end, or in each tile"},
+    AttentionScheduleKey{
+        "sums", "thread", "thread|tile|vectors",
+        "where the lanes of the row sum are folded: at the end, in each tile, or as they come"},
     AttentionScheduleKey{"sum_fma", "yes", "no|yes", "rescaling and first addition are one rounding"},
     AttentionScheduleKey{"warps", "1", "1..64",
                          "ranges of a tile's keys with lanes of their own, added in turn; sums=tile"},
@@ -42,12 +43,13 @@ constexpr std::array kKeys = {
                          "where a chain of pv begins: at the output so far, or at zero"},
     AttentionScheduleKey{"quotient", "reciprocal", "reciprocal|division", "o (1/l), o / l"},
     AttentionScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
-    AttentionScheduleKey{"merge_lanes", "32", "1..65536",
-                         "partial sums of the parts' exponentials, folded by halves"},
-    AttentionScheduleKey{"merge", "logs", "logs|weights", "how parts are merged"},
+    AttentionScheduleKey{"merge_lanes", "32", "1..65536", "partial sums of the parts' exponentials, or sums"},
+    AttentionScheduleKey{"merge_fold", "halving", kFoldWords, "how these are added"},
+    AttentionScheduleKey{"merge", "logs", "logs|weights|lanes", "how parts are merged"},
     AttentionScheduleKey{"part", "0", "0..16777216",
                          "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
-    AttentionScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k, folded by halves"},
+    AttentionScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k"},
+    AttentionScheduleKey{"dot_fold", "halving", kFoldWords, "how these are added"},
     AttentionScheduleKey{"fma", "yes", "no|yes", "qk=f32, pv=f32: product and sum are one rounding"},
     AttentionScheduleKey{"values_fma", "yes", "no|yes",
                          "values=tile: rescaling and addition of a tile are one rounding"},
@@ -55,20 +57,30 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"cap", "none", "none|libm", "argument=scaled: the tanh of softcap"},
     AttentionScheduleKey{"bias", "none", "none|subtract",
                          "argument=scaled: alibi, a product and a difference"},
-    AttentionScheduleKey{"sink", "none", "none|last", "one more logit at the end; split=1 or merge=weights"},
+    AttentionScheduleKey{"sink", "none", "none|last|exp2f", "one more logit at the end; not with merge=logs"},
     AttentionScheduleKey{"origin", "0", "0..65536",
                          "rows whose tiles begin where the first of them sees its first key; 0: at key 0"},
     AttentionScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
+    AttentionScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
+    AttentionScheduleKey{"q", "none", "none|f16|bf16|e4m3fn",
+                         "to which q is rounded; e4m3fn: rows are scaled"},
+    AttentionScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
+    AttentionScheduleKey{"fused", "0", "0..64",
+                         "products of an instruction of the units; 0: all that they fuse"},
+    AttentionScheduleKey{"promote", "0", "0..16777216",
+                         "keys that a unit sums before they are added in f32; 0: all"},
 };
 constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"ascending", "descending"},
                                           kConstants = {"float", "double"},
-                                          kRescales = {"sub_mul", "as_argument"}, kSums = {"thread", "tile"},
+                                          kRescales = {"sub_mul", "as_argument"},
                                           kValues = {"chained", "tile"};
-constexpr std::array<std::string_view, 7> kExps = {"ex2",  "exp2f",   "expf",       "nearest",
-                                                   "libm", "taylor7", "taylor7_mul"};
-constexpr std::array<std::string_view, 2> kMerges = {"logs", "weights"};
-constexpr std::array<std::string_view, 2> kCaps = {"none", "libm"}, kBiases = {"none", "subtract"},
-                                          kSinks = {"none", "last"};
+constexpr std::array<std::string_view, 3> kSums = {"thread", "tile", "vectors"};
+constexpr std::array<std::string_view, 10> kExps = {"ex2",     "exp2f",       "expf",  "nearest", "libm",
+                                                    "taylor7", "taylor7_mul", "sleef", "degree5", "arm"};
+constexpr std::array<std::string_view, 3> kMerges = {"logs", "weights", "lanes"},
+                                          kSinks = {"none", "last", "exp2f"};
+constexpr std::array<std::string_view, 2> kCaps = {"none", "libm"}, kBiases = {"none", "subtract"};
+constexpr std::array<std::string_view, 4> kQueries = {"none", "f16", "bf16", "e4m3fn"};
 constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
 constexpr std::array<std::string_view, 2> kQuotients = {"reciprocal", "division"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
@@ -101,7 +113,7 @@ std::size_t word(std::string_view key, std::string_view text, const Words& words
 
 void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "qk") s.qk = value == "f32" ? value : matrix_unit(value).name;
-  if (key == "pv") s.pv = value == "f32" ? value : matrix_unit(value).name;
+  if (key == "pv") s.pv = value == "f32" || value == "f16" ? value : matrix_unit(value).name;
   if (key == "p") s.p = value;
   if (key == "out") s.out = kOuts[word(key, value, kOuts)];
   if (key == "tile") s.tile = count(key, value);
@@ -123,14 +135,21 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "merge") s.merge = static_cast<Merge>(word(key, value, kMerges));
   if (key == "part") s.part = count(key, value, 0, 1 << 24);
   if (key == "dot_lanes") s.dot_lanes = count(key, value);
+  if (key == "dot_fold") s.dot_fold = value;
   if (key == "fma") s.fma = word(key, value, kNoYes) == 1;
   if (key == "values_fma") s.values_fma = word(key, value, kNoYes) == 1;
   if (key == "rescale_exp") s.rescale_libm = word(key, value, kRescaleExps) == 1;
   if (key == "cap") s.cap = word(key, value, kCaps) == 1;
   if (key == "bias") s.bias = word(key, value, kBiases) == 1;
-  if (key == "sink") s.sink = word(key, value, kSinks) == 1;
+  if (key == "sink") s.sink = static_cast<SinkStep>(word(key, value, kSinks));
   if (key == "origin") s.origin = count(key, value, 0);
   if (key == "closed") s.closed = word(key, value, kNoYes) == 1;
+  if (key == "merge_fold") s.merge_fold = value;
+  if (key == "merge_groups") s.merge_groups = count(key, value);
+  if (key == "q") s.q = kQueries[word(key, value, kQueries)];
+  if (key == "p_shift") s.p_shift = count(key, value, 0, 16);
+  if (key == "fused") s.fused = count(key, value, 0, 64);
+  if (key == "promote") s.promote = count(key, value, 0, 1 << 24);
 }
 
 template <typename Words, typename Value>
@@ -139,6 +158,10 @@ std::string_view name(const Words& words, Value value) {
 }
 
 }  // namespace
+
+bool sums_in_a_unit(std::string_view products) { return products != "f32" && products != "f16"; }
+
+std::string_view to_string(Exponential e) { return kExps[static_cast<std::size_t>(e)]; }
 
 std::span<const AttentionScheduleKey> attention_schedule_keys() { return kKeys; }
 
@@ -162,7 +185,10 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     set(schedule, key, pair.substr(equals + 1));
   }
   schedule.fold = to_string(fold_of(schedule.fold, schedule.lanes), schedule.lanes);
-  if (schedule.pv == "f32") {
+  schedule.dot_fold = to_string(fold_of(schedule.dot_fold, schedule.dot_lanes), schedule.dot_lanes);
+  schedule.merge_fold = to_string(fold_of(schedule.merge_fold, schedule.merge_lanes), schedule.merge_lanes);
+  const bool vector_values = !sums_in_a_unit(schedule.pv);
+  if (vector_values) {
     if (std::ranges::find(kOuts, schedule.p) == kOuts.end()) refuse("p", schedule.p);
   } else {
     const MatrixUnit& pv = matrix_unit(schedule.pv);
@@ -171,7 +197,20 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   }
   if (schedule.argument != Argument::scaled && schedule.cap) refuse("cap", "libm");
   if (schedule.argument != Argument::scaled && schedule.bias) refuse("bias", "subtract");
-  if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink) refuse("sink", "last");
+  if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink != SinkStep::none)
+    refuse("sink", name(kSinks, schedule.sink));
+  const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16";
+  if (rounds_q != (schedule.qk == "f32") && schedule.q != "none") refuse("q", schedule.q);
+  if (schedule.q == "e4m3fn" && !accepts(matrix_unit(schedule.qk), schedule.q)) refuse("q", schedule.q);
+  for (const std::string* products : {&schedule.qk, &schedule.pv})
+    if (schedule.fused != 0 &&
+        (!sums_in_a_unit(*products) || matrix_unit(*products).group % schedule.fused != 0))
+      refuse("fused", std::to_string(schedule.fused));
+  const bool promotes = schedule.promote > 0;
+  if (promotes &&
+      (vector_values || (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||
+       schedule.promote % matrix_unit(schedule.pv).group != 0))
+    refuse("promote", std::to_string(schedule.promote));
   if (schedule.tile % schedule.warps != 0) refuse("warps", std::to_string(schedule.warps));
   return schedule;
 }
@@ -188,12 +227,13 @@ std::string print_schedule(const AttentionSchedule& s) {
       add("sum_fma", name(kNoYes, s.sum_fma));
   add("warps", s.warps), add("lanes", s.lanes), add("pack", s.pack), add("fold", s.fold);
   add("values", name(kValues, s.values)), add("quotient", name(kQuotients, s.quotient));
-  add("split", s.split), add("merge_lanes", s.merge_lanes), add("merge", name(kMerges, s.merge)),
-      add("part", s.part);
-  add("dot_lanes", s.dot_lanes), add("fma", name(kNoYes, s.fma)),
+  add("split", s.split), add("merge_lanes", s.merge_lanes), add("merge_fold", s.merge_fold),
+      add("merge", name(kMerges, s.merge)), add("part", s.part);
+  add("dot_lanes", s.dot_lanes), add("dot_fold", s.dot_fold), add("fma", name(kNoYes, s.fma)),
       add("values_fma", name(kNoYes, s.values_fma)), add("rescale_exp", name(kRescaleExps, s.rescale_libm));
   add("cap", name(kCaps, s.cap)), add("bias", name(kBiases, s.bias)), add("sink", name(kSinks, s.sink));
-  add("origin", s.origin), add("closed", name(kNoYes, s.closed));
+  add("origin", s.origin), add("closed", name(kNoYes, s.closed)), add("merge_groups", s.merge_groups);
+  add("q", s.q), add("p_shift", s.p_shift), add("fused", s.fused), add("promote", s.promote);
   return text;
 }
 

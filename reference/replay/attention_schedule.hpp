@@ -8,24 +8,34 @@
 //   w_j  = exp(S_j c - m' c)                   in the operations that `argument` names
 //   a    = exp((m - m') c)                     likewise (`rescale`)
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
-//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile)
+//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile); sums=vectors:
+//          each `lanes` keys of a tile are folded in f32 and added in f64, whose f32 is added to l a
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
 // and at the end out(o / l), the quotient as `quotient` says.
 //
 // qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
-// by halves, of p.v key after key. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
+// as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
+//
+// fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
 // argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library
-// (softcap), and bias=subtract, x = x - slope |i - j| (alibi). sink=last adds a logit s at the very end (split=1 or merge=weights): with s > m first
-// l and o times expf(m - s) and m = s, then l = l + expf(s - m), by the C library.
+// (softcap), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S scale first and the
+// last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o times expf(m - s) and m = s, then
+// l = l + expf(s - m), by the C library; sink=exp2f: by CUDA's exp2f, of s log2 e.
+//
+// q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and rounded to the format; its S is multiplied by scale times that divisor.
+// p_shift=N: weights times 2^N are rounded to p, and the quotient times 2^-N. promote=N: pv sums N keys from zero, which are then added to o in
+// f32; N divides the tile, or is a multiple of it and the open sum is rescaled as o is.
 //
 // origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0. closed=yes: keys that the mask hides
 // take no place among the lanes.
 //
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
-// L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded by halves, and
+// L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded as `merge_fold` says, and
 //   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
 // merge=weights: w_s = expf(m_s - max m) by the C library, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
+// merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes, folded
+// as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part.
 #pragma once
 
@@ -53,12 +63,17 @@ enum class Exponential : std::uint8_t {
   libm,     // exponentials.hpp
   taylor7,
   taylor7_mul,
+  sleef,
+  degree5,
+  arm,
 };
 constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // base e
+std::string_view to_string(Exponential e);
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
-enum class RowSums : std::uint8_t { thread, tile };
+enum class RowSums : std::uint8_t { thread, tile, vectors };
 enum class ValueChain : std::uint8_t { chained, tile };
-enum class Merge : std::uint8_t { logs, weights };
+enum class Merge : std::uint8_t { logs, weights, lanes };
+enum class SinkStep : std::uint8_t { none, last, exp2f };
 enum class Quotient : std::uint8_t { reciprocal, division };
 
 struct AttentionSchedule {
@@ -82,14 +97,25 @@ struct AttentionSchedule {
   Merge merge = Merge::logs;
   std::int64_t part = 0;       // keys; 0: by tiles
   std::int64_t dot_lanes = 1;  // qk=f32
-  bool fma = true;             // qk=f32, pv=f32
-  bool values_fma = true;      // values=tile: o a plus the tile's sum in one rounding
+  std::string dot_fold = "halving";
+  bool fma = true;         // qk=f32, pv=f32
+  bool values_fma = true;  // values=tile: o a plus the tile's sum in one rounding
   bool rescale_libm = false;
-  bool cap = false, bias = false, sink = false;  // a step for softcap, alibi, sinks
-  std::int64_t origin = 0;                       // rows that share the first key of their tiles; 0: key 0
+  bool cap = false, bias = false;  // a step for softcap, alibi
+  SinkStep sink = SinkStep::none;
+  std::int64_t origin = 0;  // rows that share the first key of their tiles; 0: key 0
   bool closed = false;
+  std::string merge_fold = "halving";
+  std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o
+  std::string q = "none";         // format that q is rounded to
+  std::int64_t p_shift = 0;
+  std::int64_t fused = 0;    // products of one instruction; 0: as many as the unit fuses
+  std::int64_t promote = 0;  // keys that pv sums before they are added to o in f32; 0: all
   bool operator==(const AttentionSchedule&) const = default;
 };
+
+// Whether qk or pv names a matrix unit.
+bool sums_in_a_unit(std::string_view products);
 
 struct AttentionScheduleKey {
   std::string_view name, fallback, allowed, meaning;

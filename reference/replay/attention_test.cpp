@@ -144,6 +144,64 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
   EXPECT_THROW(parse_attention_schedule("split=2 sink=last"), InputError);
 }
 
+// Sinks in base two, alibi in front of log2 e, parts merged in lanes, q rounded or scaled to 8 bits, weights shifted and promoted, o kept in
+// f16: each has a bit of its own to say. What devices store by these steps: reference/golden/replay, reports/results/replay.md.
+TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
+  const std::int64_t keys = 300, d = 32, rows = 40;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn");
+  const auto q = drawn(1, 0, static_cast<std::size_t>(rows * d), 1, "f32");
+  const AttentionReplay replay({keys, d, d, k, v, "e4m3fn"});
+  const auto out = [&](const std::string& text) {
+    ReplayQueries queries{rows, q, 0.25, {}};
+    queries.slope = 0.01f, queries.first = keys - rows, queries.sink = 0.5f;
+    return replay.run(parse_attention_schedule(text), queries).out;
+  };
+  const auto shows = [&](const std::string& whole,
+                         const std::vector<std::pair<std::string, std::string>>& changes) {
+    const std::vector<float> healthy = out(whole);
+    for (const auto& [from, to] : changes) {
+      std::string text = whole;
+      ASSERT_NE(text.find(from), std::string::npos) << from;
+      text.replace(text.find(from), from.size(), to);
+      EXPECT_NE(out(text), healthy) << from << " " << to;
+    }
+  };
+  shows(
+      "qk=f32 pv=f32 p=f32 out=f32 tile=16 argument=scaled constant=float exp=exp2f sums=tile sum_fma=no "
+      "lanes=32 pack=1 "
+      "quotient=division bias=subtract sink=exp2f split=6 part=48 merge=lanes merge_lanes=4 merge_fold=1*4 "
+      "merge_groups=3 "
+      "q=f16",
+      {{"sink=exp2f", "sink=last"},
+       {"sink=exp2f", "sink=none"},
+       {"bias=subtract", "bias=none"},
+       {"merge=lanes", "merge=weights"},
+       {"merge_lanes=4 merge_fold=1*4", "merge_lanes=1"},
+       {"merge_fold=1*4", "merge_fold=2.1"},
+       {"merge_groups=3", "merge_groups=1"},
+       {"q=f16", "q=none"},
+       {"q=f16", "q=bf16"},
+       {"pv=f32", "pv=f16"}});
+  shows(
+      "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=64 argument=scaled constant=float exp=ex2 "
+      "sum_fma=no "
+      "fold=adjacent quotient=division q=e4m3fn p_shift=8 promote=128",
+      {{"promote=128", "promote=32"},
+       {"promote=128", "promote=64"},
+       {"promote=128", "promote=0"},
+       {"promote=128", "promote=4096"},
+       {"p_shift=8", "p_shift=0"}});
+  for (const char* bad :
+       {"qk=f32 pv=f32 p=f32 q=e4m3fn", "q=f16", "promote=40", "promote=96", "qk=f32 pv=f32 p=f32 promote=64",
+        "split=2 sink=exp2f", "merge_fold=3", "p_shift=17"})
+    EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
+  // With a sum that never closes before the end all is one chain, as without promotion, and is then added to 0.
+  EXPECT_EQ(out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8 "
+                "promote=512"),
+            out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8"));
+}
+
 TEST(AttentionReplay, a_tampered_schedule_is_refuted) {
   const std::vector<GoldenRow> rows = golden_rows();
   const std::map<std::string, std::function<void(AttentionSchedule&)>> tampering = {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/studies/identify/attention_designs.hpp"
 #include "cases/studies/identify/call_card.hpp"
 #include "reference/replay/attention.hpp"
 
@@ -15,7 +16,8 @@ namespace assay {
 // One query head of one sequence: what was asked and what was stored.
 struct AttentionHead {
   std::int64_t rows = 0, keys = 0, d = 0, dv = 0;
-  std::string format;  // of q, K and V, and of the store
+  std::string format;  // of q, K and V where it is one, and a matrix unit can multiply them; else f32
+  std::string out;     // of the store
   double scale = 1;
   std::vector<float> q, k, v;
   std::vector<float> got;             // [rows, dv]
@@ -28,8 +30,9 @@ struct AttentionAnswer {
   std::string declared_contract, declared_path;
   std::vector<std::string> kernels;  // that ran
 };
-// Asks the kernel on inputs of this seed. nullopt where it does not take the call.
-using AttentionAsk = std::function<std::optional<AttentionAnswer>(std::uint64_t seed)>;
+// Asks the kernel on inputs of this seed and design. nullopt where it does not take the call, or the design cannot be had.
+using AttentionAsk =
+    std::function<std::optional<AttentionAnswer>(std::uint64_t seed, AttentionDesign design)>;
 
 using AttentionCard = CallCard<AttentionSchedule>;
 

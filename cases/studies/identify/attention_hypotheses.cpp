@@ -34,11 +34,13 @@ std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
   struct Lanes {
     std::int64_t lanes, pack;
     const char* fold;
+    std::int64_t warps = 1;
   };
   std::vector<AttentionSchedule> list;
   for (const Exponential exp : {Exponential::exp2f, Exponential::nearest})
     for (const RowSums sums : {RowSums::thread, RowSums::tile})
-      for (const Lanes& lanes : {Lanes{4, 2, "halving"}, Lanes{4, 2, "adjacent"}, Lanes{1, 1, "halving"}})
+      for (const Lanes& lanes : {Lanes{4, 2, "halving"}, Lanes{4, 2, "adjacent"}, Lanes{1, 1, "halving"},
+                                 Lanes{4, 2, "adjacent", 2}, Lanes{4, 2, "adjacent", 4}})
         for (const ValueChain values : {ValueChain::chained, ValueChain::tile})
           for (const Argument argument :
                {Argument::mul_sub, Argument::fma, Argument::fma_max, Argument::scaled, Argument::scaled_twice,
@@ -46,7 +48,9 @@ std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
             for (const bool constant_double : {true, false})
               for (const bool fma : {true, false})
                 for (const Quotient quotient : {Quotient::reciprocal, Quotient::division}) {
+                  if (lanes.warps > 1 && (sums != RowSums::tile || base.tile % lanes.warps != 0)) continue;
                   AttentionSchedule s = base;
+                  s.warps = lanes.warps;
                   s.exp = exp, s.sums = sums, s.lanes = lanes.lanes, s.pack = lanes.pack, s.fold = lanes.fold;
                   s.values = values, s.argument = argument, s.constant_double = constant_double;
                   s.sum_fma = fma, s.quotient = quotient;
@@ -63,13 +67,39 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     change(other);
     if (!(other == s)) list.emplace_back(field, other);
   };
-  for (const std::string& unit : units_of(head.format, "")) {
-    add("qk", [&](AttentionSchedule& o) { o.qk = unit; });
-    add("pv", [&](AttentionSchedule& o) { o.pv = unit; });
+  if (s.qk == "f32") {
+    for (const std::int64_t lanes : {1, 2, 4, 8, 16, 32, 64})
+      add("dot_lanes", [&](AttentionSchedule& o) { o.dot_lanes = lanes, o.dot_fold = "halving"; });
+    if (s.dot_lanes > 2)
+      add("dot_fold",
+          [](AttentionSchedule& o) { o.dot_fold = o.dot_fold == "halving" ? "adjacent" : "halving"; });
+    add("fma", [](AttentionSchedule& o) { o.fma = !o.fma; });
+    add("pv", [](AttentionSchedule& o) { o.pv = o.pv == "f32" ? "f16" : "f32"; });
+    for (const char* format : {"none", "f16", "bf16"}) add("q", [&](AttentionSchedule& o) { o.q = format; });
+    for (const char* format : {"f32", "f16", "bf16"}) add("p", [&](AttentionSchedule& o) { o.p = format; });
+    for (const Exponential e : {Exponential::libm, Exponential::taylor7, Exponential::taylor7_mul,
+                                Exponential::sleef, Exponential::degree5, Exponential::arm})
+      add("exp", [&](AttentionSchedule& o) { o.exp = e; });
+    add("rescale_exp", [](AttentionSchedule& o) { o.rescale_libm = !o.rescale_libm; });
+    if (s.values == ValueChain::tile)
+      add("values_fma", [](AttentionSchedule& o) { o.values_fma = !o.values_fma; });
+  } else {
+    for (const std::string& unit : units_of(head.format, "")) {
+      add("qk", [&](AttentionSchedule& o) { o.qk = unit; });
+      add("pv", [&](AttentionSchedule& o) { o.pv = unit; });
+    }
   }
-  for (const std::int64_t tile : {16, 32, 64, 128, 256})
-    if (tile % s.warps == 0 && (tile < head.keys || s.tile < head.keys))
+  for (const std::int64_t tile : {std::int64_t{16}, std::int64_t{32}, std::int64_t{64}, std::int64_t{128},
+                                  std::int64_t{256}, 2 * s.tile})
+    if (tile % s.warps == 0 && tile <= 65536 &&
+        (tile < head.keys || s.tile < head.keys || tile == 2 * s.tile))
       add("tile", [&](AttentionSchedule& o) { o.tile = tile; });
+  for (const std::int64_t fused : {0, 4, 8})
+    if (s.qk != "f32" && matrix_unit(s.qk).group > fused && matrix_unit(s.pv).group > fused)
+      add("fused", [&](AttentionSchedule& o) { o.fused = fused; });
+  if (s.sums == RowSums::tile)
+    for (const std::int64_t warps : {1, 2, 4})
+      if (s.tile % warps == 0) add("warps", [&](AttentionSchedule& o) { o.warps = warps; });
   add("order", [](AttentionSchedule& o) { o.descending = !o.descending; });
   for (const Argument a : {Argument::fma, Argument::mul_sub, Argument::scaled, Argument::sub_mul,
                            Argument::scaled_twice, Argument::scaled_fma, Argument::fma_max})
@@ -87,9 +117,10 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
   add("pack", [](AttentionSchedule& o) { o.pack = o.pack == 1 ? 2 : 1; });
   if (s.lanes > 1)
     add("fold", [&](AttentionSchedule& o) { o.fold = o.fold == "adjacent" ? "halving" : "adjacent"; });
-  add("values", [](AttentionSchedule& o) {
-    o.values = o.values == ValueChain::chained ? ValueChain::tile : ValueChain::chained;
-  });
+  if (s.pv != "f16")
+    add("values", [](AttentionSchedule& o) {
+      o.values = o.values == ValueChain::chained ? ValueChain::tile : ValueChain::chained;
+    });
   add("quotient", [](AttentionSchedule& o) {
     o.quotient = o.quotient == Quotient::division ? Quotient::reciprocal : Quotient::division;
   });

@@ -38,7 +38,7 @@ AttentionVerdict judge_attention(const AttentionAsk& ask, const AttentionSchedul
                                  std::int64_t outputs) {
   AttentionVerdict v;
   for (std::uint64_t seed = 1; seed <= 2 || (v.compared < outputs && seed <= 1000); ++seed) {
-    const std::optional<AttentionAnswer> answer = ask(seed);
+    const std::optional<AttentionAnswer> answer = ask(seed, AttentionDesign::drawn);
     if (!answer) throw std::runtime_error("the kernel does not take this call");
     for (std::size_t h = 0; h < answer->heads.size(); ++h) {
       const AttentionHead& head = answer->heads[h];

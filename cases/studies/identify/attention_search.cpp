@@ -10,6 +10,7 @@
 #include "cases/studies/identify/attention.hpp"
 #include "cases/studies/identify/attention_hypotheses.hpp"
 #include "cases/studies/identify/attention_regions.hpp"
+#include "cases/studies/identify/attention_vector.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
 
 namespace assay {
@@ -21,6 +22,10 @@ struct Candidate {
   AttentionSchedule schedule;
   std::int64_t unequal;
 };
+
+std::int64_t least_of(const std::vector<Candidate>& list) {
+  return std::ranges::min_element(list, {}, &Candidate::unequal)->unequal;
+}
 
 // The coarse half: tiles, their order and the parts move many bits, the unit fewer, the rest few. The first unit with every tile,
 // every other one with the tile that fitted best.
@@ -36,8 +41,8 @@ std::vector<Candidate> coarse(const ReplayedHead& first, const std::string& decl
       for (const std::int64_t split : splits_of((head.keys + tile - 1) / tile)) {
         if (split > 1 && (!descending || head.rows > 256)) continue;  // no kernel is known that does
         AttentionSchedule s;
-        s.qk = s.pv = units.front(), s.p = s.out = head.format, s.tile = tile, s.descending = descending,
-        s.split = split;
+        s.qk = s.pv = units.front(), s.p = head.format, s.out = head.out, s.tile = tile,
+        s.descending = descending, s.split = split;
         s.merge_lanes = head.d % 128 == 0 ? 32 : head.d % 64 == 0 ? 16 : 8;
         s.argument = Argument::mul_sub;
         list.push_back({s, first.unequal(s, rows)});
@@ -49,6 +54,15 @@ std::vector<Candidate> coarse(const ReplayedHead& first, const std::string& decl
   for (std::size_t i = 1; i < units.size(); ++i) {
     AttentionSchedule s = best;
     s.qk = s.pv = units[i];
+    list.push_back({s, first.unequal(s, rows)});
+  }
+  // Instructions of older generations, which fuse fewer products.
+  constexpr std::int64_t kOlder = 8;
+  for (std::size_t i = 0, count = list.size(); i < count; ++i) {
+    AttentionSchedule s = list[i].schedule;
+    if (matrix_unit(s.qk).group <= kOlder || s.split != 1 || list[i].unequal > 2 * least_of(list) + 2 * rows)
+      continue;
+    s.fused = kOlder;
     list.push_back({s, first.unequal(s, rows)});
   }
   return list;
@@ -109,6 +123,34 @@ class Search {
   }
 
   bool find(const std::vector<AttentionSchedule>& known) {
+    const bool unit = !units_of(first().head().format, declared()).empty();
+    const bool vector_first = !unit || (" " + declared()).find(" qk=f32") != std::string::npos;
+    if (vector_first && find_vector()) return true;
+    if (unit && find_unit(known)) return true;
+    return !vector_first && find_vector();
+  }
+
+  // Sums in f32.
+  bool find_vector() {
+    const VectorSearch found = search_vector_attention(
+        [this](std::uint64_t seed, AttentionDesign design) {
+          ++card_.calls;
+          return ask_(seed, design);
+        },
+        *drawn_, [this] { return over(); });
+    for (std::size_t i = 0; i < found.left.size(); ++i) {
+      if (over()) return false;
+      if (!holds(found.left[i])) continue;
+      narrow({found.left.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.left.end()});
+      if (card_.schedule) return true;
+    }
+    card_.not_understood = found.stage;
+    // What the inputs of a design refute stays refuted, whatever it gives on drawn ones.
+    if (nearest_share_ < 0 && holds(found.nearest)) card_.nearest = found.nearest, card_.schedule.reset();
+    return false;
+  }
+
+  bool find_unit(const std::vector<AttentionSchedule>& known) {
     const std::int64_t rows = std::min<std::int64_t>(first().head().rows, 64);
     for (const AttentionSchedule& s : known) {
       if (s.p != first().head().format || !holds(s)) continue;
@@ -209,7 +251,7 @@ class Search {
  private:
   std::optional<AttentionAnswer> ask(std::uint64_t seed) {
     ++card_.calls;
-    return ask_(seed);
+    return ask_(seed, AttentionDesign::drawn);
   }
   static constexpr std::int64_t kEvidenceOutputs = 1 << 16;
   static constexpr int kIdleDraws = 3;  // in a row that told nothing apart
@@ -235,7 +277,10 @@ AttentionCard identify_attention(const AttentionAsk& ask, const std::vector<Atte
     card.refused = "the kernel does not take this call";
     return card;
   }
-  if (search.find(known)) search.show_against();
+  if (search.find(known)) {
+    card.not_understood.clear();
+    search.show_against();
+  }
   card.seconds = search.elapsed();
   return card;
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t kRows = 32, kKeys = 160, kD = 64;
 
 AttentionHead drawn(const std::string& format, std::uint64_t seed, std::int64_t rows = kRows,
                     std::int64_t keys = kKeys) {
-  AttentionHead head{rows, keys, kD, kD, format, 0.1, {}, {}, {}, {}, {}};
+  AttentionHead head{rows, keys, kD, kD, format, format, 0.1, {}, {}, {}, {}, {}};
   std::uint64_t counter = 0;
   for (auto* x : {&head.q, &head.k, &head.v}) {
     for (std::int64_t i = 0; i < (x == &head.q ? rows : keys) * kD; ++i) {
@@ -39,8 +39,12 @@ AttentionAnswer answer(AttentionHead head, std::uint64_t seed, const std::string
 // A kernel that is this schedule.
 AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::int64_t keys = kKeys) {
   const AttentionSchedule schedule = parse_attention_schedule(text);
-  return [=](std::uint64_t seed) -> std::optional<AttentionAnswer> {
-    AttentionHead head = drawn(schedule.p, seed, rows, keys);
+  return [=](std::uint64_t seed, AttentionDesign design) -> std::optional<AttentionAnswer> {
+    const bool unit = schedule.qk != "f32";
+    AttentionHead head = drawn(unit ? schedule.p : "f16", seed, rows, keys);
+    craft(design, seed, {1, rows, 1, 1, keys, kD, kD}, head.q, head.k, head.v);
+    if (!unit) head.format = "f32";
+    head.out = schedule.out;
     const AttentionReplay replay({head.keys, head.d, head.dv, head.k, head.v, head.format});
     head.got = replay.run(schedule, {head.rows, head.q, head.scale, {}}).out;
     return answer(std::move(head), seed, schedule.qk);
@@ -49,7 +53,7 @@ AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::
 
 // The reference's own emulated kernel.
 AttentionAsk emulated(const std::string& unit, const std::string& format) {
-  return [=](std::uint64_t seed) -> std::optional<AttentionAnswer> {
+  return [=](std::uint64_t seed, AttentionDesign) -> std::optional<AttentionAnswer> {
     AttentionHead head = drawn(format, seed);
     AttentionArithmetic how;
     how.qk = how.pv = unit, how.p = how.out = format, how.exp_ulp = 1;
@@ -96,12 +100,60 @@ TEST(IdentifyAttention, finds_the_parts_of_a_split_decode) {
   EXPECT_EQ(card.schedule->split * 10 + card.schedule->tile / 64, 31) << card_text(card);
 }
 
+TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
+  for (const char* hidden :
+       {"qk=f32 pv=f32 p=f32 out=f32 tile=32 argument=scaled exp=taylor7 rescale_exp=libm sums=tile "
+        "sum_fma=no "
+        "lanes=16 pack=1 values=tile values_fma=no dot_lanes=16",
+        "qk=f32 pv=f16 p=f32 out=f32 tile=1 argument=scaled exp=libm lanes=1 pack=1 sum_fma=no dot_lanes=64 "
+        "q=f16",
+        "qk=f32 pv=f32 p=f16 out=f32 tile=512 argument=scaled exp=degree5 sums=tile lanes=16 pack=1 "
+        "sum_fma=no "
+        "quotient=division",
+        "qk=f32 pv=f32 p=f32 out=f16 tile=128 argument=scaled constant=float exp=exp2f sums=tile lanes=32 "
+        "pack=1 "
+        "sum_fma=no quotient=division"}) {
+    const AttentionCard card = identify_attention(kernel_of(hidden, 3), {}, {.outputs = 1'000});
+    ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
+    const AttentionSchedule truth = parse_attention_schedule(hidden);
+    EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
+    EXPECT_EQ(card.schedule->pv, truth.pv) << hidden;
+    const std::string words = " " + print_schedule(truth) + " ";
+    for (const CardField& f : card.fields) {
+      const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
+      EXPECT_TRUE(same || !f.concluded) << hidden << " " << f.field << "\n" << card_text(card);
+    }
+  }
+}
+
+// An exponential that is none of the known ones: one unit in the last place above libm's, now and then.
+TEST(IdentifyAttention, the_step_that_is_not_understood_is_named) {
+  const AttentionAsk kernel = kernel_of(
+      "qk=f32 pv=f32 p=f32 out=f32 tile=64 argument=scaled exp=libm sum_fma=no sums=tile lanes=16 pack=1", 3);
+  for (const AttentionDesign wrong :
+       {AttentionDesign::pairs, AttentionDesign::single_products, AttentionDesign::drawn}) {
+    const AttentionAsk off = [&](std::uint64_t seed, AttentionDesign design) {
+      std::optional<AttentionAnswer> a = kernel(seed, design);
+      float& x = a->heads[0].got[7];
+      if (design == wrong) x = std::nextafter(x, 9.0f);
+      return a;
+    };
+    const AttentionCard card = identify_attention(off, {}, {.outputs = 500, .seconds = 20});
+    EXPECT_FALSE(card.schedule) << card_text(card);
+    EXPECT_NE(card.not_understood.find(wrong == AttentionDesign::pairs             ? "two weights"
+                                       : wrong == AttentionDesign::single_products ? "one product"
+                                                                                   : "drawn"),
+              std::string::npos)
+        << card.not_understood;
+  }
+}
+
 TEST(IdentifyAttention, the_emulated_kernel_is_replayed_with_no_bit_different) {
   for (const auto& [unit, format] : {std::pair{"hopper_f16", "f16"}, std::pair{"cdna3_bf16", "bf16"}}) {
     const AttentionSchedule s = parse_attention_schedule(
         std::string("exp=nearest argument=scaled lanes=1 pack=1 sum_fma=no tile=64 qk=") + unit +
         " pv=" + unit + " p=" + format + " out=" + format);
-    const AttentionAnswer asked = *emulated(unit, format)(1);
+    const AttentionAnswer asked = *emulated(unit, format)(1, AttentionDesign::drawn);
     const AttentionHead& h = asked.heads[0];
     const AttentionReplay replay({h.keys, h.d, h.dv, h.k, h.v, h.format});
     EXPECT_EQ(replay.run(s, {h.rows, h.q, h.scale, {}}).out, h.got) << unit;
@@ -127,8 +179,8 @@ TEST(JudgeAttention, every_bit_must_be_the_schedule_s_and_the_step_that_is_not_i
   EXPECT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.instead, "order=descending") << describe(wrong, parse_attention_schedule(kAscending));
   EXPECT_NE(wrong.got, wrong.want);
-  const AttentionAsk nan = [&](std::uint64_t seed) {
-    std::optional<AttentionAnswer> a = kernel(seed);
+  const AttentionAsk nan = [&](std::uint64_t seed, AttentionDesign design) {
+    std::optional<AttentionAnswer> a = kernel(seed, design);
     a->heads[0].got[5] = std::nanf("");
     return a;
   };
@@ -181,8 +233,8 @@ TEST(AttentionInvariance, a_key_that_is_masked_adds_nothing_whatever_the_order_a
 
 TEST(IdentifyAttention, a_kernel_that_no_hypothesis_describes_stays_unknown) {
   const AttentionAsk good = kernel_of("qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 argument=fma");
-  const AttentionAsk off = [&](std::uint64_t seed) {
-    std::optional<AttentionAnswer> a = good(seed);
+  const AttentionAsk off = [&](std::uint64_t seed, AttentionDesign design) {
+    std::optional<AttentionAnswer> a = good(seed, design);
     float& x = a->heads[0].got[77];  // one output, one unit in its last place
     x = static_cast<float>(round_to(scalar_format("f16"), static_cast<double>(x) * (1 + 0x1p-10)));
     return a;

@@ -35,6 +35,7 @@ std::string card_text(const CallCard<Kind>& card) {
                        100.0 * static_cast<double>(card.compared - card.unequal) /
                            static_cast<double>(std::max<std::int64_t>(1, card.compared)),
                        card.seconds);
+  if (!card.not_understood.empty()) out += fmt::format("  unknown  {}\n", card.not_understood);
   if (!card.declared_contract.empty()) out += fmt::format("  declared {}\n", card.declared_contract);
   if (!card.declared_path.empty()) out += fmt::format("  path     {}\n", card.declared_path);
   for (const std::string& kernel : card.kernels) out += fmt::format("  seen     {}\n", kernel);
@@ -53,6 +54,7 @@ std::string card_json(const CallCard<Kind>& card) {
   if (!card.refused.empty()) out["not_run"] = card.refused;
   out["schedule"] = card.schedule ? print_schedule(*card.schedule) : "unknown";
   if (!card.schedule) out["nearest"] = print_schedule(card.nearest);
+  if (!card.not_understood.empty()) out["not_understood"] = card.not_understood;
   out["compared"] = card.compared, out["unequal"] = card.unequal, out["last_seed"] = card.last_seed,
   out["also"] = card.also;
   out["declared"] = card.declared_contract, out["path"] = card.declared_path, out["kernels"] = card.kernels;

@@ -25,6 +25,8 @@ struct CallCard {
   std::int64_t also = 0;  // other hypotheses that gave the same bits on all that was asked
   std::vector<CardField> fields;
   std::string declared_contract, declared_path, refused;
+  std::string
+      not_understood;    // the first step for which no hypothesis gives the bits of inputs that show it alone
   std::string fallback;  // what the bits contradict of the declared contract; of moe alone
   std::vector<std::string> kernels;
   double seconds = 0;

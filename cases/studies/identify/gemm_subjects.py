@@ -26,6 +26,12 @@ def mm_tf32(call, a, b):
     return torch.mm(a, b.t())
 
 
+@subject(op="matmul", variant="int8", contract="acc=i32 epilogue_roundings=3", alignment=16)
+def int8_mm(call, a, b, a_scale, b_scale):
+    need(call.integer("m") > 16, "torch._int_mm wants more than 16 rows")
+    return torch._int_mm(a, b.t()).float() * a_scale.reshape(-1, 1) * b_scale.reshape(1, -1)
+
+
 def scaled(call, a, b, a_scale, b_scale, fast):
     if call.text("a") == "e4m3fn_tok":
         a_scale, b_scale = a_scale.reshape(-1, 1), b_scale.reshape(1, -1)

@@ -2,21 +2,19 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "harness/case.hpp"
-#include "harness/inputs.hpp"
+#include "cases/studies/identify/answers.hpp"
 #include "harness/judge.hpp"
 
 namespace assay {
 
-struct KernelAnswer {
-  std::vector<double> got;  // the first output
-  std::string contract, path;
-  std::vector<std::string> kernels;  // what a witness saw outranks what the backend says
+// Where kernels are asked: their workers, and a file that keeps their answers or stands in for them.
+struct Kernels {
+  Workers& workers;
+  AnswerFile* answers = nullptr;
 };
+
 // nullopt where the backend does not take the call; throws std::runtime_error where it fails.
-std::optional<KernelAnswer> call_kernel(const Case& c, const Inputs& inputs, Workers& workers);
+std::optional<KernelAnswer> call_kernel(const Case& c, const Inputs& inputs, const Kernels& kernels);
 
 }  // namespace assay

@@ -11,14 +11,10 @@
 #include <optional>
 
 #include "cases/lists.hpp"
-#include "cases/studies/identify/attention_regions.hpp"
-#include "cases/studies/identify/attention_subject.hpp"
 #include "cases/studies/identify/card.hpp"
+#include "cases/studies/identify/card_cases.hpp"
 #include "cases/studies/identify/invariance.hpp"
-#include "cases/studies/identify/moe_subject.hpp"
 #include "cases/studies/identify/replay_level.hpp"
-#include "cases/studies/identify/row_regions.hpp"
-#include "cases/studies/identify/row_subject.hpp"
 #include "cases/studies/identify/worker_subject.hpp"
 #include "harness/backend_names.hpp"
 #include "harness/cli/program.hpp"
@@ -32,169 +28,25 @@
 namespace assay {
 namespace {
 
-struct Options {
-  std::vector<std::string> words, backends;
-  std::string json, schedule;
-  std::int64_t outputs = 10'000;
-  int masks = 8, threads = 1;
-  double seconds = 20;
-  bool invariance = false;
-};
-
-// A schedule that was found is the first hypothesis for the next case.
-template <typename T>
-void remember(std::vector<T>& known, const std::optional<T>& schedule) {
-  if (schedule && std::ranges::find(known, *schedule) == known.end()) known.push_back(*schedule);
-}
-
-// Cases of which each is a card, or is judged by a declared schedule.
-struct CardCases {
-  CardCases(const Options& given, Workers& those) : options(given), workers(those) {}
-  const Options& options;
-  Workers& workers;
-  bool finding = false, nothing = true;
-  std::string json;
-
- protected:
-  void judged(const Case& c, const std::string& text, bool ok) {
-    fmt::print("{}  {}", c.line(), text);
-    finding |= !ok, nothing = false;
-  }
-  void show(const std::string& text, const std::string& as_json, bool refused) {
-    fmt::print("{}\n", text);
-    json += (json.empty() ? "" : ",\n") + as_json;
-    nothing &= refused;
-  }
-  // Whether one schedule holds over calls of a kernel that differ in what `over` names; an entry of the list as a card is.
-  void decided(const std::string& key, const std::string& over, const std::string& verdict,
-               const std::string& detail) {
-    const nlohmann::ordered_json entry = {
-        {"subject", key}, {"invariance", {{"over", over}, {"result", verdict}, {"detail", detail}}}};
-    json += (json.empty() ? "" : ",\n") + entry.dump(1);
-    finding |= verdict == "refuted";
-  }
-};
-
-// Cases of ops on rows: cards one by one, and the counts of rows of one kernel side by side.
-struct RowCases : CardCases {
-  using CardCases::CardCases;
-
-  void take(const Case& c) {
-    const std::int64_t rows = c.attributes.integer("rows"), cols = c.attributes.integer("cols");
-    std::map<std::string, std::string> others = c.attributes.all();
-    others["rows"] = "*";
-    std::string key = fmt::format("{} {} {}", c.op->name, c.backend, c.variant);
-    for (const auto& [name, value] : others) key += fmt::format(" {}={}", name, value);
-    Kernel& kernel = kernels_[key];
-    if (kernel.subject == nullptr) kernel.subject = row_subject(c, workers), kernel.cols = cols;
-    if (!options.schedule.empty()) {
-      const RowSchedule declared = parse_row_schedule(c.op->name, options.schedule);
-      const std::int64_t outputs = c.op->name == "logsumexp" ? rows : rows * cols;
-      const auto seeds = std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000);
-      const RowVerdict verdict = judge_rows(*kernel.subject, rows, cols, declared, static_cast<int>(seeds));
-      return judged(c, describe(verdict, declared), verdict.ok());
-    }
-    std::vector<RowSchedule>& known = found_[std::string(c.op->name)];
-    RowCard card = identify_rows(*kernel.subject, rows, cols, known, {.outputs = options.outputs});
-    card.subject = c.line();
-    remember(known, card.schedule);
-    show(card_text(card), card_json(card), !card.refused.empty());
-    kernel.regions.push_back({rows, std::move(card)});
-  }
-
-  void finish() {
-    if (!options.invariance) return;
-    for (auto& [key, kernel] : kernels_) {
-      std::ranges::sort(kernel.regions, {}, &RowRegion::rows);
-      const RowInvariance invariance = row_invariance(*kernel.subject, kernel.cols, kernel.regions);
-      decided(key, "rows", invariance.verdict, invariance.detail);
-      fmt::print("{}\n{}", key, invariance_text(invariance));
-    }
-  }
-
- private:
-  struct Kernel {
-    std::unique_ptr<RowSubject> subject;
-    std::int64_t cols = 0;
-    std::vector<RowRegion> regions;
-  };
-  std::map<std::string, Kernel> kernels_;
-  std::map<std::string, std::vector<RowSchedule>> found_;
-};
-
-// Cases of attention: cards one by one, and calls of one kernel that differ in batch, rows of q or keys side by side.
-struct AttentionCases : CardCases {
-  using CardCases::CardCases;
-
-  void take(const Case& c) {
-    const AttentionAsk ask = attention_subject(c, workers);
-    if (!options.schedule.empty()) {
-      const AttentionSchedule declared = parse_attention_schedule(options.schedule);
-      const AttentionVerdict verdict = judge_attention(ask, declared, options.outputs);
-      return judged(c, describe(verdict, declared), verdict.ok());
-    }
-    AttentionCard card = identify_attention(ask, found_, {.outputs = options.outputs});
-    card.subject = c.line();
-    remember(found_, card.schedule);
-    show(card_text(card), card_json(card), !card.refused.empty());
-    std::string key = fmt::format("{} {} {} {}", c.op->name, c.fill, c.backend, c.variant);
-    for (const auto& [name, value] : c.attributes.all())
-      if (name != "batch" && name != "q" && name != "len") key += fmt::format(" {}={}", name, value);
-    kernels_[key].push_back({c.attributes.integer("len"), ask, std::move(card)});
-  }
-
-  void finish() {
-    if (!options.invariance) return;
-    for (const auto& [key, regions] : kernels_) {
-      const AttentionInvariance invariance = attention_invariance(regions, options.outputs);
-      decided(key, "calls", invariance.verdict, invariance.detail);
-      fmt::print("{}\n  invariance over calls: {}: {}\n", key, invariance.verdict, invariance.detail);
-    }
-  }
-
- private:
-  std::map<std::string, std::vector<AttentionRegion>> kernels_;
-  std::vector<AttentionSchedule> found_;
-};
-
-// Cases of moe: a card each.
-struct MoeCases : CardCases {
-  using CardCases::CardCases;
-
-  void take(const Case& c) {
-    if (!options.schedule.empty() || options.invariance)
-      throw InputError(InputErrorKind::bad_value,
-                       "identify: --schedule and --invariance of moe; allowed: its card (a kernel that "
-                       "declares a schedule is judged by "
-                       "it in every run)");
-    const std::unique_ptr<MoeSubject> subject = moe_subject(c, workers);
-    MoeCard card = identify_moe(
-        *subject, found_, {.outputs = options.outputs, .masks = options.masks, .seconds = options.seconds});
-    card.subject = c.line();
-    remember(found_, card.schedule);
-    finding |= !card.fallback.empty();
-    show(card_text(card), card_json(card), !card.refused.empty());
-  }
-
- private:
-  std::vector<MoeArithmetic> found_;
-};
-
 int identify(const Options& options) {
   set_reference_threads(options.threads);
   std::unique_ptr<ReportFile> file;
   if (!options.json.empty())
     file = std::make_unique<ReportFile>(options.json);  // refused now rather than at the end
+  std::optional<AnswerFile> answers;
+  if (!options.record.empty()) answers.emplace(options.record, AnswerFile::Mode::write);
+  if (!options.answers.empty()) answers.emplace(options.answers, AnswerFile::Mode::read);
   const auto known_list = known_backends();
   Workers workers(known_list);
+  const Kernels kernels{workers, answers ? &*answers : nullptr};
   const Plan plan = make_plan(gather_lines(options.words), {options.backends, "", 0, 1, false, 1}, known_list,
                               input_lists(), [&](const std::string& b) { return workers.open(b).variants; });
   std::map<std::string, Card> cards;
   std::vector<std::string> order;
   std::map<std::string, std::vector<Schedule>> found;
-  AttentionCases attention(options, workers);
-  RowCases rows(options, workers);
-  MoeCases moe(options, workers);
+  AttentionCases attention(options, kernels);
+  RowCases rows(options, kernels);
+  MoeCases moe(options, kernels);
   bool finding = false, nothing = true;
   std::string json = "[\n";
   std::vector<Case> cases;
@@ -228,8 +80,9 @@ int identify(const Options& options) {
     if (!cards.contains(key)) {
       order.push_back(key);
       cards[key].subject = key;
-      cards[key].backend = workers.open(c.backend).description;
-      subjects[key] = worker_subject(c, workers);
+      cards[key].backend = options.answers.empty() ? workers.open(c.backend).description
+                                                   : "answers kept in " + options.answers;
+      subjects[key] = worker_subject(c, kernels);
     }
     if (!options.schedule.empty()) {
       const Schedule declared = parse_schedule(options.schedule);
@@ -338,6 +191,9 @@ int main(int argc, char** argv) {
   app.add_option("--schedule", options.schedule,
                  "Judge instead: every stored bit must be that of this schedule, or the first step that "
                  "differs is named");
+  CLI::Option* record = app.add_option(
+      "--record", options.record, "Keep what the kernels answer in this file, for --answers on any machine");
+  app.add_option("--answers", options.answers, "Ask this file in place of the kernels")->excludes(record);
   app.add_flag("--invariance", options.invariance,
                "Whether all values of m, of rows, or of batch, q and len have one schedule");
   int exit_code = kGreen;

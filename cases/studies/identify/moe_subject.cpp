@@ -56,8 +56,8 @@ class Part : public GemmSubject {
 
 class WorkerMoe : public MoeSubject {
  public:
-  WorkerMoe(const Case& c, Workers& workers)
-      : case_(c), workers_(workers), paths_(moe_paths(c.attributes)), up_(*this, false), down_(*this, true) {
+  WorkerMoe(const Case& c, const Kernels& source)
+      : case_(c), source_(source), paths_(moe_paths(c.attributes)), up_(*this, false), down_(*this, true) {
     const Format& a = format(text("a"));
     const auto refuse = [](const std::string& what) {
       throw InputError(InputErrorKind::bad_value, "identify: of moe " + what);
@@ -93,7 +93,7 @@ class WorkerMoe : public MoeSubject {
     Case c = case_;
     c.seed = seed;
     const auto inputs = std::make_shared<Inputs>(make_inputs(c, input_lists()));
-    const std::optional<KernelAnswer> called = call_kernel(c, *inputs, workers_);
+    const std::optional<KernelAnswer> called = call_kernel(c, *inputs, source_);
     if (!called) return std::nullopt;
     ++calls, heard(*called);
     return MoeAnswer{
@@ -120,7 +120,7 @@ class WorkerMoe : public MoeSubject {
   }
 
   Case case_;
-  Workers& workers_;
+  Kernels source_;
   MoePaths paths_;
   std::string hidden_;  // what the second path makes of h
   std::int64_t rows_ = 0;
@@ -329,7 +329,7 @@ std::optional<Answer> Part::ask(const GemmShape& shape, const std::vector<float>
   inputs.set.emplace("w2", std::move(*w2_bytes)),
       inputs.set.emplace("topk_ids", integer_tensor("int32", {m, topk}, ids));
   inputs.set.emplace("topk_weights", encode_tensor(format("f32"), {m, topk}, weights));
-  const std::optional<KernelAnswer> called = call_kernel(c, inputs, whole_.workers_);
+  const std::optional<KernelAnswer> called = call_kernel(c, inputs, whole_.source_);
   if (!called) return std::nullopt;
   ++calls, whole_.heard(*called);
   declared_contract = called->contract, declared_path = called->path, kernels = called->kernels;
@@ -343,8 +343,8 @@ std::optional<Answer> Part::ask(const GemmShape& shape, const std::vector<float>
 
 }  // namespace
 
-std::unique_ptr<MoeSubject> moe_subject(const Case& c, Workers& workers) {
-  return std::make_unique<WorkerMoe>(c, workers);
+std::unique_ptr<MoeSubject> moe_subject(const Case& c, const Kernels& source) {
+  return std::make_unique<WorkerMoe>(c, source);
 }
 
 }  // namespace assay

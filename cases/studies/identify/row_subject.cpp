@@ -12,7 +12,7 @@ namespace {
 
 class WorkerRows : public RowSubject {
  public:
-  WorkerRows(const Case& c, Workers& workers) : case_(c), workers_(workers) {
+  WorkerRows(const Case& c, const Kernels& source) : case_(c), source_(source) {
     require_row_schedule(c.op->name, c.attributes);
   }
   std::string op() const override { return std::string(case_.op->name); }
@@ -42,7 +42,7 @@ class WorkerRows : public RowSubject {
   }
 
   std::optional<RowAnswer> ask(const Case& c, const Inputs& inputs, std::string line) {
-    std::optional<KernelAnswer> called = call_kernel(c, inputs, workers_);
+    std::optional<KernelAnswer> called = call_kernel(c, inputs, source_);
     if (!called) return std::nullopt;
     ++calls;
     declared_contract = called->contract, declared_path = called->path, kernels = called->kernels;
@@ -50,13 +50,13 @@ class WorkerRows : public RowSubject {
   }
 
   Case case_;
-  Workers& workers_;
+  Kernels source_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowSubject> row_subject(const Case& c, Workers& workers) {
-  return std::make_unique<WorkerRows>(c, workers);
+std::unique_ptr<RowSubject> row_subject(const Case& c, const Kernels& source) {
+  return std::make_unique<WorkerRows>(c, source);
 }
 
 }  // namespace assay

@@ -23,9 +23,9 @@ Case with_shape(const Case& c, const GemmShape& shape, std::uint64_t seed) {
 
 class WorkerSubject : public GemmSubject {
  public:
-  WorkerSubject(const Case& c, Workers& workers)
+  WorkerSubject(const Case& c, const Kernels& source)
       : case_(c),
-        workers_(workers),
+        source_(source),
         path_(resolve_path(c.attributes.text("path"), format(c.attributes.text("a")),
                            format(c.attributes.text("b")))) {
     const Format& a = format(case_.attributes.text("a"));
@@ -107,7 +107,7 @@ class WorkerSubject : public GemmSubject {
   }
 
   std::optional<Answer> ask(const Case& c, const Inputs& inputs) {
-    const std::optional<KernelAnswer> called = call_kernel(c, inputs, workers_);
+    const std::optional<KernelAnswer> called = call_kernel(c, inputs, source_);
     if (!called) return std::nullopt;
     ++calls;
     declared_contract = called->contract, declared_path = called->path, kernels = called->kernels;
@@ -119,14 +119,14 @@ class WorkerSubject : public GemmSubject {
   }
 
   Case case_;
-  Workers& workers_;
+  Kernels source_;
   std::string path_, a_element_, b_element_;
 };
 
 }  // namespace
 
-std::unique_ptr<GemmSubject> worker_subject(const Case& c, Workers& workers) {
-  return std::make_unique<WorkerSubject>(c, workers);
+std::unique_ptr<GemmSubject> worker_subject(const Case& c, const Kernels& source) {
+  return std::make_unique<WorkerSubject>(c, source);
 }
 
 }  // namespace assay

@@ -107,7 +107,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))
-    replay_attention(t, converted, contract);
+    replay_attention(t, converted, problem, contract);
   return {std::move(t)};
 }
 

@@ -31,17 +31,22 @@ Declared declared(const std::string& text, const AttentionGeometry& g, const Con
     if (contract.text(key) != plain)
       refuse_contract(
           fmt::format("level=replay with {}={}; allowed: {}={}", key, contract.text(key), key, plain));
-  for (const auto& [key, of] : {std::pair{"qk", d.schedule.qk}, {"pv", d.schedule.pv}, {"p", d.schedule.p}})
+  for (const auto& [key, of] : {std::pair{"qk", d.schedule.qk},
+                                {"pv", d.schedule.pv},
+                                {"p", d.schedule.p},
+                                {"q", d.schedule.q},
+                                {"p_shift", std::to_string(d.schedule.p_shift)}})
     if (contract.text(key) != of)
       refuse_contract(
           fmt::format("{}={} is declared, the schedule has {}={}", key, contract.text(key), key, of));
   if (d.schedule.out != g.dtype)
     refuse_contract(fmt::format("the schedule has out={}, the case dtype={}", d.schedule.out, g.dtype));
-  const bool unit = d.schedule.qk != "f32" || d.schedule.pv != "f32";
-  if (unit && (g.k_format != g.dtype || g.v_format != g.dtype))
+  const bool unit = sums_in_a_unit(d.schedule.qk) || sums_in_a_unit(d.schedule.pv);
+  const std::string& q_format = d.schedule.q == "none" ? g.dtype : d.schedule.q;
+  if (unit && (g.k_format != q_format || g.v_format != q_format))
     refuse_contract(
-        fmt::format("k={} v={} beside dtype={}; on a matrix unit a schedule has q, k and v of one format",
-                    g.k_format, g.v_format, g.dtype));
+        fmt::format("k={} v={} beside q in {}; on a matrix unit a schedule has q, k and v of one format",
+                    g.k_format, g.v_format, q_format));
   if (!unit) d.k_format = "f32";
   return d;
 }
@@ -53,12 +58,13 @@ void require_attention_schedule(const AttentionGeometry& g, const AttentionSched
     throw InputError(InputErrorKind::bad_value, std::string("the schedule has no step for ") + what);
   };
   if (g.softcap != 0 && !schedule.cap) refuse("softcap: cap=none");
-  if (g.sinks && !schedule.sink) refuse("sinks: sink=none");
+  if (g.sinks && schedule.sink == SinkStep::none) refuse("sinks: sink=none");
   if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
   if (g.rotate != RotateKind::none) refuse("rotate");
 }
 
-void replay_attention(Truth& truth, const AttentionProblem& problem, const Contract& contract) {
+void replay_attention(Truth& truth, const AttentionProblem& problem, const AttentionProblem& asked,
+                      const Contract& contract) {
   under_schedule(contract, [&](const std::string& text) {
     const AttentionGeometry& g = problem.geometry();
     const Declared d = declared(text, g, contract);
@@ -81,7 +87,7 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Contr
           std::vector<float> q;
           std::vector<bool> finite;
           for (std::int64_t i = 0; i < g.rows; ++i) {
-            const std::span<const double> row = problem.q(b, i, head);
+            const std::span<const double> row = asked.q(b, i, head);
             finite.push_back(std::ranges::all_of(row, [](double x) { return std::isfinite(x); }));
             for (const double x : row) q.push_back(finite.back() ? static_cast<float>(x) : 0.0F);
           }

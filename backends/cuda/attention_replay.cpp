@@ -1,0 +1,120 @@
+// The attention kernels with their schedules declared whole, to be judged bit by bit (level=replay).
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "backends/cuda/matrix_ops.hpp"
+#include "backends/cuda/mma_attention.hpp"
+
+namespace assay_gpu {
+namespace {
+
+// Formats whose elements are one number, or one rounded product of a code and its scale: those that a schedule of f32 sums has a step
+// for. Others are decoded by several operations.
+bool is_one_product(std::string_view format) {
+  for (const std::string_view element : {"f32", "f16", "bf16", "e4m3fn", "e5m2"}) {
+    if (!format.starts_with(element)) continue;
+    const std::string_view scaling = format.substr(element.size());
+    if (scaling.empty() || scaling == "_tensor" || scaling == "_head" || scaling == "_tok") return true;
+  }
+  return format == "q8_0" || format == "q4_0";
+}
+
+void check_steps(const Call& call) {
+  if (call.real("softcap") > 0) throw Unsupported("no schedule has a step for CUDA's tanhf: softcap");
+  if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
+}
+void check_vector(const Call& call, const DeviceInfo&) {
+  attention_check(call);
+  check_steps(call);
+  for (const char* name : {"k", "v"})
+    if (!is_one_product(call.text(name)))
+      throw Unsupported("no schedule has a step for how " + std::string(call.text(name)) + " is decoded");
+}
+
+// What all have in common: logits times log2 e, then differences; nothing is contracted (-fmad=false).
+std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::string_view more) {
+  std::string text = " level=replay schedule=" + std::string(units) +
+                     "/out:" + std::string(call.text("dtype")) + "/tile:" + std::to_string(tile) +
+                     "/argument:scaled/constant:float/sum_fma:no/quotient:division" + std::string(more);
+  if (call.yes("alibi")) text += "/bias:subtract";
+  if (call.yes("sinks")) text += "/sink:exp2f";
+  return text;
+}
+// A warp has a row: a lane every 32nd key of a tile, added when the tile is done.
+constexpr std::string_view kWarpSums = "/exp:exp2f/sums:tile/lanes:32/pack:1/fold:halving";
+// A quad has a row: a lane two neighbouring keys of eight.
+constexpr std::string_view kQuadSums = "/exp:ex2/sums:thread/lanes:4/pack:2/fold:adjacent";
+
+std::string decode_contract(const Call& call, const DeviceInfo& device) {
+  return attention_decode_contract(call, device) +
+         schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums);
+}
+
+// The merge: a warp folds its sums by halves, then the 16 warps' follow each other.
+std::string split_contract(const Call& call, const DeviceInfo& device) {
+  const AttentionParts parts = attention_split_parts(call, device);
+  return attention_split_contract(call, device) +
+         schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call),
+                  std::string(kWarpSums) + "/split:" + std::to_string(parts.count) +
+                      "/part:" + std::to_string(parts.keys) + "/merge:lanes/merge_lanes:" +
+                      std::to_string(kMergeThreads) + "/merge_fold:16.8.4.2.1.32*16/merge_groups:" +
+                      std::to_string(attention_merge_groups(static_cast<int>(call.integer("dv")))));
+}
+
+void prefill_check(const Call& call, const DeviceInfo& device) {
+  attention_prefill_mma_check(call, device);
+  check_steps(call);
+}
+std::string prefill_contract(const Call& call, const DeviceInfo& device) {
+  const std::string dtype(call.text("dtype")), unit = std::string(matrix_generation(device)) + "_" + dtype;
+  return attention_prefill_mma_contract(call, device) +
+         schedule(call, "qk:" + unit + "/pv:" + unit + "/p:" + dtype, kPrefillTile, kQuadSums);
+}
+
+template <std::int64_t kPromote>
+void fp8_check(const Call& call, const DeviceInfo& device) {
+  attention_fp8_wgmma_check(call, device);
+  check_steps(call);
+  for (const char* name : {"k", "v"})
+    if (call.text(name) != "e4m3fn")
+      throw Unsupported("no schedule has a step for scales beside the codes that a unit multiplies: " +
+                        std::string(call.text(name)));
+  if (kPromote > kFp8AttentionTile && call.text("mask") == "window")
+    throw Unsupported("no schedule counts the tiles between two promotions from where a window begins");
+}
+template <auto kContract, std::int64_t kPromote>
+std::string fp8_contract(const Call& call, const DeviceInfo& device) {
+  return kContract(call, device) + schedule(call, "q:e4m3fn/qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/p_shift:8",
+                                            kFp8AttentionTile,
+                                            std::string(kQuadSums) + "/promote:" + std::to_string(kPromote));
+}
+
+// clang-format off
+#define ASSAY_FP8(suffix, keys) \
+  {"attention", "fp8_wgmma_" #suffix "_replay", never, fp8_check<keys>, attention_fp8_wgmma_name, \
+   fp8_contract<attention_fp8_wgmma_##suffix##_contract, keys>, attention_fp8_wgmma_##suffix##_run}
+// clang-format on
+
+constexpr auto kRows = std::to_array<Kernel>({
+    {"attention", "decode_replay", never, check_vector, attention_decode_name, decode_contract,
+     attention_decode_run},
+    {"attention", "split_replay", never, check_vector, attention_split_name, split_contract,
+     attention_split_run},
+    {"attention", "prefill_mma_replay", never, prefill_check, attention_prefill_mma_name, prefill_contract,
+     attention_prefill_mma_run},
+    ASSAY_FP8(p1, 32),
+    ASSAY_FP8(p4, 128),
+    ASSAY_FP8(p64, 2048),
+    ASSAY_FP8(p0, 0),
+    // A defect on purpose: declares promotion after every 128 keys and promotes after 32.
+    {"attention", "fp8_wgmma_p4_with_p1", never, fp8_check<128>, attention_fp8_wgmma_name,
+     fp8_contract<attention_fp8_wgmma_p4_contract, 128>, attention_fp8_wgmma_p1_run, true},
+});
+#undef ASSAY_FP8
+
+}  // namespace
+
+std::span<const Kernel> attention_replay_kernels() { return kRows; }
+
+}  // namespace assay_gpu

@@ -1,0 +1,215 @@
+#include "cases/studies/identify/attention_vector.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+
+#include "cases/studies/identify/attention_regions.hpp"
+
+namespace assay {
+namespace {
+
+using List = std::vector<AttentionSchedule>;
+
+// Heads of crafted calls, the one that refuted last in front.
+class Evidence {
+ public:
+  void add(AttentionAnswer answer) {
+    for (AttentionHead& head : answer.heads) {
+      heads_.push_back(std::make_unique<AttentionHead>(std::move(head)));
+      replayed_.push_back(std::make_unique<ReplayedHead>(*heads_.back()));
+    }
+  }
+  bool empty() const { return heads_.empty(); }
+  // Outputs of the first head that differs, or an estimate of their count; 0: every bit of all.
+  std::int64_t unequal(const AttentionSchedule& s) {
+    for (std::size_t i = 0; i < replayed_.size(); ++i) {
+      const std::int64_t rows = replayed_[i]->head().rows;
+      std::int64_t bad =
+          rows > 1 ? rows * replayed_[i]->unequal(s, 1) : 0;  // one row refutes most, and stands for all
+      if (bad == 0) bad = replayed_[i]->unequal(s);
+      if (bad == 0) continue;
+      std::rotate(replayed_.begin(), replayed_.begin() + static_cast<std::ptrdiff_t>(i),
+                  replayed_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return bad;
+    }
+    return 0;
+  }
+
+ private:
+  std::vector<std::unique_ptr<AttentionHead>> heads_;
+  std::vector<std::unique_ptr<ReplayedHead>> replayed_;
+};
+
+// Each hypothesis with each value that `change` can set.
+template <typename Values, typename Change>
+List times(const List& list, const Values& values, const Change& change) {
+  List all;
+  for (const AttentionSchedule& s : list)
+    for (const auto& value : values) {
+      AttentionSchedule other = s;
+      change(other, value);
+      all.push_back(std::move(other));
+    }
+  return all;
+}
+
+constexpr std::array kNoYes = {false, true};
+
+List exponentials(const AttentionHead& head) {
+  AttentionSchedule s;
+  s.qk = s.pv = "f32", s.p = "f32", s.out = head.out, s.argument = Argument::scaled;
+  s.lanes = 1, s.pack = 1, s.sums = RowSums::tile, s.sum_fma = false, s.values = ValueChain::chained;
+  List list = times(List{s},
+                    std::array{Exponential::libm, Exponential::taylor7, Exponential::taylor7_mul,
+                               Exponential::sleef, Exponential::degree5, Exponential::arm, Exponential::exp2f,
+                               Exponential::ex2, Exponential::expf, Exponential::nearest},
+                    [](AttentionSchedule& o, Exponential e) { o.exp = e; });
+  list = times(list,
+               std::array{Argument::scaled, Argument::sub_mul, Argument::fma, Argument::mul_sub,
+                          Argument::scaled_twice, Argument::scaled_fma, Argument::fma_max},
+               [](AttentionSchedule& o, Argument a) { o.argument = a; });
+  list = times(list, std::array{Quotient::reciprocal, Quotient::division},
+               [](AttentionSchedule& o, Quotient q) { o.quotient = q; });
+  list = times(list, kNoYes, [](AttentionSchedule& o, bool in_double) { o.constant_double = in_double; });
+  list = times(list, std::array{"f32", "f16"}, [](AttentionSchedule& o, const char* pv) { o.pv = pv; });
+  list = times(list, std::array{"f32", "f16", "bf16"}, [](AttentionSchedule& o, const char* p) { o.p = p; });
+  return list;
+}
+
+struct Lanes {
+  std::int64_t lanes, pack;
+  const char* fold;
+};
+
+List sums(const List& exponents, std::int64_t keys) {
+  std::vector<std::int64_t> tiles;
+  for (const std::int64_t tile : {1, 16, 32, 64, 128, 256, 512, 4096})
+    if (tiles.empty() || tiles.back() < keys) tiles.push_back(tile);
+  List list = times(exponents, tiles, [](AttentionSchedule& o, std::int64_t tile) { o.tile = tile; });
+  List all;
+  for (const AttentionSchedule& s : list) {
+    for (const RowSums where : {RowSums::tile, RowSums::thread})
+      for (const Lanes& l :
+           {Lanes{1, 1, "halving"}, Lanes{16, 1, "halving"}, Lanes{8, 1, "halving"}, Lanes{4, 1, "halving"},
+            Lanes{32, 1, "halving"}, Lanes{64, 1, "halving"}, Lanes{8, 1, "adjacent"},
+            Lanes{16, 1, "adjacent"}, Lanes{16, 1, "sequential"}, Lanes{64, 1, "16.32.8.4.2.1"},
+            Lanes{32, 1, "8.16.4.2.1"}, Lanes{4, 2, "adjacent"}}) {
+        if (s.tile == 1 && l.lanes > 1) continue;
+        AttentionSchedule other = s;
+        other.sums = where, other.lanes = l.lanes, other.pack = l.pack, other.fold = l.fold;
+        all.push_back(other);
+      }
+    for (const std::int64_t vector : {8, 16, 4}) {
+      AttentionSchedule other = s;
+      other.sums = RowSums::vectors, other.lanes = vector, other.pack = 1, other.fold = "halving";
+      if (s.tile > vector) all.push_back(other);
+    }
+  }
+  all = times(all, kNoYes, [](AttentionSchedule& o, bool fma) { o.sum_fma = fma; });
+  all = times(all, kNoYes, [](AttentionSchedule& o, bool fma) { o.fma = fma; });
+  List with_values;
+  for (const AttentionSchedule& s : all) {
+    with_values.push_back(s);
+    for (const bool fma : kNoYes) {
+      AttentionSchedule other = s;
+      other.values = ValueChain::tile, other.values_fma = fma;
+      if (other.pv == "f32") with_values.push_back(other);
+    }
+  }
+  return times(with_values, kNoYes, [](AttentionSchedule& o, bool libm) { o.rescale_libm = libm; });
+}
+
+struct DotLanes {
+  std::int64_t lanes;
+  const char* fold = "halving";
+};
+
+List products(const List& sums) {
+  // Vectors of 8 are halved once more, and their quarters added by neighbours.
+  const List list =
+      times(sums,
+            std::array{DotLanes{1}, DotLanes{4}, DotLanes{8}, DotLanes{16}, DotLanes{32}, DotLanes{64},
+                       DotLanes{128}, DotLanes{2}, DotLanes{256}, DotLanes{8, "4.1.2"},
+                       DotLanes{16, "8.4.1.2"}, DotLanes{32, "16.8.4.1.2"}, DotLanes{64, "32.16.8.4.1.2"},
+                       DotLanes{4, "adjacent"}, DotLanes{8, "adjacent"}},
+            [](AttentionSchedule& o, const DotLanes& l) { o.dot_lanes = l.lanes, o.dot_fold = l.fold; });
+  return times(list, std::array{"none", "f16", "bf16"}, [](AttentionSchedule& o, const char* q) { o.q = q; });
+}
+
+// The first of all that `same` says are one.
+template <typename Same>
+List first_of_each(const List& list, const Same& same) {
+  List firsts;
+  for (const AttentionSchedule& s : list)
+    if (std::ranges::none_of(firsts, [&](const AttentionSchedule& f) { return same(f, s); }))
+      firsts.push_back(s);
+  return firsts;
+}
+
+}  // namespace
+
+VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAnswer& first,
+                                     const std::function<bool()>& over) {
+  VectorSearch found;
+  const AttentionHead& head = first.heads.front();
+  const auto stage = [&](const char* name, AttentionDesign design, const List& list) {
+    // A pair of weights says little: so many rows of them that exponentials one unit in the last place apart are told apart.
+    constexpr std::int64_t kPairs = 1024, kMostCalls = 64;
+    const std::int64_t rows = static_cast<std::int64_t>(first.heads.size()) * head.rows;
+    const std::int64_t calls =
+        design == AttentionDesign::pairs ? std::clamp<std::int64_t>(kPairs / rows, 2, kMostCalls) : 4;
+    Evidence evidence;
+    if (design == AttentionDesign::drawn) evidence.add(first);
+    for (std::uint64_t seed = 1;
+         design != AttentionDesign::drawn && seed <= static_cast<std::uint64_t>(calls); ++seed)
+      if (std::optional<AttentionAnswer> answer = ask(seed, design)) evidence.add(std::move(*answer));
+    List left;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const AttentionSchedule& s : list) {
+      if (over()) break;
+      const std::int64_t unequal = evidence.unequal(s);
+      if (unequal < least) least = unequal, found.nearest = s;
+      if (unequal == 0) left.push_back(s);
+    }
+    if (left.empty() && found.stage.empty()) found.stage = name;
+    return left;
+  };
+  const List by_exponential = stage("the exponential, its argument or the quotient: rows with two weights",
+                                    AttentionDesign::pairs, exponentials(head));
+  if (by_exponential.empty()) return found;
+  // What is one on all that was asked stays together: the first of each kind is held against the next stage's inputs.
+  constexpr auto kSums = "how weights and weighted values are summed and rescaled: logits of one product";
+  const auto same_products = [](const AttentionSchedule& a, const AttentionSchedule& b) {
+    return a.pv == b.pv && a.p == b.p && a.exp == b.exp;
+  };
+  const List sums_of_each = stage(kSums, AttentionDesign::single_products,
+                                  sums(first_of_each(by_exponential, same_products), head.keys));
+  List by_sums;
+  for (const AttentionSchedule& s : sums_of_each)
+    for (const AttentionSchedule& e : by_exponential) {
+      if (!same_products(s, e)) continue;
+      AttentionSchedule other = s;
+      other.argument = e.argument, other.quotient = e.quotient;
+      other.constant_double = e.constant_double;
+      by_sums.push_back(other);
+    }
+  constexpr auto kProducts = "the order in which q.k is summed: drawn inputs";
+  const List of_each =
+      stage(kProducts, AttentionDesign::drawn,
+            products(first_of_each(by_sums, [&](const AttentionSchedule& a, const AttentionSchedule& b) {
+              return a.fma == b.fma && same_products(a, b);
+            })));
+  List all;
+  for (const AttentionSchedule& product : of_each)
+    for (AttentionSchedule s : by_sums) {
+      if (s.fma != product.fma || !same_products(s, product)) continue;
+      s.dot_lanes = product.dot_lanes, s.dot_fold = product.dot_fold, s.q = product.q;
+      all.push_back(s);
+    }
+  if (!all.empty()) found.left = stage(kProducts, AttentionDesign::drawn, all);
+  return found;
+}
+
+}  // namespace assay

@@ -1,0 +1,124 @@
+#include "reference/replay/attention_merge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "reference/replay/attention_row.hpp"
+#include "reference/replay/fold.hpp"
+#include "reference/replay/special_functions.hpp"
+
+namespace assay {
+namespace {
+
+float quotient(Quotient how, float o, float l) {
+  return l == 0 ? 0.0f : how == Quotient::division ? o / l : o * (1.0f / l);
+}
+
+float folded(const std::string& fold, std::span<float> lanes) {
+  std::int32_t at = 0;
+  const auto count = static_cast<std::int64_t>(lanes.size());
+  for (const FoldAddition& f : additions(fold_of(fold, count), count, at))
+    lanes[static_cast<std::size_t>(f.into)] += lanes[static_cast<std::size_t>(f.from)];
+  return lanes[static_cast<std::size_t>(at)];
+}
+
+// m and l of a part, to base e.
+std::optional<float> log_sum(const RowPart& part, float scale) {
+  if (part.sum == 0) return kMinusInfinity;
+  const std::optional<float> log = cuda_fast_logf(part.sum);
+  if (!log) return std::nullopt;
+  return std::fma(part.top, scale, *log);
+}
+
+// The weights of the parts, expf(L_s - L); false where a logarithm is not modelled.
+bool weights_by_logs(const AttentionSchedule& how, std::span<const std::optional<float>> logs,
+                     std::span<float> weights, float& whole) {
+  float top = kMinusInfinity;
+  for (const std::optional<float>& log : logs) {
+    if (!log) return false;
+    top = std::max(top, *log);
+  }
+  if (top == kMinusInfinity) top = 0;
+  std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f);
+  for (std::size_t s = 0; s < logs.size(); ++s) lanes[s % lanes.size()] += cuda_expf(*logs[s] - top);
+  const float sum = folded(how.merge_fold, lanes);
+  whole = sum == 0 ? std::numeric_limits<float>::infinity() : cuda_logf(sum) + top;
+  for (std::size_t s = 0; s < logs.size(); ++s) weights[s] = cuda_expf(*logs[s] - whole);
+  return true;
+}
+
+FinishedRow by_logs(const AttentionSchedule& how, std::span<const RowPart> parts, float scale) {
+  std::vector<std::optional<float>> logs;
+  for (const RowPart& part : parts) logs.push_back(log_sum(part, scale));
+  std::vector<float> weights(parts.size());
+  FinishedRow row{std::vector<float>(parts[0].o.size(), 0.0f), 0, true};
+  row.known = weights_by_logs(how, logs, weights, row.lse);
+  if (!row.known) row.lse = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t s = 0; s < parts.size(); ++s)
+    for (std::size_t c = 0; c < row.y.size(); ++c)
+      row.y[c] = std::fma(weights[s], quotient(how.quotient, parts[s].o[c], parts[s].sum), row.y[c]);
+  return row;
+}
+
+// merge=lanes: o and l of all parts.
+void in_lanes(const AttentionSchedule& how, std::span<const RowPart> parts, std::vector<float>& o,
+              RowEnd& end) {
+  const Exp exp = exp_of(how.exp);
+  const float shift = end.top == kMinusInfinity ? 0.0f : end.top;
+  std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f), weights;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    weights.push_back(exp(parts[s].top - shift));
+    const float product = weights.back() * parts[s].sum;
+    lanes[s % lanes.size()] += product;
+  }
+  end.sum = folded(how.merge_fold, lanes);
+  const auto groups = static_cast<std::size_t>(how.merge_groups);
+  for (std::size_t c = 0; c < o.size(); ++c) {
+    o[c] = 0;
+    for (std::size_t g = 0; g < groups; ++g) {
+      float of_group = 0;
+      for (std::size_t s = g; s < parts.size(); s += groups)
+        of_group = std::fma(weights[s], parts[s].o[c], of_group);
+      o[c] += of_group;
+    }
+  }
+}
+
+// merge=weights: likewise.
+void one_by_one(const AttentionSchedule& how, std::span<const RowPart> parts, std::vector<float>& o,
+                RowEnd& end) {
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    const float w = end.add(parts[s].top, parts[s].sum, s == 0);
+    if (s > 0 && parts[s].sum == 0) continue;
+    for (std::size_t c = 0; c < o.size(); ++c) {
+      const float product = w * parts[s].o[c];
+      o[c] = s == 0 ? product : how.fma ? std::fma(w, parts[s].o[c], o[c]) : o[c] + product;
+    }
+  }
+}
+
+}  // namespace
+
+FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> parts, float scale,
+                       float sink) {
+  if (parts.size() > 1 && how.merge == Merge::logs) return by_logs(how, parts, scale);
+  RowEnd end;
+  for (const RowPart& part : parts) end.top = std::max(end.top, part.top);
+  std::vector<float> o(parts[0].o.begin(), parts[0].o.end());
+  if (how.merge == Merge::lanes)
+    in_lanes(how, parts, o, end);
+  else
+    one_by_one(how, parts, o, end);
+  float sunk = 1;
+  if (how.sink == SinkStep::last) sunk = end.sink(sink, nullptr);
+  if (how.sink == SinkStep::exp2f) sunk = end.sink(sink * static_cast<float>(kLog2E), exp2_subnormal);
+  const float shift = std::ldexp(1.0f, -static_cast<int>(how.p_shift));
+  FinishedRow row{std::move(o), log_sum(parts[0], scale).value_or(std::numeric_limits<float>::quiet_NaN()),
+                  true};
+  for (float& y : row.y) y = quotient(how.quotient, y * sunk, end.sum) * shift;
+  return row;
+}
+
+}  // namespace assay

@@ -1,0 +1,113 @@
+#include "reference/replay/attention_values.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/formats/scalar.hpp"
+#include "reference/replay/add_scaled.hpp"
+
+namespace assay {
+namespace {
+
+float to_f16(float x) {
+  static const ScalarFormat& f16 = scalar_format("f16");
+  return static_cast<float>(round_to(f16, static_cast<double>(x)));
+}
+
+// What pv sums from zero, before it is added to o.
+class OpenSum {
+ public:
+  OpenSum(const WeightedRows& block, std::vector<float>& o) : block_(block), o_(o), sum_(o.size(), 0.0f) {}
+
+  void rescale(std::size_t at, float a) { sum_[at] *= a; }
+  void add(const Tile& tile) {
+    const std::int64_t promote = block_.how.promote;
+    for (std::int64_t from = tile.from; from < tile.to; from += promote) {
+      block_.chain(from, std::min(tile.to, from + promote), sum_.data());
+      if (promote < block_.how.tile || ++tiles_ == promote / block_.how.tile) close();
+    }
+  }
+  void close() {
+    for (std::size_t i = 0; i < o_.size(); ++i) o_[i] += sum_[i];
+    std::ranges::fill(sum_, 0.0f);
+    tiles_ = 0;
+  }
+  bool open() const { return tiles_ > 0; }
+
+ private:
+  const WeightedRows& block_;
+  std::vector<float>& o_;
+  std::vector<float> sum_;
+  std::int64_t tiles_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64_t keys,
+                                        std::int64_t origin) {
+  const std::int64_t tiles = (keys - origin + how.tile - 1) / how.tile,
+                     each = (tiles + how.split - 1) / how.split;
+  std::vector<std::vector<Tile>> parts;
+  std::size_t place = 0;
+  for (std::int64_t p = 0; p < how.split; ++p) {
+    const bool by_keys = how.part > 0;
+    const std::int64_t begin = by_keys ? std::max(origin, p * how.part) : origin + p * each * how.tile;
+    const std::int64_t end = std::min(keys, !by_keys             ? begin + each * how.tile
+                                            : p + 1 == how.split ? keys
+                                                                 : (p + 1) * how.part);
+    std::vector<Tile> part;
+    for (std::int64_t from = begin; from < end; from += how.tile)
+      part.push_back({from, std::min(end, from + how.tile), place++});
+    if (how.descending) std::ranges::reverse(part);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<const float> weights,
+                std::int64_t rows, std::int64_t from, std::int64_t to, float* out) {
+  const auto dv = static_cast<std::size_t>(kv.dv);
+  const bool in_f16 = how.pv == "f16";
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = from; j < to; ++j) {
+      float* const o = out + i * kv.dv;
+      add_scaled(weights[static_cast<std::size_t>(i * kv.keys + j)],
+                 kv.v.data() + static_cast<std::size_t>(j) * dv, o, dv, how.fma);
+      if (in_f16)
+        for (std::size_t c = 0; c < dv; ++c) o[c] = to_f16(o[c]);
+    }
+}
+
+std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles) {
+  std::vector<float> o(static_cast<std::size_t>(b.rows * b.dv), 0.0f);
+  std::vector<float> of_tile;
+  OpenSum open(b, o);
+  const bool in_f16 = b.how.pv == "f16", promoted = b.how.promote > 0,
+             chained = b.how.values == ValueChain::chained || promoted;
+  for (const Tile& tile : tiles) {
+    if (!chained) of_tile.assign(o.size(), 0.0f);
+    if (!chained) b.chain(tile.from, tile.to, of_tile.data());
+    for (std::int64_t i = 0; i < b.rows; ++i) {
+      const float a = b.rescale[static_cast<std::size_t>(i) * b.tiles + tile.place];
+      for (std::int64_t at = i * b.dv; at < (i + 1) * b.dv; ++at) {
+        const auto c = static_cast<std::size_t>(at);
+        const float rescaled = o[c] * a;
+        if (chained)
+          o[c] = in_f16 && a != 1 ? to_f16(rescaled) : rescaled;
+        else if (b.how.values_fma)
+          o[c] = std::fma(o[c], a, of_tile[c]);
+        else
+          o[c] = rescaled + of_tile[c];
+        if (promoted) open.rescale(c, a);
+      }
+    }
+    if (promoted)
+      open.add(tile);
+    else if (chained)
+      b.chain(tile.from, tile.to, o.data());
+  }
+  if (open.open()) open.close();
+  return o;
+}
+
+}  // namespace assay
