@@ -66,9 +66,9 @@ std::string name_of(const char* kind, const Format& k, const Format& v) {
 struct Attention {
   Attention(Session& given, std::uint32_t given_flags)
       : session(given), call(given.call()), flags(given_flags) {
-    params.operand[0] = session.operand("q");
-    params.operand[1] = session.operand("k");
-    params.operand[2] = session.operand("v");
+    params.operand[0] = session.operand("q", format(call.text("dtype")));
+    params.operand[1] = session.operand("k", format(call.text("k")));
+    params.operand[2] = session.operand("v", format(call.text("v")));
     params.tensor[0] = session.tensor("out");
     const auto optional = [&](bool wanted, Flag flag, int index, const char* name) {
       if (!wanted) return;

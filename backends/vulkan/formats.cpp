@@ -40,6 +40,10 @@ constexpr auto kFormats = std::to_array<Format>({
     ASSAY_SCALED("int8", kInt8, 127),
     {"int4_ch", kInt4, kPerRow, 2, 7},
     {"int4_g32", kInt4, kPerGroup32, 32, 7},
+    {"int4_g32_bf16", kInt4, kPerGroup32Bf16, 32, 0},
+    {"int4_g32_packed", kInt4Words, kPerGroup32Bf16, 32, 0, 8},
+    {"int4_ch_tensor", kInt4, kPerRowTwice, 2, 7},
+    {"int4_g32_tensor", kInt4, kPerGroup32Twice, 32, 7},
     ASSAY_BLOCK("q8_0", kQ8_0),
     ASSAY_BLOCK("q4_0", kQ4_0),
     ASSAY_BLOCK("q4_1", kQ4_1),
@@ -72,6 +76,7 @@ Storage storage(Element element) {
       return {1, 2};
     case kE2m1:
     case kInt4:
+    case kInt4Words:
       return {2, 1};
     case kQ8_0:
       return {32, 34};
@@ -104,15 +109,17 @@ void check_planes(const Call& call, std::string_view tensor, const Format& row, 
     return plane;
   };
   const assay_tensor* payload = need(true, "");
-  need(row.f32_scaled() || row.scaling == kMx, ".scale");
+  const bool own_scales = row.scaling == kMx || row.scaling == kPerGroup32Bf16;
+  need(row.f32_scaled() || row.two_scales() || own_scales, ".scale");
+  need(row.two_scales(), ".scale_2");
   need(row.nv(), ".block_scale");
   need(row.nv(), ".global_scale");
-  const std::int64_t length = assay_plugin::row_length(*payload);
+  const std::int64_t length = assay_plugin::row_length(*payload) * row.word_elements;
   if (length % row.block_elements != 0) {
     throw Unsupported("rows of " + std::to_string(length) + " elements are not whole blocks of " +
                       std::string(row.name));
   }
-  if (assay_plugin::element_count(*payload) > INT32_MAX) {
+  if (assay_plugin::element_count(*payload) > INT32_MAX / row.word_elements) {
     throw Unsupported("tensor '" + std::string(tensor) + "' has more than 2^31 - 1 elements");
   }
 }
@@ -150,6 +157,9 @@ void check_readable(const Call& call, std::string_view tensor, std::string_view 
   check_planes(call, tensor, format(name), false);
 }
 void check_writable(const Call& call, std::string_view tensor, std::string_view name) {
+  if (format(name).two_scales())
+    throw Unsupported(std::string(name) +
+                      " is made before a model is shipped: these kernels read it and do not write it");
   check_planes(call, tensor, format(name), true);
 }
 

@@ -37,6 +37,7 @@ enum Element : std::uint32_t {
   kMxfp4Ggml,
   kTq3C2s1,
   kTq3C2,
+  kInt4Words,       // eight to a word: from its lowest bits on the elements 0 2 4 6 1 3 5 7
   kTq3C2s1Rotated,  // read without the inverse transform
   kTq3C2Rotated,
 };
@@ -51,6 +52,9 @@ enum Scaling : std::uint32_t {
   kMx,
   kNv,
   kNvSwizzled,
+  kPerRowTwice,      // one f32 scale of a row, one of the tensor
+  kPerGroup32Twice,  // one f32 scale of 32 neighbours, one of the tensor
+  kPerGroup32Bf16,
 };
 
 struct Format {
@@ -59,11 +63,15 @@ struct Format {
   Scaling scaling;
   int block_elements;   // that a row must be a multiple of
   float scale_divisor;  // scale = absmax / this; 0 for formats without f32 scales per group
+  int word_elements = 1;  // of an element of the payload's tensor: 8 where it is int32 with eight codes
 
   bool f32_scaled() const { return scaling >= kPerTensor && scaling <= kPerGroup32; }
   bool nv() const { return scaling == kNv || scaling == kNvSwizzled; }
-  // One f32 scale serves a whole row of a matrix.
-  bool row_scaled() const { return scaling == kPerTensor || scaling == kPerToken || scaling == kPerRow; }
+  bool two_scales() const { return scaling == kPerRowTwice || scaling == kPerGroup32Twice; }
+  // One f32 scale, or two, serve a whole row of a matrix.
+  bool row_scaled() const {
+    return scaling == kPerTensor || scaling == kPerToken || scaling == kPerRow || scaling == kPerRowTwice;
+  }
 };
 
 std::span<const Format> formats();

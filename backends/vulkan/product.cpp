@@ -46,9 +46,11 @@ struct Product {
                       " has no kernel: f32, f16, bf16, codes, e4m3fn and q8 have");
   }
   std::string contract(const Device& device) const {
-    if (integer) return "acc=i32 epilogue_roundings=3" + ftz(device);
-    const char* epilogue = path == "codes" ? "2" : path == "e4m3fn" ? "1" : "0";
-    return std::string("acc=f32 order=any dequant_roundings=1 epilogue_roundings=") + epilogue + ftz(device);
+    // Two scales of one side are one number first, which is a rounding.
+    const int more = a.two_scales() + b.two_scales();
+    if (integer) return "acc=i32 epilogue_roundings=" + std::to_string(3 + more) + ftz(device);
+    const int epilogue = path == "codes" ? 2 + more : path == "e4m3fn" ? 1 : 0;
+    return "acc=f32 order=any dequant_roundings=1 epilogue_roundings=" + std::to_string(epilogue) + ftz(device);
   }
   // matmul_codes_int8_tok_int4_ch; matmul_dot_...: sums by packed dot products
   std::string name(const char* shader) const {
@@ -133,8 +135,8 @@ void matmul_scalar_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Product product(call, "a", "b");
   Params params;
-  prepare(session, session.operand("a"), product.a, product, product.number(), params);
-  params.operand[1] = session.operand("b");
+  prepare(session, session.operand("a", product.a), product.a, product, product.number(), params);
+  params.operand[1] = session.operand("b", product.b);
   params.tensor[0] = session.tensor("y");
   const std::int64_t m = params.operand[0].payload.rows;
   const std::uint32_t rows = m >= 8 ? 8 : m >= 4 ? 4 : 1;
@@ -174,8 +176,8 @@ std::string matmul_matrix_contract(const Call& call, const Device& device) {
 void matmul_matrix_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Product product(call, "a", "b");
-  const DeviceOperand a = session.operand("a");
-  const DeviceOperand b = session.operand("b");
+  const DeviceOperand a = session.operand("a", product.a);
+  const DeviceOperand b = session.operand("b", product.b);
   const auto padded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
   const Element element = product.integer ? kInt8 : kF16;
   const std::int64_t length = padded(a.payload.width, product.integer ? 32 : 16);
@@ -243,8 +245,8 @@ void moe_run(Session& session, const Trace& trace) {
   };
   const std::int64_t lanes = session.device().subgroup();
   Params up;
-  prepare(session, session.operand("x"), product.a, product, product.number(), up);
-  up.operand[1] = session.operand("w13");
+  prepare(session, session.operand("x", product.a), product.a, product, product.number(), up);
+  up.operand[1] = session.operand("w13", product.b);
   up.tensor[1] = session.tensor("topk_ids");
   up.integer[0] = topk;
   up.integer[1] = inter;
@@ -256,7 +258,7 @@ void moe_run(Session& session, const Trace& trace) {
   Params down;
   const Path path = product.path == "codes" ? kHidden : product.number();
   prepare(session, h, format("f32"), product, path, down);
-  down.operand[1] = session.operand("w2");
+  down.operand[1] = session.operand("w2", product.b);
   down.tensor[0] = session.tensor("y");
   down.tensor[1] = session.tensor("topk_ids");
   down.tensor[2] = session.tensor("topk_weights");

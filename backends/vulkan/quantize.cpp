@@ -90,8 +90,8 @@ void quantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Format& from = format(call.text("dtype"));
   const Format& to = format(call.text("to"));
-  const DeviceOperand x = session.operand("x");
-  encode(session, trace, {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor});
+  const DeviceOperand x = session.operand("x", from);
+  encode(session, trace, {x, x, session.operand("y", to), &from, &from, &to, to.scale_divisor});
 }
 
 void dequantize_check(const Call& call, const Device&) {
@@ -109,7 +109,7 @@ void dequantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Format& from = format(call.text("from"));
   Params params;
-  params.operand[0] = session.operand("x");
+  params.operand[0] = session.operand("x", from);
   params.tensor[0] = session.tensor("y");
   const std::int64_t blocks =
       std::int64_t{params.operand[0].payload.rows} * ((params.operand[0].payload.width + 31) / 32);
@@ -132,10 +132,10 @@ void requantize_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Format& from = format(call.text("from"));
   const Format& to = format(call.text("to"));
-  const DeviceOperand x = session.operand("x");
+  const DeviceOperand x = session.operand("x", from);
   // scale=one: what lies beyond the largest code is clamped there.
   encode(session, trace,
-         {x, x, session.operand("y"), &from, &from, &to, to.scale_divisor, call.text("scale") == "one"});
+         {x, x, session.operand("y", to), &from, &from, &to, to.scale_divisor, call.text("scale") == "one"});
 }
 
 namespace {
@@ -164,8 +164,8 @@ void kv_write_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
   const Format& dtype = format(call.text("dtype"));
   const Format& to = format(call.text("to"));
-  Encoding e{{}, {}, session.operand("cache"), &dtype, &dtype, &to, to.scale_divisor};
-  const DeviceOperand x = session.operand("x");
+  Encoding e{{}, {}, session.operand("cache", to), &dtype, &dtype, &to, to.scale_divisor};
+  const DeviceOperand x = session.operand("x", dtype);
   const std::int64_t heads = e.to.middle;
   const std::int64_t tokens = x.payload.rows / heads;
   const assay_tensor& slots = call.input("slots");
@@ -186,7 +186,7 @@ void kv_write_run(Session& session, const Trace& trace) {
   e.source = place.operand[1];
   e.from = &f32;
   if (looks_back(call)) {
-    e.scale_source = session.operand("first");
+    e.scale_source = session.operand("first", dtype);
     if (call.text("policy") == "locked") e.divisor = static_cast<float>(call.real("constant"));
   } else {
     e.scale_source = e.source;

@@ -26,7 +26,7 @@ std::string row_order(const Call& call, const Device& device, std::int64_t more 
 struct RowOp {
   RowOp(Session& given, const char* kernel, const Trace& watcher)
       : session(given), name(kernel), trace(watcher) {
-    params.operand[0] = session.operand("x");
+    params.operand[0] = session.operand("x", format(session.call().text("dtype")));
     params.tensor[0] = session.tensor("y");
     constants.push_back(dtype_of(session.call()));
   }

@@ -117,7 +117,7 @@ DeviceTensor Session::tensor(std::string_view name) const {
   throw Unsupported("tensor '" + std::string(name) + "' is missing");
 }
 
-DeviceOperand Session::operand(std::string_view name) const {
+DeviceOperand Session::operand(std::string_view name, const Format& format) const {
   const std::string base(name);
   const auto companion = [&](const char* suffix) {
     const std::string plane = base + suffix;
@@ -127,9 +127,10 @@ DeviceOperand Session::operand(std::string_view name) const {
   };
   DeviceOperand operand;
   operand.payload = tensor(name);
+  operand.payload.width *= format.word_elements;
   operand.scale = companion(".scale");
   operand.block_scale = companion(".block_scale");
-  operand.global_scale = companion(".global_scale");
+  operand.global_scale = companion(format.two_scales() ? ".scale_2" : ".global_scale");
   const assay_tensor* from = call_.find_input(name);
   if (from == nullptr) from = &call_.output(name);
   const auto before_last = [&](std::int32_t rank) {

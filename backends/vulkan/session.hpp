@@ -26,7 +26,7 @@ class Session {
 
   // Addresses in what these return are offsets until run().
   DeviceTensor tensor(std::string_view name) const;    // an input or output
-  DeviceOperand operand(std::string_view name) const;  // with its scales
+  DeviceOperand operand(std::string_view name, const Format& format) const;  // with its scales
   // Dense f32 (or other) rows in scratch.
   std::uint64_t scratch(std::int64_t bytes);
   DeviceOperand scratch_rows(std::int64_t rows, std::int64_t length, Element element, std::int64_t middle);

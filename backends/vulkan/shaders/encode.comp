@@ -11,7 +11,8 @@ layout(constant_id = 2) const int kScaling = 0;
 layout(constant_id = 3) const int kToElement = 0;
 layout(constant_id = 4) const int kToScaling = 0;
 
-const bool kFour = kToElement == kE2m1 || kToElement == kInt4;
+const bool kWords = kToElement == kInt4Words;
+const bool kFour = kToElement == kE2m1 || kToElement == kInt4 || kWords;
 
 void put_codes(uint64_t to, int first, int count, float x[32], double factor, bool quotients, float scale,
                uint64_t channel_scales) {
@@ -19,13 +20,13 @@ void put_codes(uint64_t to, int first, int count, float x[32], double factor, bo
     uint packed = 0u;
     for (int half_ = 0; half_ < (kFour ? 2 : 1); ++half_) {
       uint code;
-      const float v = x[e + half_];
+      const float v = x[kWords ? element_in_word(e + half_) : e + half_];
       if (kToScaling == kMx) {
         code = small_code(kToElement, widen(v) * factor);
       } else {
         float s = scale;
         if (kToScaling == kPerChannel) s = load_f32(channel_scales + uint64_t(4 * (first + e + half_)));
-        code = scalar_code(kToElement, quotients ? div_exact(v, s) : v);
+        code = scalar_code(kWords ? kInt4 : kToElement, quotients ? div_exact(v, s) : v);
       }
       packed |= code << (4 * half_);
     }
@@ -83,6 +84,17 @@ void main() {
       } else {
         put_codes(to, first, count, x, power_of_two(-exponent), false, 1.0, 0);
       }
+    } else if (kToScaling == kPerGroup32Bf16) {
+      float absmax = 0.0;
+      [[dont_unroll]] for (int e = 0; e < 32; ++e) {
+        if (is_finite(x[e]) && floatBitsToUint(magnitude(x[e])) > floatBitsToUint(absmax)) absmax = magnitude(x[e]);
+      }
+      uint code = bf16_code(div_exact(absmax, 7.0));
+      if (code == 0u) code = 0x3F80u;
+      uint64_t scales;
+      ROW_ADDRESS(P.operand[1].scale, row, scales);
+      store_u16(scales + uint64_t(2 * block), code);
+      put_codes(to, first, count, x, 1.0lf, true, bf16_value(code), 0);
     } else if (nv) {
       uint64_t at;
       ELEMENT_ADDRESS(P.operand[1].global_scale, 0, at);

@@ -5,12 +5,15 @@ const int kF32 = 0, kF16 = 1, kBf16 = 2, kTf32 = 3, kE4m3fn = 4, kE4m3fnuz = 5, 
 const int kE3m2 = 8, kE2m3 = 9, kE2m1 = 10, kE8m0 = 11, kUe4m3 = 12, kUint8 = 13, kInt8 = 14, kInt4 = 15;
 const int kInt32 = 16, kQ8_0 = 17, kQ4_0 = 18, kQ4_1 = 19, kQ5_0 = 20, kQ5_1 = 21, kIq4Nl = 22;
 const int kMxfp4Ggml = 23, kTq3C2s1 = 24, kTq3C2 = 25;
+const int kInt4Words = 26;  // eight to a word: from its lowest bits on the elements 0 2 4 6 1 3 5 7
 
 const int kUnscaled = 0, kPerTensor = 1, kPerHead = 2, kPerToken = 3, kPerChannel = 4, kPerRow = 5;
 const int kPerGroup32 = 6;  // f32 scale of 32 neighbours
 const int kMx = 7;          // e8m0 scale of 32 neighbours
 const int kNv = 8;          // e4m3fn scale of 16 neighbours, one f32 that divides
 const int kNvSwizzled = 9;  // the same, block scales in tiles of 128 x 4
+const int kPerRowTwice = 10, kPerGroup32Twice = 11;  // kPerRow, kPerGroup32, and one more f32 of the tensor
+const int kPerGroup32Bf16 = 12;
 
 // ---- scalar codes to values: exact, no f32 subnormal is formed but by bits
 
@@ -82,7 +85,8 @@ int signed_count(uint members, uint negative) { return bitCount(members) - 2 * b
 struct Row {
   uint64_t payload;
   uint64_t scales;  // address of the row's scales, where there is more than one
-  float scale;      // of the whole row, or nvfp4's global one
+  float scale;      // of the whole row
+  float global_scale;
   int row;
 };
 
@@ -92,24 +96,34 @@ Row open_row(int operand, int row, int element, int scaling) {
   r.payload = payload_row(operand, row);
   r.scales = 0;
   r.scale = 1.0;
+  r.global_scale = 1.0;
   const int middle = P.operand[operand].middle;
-  if (scaling == kPerTensor || scaling == kPerHead || scaling == kPerToken || scaling == kPerRow) {
-    const int index = scaling == kPerHead ? row % middle : scaling == kPerToken ? row / middle : scaling == kPerRow ? row : 0;
+  if (scaling == kPerTensor || scaling == kPerHead || scaling == kPerToken || scaling == kPerRow ||
+      scaling == kPerRowTwice) {
+    const int index = scaling == kPerHead     ? row % middle
+                      : scaling == kPerToken  ? row / middle
+                      : scaling == kPerTensor ? 0
+                                              : row;
     uint64_t at;
     ELEMENT_ADDRESS(P.operand[operand].scale, index, at);
     r.scale = load_f32(at);
   } else if (scaling == kPerChannel) {
     ROW_ADDRESS(P.operand[operand].scale, row % middle, r.scales);
-  } else if (scaling == kPerGroup32) {
+  } else if (scaling == kPerGroup32 || scaling == kPerGroup32Twice) {
     ELEMENT_ADDRESS(P.operand[operand].scale, row * (P.operand[operand].payload.width / 32), r.scales);
-  } else if (scaling == kMx) {
+  } else if (scaling == kMx || scaling == kPerGroup32Bf16) {
     ROW_ADDRESS(P.operand[operand].scale, row, r.scales);
-  } else if (scaling == kNv || scaling == kNvSwizzled) {
+  }
+  if (scaling == kNv || scaling == kNvSwizzled || scaling == kPerRowTwice || scaling == kPerGroup32Twice) {
     uint64_t at;
     ELEMENT_ADDRESS(P.operand[operand].global_scale, 0, at);
-    r.scale = load_f32(at);
+    r.global_scale = load_f32(at);
   }
   return r;
+}
+// What a row of codes is multiplied by; two scales are rounded to one.
+float row_scale(Row row, int scaling) {
+  return scaling == kPerRowTwice ? mul_exact(row.scale, row.global_scale) : row.scale;
 }
 
 // Where nvfp4 keeps the scale of block `column` (of 16) of a row.
@@ -145,11 +159,11 @@ Block open_block(int operand, Row row, int block, int element, int scaling) {
   b.scales = row.scales;
   b.scale = row.scale;
   b.other = 0.0;
-  b.global_scale = row.scale;
+  b.global_scale = row.global_scale;
   b.bits = uvec4(0u);
   if (element == kF32 || element == kTf32 || element == kInt32) b.at += uint64_t(128 * block);
   else if (element == kF16 || element == kBf16) b.at += uint64_t(64 * block);
-  else if (element == kE2m1 || element == kInt4) b.at += uint64_t(16 * block);
+  else if (element == kE2m1 || element == kInt4 || element == kInt4Words) b.at += uint64_t(16 * block);
   else if (element == kQ8_0) b.at += uint64_t(34 * block);
   else if (element == kQ4_0 || element == kIq4Nl) b.at += uint64_t(18 * block);
   else if (element == kQ4_1) b.at += uint64_t(20 * block);
@@ -175,7 +189,8 @@ Block open_block(int operand, Row row, int block, int element, int scaling) {
     b.scale = f16_value(load_u16_bytes(b.at + 12));
   }
   if (scaling == kPerChannel) b.scales += uint64_t(128 * block);
-  if (scaling == kPerGroup32) b.scale = load_f32(row.scales + uint64_t(4 * block));
+  if (scaling == kPerGroup32 || scaling == kPerGroup32Twice) b.scale = load_f32(row.scales + uint64_t(4 * block));
+  if (scaling == kPerGroup32Bf16) b.scale = bf16_value(load_u16(row.scales + uint64_t(2 * block)));
   if (scaling == kMx) b.scale = e8m0_value(load_u8(row.scales + uint64_t(block)));
   if (scaling == kNv || scaling == kNvSwizzled) {
     b.scale = e4m3fn_value(load_u8(block_scale_address(operand, row.row, 2 * block, scaling)));
@@ -190,6 +205,9 @@ uint nibble_apart(uint64_t at, int e) {  // element j low, j + 16 high
   const uint pair = load_u8(at + uint64_t(e & 15));
   return e < 16 ? pair & 0xFu : pair >> 4;
 }
+// Which nibble an element of kInt4Words is, and the reverse.
+int place_in_word(int e) { return (e & ~7) + (e & 1) * 4 + (e >> 1 & 3); }
+int element_in_word(int place) { return (place & ~7) + (place & 3) * 2 + (place >> 2 & 1); }
 uint nibble_pair(uint64_t at, int e) {  // earlier element low
   const uint pair = load_u8(at + uint64_t(e >> 1));
   return (e & 1) == 0 ? pair & 0xFu : pair >> 4;
@@ -204,6 +222,7 @@ float code_value(Block b, int e, int element) {
   if (element == kBf16) return bf16_value(load_u16(b.at + uint64_t(2 * e)));
   if (element == kE2m1) return e2m1_value(nibble_pair(b.at, e));
   if (element == kInt4) return float(int(nibble_pair(b.at, e) ^ 8u) - 8);
+  if (element == kInt4Words) return float(int(nibble_pair(b.at, place_in_word(e)) ^ 8u) - 8);
   if (element == kQ8_0) return float(load_i8(b.at + uint64_t(2 + e)));
   if (element == kQ4_0) return float(int(nibble_apart(b.at + 2, e)) - 8);
   if (element == kQ4_1) return float(nibble_apart(b.at + 4, e));
@@ -257,6 +276,9 @@ float block_value(Block b, int e, int element, int scaling, bool exact) {
   if (scaling == kUnscaled) return code;
   if (scaling == kNv || scaling == kNvSwizzled) {
     return div_exact(code * (e < 16 ? b.scale : b.other), b.global_scale);  // the product is exact
+  }
+  if (scaling == kPerRowTwice || scaling == kPerGroup32Twice) {  // a code and two scales have 51 bits: one rounding
+    return narrow(double(code) * (widen(b.scale) * widen(b.global_scale)));
   }
   const float scale = scaling == kPerChannel ? load_f32(b.scales + uint64_t(4 * e)) : b.scale;
   return exact || scaling == kMx ? mul_exact(code, scale) : code * scale;

@@ -27,7 +27,7 @@ void main() {
     const Row from = open_row(0, row, kElement, kScaling);
     const uint64_t to = payload_row(1, row);
     float scale = 1.0;
-    if (kPath == 3) scale = from.scale;
+    if (kPath == 3) scale = row_scale(from, kScaling);
     if (kPath == 4) {
       const float absmax = load_f32(P.scratch[1]);
       scale = floatBitsToUint(absmax) == 0u ? 1.0 : div_exact(absmax, 448.0);

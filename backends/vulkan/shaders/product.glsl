@@ -75,7 +75,7 @@ void products(int row, const int rows[kRows], int scales_, out float result[kRow
   }
   for (int r = 0; r < kRows; ++r) {
     if (kBare || kPath == 4) sum[r] *= load_f32(P.scratch[scales_] + uint64_t(4 * rows[r]));
-    if (kBare) sum[r] *= weights.scale;
+    if (kBare) sum[r] *= row_scale(weights, kScaling);
     result[r] = sum[r];
   }
 }

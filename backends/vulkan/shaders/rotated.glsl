@@ -1,6 +1,6 @@
 // V in TQ3_0 before its inverse transform: scale times codebook value, for kernels that transform once per output row.
 // Apart from formats.glsl, of which the shaders in matrix/ are made too.
-const int kTq3C2s1Rotated = 26, kTq3C2Rotated = 27;
+const int kTq3C2s1Rotated = 27, kTq3C2Rotated = 28;
 
 int stored_element(int element) { return element < kTq3C2s1Rotated ? element : element - kTq3C2s1Rotated + kTq3C2s1; }
 
