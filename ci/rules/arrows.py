@@ -68,11 +68,13 @@ cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp refer
 cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN
 cases/studies/silicon                    reference/ OWN
+cases/studies/silicon/amd_device.cu      reference/ OWN backends/hip/layouts.hpp
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
 cases/studies/sweep/assay_sweep/checkpoint.py harness/python/assay/tensors.py
 """
 # backends/emulated is the reference's own models of matrix units, run as a subject. backends/gpu holds the sources that
-# cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane. An exhibit of the museum is a kernel of
+# cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane; which lane
+# of an AMD unit holds what is told once, in backends/hip/layouts.hpp. An exhibit of the museum is a kernel of
 # backends/cpu with one old defect; a mutant is one compiled again. harness/cli is the program: its main.cpp alone knows
 # what cases/ lists, and studies, programs of their own, share program.hpp with it.
 # A subject in Python, hostile or not, is written against assay_subjects.py as a plug-in in C is against assay_backend.h.

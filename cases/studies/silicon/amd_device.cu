@@ -1,13 +1,11 @@
 // device.hpp on AMD's matrix units, by HIP: one wave forms 16 x 16 outputs of a tile. Compiled by clang for each
-// architecture, with the units that it has; knows nothing of the reference, nor of the project's kernels.
-//
-// Operands as AMD's matrix instruction calculator and the RDNA3, RDNA4 and CDNA3 ISA manuals lay them out: a lane
-// holds kPerLane neighbouring codes of row lane % 16 of A and of B^T from first_k(lane) on, and kResults numbers of
-// column lane % 16 of D in rows row_of(lane, i).
+// architecture, with the units that it has; knows nothing of the reference, nor of the project's kernels: which lane holds what is
+// the one thing that they share, backends/hip/layouts.hpp, which is held against AMD's own tables there.
 #include <hip/hip_runtime.h>
 
 #include <stdexcept>
 
+#include "backends/hip/layouts.hpp"
 #include "cases/studies/silicon/device.hpp"
 
 // clang-format off
@@ -47,23 +45,19 @@ typedef _Float16 Half4 __attribute__((ext_vector_type(4)));
 typedef _Float16 Half8 __attribute__((ext_vector_type(8)));
 typedef _Float16 Half16 __attribute__((ext_vector_type(16)));
 
-// kCode: bytes of a code. The layouts differ in how many lanes share a row, and in who holds which result.
-template <class Codes_, class Numbers_, int kCode, int kHolders, bool kInterleaved = false>
-struct Layout {
+// A layout in the types that the instruction takes them in: the codes of a lane, its numbers.
+template <class Layout_, class Codes_, class Numbers_>
+struct Held {
+  using Layout = Layout_;
   using Codes = Codes_;
   using Numbers = Numbers_;
-  static constexpr int kResults = sizeof(Numbers) / sizeof(float);
-  static constexpr int kInstructionBytes = kHolders * static_cast<int>(sizeof(Codes));  // of a row
-  static __device__ int first_byte(int lane) {
-    return lane / 16 % kHolders * static_cast<int>(sizeof(Codes));
-  }
-  static __device__ int row_of(int lane, int i) {
-    return kInterleaved ? 2 * i + lane / 16 : lane / 16 * kResults + i;
-  }
+  static constexpr int kCodeBytes = static_cast<int>(sizeof(typename Layout::Code));
+  static_assert(sizeof(Codes) == Layout::kPerLane * kCodeBytes);
+  static_assert(sizeof(Numbers) == Layout::kResults * sizeof(float));
 };
 
-#define ASSAY_AMD_UNIT(NAME, LAYOUT, ...)                                               \
-  struct NAME : LAYOUT {                                                                \
+#define ASSAY_AMD_UNIT(NAME, HELD, ...)                                                 \
+  struct NAME : HELD {                                                                  \
     static __device__ Numbers apply(const Codes& a, const Codes& b, const Numbers& c) { \
       return __VA_ARGS__;                                                               \
     }                                                                                   \
@@ -71,9 +65,9 @@ struct Layout {
 
 // ASSAY_SILICON_EXHIBIT: bf16 is asked of the f16 instruction, as a slip of the pen would have it. It compiles.
 #if ASSAY_HAS_MFMA
-using MfmaHalf = Layout<Half4, Float4, 2, 4>;
-using MfmaShort = Layout<Short4, Float4, 2, 4>;
-using MfmaByte = Layout<long, Float4, 1, 4>;
+using MfmaHalf = Held<assay_gpu::LayoutMfma16, Half4, Float4>;
+using MfmaShort = Held<assay_gpu::LayoutMfma16, Short4, Float4>;
+using MfmaByte = Held<assay_gpu::LayoutMfma8, long, Float4>;
 ASSAY_AMD_UNIT(mfma_f16, MfmaHalf, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0))
 #if ASSAY_SILICON_EXHIBIT
 ASSAY_AMD_UNIT(mfma_bf16, MfmaHalf, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0))
@@ -85,12 +79,12 @@ ASSAY_AMD_UNIT(mfma_fp8_bf8, MfmaByte, __builtin_amdgcn_mfma_f32_16x16x32_fp8_bf
 ASSAY_AMD_UNIT(mfma_bf8_fp8, MfmaByte, __builtin_amdgcn_mfma_f32_16x16x32_bf8_fp8(a, b, c, 0, 0, 0))
 ASSAY_AMD_UNIT(mfma_bf8_bf8, MfmaByte, __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(a, b, c, 0, 0, 0))
 #elif ASSAY_HAS_WMMA_GFX11
-using Wmma11 = Layout<Half16, Float8, 2, 1, true>;  // both halves of the wave hold the same operands
+using Wmma11 = Held<assay_gpu::LayoutWmma16, Half16, Float8>;
 ASSAY_AMD_UNIT(wmma_gfx11_f16, Wmma11, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c))
 #elif ASSAY_HAS_WMMA_GFX12
-using WmmaHalf = Layout<Half8, Float8, 2, 2>;
-using WmmaShort = Layout<Short8, Float8, 2, 2>;
-using WmmaByte = Layout<Int2, Float8, 1, 2>;
+using WmmaHalf = Held<assay_gpu::LayoutWmma16Half, Half8, Float8>;
+using WmmaShort = Held<assay_gpu::LayoutWmma16Half, Short8, Float8>;
+using WmmaByte = Held<assay_gpu::LayoutWmma8, Int2, Float8>;
 ASSAY_AMD_UNIT(wmma_gfx12_f16, WmmaHalf, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c))
 #if ASSAY_SILICON_EXHIBIT
 ASSAY_AMD_UNIT(wmma_gfx12_bf16, WmmaHalf, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c))
@@ -106,22 +100,24 @@ ASSAY_AMD_UNIT(wmma_gfx12_bf8_bf8, WmmaByte, __builtin_amdgcn_wmma_f32_16x16x16_
 // Block 16 t + i forms the i-th 16 x 16 outputs of tile t. Indices by builtins: no device library is needed.
 template <class Unit>
 __device__ void form(const AmdArguments& t) {
+  using Layout = typename Unit::Layout;
   const int lane = static_cast<int>(__builtin_amdgcn_workitem_id_x());
   const int block = static_cast<int>(__builtin_amdgcn_workgroup_id_x());
   const std::size_t tile = static_cast<std::size_t>(block / 16) * kTileSide;
   const int row0 = block / 4 % 4 * 16, column = block % 4 * 16 + lane % 16;
-  const unsigned char* a = t.a + (tile + row0 + lane % 16) * t.row_bytes + Unit::first_byte(lane);
-  const unsigned char* b = t.b + (tile + column) * t.row_bytes + Unit::first_byte(lane);
-  const auto at = [&](int i) { return (tile + row0 + Unit::row_of(lane, i)) * kTileSide + column; };
+  const int first_byte = Layout::first_k(lane) * Unit::kCodeBytes;
+  const unsigned char* a = t.a + (tile + row0 + lane % 16) * t.row_bytes + first_byte;
+  const unsigned char* b = t.b + (tile + column) * t.row_bytes + first_byte;
+  const auto at = [&](int i) { return (tile + row0 + Layout::row_of(lane, i)) * kTileSide + column; };
   typename Unit::Numbers sum;
-  for (int i = 0; i < Unit::kResults; ++i) sum[i] = t.c[at(i)];
-  for (int byte = 0; byte < t.row_bytes; byte += Unit::kInstructionBytes) {
+  for (int i = 0; i < Layout::kResults; ++i) sum[i] = t.c[at(i)];
+  for (int byte = 0; byte < t.row_bytes; byte += Layout::kDepth * Unit::kCodeBytes) {
     typename Unit::Codes x, y;
     __builtin_memcpy(&x, a + byte, sizeof x);
     __builtin_memcpy(&y, b + byte, sizeof y);
     sum = Unit::apply(x, y, sum);
   }
-  for (int i = 0; i < Unit::kResults; ++i) t.d[at(i)] = sum[i];
+  for (int i = 0; i < Layout::kResults; ++i) t.d[at(i)] = sum[i];
 }
 
 }  // namespace
