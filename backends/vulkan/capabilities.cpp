@@ -180,6 +180,7 @@ void Device::create_device() {
   f12.shaderFloat16 = can_.half_arithmetic ? VK_TRUE : VK_FALSE;
   MatrixFeatures matrix;
   Bfloat16Features bfloat;
+  Float8Features float8;
   std::vector<const char*> extensions;
   if (can_.matrices()) {
     matrix.cooperativeMatrix = VK_TRUE;
@@ -193,6 +194,13 @@ void Device::create_device() {
     bfloat.cooperative_matrix = VK_TRUE;
     matrix.pNext = &bfloat;
     extensions.push_back(kBfloat16Extension);
+  }
+  if (can_.fp8_depth != 0) {
+    float8.type = VK_TRUE;
+    float8.cooperative_matrix = VK_TRUE;
+    float8.pNext = matrix.pNext;
+    matrix.pNext = &float8;
+    extensions.push_back(kFloat8Extension);
   }
   VkPhysicalDeviceVulkan11Features f11{};
   f11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
@@ -245,6 +253,7 @@ std::string Device::description() const {
     if (can_.matrix_f16) text += " f16";
     if (can_.matrix_bf16) text += " bf16";
     if (can_.matrix_int8) text += " int8";
+    text += can_.no_fp8.empty() ? " fp8" : "; not fp8: " + can_.no_fp8;
   }
   return text;
 }

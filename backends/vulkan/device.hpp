@@ -24,11 +24,13 @@ struct Capabilities {
   bool denormals_preserved = false;  // f32, in every shader
   bool half_arithmetic = false;      // f16 sums and products
   bool integer_dot = false;
-  bool matrix_f16 = false;   // cooperative matrices 16x16x16, f16 operands, f32 sums
-  bool matrix_bf16 = false;  // the same with bf16
-  bool matrix_int8 = false;  // 16x16x32, int8 operands, int32 sums
-  bool matrices() const { return matrix_f16 || matrix_bf16 || matrix_int8; }
-  // Model of the unit that multiplies these operands with f32 sums (hopper_f16); "" where none is known.
+  bool matrix_f16 = false;      // cooperative matrices 16x16x16, f16 operands, f32 sums
+  bool matrix_bf16 = false;     // the same with bf16
+  bool matrix_int8 = false;     // 16x16x32, int8 operands, int32 sums
+  std::uint32_t fp8_depth = 0;  // 16x16 by this, e4m3 operands, f32 sums; 0: none, because of no_fp8
+  std::string no_fp8;
+  bool matrices() const { return matrix_f16 || matrix_bf16 || matrix_int8 || fp8_depth != 0; }
+  // Model of the unit that multiplies these operands, f16, bf16 or fp8, with f32 sums (hopper_f16); "" where none is known.
   std::string matrix_unit(std::string_view element) const;
   std::uint64_t largest_allocation = 0;
   std::uint32_t shared_bytes = 0;

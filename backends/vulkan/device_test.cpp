@@ -187,6 +187,48 @@ TEST_F(DeviceArithmetic, packed_integer_dot_products_are_exact) {
   }
 }
 
+// What FP8 matrices multiply: every code of a row as it was stored, and numbers rounded to codes. Scales apart, one a row.
+TEST_F(DeviceArithmetic, operands_of_fp8_matrices_are_the_codes) {
+  constexpr std::uint32_t kCodesApart = 3, kDecoded = 0;  // operands.comp
+  constexpr std::int32_t kLength = 256;
+  const auto prepared = [&](Element from, std::uint32_t path, const std::vector<std::byte>& row) {
+    const std::uint64_t source = 256, to = source + 1024, scale = to + kLength;
+    std::byte* memory = on->reserve(4096);
+    std::memcpy(memory + source, row.data(), row.size());
+    const auto rows = [&](std::uint64_t at, std::int64_t bytes) {
+      DeviceTensor t;
+      t.data = on->address() + at;
+      t.rank = 2;
+      t.rows = t.shape[0] = 1;
+      t.width = t.shape[1] = kLength;
+      t.stride[0] = kLength * bytes;
+      t.stride[1] = bytes;
+      return t;
+    };
+    Dispatch dispatch{"operands", "operands", {from, kUnscaled, path, kE4m3fn, kE4m3fn}, 1, {}};
+    dispatch.params.operand[0].payload = rows(source, static_cast<std::int64_t>(row.size()) / kLength);
+    dispatch.params.operand[1].payload = rows(to, 1);
+    dispatch.params.scratch[0] = on->address() + scale;
+    on->run({dispatch}, 2048);
+    return std::vector<std::uint8_t>(reinterpret_cast<std::uint8_t*>(memory + to),
+                                     reinterpret_cast<std::uint8_t*>(memory + to + kLength));
+  };
+  std::vector<std::byte> codes(kLength);
+  for (std::size_t c = 0; c < codes.size(); ++c) codes[c] = static_cast<std::byte>(c);
+  const std::vector<std::uint8_t> same = prepared(kE4m3fn, kCodesApart, codes);
+  for (std::uint32_t c = 0; c < same.size(); ++c)
+    EXPECT_EQ(same[c] & ((c & 0x7FU) == 0x7FU ? 0x7FU : 0xFFU), c & ((c & 0x7FU) == 0x7FU ? 0x7FU : 0xFFU));
+  // 1, a tie to even, the largest and beyond, half the least, a little more.
+  const std::vector<std::pair<float, std::uint8_t>> kRounded = {
+      {1.0F, 0x38}, {-1.0625F, 0xB8}, {448.0F, 0x7E}, {1e6F, 0x7E}, {0x1p-10F, 0x00}, {0x1.1p-10F, 0x01}};
+  std::vector<std::byte> numbers(kLength * sizeof(float));
+  for (std::size_t i = 0; i < kRounded.size(); ++i)
+    std::memcpy(numbers.data() + i * sizeof(float), &kRounded[i].first, sizeof(float));
+  const std::vector<std::uint8_t> rounded = prepared(kF32, kDecoded, numbers);
+  for (std::size_t i = 0; i < kRounded.size(); ++i)
+    EXPECT_EQ(rounded[i], kRounded[i].second) << kRounded[i].first;
+}
+
 // The shader "clear" over 64 bytes that are its own, then over one more: bytes around a region are watched.
 TEST_F(DeviceArithmetic, a_write_beside_a_tensor_in_device_memory_is_a_failure) {
   const auto clear = [&](std::int32_t bytes) {

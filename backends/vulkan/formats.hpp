@@ -61,8 +61,8 @@ struct Format {
   std::string_view name;
   Element element;
   Scaling scaling;
-  int block_elements;   // that a row must be a multiple of
-  float scale_divisor;  // scale = absmax / this; 0 for formats without f32 scales per group
+  int block_elements;     // that a row must be a multiple of
+  float scale_divisor;    // scale = absmax / this; 0 for formats without f32 scales per group
   int word_elements = 1;  // of an element of the payload's tensor: 8 where it is int32 with eight codes
 
   bool f32_scaled() const { return scaling >= kPerTensor && scaling <= kPerGroup32; }

@@ -1,4 +1,5 @@
 // Cooperative matrices: whether the device has the shapes that the shaders use, and the model of its matrix unit.
+#include <algorithm>
 #include <cstring>
 
 #include "backends/vulkan/device.hpp"
@@ -7,10 +8,35 @@
 namespace assay_vulkan {
 
 std::string Capabilities::matrix_unit(std::string_view element) const {
+  const bool fp8 = element == "fp8";
   for (const char* hopper : {"H100", "H200", "GH200"}) {
-    if (name.find(hopper) != std::string::npos) return "hopper_" + std::string(element);
+    // A subgroup's FP8 is mma.sync's there: wgmma is four subgroups' together.
+    if (name.find(hopper) != std::string::npos)
+      return "hopper_" + std::string(element) + (fp8 ? "_mma_sync" : "");
   }
-  if (name.find("A100") != std::string::npos) return "a100_" + std::string(element);
+  if (name.find("A100") != std::string::npos && !fp8) return "a100_" + std::string(element);
+  return "";
+}
+
+std::uint32_t Float8Support::depth() const {
+  std::uint32_t deepest = 0;
+  for (const MatrixShape& s : shapes) {
+    const bool fits = s.scope == kSubgroupScope && s.m == 16 && s.n == 16 && (s.k == 16 || s.k == 32) &&
+                      s.a == kFloat8E4m3 && s.b == kFloat8E4m3 && s.c == kFloat32 && s.result == kFloat32 &&
+                      s.saturating == VK_FALSE;
+    if (fits) deepest = std::max(deepest, s.k);
+  }
+  return deepest;
+}
+
+std::string Float8Support::why_not() const {
+  if (!matrices) return std::string("no cooperative matrices at all (") + kMatrixExtension + ")";
+  if (!extension) return std::string("the driver does not offer ") + kFloat8Extension;
+  if (features.type == VK_FALSE) return std::string(kFloat8Extension) + " without shaderFloat8";
+  if (features.cooperative_matrix == VK_FALSE)
+    return std::string(kFloat8Extension) + " without shaderFloat8CooperativeMatrix";
+  if (depth() == 0)
+    return "of its cooperative matrices none is 16 x 16 x 16 or 16 x 16 x 32 of e4m3 with f32 sums";
   return "";
 }
 
@@ -25,6 +51,8 @@ void Device::examine_matrices(const VkPhysicalDeviceVulkan12Features& f12) {
     }
     return false;
   };
+  Float8Support float8;
+  can_.no_fp8 = float8.why_not();
   if (!has(kMatrixExtension)) return;
   MatrixFeatures matrix;
   Bfloat16Features bfloat;
@@ -32,6 +60,11 @@ void Device::examine_matrices(const VkPhysicalDeviceVulkan12Features& f12) {
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &matrix;
   if (has(kBfloat16Extension)) matrix.pNext = &bfloat;
+  float8.extension = has(kFloat8Extension);
+  if (float8.extension) {
+    float8.features.pNext = features.pNext;
+    features.pNext = &float8.features;
+  }
   vk_.GetPhysicalDeviceFeatures2(physical_, &features);
   const auto shapes_of = reinterpret_cast<GetMatrixShapes>(
       vk_.GetInstanceProcAddr(instance_, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
@@ -52,6 +85,10 @@ void Device::examine_matrices(const VkPhysicalDeviceVulkan12Features& f12) {
         shape.k == 16 && shape.a == kBfloat16 && shape.c == kFloat32 && bfloat.cooperative_matrix == VK_TRUE;
     can_.matrix_int8 |= shape.k == 32 && shape.a == kSint8 && shape.c == kSint32;
   }
+  float8.matrices = true;
+  float8.shapes = shapes;
+  can_.no_fp8 = float8.why_not();
+  if (can_.no_fp8.empty()) can_.fp8_depth = float8.depth();
 }
 
 }  // namespace assay_vulkan

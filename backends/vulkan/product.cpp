@@ -47,10 +47,15 @@ struct Product {
   }
   std::string contract(const Device& device) const {
     // Two scales of one side are one number first, which is a rounding.
-    const int more = a.two_scales() + b.two_scales();
-    if (integer) return "acc=i32 epilogue_roundings=" + std::to_string(3 + more) + ftz(device);
-    const int epilogue = path == "codes" ? 2 + more : path == "e4m3fn" ? 1 : 0;
-    return "acc=f32 order=any dequant_roundings=1 epilogue_roundings=" + std::to_string(epilogue) + ftz(device);
+    if (integer)
+      return "acc=i32 epilogue_roundings=" + std::to_string(3 + a.two_scales() + b.two_scales()) +
+             ftz(device);
+    return "acc=f32" + epilogue() + ftz(device);
+  }
+  // Of sums that are not integers.
+  std::string epilogue() const {
+    const int scales = path == "codes" ? 2 + a.two_scales() + b.two_scales() : path == "e4m3fn" ? 1 : 0;
+    return " order=any dequant_roundings=1 epilogue_roundings=" + std::to_string(scales);
   }
   // matmul_codes_int8_tok_int4_ch; matmul_dot_...: sums by packed dot products
   std::string name(const char* shader) const {
@@ -67,7 +72,7 @@ struct Product {
   bool integer;
 };
 
-// How rows lie that a product takes: f32, f16 or int8, padded with zeros.
+// How rows lie that a product takes: f32, f16, int8 or e4m3fn, padded with zeros.
 struct Shape {
   Element element;
   std::int64_t rows, length;
@@ -97,8 +102,8 @@ Prepared prepare(Session& session, const DeviceOperand& source, const Format& fr
                               : how.a.element == kInt8 || how.a.element == kInt4 ? kE4m3fn
                                                                                  : how.a.element;
   session.add("operands_" + std::string(how.path) + "_" + std::string(from.name), "operands",
-              {from.element, from.scaling, path, codes, shape.element == kF16 ? 1U : 0U},
-              Session::groups(source.payload.rows), params);
+              {from.element, from.scaling, path, codes, shape.element}, Session::groups(source.payload.rows),
+              params);
   return {params.operand[1], params.scratch[0]};
 }
 // As the scalar shaders take them.
@@ -149,19 +154,35 @@ void matmul_scalar_run(Session& session, const Trace& trace) {
   session.run(trace);
 }
 
-// On cooperative matrices: integer codes with int32 sums, exact on every device; f16 operands where the
-// unit's arithmetic is known.
+namespace {
+
+// What cooperative matrices multiply: operands of one element, of which `unit` is the name of the arithmetic.
+struct MatrixProduct {
+  Element element;
+  const char* unit;  // nullptr: int32 sums, exact on every device
+  const char* shader;
+};
+MatrixProduct matrix_product(const Product& product) {
+  if (product.integer) return {kInt8, nullptr, "matmul_matrix_int8"};
+  if (product.path == "f16") return {kF16, "f16", "matmul_matrix_f16"};
+  const bool codes = product.path == "codes" && product.a.element == kE4m3fn && product.b.element == kE4m3fn;
+  if (codes || product.path == "e4m3fn") return {kE4m3fn, "fp8", "matmul_matrix_e4m3fn"};
+  throw Unsupported("cooperative matrices multiply integer codes, path=f16, codes of e4m3fn and path=e4m3fn");
+}
+
+}  // namespace
+
 void matmul_matrix_check(const Call& call, const Device& device) {
   matmul_scalar_check(call, device);
-  const Product product(call, "a", "b");
   const Capabilities& can = device.can();
-  if (product.integer) {
-    if (!can.matrix_int8) throw Unsupported(can.name + " has no cooperative matrices of int8");
-    return;
-  }
-  if (product.path != "f16") throw Unsupported("cooperative matrices multiply integer codes and path=f16");
-  if (!can.matrix_f16) throw Unsupported(can.name + " has no cooperative matrices of f16");
-  if (can.matrix_unit("f16").empty())
+  const MatrixProduct how = matrix_product(Product(call, "a", "b"));
+  const auto need = [&](bool there, const char* operands, const std::string& why) {
+    if (!there) throw Unsupported(can.name + " has no cooperative matrices of " + operands + why);
+  };
+  if (how.element == kInt8) need(can.matrix_int8, "int8", "");
+  if (how.element == kF16) need(can.matrix_f16, "f16", "");
+  if (how.element == kE4m3fn) need(can.fp8_depth != 0, "e4m3fn", ": " + can.no_fp8);
+  if (how.unit != nullptr && can.matrix_unit(how.unit).empty())
     throw Unsupported("the arithmetic of the matrix unit of " + can.name + " is not known");
 }
 std::string matmul_matrix_name(const Call& call, const Device&) {
@@ -169,9 +190,9 @@ std::string matmul_matrix_name(const Call& call, const Device&) {
 }
 std::string matmul_matrix_contract(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
-  if (product.integer) return product.contract(device);
-  return "acc=" + device.can().matrix_unit("f16") + " order=any dequant_roundings=1 epilogue_roundings=0" +
-         ftz(device);
+  const MatrixProduct how = matrix_product(product);
+  if (how.unit == nullptr) return product.contract(device);
+  return "acc=" + device.can().matrix_unit(how.unit) + product.epilogue() + ftz(device);
 }
 void matmul_matrix_run(Session& session, const Trace& trace) {
   const Call& call = session.call();
@@ -179,12 +200,16 @@ void matmul_matrix_run(Session& session, const Trace& trace) {
   const DeviceOperand a = session.operand("a", product.a);
   const DeviceOperand b = session.operand("b", product.b);
   const auto padded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
-  const Element element = product.integer ? kInt8 : kF16;
-  const std::int64_t length = padded(a.payload.width, product.integer ? 32 : 16);
-  const Prepared left = prepare(session, a, product.a, product, product.number(),
-                                {element, padded(a.payload.rows, 16), length});
-  const Prepared right = prepare(session, b, product.b, product, product.number(),
-                                 {element, padded(b.payload.rows, 16), length});
+  const MatrixProduct how = matrix_product(product);
+  const std::uint32_t fp8_depth = session.device().can().fp8_depth;
+  const std::int64_t depth = how.element == kInt8 ? 32 : how.element == kE4m3fn ? fp8_depth : 16;
+  const std::int64_t length = padded(a.payload.width, depth);
+  const Path path = product.number();
+  const Prepared left =
+      prepare(session, a, product.a, product, path, {how.element, padded(a.payload.rows, 16), length});
+  // Weights of path=e4m3fn are rounded to it without a scale.
+  const Prepared right = prepare(session, b, product.b, product, path == kEight ? kDecoded : path,
+                                 {how.element, padded(b.payload.rows, 16), length});
   Params params;
   params.operand[0] = left.rows;
   params.operand[1] = right.rows;
@@ -194,8 +219,9 @@ void matmul_matrix_run(Session& session, const Trace& trace) {
   params.integer[0] = a.payload.rows;
   params.integer[1] = b.payload.rows;
   params.integer[2] = length;
-  session.add(product.name("matmul_matrix"), product.integer ? "matmul_matrix_int8" : "matmul_matrix_f16",
-              {product.integer ? 1U : 0U, dtype_of(call)},
+  std::vector<std::uint32_t> constants{path == kCodes || path == kEight ? 1U : 0U, dtype_of(call)};
+  if (how.element == kE4m3fn) constants.push_back(fp8_depth);
+  session.add(product.name("matmul_matrix"), how.shader, constants,
               Session::groups(padded(a.payload.rows, 16) / 16 * (padded(b.payload.rows, 16) / 16)), params);
   session.run(trace);
 }

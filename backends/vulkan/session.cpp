@@ -143,7 +143,7 @@ DeviceOperand Session::operand(std::string_view name, const Format& format) cons
 
 DeviceOperand Session::scratch_rows(std::int64_t rows, std::int64_t length, Element element,
                                     std::int64_t middle) {
-  const std::int64_t bytes = element == kF32 ? 4 : element == kInt8 ? 1 : 2;
+  const std::int64_t bytes = element == kF32 ? 4 : element == kInt8 || element == kE4m3fn ? 1 : 2;
   DeviceOperand operand;
   DeviceTensor& t = operand.payload;
   t.data = scratch(rows * length * bytes);

@@ -25,7 +25,7 @@ class Session {
   Device& device() { return device_; }
 
   // Addresses in what these return are offsets until run().
-  DeviceTensor tensor(std::string_view name) const;    // an input or output
+  DeviceTensor tensor(std::string_view name) const;                          // an input or output
   DeviceOperand operand(std::string_view name, const Format& format) const;  // with its scales
   // Dense f32 (or other) rows in scratch.
   std::uint64_t scratch(std::int64_t bytes);

@@ -18,7 +18,7 @@ struct Shader {
 constexpr auto kShaders = std::to_array<Shader>({
 #define X(name) {#name, k_##name},
     ASSAY_VULKAN_SHADERS(X) X(attention_matrix_f16) X(attention_matrix_bf16) X(matmul_matrix_f16)
-        X(matmul_matrix_int8)
+        X(matmul_matrix_int8) X(matmul_matrix_e4m3fn)
 #undef X
 });
 

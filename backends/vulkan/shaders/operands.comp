@@ -1,5 +1,5 @@
 #version 460
-// Rows of operand 0 as what a product multiplies: rows of operand 1 (f32, or int8 codes), scales in scratch[0].
+// Rows of operand 0 as what a product multiplies: rows of operand 1 (f32, or kStored), scales in scratch[0].
 // kPath: 0 decoded values; 1 f16, 2 bf16: rounded to it; 3 codes without their scales, these apart; 4 e4m3fn with
 // one scale absmax / 448 of the whole (absmax in scratch[1]); 5 blocks of 32 int8 with an f16 scale; 6 codes of
 // this row found here: scale absmax / real[0] (what a hidden row of a mixture of experts becomes).
@@ -13,7 +13,7 @@ layout(constant_id = 1) const int kElement = 0;
 layout(constant_id = 2) const int kScaling = 0;
 layout(constant_id = 3) const int kPath = 0;
 layout(constant_id = 4) const int kCodes = kE4m3fn;  // element of path 6; int8: operand 1 holds int8
-layout(constant_id = 5) const int kHalf = 0;  // operand 1 holds f16
+layout(constant_id = 5) const int kStored = kF32;  // what operand 1 holds: f32, f16, e4m3fn, or int8 as kCodes says
 const bool kInteger = (kPath == 3 || kPath == 6) && (kCodes == kInt8 || kCodes == kInt4);
 
 float small_round(int element, float x) {
@@ -72,7 +72,8 @@ void main() {
           if (kPath == 2) y = bf16_value(bf16_code(x));
           if (kPath == 4) y = small_round(kE4m3fn, div_exact(x, scale));
           if (kPath == 6) y = small_round(kCodes, div_exact(x, scale));
-          if (kHalf != 0) store_u16(to + uint64_t(2 * c), f16_code(y));
+          if (kStored == kF16) store_u16(to + uint64_t(2 * c), f16_code(y));
+          else if (kStored == kE4m3fn) store_u8(to + uint64_t(c), small_code(kE4m3fn, widen(y)));
           else store_f32(to + uint64_t(4 * c), y);
         }
       }
