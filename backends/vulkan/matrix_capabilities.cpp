@@ -35,9 +35,17 @@ std::string Float8Support::why_not() const {
   if (features.type == VK_FALSE) return std::string(kFloat8Extension) + " without shaderFloat8";
   if (features.cooperative_matrix == VK_FALSE)
     return std::string(kFloat8Extension) + " without shaderFloat8CooperativeMatrix";
-  if (depth() == 0)
-    return "of its cooperative matrices none is 16 x 16 x 16 or 16 x 16 x 32 of e4m3 with f32 sums";
-  return "";
+  if (depth() != 0) return "";
+  std::string listed;
+  for (const MatrixShape& s : shapes) {
+    if (s.a != kFloat8E4m3) continue;
+    const auto text = [](auto number) { return std::to_string(number); };
+    listed += (listed.empty() ? " (of e4m3 it has " : ", ") + text(s.m) + "x" + text(s.n) + "x" + text(s.k) +
+              " components " + text(s.b) + " " + text(s.c) + " " + text(s.result) + " scope " +
+              text(s.scope) + (s.saturating == VK_TRUE ? " saturating" : "");
+  }
+  return "of its cooperative matrices none is 16x16x16 or 16x16x32 of e4m3 with f32 sums" +
+         (listed.empty() ? "" : listed + ")");
 }
 
 void Device::examine_matrices(const VkPhysicalDeviceVulkan12Features& f12) {
