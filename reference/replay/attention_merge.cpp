@@ -13,7 +13,9 @@ namespace assay {
 namespace {
 
 float quotient(Quotient how, float o, float l) {
-  return l == 0 ? 0.0f : how == Quotient::division ? o / l : o * (1.0f / l);
+  if (l == 0) return 0;
+  if (how == Quotient::division) return o / l;
+  return o * (how == Quotient::approx ? rcp_approx_ftz(l) : 1.0f / l);
 }
 
 float folded(const std::string& fold, std::span<float> lanes) {

@@ -41,7 +41,7 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
     AttentionScheduleKey{"values", "chained", "chained|tile",
                          "where a chain of pv begins: at the output so far, or at zero"},
-    AttentionScheduleKey{"quotient", "reciprocal", "reciprocal|division", "o (1/l), o / l"},
+    AttentionScheduleKey{"quotient", "reciprocal", "reciprocal|division|approx", "o (1/l), o / l, o rcp(l)"},
     AttentionScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
     AttentionScheduleKey{"merge_lanes", "32", "1..65536", "partial sums of the parts' exponentials, or sums"},
     AttentionScheduleKey{"merge_fold", "halving", kFoldWords, "how these are added"},
@@ -82,7 +82,7 @@ constexpr std::array<std::string_view, 3> kMerges = {"logs", "weights", "lanes"}
 constexpr std::array<std::string_view, 2> kCaps = {"none", "libm"}, kBiases = {"none", "subtract"};
 constexpr std::array<std::string_view, 4> kQueries = {"none", "f16", "bf16", "e4m3fn"};
 constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
-constexpr std::array<std::string_view, 2> kQuotients = {"reciprocal", "division"};
+constexpr std::array<std::string_view, 3> kQuotients = {"reciprocal", "division", "approx"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 7> kArguments = {"fma",          "mul_sub",    "scaled", "sub_mul",
                                                         "scaled_twice", "scaled_fma", "fma_max"};

@@ -11,7 +11,7 @@
 //                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile); sums=vectors:
 //          each `lanes` keys of a tile are folded in f32 and added in f64, whose f32 is added to l a
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
-// and at the end out(o / l), the quotient as `quotient` says.
+// and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
 // qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
 // as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
@@ -74,7 +74,7 @@ enum class RowSums : std::uint8_t { thread, tile, vectors };
 enum class ValueChain : std::uint8_t { chained, tile };
 enum class Merge : std::uint8_t { logs, weights, lanes };
 enum class SinkStep : std::uint8_t { none, last, exp2f };
-enum class Quotient : std::uint8_t { reciprocal, division };
+enum class Quotient : std::uint8_t { reciprocal, division, approx };
 
 struct AttentionSchedule {
   std::string qk = "hopper_bf16", pv = "hopper_bf16", p = "bf16", out = "bf16";

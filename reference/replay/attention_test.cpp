@@ -182,6 +182,8 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
        {"merge_groups=3", "merge_groups=1"},
        {"q=f16", "q=none"},
        {"q=f16", "q=bf16"},
+       {"quotient=division", "quotient=approx"},
+       {"quotient=division", "quotient=reciprocal"},
        {"pv=f32", "pv=f16"}});
   shows(
       "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=64 argument=scaled constant=float exp=ex2 "
@@ -261,6 +263,26 @@ TEST(SpecialFunctions, are_those_of_the_device) {
   for (const auto& [x, y] : kLg2)
     EXPECT_EQ(std::bit_cast<std::uint32_t>(lg2_approx_ftz(std::bit_cast<float>(x)).value_or(-1)), y)
         << std::hex << x;
+  // rcp.approx of an H100: its mantissas in [1, 2), mostly those that are not the quotient's nearest; all 2^23 were compared.
+  constexpr std::array<std::array<std::uint32_t, 2>, 13> kRcp = {{{0x3f800000, 0x3f800000},
+                                                                  {0x3f800001, 0x3f7ffffe},
+                                                                  {0x3fc164d8, 0x3f296fc2},
+                                                                  {0x3fdbc8fb, 0x3f151753},
+                                                                  {0x3f9cfb10, 0x3f50bd31},
+                                                                  {0x3fc78c28, 0x3f243627},
+                                                                  {0x3f926a1e, 0x3f5fcd8e},
+                                                                  {0x3fa06f5c, 0x3f4c3ea6},
+                                                                  {0x3f807451, 0x3f7f1830},
+                                                                  {0x3f815c33, 0x3f7d4eed},
+                                                                  {0x3faa7591, 0x3f403bd0},
+                                                                  {0x3fb2ea69, 0x3f3725d3},
+                                                                  {0x40400000, 0x3eaaaaab}}};
+  for (const auto& [x, y] : kRcp)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(rcp_approx_ftz(std::bit_cast<float>(x))), y) << std::hex << x;
+  EXPECT_EQ(rcp_approx_ftz(0x1p-127f), INFINITY);
+  EXPECT_EQ(rcp_approx_ftz(-0x1p127f), 0);
+  EXPECT_EQ(rcp_approx_ftz(-0x1p126f), -0x1p-126f);
+  EXPECT_TRUE(std::isnan(rcp_approx_ftz(std::nanf(""))));
   EXPECT_EQ(std::bit_cast<std::uint32_t>(exp2_subnormal(std::bit_cast<float>(0xc2fc0001U))), 0x7fffd3U);
   EXPECT_FALSE(lg2_approx_ftz(0.75f));
   EXPECT_TRUE(std::isnan(ex2_approx_ftz(std::nanf(""))));

@@ -18,35 +18,37 @@ constexpr int kFractionBits = 23;
 constexpr std::uint32_t kFractions = 1U << kFractionBits;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-constexpr int kSegmentBits = 17;
-constexpr std::uint32_t kSegment = 1U << kSegmentBits;
-constexpr int kLeastColumn = 19;  // of the squarer
-constexpr int kValueBits = 58;    // behind the point: 12 of c2 and 46 of the square
+constexpr int kValueBits = 58;  // behind the point: 12 of c2 and 46 of the square
 constexpr float kLn2 = 0.69314718246459961f;
 
-// square(x) / 2^19 for each x.
+// square(x) / 2^column for each x of so many bits.
+template <int kBits, int kColumn>
 std::vector<std::uint16_t> squares() {
-  std::vector<std::uint16_t> table(kSegment);
-  for (std::uint32_t x = 0; x < kSegment; ++x) {
+  std::vector<std::uint16_t> table(std::size_t{1} << kBits);
+  for (std::uint32_t x = 0; x < table.size(); ++x) {
     std::uint32_t sum = 0;
-    for (int i = 0; i < kSegmentBits; ++i) {
+    for (int i = 0; i < kBits; ++i) {
       if ((x >> i & 1) == 0) continue;
-      if (2 * i >= kLeastColumn) sum += 1U << (2 * i - kLeastColumn);
-      for (int j = i + 1; j < kSegmentBits; ++j)
-        if ((x >> j & 1) != 0 && i + j + 1 >= kLeastColumn) sum += 1U << (i + j + 1 - kLeastColumn);
+      if (2 * i >= kColumn) sum += 1U << (2 * i - kColumn);
+      for (int j = i + 1; j < kBits; ++j)
+        if ((x >> j & 1) != 0 && i + j + 1 >= kColumn) sum += 1U << (i + j + 1 - kColumn);
     }
     table[x] = static_cast<std::uint16_t>(sum);
   }
   return table;
 }
 
-std::int64_t interpolated(const std::array<Coefficients, 64>& table, std::uint32_t fraction) {
-  static const std::vector<std::uint16_t> square = squares();
-  const Coefficients& c = table[fraction / kSegment];
-  const std::int64_t x = fraction % kSegment;
-  return (c.c0 << 18) + ((c.c1 * x) << 19) +
-         ((c.c2 * std::int64_t{square[static_cast<std::size_t>(x)]}) << kLeastColumn);
+// A table of 2^n segments has x of 23 - n bits, and the squarer's columns from kColumn on.
+template <int kColumn, std::size_t kSegments>
+std::int64_t interpolated(const std::array<Coefficients, kSegments>& table, std::uint32_t fraction) {
+  constexpr int kBits = kFractionBits - std::countr_zero(kSegments);
+  static const std::vector<std::uint16_t> square = squares<kBits, kColumn>();
+  const Coefficients& c = table[fraction >> kBits];
+  const std::int64_t x = fraction & ((1U << kBits) - 1);
+  return c.c0 * (1 << 18) + c.c1 * x * (1 << 19) +
+         c.c2 * std::int64_t{square[static_cast<std::size_t>(x)]} * (1 << kColumn);
 }
+constexpr int kWideColumn = 19, kNarrowColumn = 17;  // of 64 and of 128 segments
 
 }  // namespace
 
@@ -63,8 +65,22 @@ float ex2_approx_ftz(float x) {
   }
   if (exponent < -126) return 0;
   const auto mantissa =
-      static_cast<std::uint32_t>(interpolated(kEx2, fraction) >> (kValueBits - kFractionBits));
+      static_cast<std::uint32_t>(interpolated<kWideColumn>(kEx2, fraction) >> (kValueBits - kFractionBits));
   return std::bit_cast<float>((static_cast<std::uint32_t>(exponent + 127) << kFractionBits) + mantissa);
+}
+
+float rcp_approx_ftz(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t code = bits >> kFractionBits & 0xFF, sign = bits & 0x80000000U;
+  if (std::isnan(x)) return std::numeric_limits<float>::quiet_NaN();
+  if (code == 0) return std::copysign(kInf, x);
+  // 2^-24 of it: from 2^23 + 1 to 2^24, which is 1.
+  const auto mantissa = static_cast<std::uint32_t>(interpolated<kNarrowColumn>(kRcp, bits % kFractions) >>
+                                                   (kValueBits - kFractionBits - 1));
+  const std::int32_t exponent = 253 - static_cast<std::int32_t>(code);
+  if (exponent < (mantissa == 2 * kFractions ? 0 : 1)) return std::bit_cast<float>(sign);
+  return std::bit_cast<float>(
+      sign | ((static_cast<std::uint32_t>(exponent) << kFractionBits) + mantissa - kFractions));
 }
 
 float exp2_subnormal(float x) {
@@ -91,7 +107,7 @@ std::optional<float> lg2_approx_ftz(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t exponent = (bits >> kFractionBits) - 127, fraction = bits % kFractions;
   if (exponent == 0 && fraction == 0) return 0.0f;
-  std::int64_t value = interpolated(kLg2, fraction);
+  std::int64_t value = interpolated<kWideColumn>(kLg2, fraction);
   int behind = kValueBits;
   if (exponent > 0)
     behind = kFractionBits,

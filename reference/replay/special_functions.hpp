@@ -7,6 +7,8 @@
 //   ex2.approx.ftz.f32   x is cut toward zero to 23 bits behind the point, trunc(|x| 2^23) = n 2^23 + f, V the value cut to 23 bits:
 //                          x >= 0, or f = 0:   2^(+-n) (1 + V[f])
 //                          x < 0:              2^(-n - 1) (1 + V[2^23 - 1 - f])      the one's complement, not the two's
+//   rcp.approx.ftz.f32   x = 2^e (1 + f 2^-23): 2^-e times value, cut to 24 bits behind the point; 128 segments, x of 16 bits, columns
+//                        from 2^17; c1 is negative. div.full.f32 is the rounded product with it
 //   lg2.approx.ftz.f32   x = 2^e (1 + f 2^-23), e >= 0: e + value, cut to 24 significant bits; 0 for x = 1
 // Found on an H200 and compared there over every input named: reports/results/cards/special_functions.md.
 #pragma once
@@ -19,6 +21,8 @@ namespace assay {
 float ex2_approx_ftz(float x);
 // ex2.approx.f32, and exp2f compiled without -ftz: below -126 the square of ex2(x / 2), which keeps subnormal results.
 float exp2_subnormal(float x);
+// rcp.approx.ftz.f32: subnormal inputs count as zero, results below 2^-126 are zero.
+float rcp_approx_ftz(float x);
 // expf(x) as nvcc compiles it without -use_fast_math: 2^n ex2(f), x log2 e = n + f reduced in two fused steps.
 float cuda_expf(float x);
 // lg2.approx.ftz.f32 for finite x >= 1; nothing for other x, of which the rule is not known.

@@ -47,7 +47,7 @@ std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
                 Argument::scaled_fma, Argument::sub_mul})
             for (const bool constant_double : {true, false})
               for (const bool fma : {true, false})
-                for (const Quotient quotient : {Quotient::reciprocal, Quotient::division}) {
+                for (const Quotient quotient : {Quotient::reciprocal, Quotient::division, Quotient::approx}) {
                   if (lanes.warps > 1 && (sums != RowSums::tile || base.tile % lanes.warps != 0)) continue;
                   AttentionSchedule s = base;
                   s.warps = lanes.warps;
@@ -121,9 +121,8 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     add("values", [](AttentionSchedule& o) {
       o.values = o.values == ValueChain::chained ? ValueChain::tile : ValueChain::chained;
     });
-  add("quotient", [](AttentionSchedule& o) {
-    o.quotient = o.quotient == Quotient::division ? Quotient::reciprocal : Quotient::division;
-  });
+  for (const Quotient q : {Quotient::reciprocal, Quotient::division, Quotient::approx})
+    add("quotient", [&](AttentionSchedule& o) { o.quotient = q; });
   for (const std::int64_t split : splits_of((head.keys + s.tile - 1) / s.tile))
     if (split <= 2 * s.split) add("split", [&](AttentionSchedule& o) { o.split = split; });
   return list;

@@ -70,7 +70,7 @@ List exponentials(const AttentionHead& head) {
                std::array{Argument::scaled, Argument::sub_mul, Argument::fma, Argument::mul_sub,
                           Argument::scaled_twice, Argument::scaled_fma, Argument::fma_max},
                [](AttentionSchedule& o, Argument a) { o.argument = a; });
-  list = times(list, std::array{Quotient::reciprocal, Quotient::division},
+  list = times(list, std::array{Quotient::reciprocal, Quotient::division, Quotient::approx},
                [](AttentionSchedule& o, Quotient q) { o.quotient = q; });
   list = times(list, kNoYes, [](AttentionSchedule& o, bool in_double) { o.constant_double = in_double; });
   list = times(list, std::array{"f32", "f16"}, [](AttentionSchedule& o, const char* pv) { o.pv = pv; });

@@ -23,11 +23,7 @@ struct Declared {
 Declared declared(const std::string& text, const AttentionGeometry& g, const Contract& contract) {
   Declared d{parse_attention_schedule(text), g.k_format};
   require_attention_schedule(g, d.schedule);
-  for (const auto& [key, plain] : {std::pair{"scores", "f32"},
-                                   {"q", "none"},
-                                   {"v_inverse", "value"},
-                                   {"p_shift", "0"},
-                                   {"out", "dtype"}})
+  for (const auto& [key, plain] : {std::pair{"scores", "f32"}, {"v_inverse", "value"}, {"out", "dtype"}})
     if (contract.text(key) != plain)
       refuse_contract(
           fmt::format("level=replay with {}={}; allowed: {}={}", key, contract.text(key), key, plain));
