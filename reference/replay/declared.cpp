@@ -47,7 +47,8 @@ std::string contradiction(const Contract& contract, const Schedule& s, std::int6
   if (static_cast<double>(tall) > order.height(static_cast<double>(n)))
     return fmt::format("order={} is declared, of height {}, the bits are those of {}, of height {}",
                        contract.text("order"), order.height(static_cast<double>(n)), print_schedule(s), tall);
-  if (order == Order::sequential && (s.lanes > 1 || s.split > 1 || s.chunk > 0 || s.descending) && n > 2)
+  if (order == Order::sequential &&
+      (s.lanes > 1 || s.split > 1 || s.chunk > 0 || s.cascade > 0 || s.descending) && n > 2)
     return fmt::format("order=sequential is declared, the bits are those of {}", print_schedule(s));
   return "";
 }

@@ -19,8 +19,11 @@ constexpr std::array kKeys = {
     ScheduleKey{"lanes", "1", "1..65536", "partial sums of a chunk"},
     ScheduleKey{"pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"},
     ScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
-    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart",
+    ScheduleKey{"head", "0", "0..65536", "terms that the first lane takes ahead of the first pass"},
+    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart|refold|before:W",
                 "where the terms behind the last whole pass over the lanes go"},
+    ScheduleKey{"cascade", "0", "0, 2..65536",
+                "terms of a lane whose sum joins the level above, and joins of a level"},
     ScheduleKey{"order", "ascending", "ascending|descending|swapped",
                 "of the terms, or of the unit's blocks"},
     ScheduleKey{"chunk", "0", "0..2147483647",
@@ -37,7 +40,9 @@ constexpr std::array kKeys = {
 };
 constexpr std::array<std::string_view, 5> kSlicings = {"even", "balanced", "proportional", "interleaved",
                                                        "cuts"};
-constexpr std::array<std::string_view, 5> kTails = {"lanes", "vector", "first", "after", "apart"};
+constexpr std::array<std::string_view, 7> kTails = {"lanes", "vector", "first", "after",
+                                                    "apart", "refold", "before"};
+bool is_wide(Tail tail) { return tail == Tail::vector || tail == Tail::first || tail == Tail::before; }
 constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
 
@@ -93,10 +98,15 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
     s.fold = value;
   } else if (key == "tail") {
     s.tail = static_cast<Tail>(word(key, tail_of(value), kTails));
-    const bool wide = s.tail == Tail::vector || s.tail == Tail::first;
+    const bool wide = is_wide(s.tail);
     const bool has_width = value.find(':') != std::string_view::npos;
     if (wide != has_width) refuse(key, value);
     s.tail_width = wide ? integer(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
+  } else if (key == "head") {
+    s.head = integer(key, value, 0, 65536);
+  } else if (key == "cascade") {
+    s.cascade = integer(key, value, 0, 65536);
+    if (s.cascade == 1) refuse(key, value);
   } else if (key == "order") {
     const std::size_t order =
         word(key, value, std::array<std::string_view, 3>{"ascending", "descending", "swapped"});
@@ -138,10 +148,12 @@ std::string value_of(const Schedule& s, std::string_view key) {
   if (key == "pack") return std::to_string(s.pack);
   if (key == "fold") return s.lanes == 1 ? "halving" : s.fold;
   if (key == "tail") {
-    const bool wide = s.tail == Tail::vector || s.tail == Tail::first;
+    const bool wide = is_wide(s.tail);
     const std::string name(kTails[static_cast<std::size_t>(s.tail)]);
     return wide ? fmt::format("{}:{}", name, s.tail_width) : name;
   }
+  if (key == "head") return std::to_string(s.head);
+  if (key == "cascade") return std::to_string(s.cascade);
   if (key == "order") return s.descending ? "descending" : s.swapped ? "swapped" : "ascending";
   if (key == "chunk") return std::to_string(s.chunk);
   if (key == "chunk_acc") return s.chunk_acc;
@@ -174,6 +186,10 @@ void finish(Schedule& s) {
                      fmt::format("schedule: acc={} is a matrix unit and lanes={}; allowed: "
                                  "lanes=1, and interleaved slices for sums side by side",
                                  s.acc, s.lanes));
+  if (s.unit() != nullptr && (s.head > 0 || s.cascade > 0))
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("schedule: acc={} is a matrix unit and head={} cascade={}; allowed: 0",
+                                 s.acc, s.head, s.cascade));
   if (s.unit() != nullptr && s.swapped)
     throw InputError(
         InputErrorKind::bad_value,
@@ -256,59 +272,6 @@ std::string from_contract_value(std::string_view value) {
     if (at < text.size()) text[at] = '=';
   }
   return text;
-}
-
-std::vector<std::vector<TermRun>> slices(const Schedule& s, std::int64_t n) {
-  std::vector<std::vector<TermRun>> list;
-  const std::int64_t q = s.quantum, quanta = (n + q - 1) / q;
-  const auto add = [&](std::int64_t begin, std::int64_t end) {
-    list.emplace_back();
-    if (begin < std::min(end, n)) list.back().push_back({begin, std::min(end, n)});
-  };
-  if (s.slicing == Slicing::cuts) {
-    std::int64_t begin = 0;
-    for (const std::int64_t cut : s.cuts) add(begin, cut), begin = cut;
-    add(begin, n);
-    return list;
-  }
-  if (s.split == 1) {
-    add(0, n);
-    return list;
-  }
-  for (std::int64_t i = 0; i < s.split; ++i) {
-    if (s.slicing == Slicing::even) {
-      const std::int64_t each = (quanta + s.split - 1) / s.split;
-      add(i * each * q, (i + 1) * each * q);
-    } else if (s.slicing == Slicing::balanced) {
-      const std::int64_t each = quanta / s.split, more = quanta % s.split;
-      add((i * each + std::min(i, more)) * q, ((i + 1) * each + std::min(i + 1, more)) * q);
-    } else if (s.slicing == Slicing::proportional) {
-      add(i * quanta / s.split * q, (i + 1) * quanta / s.split * q);
-    } else {
-      std::vector<TermRun> runs;
-      for (std::int64_t t = i; t < quanta; t += s.split) runs.push_back({t * q, std::min((t + 1) * q, n)});
-      list.push_back(std::move(runs));
-    }
-  }
-  return list;
-}
-
-std::vector<std::vector<TermRun>> chunks(const Schedule& s, const std::vector<TermRun>& slice) {
-  if (slice.empty()) return {};
-  if (s.chunk == 0) return {slice};
-  std::vector<std::vector<TermRun>> list;
-  std::int64_t room = 0;
-  for (TermRun run : slice)
-    while (run.length() > 0) {
-      if (room == 0) list.emplace_back(), room = s.chunk;
-      const std::int64_t take = std::min(room, run.length());
-      if (!list.back().empty() && list.back().back().end == run.begin)
-        list.back().back().end += take;
-      else
-        list.back().push_back({run.begin, run.begin + take});
-      run.begin += take, room -= take;
-    }
-  return list;
 }
 
 }  // namespace assay

@@ -10,7 +10,10 @@
 //             in `chunk_acc`: promotion out of a matrix unit, a blocked K loop. 0: the whole slice is one chunk
 //   lanes     within a chunk, term i goes to partial sum (i / pack) mod lanes, ascending or descending or, as
 //             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...); the partial sums are
-//             then added as `fold` says. Terms behind the last whole pass over the lanes go where `tail` says
+//             then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass; terms behind the
+//             last whole pass over the lanes go where `tail` says
+//   cascade   the sum of a lane's `cascade` terms joins a sum one level up and begins anew, and so does a level's of as many
+//             joins; behind the passes what the levels hold joins the lane's own sum, the lowest level first
 //   a step    acc=f64|f32|f16|bf16: product rounded, sum rounded, or with fma=yes one rounding of both. acc=UNIT: blocks of the
 //             unit's g terms chained through its accumulator (matrix_unit.hpp); lanes is then 1. acc=i32: codes of integers, exact in
 //             every order, the sum then rounded to f32
@@ -41,6 +44,9 @@ enum class Tail : std::uint8_t {
   first,   // all of them to the first `tail_width` lanes, in turn
   after,   // one by one to the folded sum
   apart,   // a sum of their own, in sequence, then added to the folded one
+  refold,  // one to each lane of a new vector whose first lane is the folded sum, and that folded again
+  before,  // whole vectors of `tail_width` to the first lanes; what is left a sum of its own, with which the last chain of the
+           // fold begins
 };
 
 struct Schedule {
@@ -49,7 +55,8 @@ struct Schedule {
   std::int64_t lanes = 1, pack = 1;
   std::string fold = "halving";
   Tail tail = Tail::lanes;
-  std::int64_t tail_width = 0;  // tail=vector|first; 0: a lane is one
+  std::int64_t tail_width = 0;  // tail=vector|first|before; 0: a lane is one
+  std::int64_t head = 0, cascade = 0;
   bool descending = false, swapped = false;
   std::int64_t chunk = 0;
   std::string chunk_acc = "f32";

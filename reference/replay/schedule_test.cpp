@@ -21,6 +21,9 @@ constexpr std::array kTexts = {
     "acc=hopper_fp8 chunk=128 split=3 quantum=64",
     "acc=hopper_bf16 split=4 slicing=interleaved quantum=16 merge=halving part=bf16",
     "acc=a100_f16 slicing=cuts:128.640 merge=reverse",
+    "acc=f32 fma=yes lanes=16 head=1 tail=refold",
+    "acc=f32 lanes=8 fold=4.1*4 tail=before:4 cascade=2",
+    "acc=f32 lanes=2 pack=3 head=5 tail=before:1 cascade=3 order=swapped fold=reverse",
     "acc=bf16 lanes=8 fold=adjacent tail=after chunk=100 chunk_acc=f64 merge_acc=f16 scales=a_b",
 };
 
@@ -46,6 +49,11 @@ TEST(Schedule, a_contradiction_is_refused_with_what_is_allowed) {
                            "acc=hopper_fp8 lanes=2",
                            "acc=hopper_fp8 chunk=100",
                            "acc=hopper_fp8 fma=yes",
+                           "acc=hopper_fp8 head=1",
+                           "acc=hopper_fp8 cascade=16",
+                           "cascade=1",
+                           "tail=refold:4",
+                           "tail=before",
                            "acc=i32 lanes=4",
                            "acc=i32 fma=yes",
                            "acc=i32 split=2 quantum=32",

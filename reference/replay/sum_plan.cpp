@@ -48,13 +48,26 @@ struct Builder {
     else
       plan.ops.push_back({SumOp::add, width, into, from, 0, 0, 0, where}), spare.push_back(from);
   }
-  std::int32_t fold(std::vector<std::int32_t> sums, const std::string& how, Width width, const char* where) {
-    if (sums.empty()) return kAbsent;
+  // `before`: a sum with which the chain of the last step begins.
+  std::int32_t fold(std::vector<std::int32_t> sums, const std::string& how, Width width, const char* where,
+                    std::int32_t before = kAbsent) {
+    if (sums.empty()) return before;
     const auto count = static_cast<std::int64_t>(sums.size());
+    const Fold steps = fold_of(how, count);
     std::int32_t result = 0;
-    for (const FoldAddition& a : additions(fold_of(how, count), count, result))
+    const std::vector<FoldAddition> list = additions(steps, count, result);
+    const auto into = static_cast<std::size_t>(result);
+    const auto last = steps.steps.empty() ? std::ssize(list) : steps.steps.back().count - 1;
+    for (std::ptrdiff_t i = 0; i <= std::ssize(list); ++i) {
+      if (i == std::ssize(list) - last && before != kAbsent) {
+        join(before, sums[into], width, where);
+        sums[into] = before;
+      }
+      if (i == std::ssize(list)) break;
+      const FoldAddition& a = list[static_cast<std::size_t>(i)];
       join(sums[static_cast<std::size_t>(a.into)], sums[static_cast<std::size_t>(a.from)], width, where);
-    return sums[static_cast<std::size_t>(result)];
+    }
+    return sums[into];
   }
   std::int32_t unit_chain(const std::vector<TermRun>& runs, int promote) {
     const std::int64_t g = plan.unit->group;
@@ -76,40 +89,81 @@ struct Builder {
       plan.ops.push_back({SumOp::block, Width::f32, at, 0, b.begin, b.end, promote, "step"});
     return at;
   }
+  // The sum of one lane, and those of the levels above it.
+  struct LaneSum {
+    std::int32_t own = kAbsent;
+    std::int64_t taken = 0;
+    std::vector<std::int32_t> levels;
+  };
+  void step(LaneSum& lane, std::int64_t term, const char* where) {
+    take(lane.own, term, where);
+    ++lane.taken;
+    std::int32_t* below = &lane.own;
+    for (std::int64_t full = s.cascade, level = 0; s.cascade > 0 && lane.taken % full == 0;
+         full *= s.cascade, ++level) {
+      if (std::ssize(lane.levels) == level) {
+        const std::int32_t sum = *below;
+        *below = kAbsent;
+        lane.levels.push_back(sum);
+        break;  // the first sum of a level
+      }
+      std::int32_t& above = lane.levels[static_cast<std::size_t>(level)];
+      join(above, *below, acc, "cascade");
+      *below = kAbsent;
+      below = &above;
+    }
+  }
+  void close(LaneSum& lane) {
+    for (const std::int32_t level : lane.levels) join(lane.own, level, acc, "cascade");
+    lane.levels.clear(), lane.taken = 0;
+  }
   std::int32_t lanes(const std::vector<TermRun>& runs) {
     std::vector<std::int64_t> terms;
     for (const TermRun& run : runs)
       for (std::int64_t k = run.begin; k < run.end; ++k) terms.push_back(k);
     if (s.descending) std::reverse(terms.begin(), terms.end());
     for (std::size_t p = 0; s.swapped && p + 1 < terms.size(); p += 2) std::swap(terms[p], terms[p + 1]);
-    const auto count = static_cast<std::int64_t>(terms.size());
+    std::vector<LaneSum> sums(static_cast<std::size_t>(s.lanes));
+    const auto all = static_cast<std::int64_t>(terms.size()), head = std::min(s.head, all);
+    for (std::int64_t p = 0; p < head; ++p) step(sums[0], terms[static_cast<std::size_t>(p)], "head");
+    terms.erase(terms.begin(), terms.begin() + head);
+    const std::int64_t count = all - head;
     const std::int64_t pass = s.lanes * s.pack, whole = count / pass * pass;
+    for (std::int64_t p = 0; p < (s.tail == Tail::lanes ? count : whole); ++p)
+      step(sums[static_cast<std::size_t>(p / s.pack % s.lanes)], terms[static_cast<std::size_t>(p)], "step");
+    std::vector<std::int32_t> own;
+    for (LaneSum& lane : sums) close(lane), own.push_back(lane.own);
+    const std::vector<std::int64_t> rest(
+        s.tail == Tail::lanes ? terms.end() : terms.begin() + static_cast<std::ptrdiff_t>(whole),
+        terms.end());
+    return with_rest(std::move(own), rest);
+  }
+  // The fold of the lanes' sums, and of the terms behind their last whole pass.
+  std::int32_t with_rest(std::vector<std::int32_t> sums, const std::vector<std::int64_t>& rest) {
     const std::int64_t width = s.tail_width == 0 ? s.lanes : s.tail_width;
-    const std::int64_t vectors = whole + (count - whole) / width * width;
-    std::vector<std::int32_t> sums(static_cast<std::size_t>(s.lanes), kAbsent);
+    const std::int64_t count = std::ssize(rest), vectors = count / width * width;
     std::int32_t apart = kAbsent;
-    std::int64_t after = count;
-    for (std::int64_t p = 0; p < count; ++p) {
-      std::int64_t lane = p / s.pack % s.lanes;
-      if (p >= whole && s.tail != Tail::lanes) {
-        const std::int64_t t = p - whole;
-        if (s.tail == Tail::after) {
-          after = p;
-          break;
-        }
-        if (s.tail == Tail::apart) {
-          take(apart, terms[static_cast<std::size_t>(p)], "tail");
-          continue;
-        }
-        lane = t % width;
-        if (s.tail == Tail::vector && p >= vectors) lane = (width + p - vectors) % s.lanes;
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t term = rest[static_cast<std::size_t>(t)];
+      if (s.tail == Tail::apart || (s.tail == Tail::before && t >= vectors)) {
+        take(apart, term, "tail");
+      } else if (s.tail == Tail::vector || s.tail == Tail::first || s.tail == Tail::before) {
+        const bool ends = s.tail == Tail::vector && t >= vectors;
+        const std::int64_t lane = ends ? (width + t - vectors) % s.lanes : t % width;
+        take(sums[static_cast<std::size_t>(lane)], term, "step");
       }
-      take(sums[static_cast<std::size_t>(lane)], terms[static_cast<std::size_t>(p)], "step");
     }
-    std::int32_t total = fold(std::move(sums), s.fold, acc, "fold");
-    for (std::int64_t p = after; p < count; ++p) take(total, terms[static_cast<std::size_t>(p)], "tail");
-    join(total, apart, acc, "tail");
-    return total;
+    const bool begins = s.tail == Tail::before;
+    std::int32_t total = fold(std::move(sums), s.fold, acc, "fold", begins ? apart : kAbsent);
+    if (s.tail == Tail::apart) join(total, apart, acc, "tail");
+    if (s.tail == Tail::after)
+      for (const std::int64_t term : rest) take(total, term, "tail");
+    if (s.tail != Tail::refold || rest.empty()) return total;
+    std::vector<std::int32_t> again(static_cast<std::size_t>(s.lanes), kAbsent);
+    again[0] = total;
+    for (std::int64_t t = 0; t < count; ++t)
+      take(again[static_cast<std::size_t>(t / s.pack % s.lanes)], rest[static_cast<std::size_t>(t)], "tail");
+    return fold(std::move(again), s.fold, acc, "tail");
   }
   void round(std::int32_t at, std::string_view to, const char* where) {
     // Numbers of a wider or equal format are not rounded by it.

@@ -26,7 +26,7 @@ struct SumOp {
   std::int32_t at, from;
   std::int64_t begin, end;
   int promote;        // of `block`: GemmOptions::promote
-  const char* where;  // "step", "fold", "tail", "chunk", "merge": what a message calls it
+  const char* where;  // "head", "step", "cascade", "fold", "tail", "chunk", "merge": what a message calls it
 };
 
 struct SumPlan {

@@ -142,8 +142,13 @@ std::vector<Tampered> tampered(const Schedule& s, std::int64_t n) {
     for (const char* fold : {"halving", "adjacent", "sequential", "reverse"})
       if (s.lanes > 2) with("fold", fold);
     if (s.lanes > 1) with("pack", std::to_string(s.pack * 2));
-    if (s.lanes > 1 && n % (s.lanes * s.pack) != 0)
-      for (const char* tail : {"lanes", "after", "apart", "first:1"}) with("tail", tail);
+    if (s.lanes > 1 && (n - s.head) % (s.lanes * s.pack) != 0)
+      for (const char* tail : {"lanes", "after", "apart", "first:1", "refold", "before:1"})
+        with("tail", tail);
+    for (const std::int64_t head : {std::int64_t{0}, s.head + 1})
+      if (s.head > 0 && s.lanes > 1) with("head", std::to_string(head));
+    for (const std::int64_t cascade : {std::int64_t{0}, s.cascade * 2, s.cascade / 2})
+      if (s.cascade > 0 && cascade != 1) with("cascade", std::to_string(cascade));
   }
   for (const char* order : {"ascending", "descending", "swapped"}) with("order", order);
   for (const std::int64_t chunk : {std::int64_t{0}, s.chunk * 2, s.chunk / 2, 4 * g, 16 * g})

@@ -71,10 +71,56 @@ std::vector<std::string> tails_of(std::int64_t lanes, std::int64_t pass, std::in
   return list;
 }
 
+// Sums of a lane that join sums above them, and tails in front of the fold.
+std::vector<Schedule> cascade_schedules(std::int64_t n, bool products) {
+  std::vector<Schedule> list;
+  for (const char* step : {"acc=f32", "acc=f32 fma=yes"})
+    for (const std::int64_t width : {4, 8, 16})
+      for (const std::int64_t stack : {1, 2, 4, 8}) {
+        const std::int64_t lanes = width * stack;
+        if (lanes > n || (!products && std::string_view(step).ends_with("yes"))) continue;
+        std::set<std::string> folds, tails{"lanes"};
+        for (const std::string& within :
+             {fmt::format("1*{}", width), fmt::format("{}", vector_folds(width)[0])})
+          folds.insert(stack == 1 ? within : fmt::format("{}*{}.{}", width, stack, within));
+        if (n % lanes != 0) tails = {"lanes", "after", "apart", fmt::format("before:{}", width)};
+        for (const std::int64_t cascade : {0, 16, 32, 64, 128, 256, 512}) {
+          // Without levels it is one of the other lanes, but for its tail.
+          const bool has_levels = cascade > 0 && n / lanes > cascade;
+          if (!has_levels && cascade > 0) continue;
+          for (const std::string& fold : folds)
+            for (const std::string& tail : tails)
+              if (has_levels || tail.starts_with("before"))
+                list.push_back(parse_schedule(
+                    fmt::format("{} lanes={} fold={} tail={} cascade={}", step, lanes, fold, tail, cascade)));
+        }
+      }
+  return list;
+}
+
+// First terms ahead of the passes, and tails that are folded again.
+std::vector<Schedule> headed_schedules(std::int64_t n, bool products) {
+  std::vector<Schedule> list;
+  for (const char* step : {"acc=f32 fma=yes", "acc=f32"})
+    for (const std::int64_t lanes : {4, 8, 16, 32}) {
+      if (lanes > n || (!products && std::string_view(step).ends_with("yes"))) continue;
+      for (const std::int64_t head : {0, 1, 2, 3, 4, 7, 8, 15, 16})
+        for (const char* fold : {"halving", "adjacent", "sequential"})
+          for (const char* tail : {"refold", "lanes", "after", "apart"}) {
+            const bool is_other = head == 0 && std::string_view(tail) != "refold";
+            const bool has_tail = (n - head) % lanes != 0 || std::string_view(tail) == "lanes";
+            if (head < n && !is_other && has_tail)
+              list.push_back(parse_schedule(
+                  fmt::format("{} lanes={} head={} fold={} tail={}", step, lanes, head, fold, tail)));
+          }
+    }
+  return list;
+}
+
 }  // namespace
 
 std::vector<Schedule> lane_schedules(std::int64_t n, bool products) {
-  std::vector<Schedule> list;
+  std::vector<Schedule> list = cascade_schedules(n, products);
   const auto emit = [&](const std::string& text) {
     for (const char* order : {"", " order=descending", " order=swapped"})
       list.push_back(parse_schedule(text + order));
@@ -100,6 +146,8 @@ std::vector<Schedule> lane_schedules(std::int64_t n, bool products) {
   for (const char* acc : {"f64", "bf16", "f16"}) emit(std::string("acc=") + acc);
   if (products)
     for (const char* acc : {"bf16", "f16"}) emit(std::string("acc=") + acc + " fma=yes");
+  const std::vector<Schedule> headed = headed_schedules(n, products);
+  list.insert(list.end(), headed.begin(), headed.end());
   return list;
 }
 

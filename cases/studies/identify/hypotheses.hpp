@@ -13,7 +13,7 @@ namespace assay {
 // Sums of one slice in one chunk. Of products in formats `a` and `b` (scalar formats): every matrix unit that takes both and
 // whose model is no assumption, what silicon was seen to do first.
 std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b);
-// Lanes of every width, fold and tail, of f32 and, in one lane, of the other floating accumulators, for `n` terms. Sums of plain
+// Lanes of every width, fold and tail, in cascades and behind heads, of f32 and, in one lane, of the other floating accumulators, for `n` terms. Sums of plain
 // numbers have no fma.
 std::vector<Schedule> lane_schedules(std::int64_t n, bool products = true);
 // Vectors of lanes that are folded in f32 and added one after another in f64.

@@ -30,7 +30,7 @@ std::vector<Schedule> worth_cutting(const std::vector<Schedule>& inner) {
   for (const Schedule& s : inner)
     if (s.unit() != nullptr ||
         (s.acc == "f32" && s.pack == 1 && !s.descending && s.tail == Tail::lanes && s.lanes <= 32 &&
-         (s.fold == "halving" || (s.lanes > 1 && s.fold == "sequential"))))
+         s.head == 0 && s.cascade == 0 && (s.fold == "halving" || (s.lanes > 1 && s.fold == "sequential"))))
       list.push_back(s);
   return list;
 }
@@ -42,7 +42,8 @@ void respell(RowPiece& piece, std::int64_t n) {
   const std::uint64_t same = signature(plan_sum(found, n));
   const auto keys = [](const Schedule& s) { return std::ranges::count(print_schedule(s), '='); };
   Schedule plain = found;
-  plain.lanes = plain.pack = 1, plain.fold = "halving", plain.tail = Tail::lanes, plain.tail_width = 0;
+  plain.lanes = plain.pack = 1, plain.head = plain.cascade = 0, plain.fold = "halving",
+  plain.tail = Tail::lanes, plain.tail_width = 0;
   for (std::int64_t lanes = 1; lanes < found.lanes; lanes *= 2) {
     plain.lanes = lanes;
     for (const Schedule& s : outer_schedules(plain, n))

@@ -86,6 +86,35 @@ inline float in_bf16(const float* a, const float* b, std::int64_t n) {
   return static_cast<float>(s);
 }
 
+inline float halved(float* s, int lanes) {
+  for (int half = lanes / 2; half >= 1; half /= 2)
+    for (int j = 0; j < half; ++j) s[j] += s[j + half];
+  return s[0];
+}
+// The first term alone, then vectors of 8; what is left is added to a vector that begins with their sum.
+inline float headed(const float* a, const float* b, std::int64_t n) {
+  float s[8] = {a[0] * b[0]};
+  std::int64_t k = 1;
+  for (; k + 8 <= n; k += 8)
+    for (int j = 0; j < 8; ++j) s[j] = std::fma(a[k + j], b[k + j], s[j]);
+  float rest[8] = {halved(s, 8)};
+  if (k == n) return rest[0];
+  for (int j = 0; k + j < n; ++j) rest[j] = std::fma(a[k + j], b[k + j], rest[j]);
+  return halved(rest, 8);
+}
+// Vectors of 4, each 16 of which are one number of the sum above.
+inline float cascaded(const float* a, const float* b, std::int64_t n) {
+  float low[4] = {}, high[4] = {}, s = 0;
+  for (std::int64_t k = 0; k + 4 <= n; k += 4)
+    for (int j = 0; j < 4; ++j) {
+      low[j] += a[k + j] * b[k + j];
+      if (k / 4 % 16 == 15) high[j] += low[j], low[j] = 0;
+    }
+  for (std::int64_t k = n / 4 * 4; k < n; ++k) s += a[k] * b[k];
+  for (int j = 0; j < 4; ++j) s += low[j] + high[j];
+  return s;
+}
+
 struct Known {
   const char* schedule;
   Dot dot;
@@ -106,6 +135,8 @@ inline const std::vector<Known>& known() {
       {"acc=f32 chunk=32", blocked(32, false)},
       {"acc=f32 chunk=32 fma=yes", blocked(32, true)},
       {"acc=f32 chunk=64 fma=yes", blocked(64, true)},
+      {"acc=f32 fma=yes lanes=8 head=1 tail=refold", headed},
+      {"acc=f32 lanes=4 fold=sequential tail=before:4 cascade=16", cascaded},
       {"acc=hopper_bf16", unit("hopper_bf16", 0)},
       {"acc=hopper_bf16 chunk=32", unit("hopper_bf16", 2)},
       {"acc=hopper_bf16 split=2 quantum=16", sliced("hopper_bf16", 80)},
