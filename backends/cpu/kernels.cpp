@@ -26,7 +26,7 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
 // Of several kernels of an op, the first that is `chosen` runs when the variant names none.
 constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(softmax),
-    ASSAY_REPLAYED_PLAIN(softmax, softmax_replay_check),
+    ASSAY_REPLAYED_PLAIN(softmax, softmax_check),
     ASSAY_PLAIN(logsumexp),
     ASSAY_REPLAYED_PLAIN(logsumexp, logsumexp_check),
     ASSAY_KIND(layernorm, two_pass, true, nullptr, layernorm_check),

@@ -36,7 +36,6 @@ std::string moe_replay_contract(const Call& call, const Engine& engine);
 std::string moe_name(const Call& call);
 
 // Kernels on rows under level=replay: row_schedules.cpp.
-void softmax_replay_check(const Call& call);
 #define ASSAY_REPLAYED(kernel) std::string kernel##_replay_contract(const Call& call, const Engine& engine)
 ASSAY_REPLAYED(softmax);
 ASSAY_REPLAYED(logsumexp);

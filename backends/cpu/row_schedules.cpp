@@ -36,15 +36,13 @@ std::string layernorm_schedule(const Engine& engine, const std::string& variance
 
 }  // namespace
 
-void softmax_replay_check(const Call& call) {
-  softmax_check(call);
-  if (call.text("mask") != "none" || call.yes("sinks") || call.real("softcap") != 0 ||
-      call.real("temperature") != 1)
-    throw Unsupported("no schedule has a step for mask, sinks, softcap or temperature");
-}
 std::string softmax_replay_contract(const Call& call, const Engine& engine) {
-  return judged_by(softmax_contract(call, engine),
-                   exponential(engine) + "/quotient:reciprocal" + exponentials_sum(engine));
+  std::string steps = exponential(engine);
+  if (call.real("temperature") != 1) steps += "/temperature:division";
+  if (call.real("softcap") > 0) steps += "/cap:libm";
+  if (call.text("mask") != "none") steps += "/hidden:closed";
+  if (call.yes("sinks")) steps += "/sink:libm";
+  return judged_by(softmax_contract(call, engine), steps + "/quotient:reciprocal" + exponentials_sum(engine));
 }
 std::string logsumexp_replay_contract(const Call& call, const Engine& engine) {
   return judged_by(logsumexp_contract(call, engine),

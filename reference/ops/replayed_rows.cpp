@@ -17,16 +17,6 @@ std::vector<float> floats(const Encoded& tensor) {
 
 }  // namespace
 
-void require_row_schedule(std::string_view op, const Attributes& attributes) {
-  const std::map<std::string, std::string>& given = attributes.all();
-  for (const auto& [name, plain] :
-       {std::pair{"mask", "none"}, {"sinks", "no"}, {"softcap", "0"}, {"temperature", "1"}})
-    if (const auto at = given.find(name); at != given.end() && at->second != plain)
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("no schedule of {} has a step for {}={}; allowed: {}={}", op, name,
-                                   at->second, name, plain));
-}
-
 RowInputs row_inputs(std::string_view op, const Attributes& attributes, const TensorSet& inputs) {
   const std::map<std::string, std::string>& given = attributes.all();
   RowInputs in;
@@ -44,6 +34,14 @@ RowInputs row_inputs(std::string_view op, const Attributes& attributes, const Te
       in.signs.push_back((word >> (j % 32) & 1) != 0 ? -1.0F : 1.0F);
     }
   }
+  if (given.contains("temperature")) in.temperature = static_cast<float>(attributes.real("temperature"));
+  if (given.contains("softcap")) in.softcap = static_cast<float>(attributes.real("softcap"));
+  if (inputs.contains("sinks")) in.sinks = floats(inputs.at("sinks"));
+  if (inputs.contains("mask"))
+    for (const double seen : decode_tensor(inputs.at("mask"))) in.visible.push_back(seen != 0 ? 1 : 0);
+  else if (given.contains("mask") && attributes.text("mask") == "causal")
+    for (std::int64_t r = 0; r < in.rows; ++r)
+      for (std::int64_t j = 0; j < in.cols; ++j) in.visible.push_back(j <= in.cols - in.rows + r ? 1 : 0);
   in.stored_as = op == "logsumexp" ? "f32" : attributes.text("dtype");
   return in;
 }
@@ -52,15 +50,16 @@ void replay_rows(Truth& truth, std::string_view op, const Attributes& attributes
                  const Contract& contract) {
   under_schedule(contract, [&](const std::string& text) {
     const RowSchedule schedule = parse_row_schedule(op, text);
-    require_row_schedule(op, attributes);
     require_plain_store(contract);
     RowInputs in = row_inputs(op, attributes, inputs);
     const auto cols = static_cast<std::size_t>(in.cols);
     std::vector<bool> finite(static_cast<std::size_t>(in.rows), true);
     for (std::size_t i = 0; i < in.x.size(); ++i)
-      if (!std::isfinite(in.x[i])) finite[i / cols] = false;
+      if (!std::isfinite(in.x[i]) && !in.is_hidden(i)) finite[i / cols] = false;
+    for (std::size_t r = 0; r < in.sinks.size(); ++r)
+      if (!std::isfinite(in.sinks[r])) finite[r] = false;
     for (std::size_t i = 0; i < in.x.size(); ++i)
-      if (!finite[i / cols]) in.x[i] = 0;
+      if (!finite[i / cols] || in.is_hidden(i)) in.x[i] = 0;
     const std::vector<double> outputs = RowReplay(std::move(in)).outputs(schedule);
     const std::size_t each = outputs.size() / finite.size();
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -79,6 +78,9 @@ std::vector<ReplayStage> row_stages(std::string_view op, const Attributes& attri
     // What stands where a step has not come: 0, which adds nothing; where exponentials are added, a number whose exponential is 0 beside
     // any that the row has left (in f16 too), unless the row's own are as small.
     const bool exponentials = op == "softmax" || op == "logsumexp";
+    if (exponentials && op == "softmax" &&
+        (schedule.word("temperature") != "none" || schedule.word("cap") != "none"))
+      return {};  // no number that vanishes behind those
     constexpr float kVanishing = -30000;
     // The elements of a row that step t leaves: columns [0, t), or of wht those that stages up to t alone move about.
     const auto cut = [&inputs, cols,
@@ -112,7 +114,9 @@ std::vector<ReplayStage> row_stages(std::string_view op, const Attributes& attri
     }
     const auto name = [=](std::int64_t t) {
       const std::string step =
-          name_of_step(schedule.has_squares() ? schedule.squares : schedule.sum, cols, t - 1, t);
+          op == "softmax" && schedule.word("hidden") != "none"
+              ? fmt::format("column {} is added", t - 1)
+              : name_of_step(schedule.has_squares() ? schedule.squares : schedule.sum, cols, t - 1, t);
       return t > 2 ? step : step + "; no earlier step shows what stands before the sums and behind them";
     };
     return {{cols, cut([](std::int64_t at, std::int64_t t) { return at < t; }), name}};

@@ -8,9 +8,6 @@
 
 namespace assay {
 
-// Throws InputError bad_value for attributes that no schedule of softmax, logsumexp, rmsnorm, layernorm or wht has a step for: mask,
-// sinks, softcap, temperature.
-void require_row_schedule(std::string_view op, const Attributes& attributes);
 // The inputs of such a call as its replay takes them.
 RowInputs row_inputs(std::string_view op, const Attributes& attributes, const TensorSet& inputs);
 

@@ -1,9 +1,11 @@
 #include "reference/replay/row_replay.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
-#include "reference/replay/exponentials.hpp"
+#include "reference/error.hpp"
 #include "reference/replay/replay.hpp"
 #include "reference/replay/sum_plan.hpp"
 
@@ -16,23 +18,6 @@ float as_float(double x) { return static_cast<float>(x); }
 float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
   if (s.word("mean") == "division") return as_float(sum / static_cast<double>(n));
   return as_float(sum) * (1.0F / static_cast<float>(n));
-}
-
-struct Moments {
-  float mean = 0, variance = 0;
-};
-
-Moments welford(std::span<const float> x) {
-  float mean = 0, squares = 0, count = 0;
-  for (const float value : x) {
-    count += 1;
-    const float before = value - mean;
-    const float share = before / count;
-    mean += share;
-    const float product = before * (value - mean);
-    squares += product;
-  }
-  return {mean, squares / count};
 }
 
 void transform(const RowSchedule& s, const RowInputs& in, float* group) {
@@ -63,16 +48,12 @@ void transform(const RowSchedule& s, const RowInputs& in, float* group) {
 
 }  // namespace
 
-const SummedRows& RowReplay::exponentials(const RowSchedule& s) {
-  const std::string word(s.word("exp"));
-  if (top_.empty())
-    for (std::int64_t r = 0; r < in_.rows; ++r) top_.push_back(*std::ranges::max_element(row(r)));
-  if (const auto found = exp_.find(word); found != exp_.end()) return found->second;
-  const RowExp exp = row_exp(word);
-  std::vector<float> e;
-  for (std::int64_t r = 0; r < in_.rows; ++r)
-    for (const float x : row(r)) e.push_back(exp(x - top_[static_cast<std::size_t>(r)]));
-  return exp_.emplace(word, SummedRows(std::move(e), in_.rows, in_.cols)).first->second;
+const RowExponentials& RowReplay::exponentials(const RowSchedule& s) {
+  std::string words;
+  for (const RowScheduleKey* key : row_keys(s.op))
+    if (key->name != "quotient" && key->name != "log") words += std::string(s.word(key->name)) + " ";
+  if (const auto found = exp_.find(words); found != exp_.end()) return found->second;
+  return exp_.emplace(words, RowExponentials(s, in_)).first->second;
 }
 
 const SummedRows& RowReplay::rows() {
@@ -84,6 +65,14 @@ SumsOfRows RowReplay::sums(const RowSchedule& s) {
   SumsOfRows sums;
   if (s.op == "softmax" || s.op == "logsumexp") {
     sums.sum = exponentials(s).sums(s.sum);
+    return sums;
+  }
+  if (s.has_moments()) {
+    for (std::int64_t r = 0; r < in_.rows; ++r) {
+      const RunningMoments m = moments_of(s.moments, row(r));
+      sums.sum.push_back(static_cast<double>(m.mean));
+      sums.squares.push_back(static_cast<double>(m.squares));
+    }
     return sums;
   }
   if (s.has_sum()) {
@@ -118,14 +107,17 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
   if (s.op == "logsumexp") {
     const double log = s.word("log") == "libm" ? static_cast<double>(std::log(as_float(sums.sum[at])))
                                                : std::log(sums.sum[at]);
-    return each(std::size_t{0}, static_cast<double>(top_[at] + as_float(log)));
+    return each(std::size_t{0}, static_cast<double>(exponentials(s).top(at) + as_float(log)));
   }
   if (s.op == "softmax") {
-    const std::span<const float> e = exponentials(s).values().subspan(at * x.size(), x.size());
+    const std::span<const float> e = std::span(exponentials(s).values()).subspan(at * x.size(), x.size());
     const bool divides = s.word("quotient") == "division";
     const float sum = as_float(sums.sum[at]), inverse = as_float(1.0 / sums.sum[at]);
-    for (std::size_t i = 0; i < e.size(); ++i)
-      if (!store(i, divides ? e[i] / sum : e[i] * inverse)) return false;
+    for (std::size_t i = 0; i < e.size(); ++i) {
+      // Of a row whose sum is no number nothing is said, of what is hidden neither.
+      const bool hidden = in_.is_hidden(at * x.size() + i) && std::isfinite(sum);
+      if (!store(i, hidden ? 0.0F : divides ? e[i] / sum : e[i] * inverse)) return false;
+    }
     return true;
   }
   if (s.op == "wht") {
@@ -136,24 +128,19 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
       if (!store(i, y[i])) return false;
     return true;
   }
-  Moments m;
-  if (s.op == "rmsnorm") {
-    m.variance = mean_of(s, sums.squares[at], in_.cols);
-  } else if (s.word("variance") == "welford") {
-    m = welford(x);
-  } else {
-    m.mean = mean_of(s, sums.sum[at], in_.cols);
-    m.variance = mean_of(s, sums.squares[at], in_.cols);
-    const float square = m.mean * m.mean;
-    if (s.word("variance") == "one_pass") m.variance = std::max(m.variance - square, 0.0F);
-  }
+  float mean = 0;
+  if (s.op == "layernorm")
+    mean = s.has_moments() ? as_float(sums.sum[at]) : mean_of(s, sums.sum[at], in_.cols);
+  float variance = mean_of(s, sums.squares[at], in_.cols);
+  const float square = mean * mean;
+  if (s.op == "layernorm" && s.word("variance") == "one_pass") variance = std::max(variance - square, 0.0F);
   const std::string_view root = s.word("root"), product = s.word("product");
-  const float v = m.variance + in_.eps;
+  const float v = variance + in_.eps;
   const float deviation = std::sqrt(v);
   const float f = root == "nearest" ? as_float(1 / std::sqrt(static_cast<double>(v))) : 1.0F / deviation;
   const bool divides = root == "quotient", fused = s.op == "layernorm" && s.word("shift") == "fma";
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float d = x[i] - m.mean, g = in_.gamma[i];
+    const float d = x[i] - mean, g = in_.gamma[i];
     const auto times = [&](float z) { return divides ? z / deviation : z * f; };
     // The two factors of the last product; a division has no such product, and its quotient is one factor.
     float left = d, right = divides ? g / deviation : f * g;
@@ -167,6 +154,12 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
 }
 
 std::vector<double> RowReplay::outputs(const RowSchedule& s) {
+  if (const std::string_view key = step_at_odds(s, in_); !key.empty())
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("schedule of {}: {}={}, and the call has {} step; wanted: a word for each step of "
+                    "the call, none without one",
+                    s.op, key, s.word(key), s.word(key) == "none" ? "such a" : "no such"));
   const SumsOfRows all = sums(s);
   std::vector<double> out;
   for (std::int64_t r = 0; r < in_.rows; ++r)

@@ -9,22 +9,12 @@
 #include <vector>
 
 #include "reference/replay/replay.hpp"
+#include "reference/replay/row_exponentials.hpp"
 #include "reference/replay/row_schedule.hpp"
 
 namespace assay {
 
-// What one call was given, and how its output is stored.
-struct RowInputs {
-  std::int64_t rows = 0, cols = 0;
-  std::vector<float> x, gamma, beta;  // [rows, cols], [cols], [cols]; the last two where the op has them
-  float eps = 0;
-  std::int64_t points = 1;   // wht: of one transform
-  std::vector<float> signs;  // wht: [points] of +-1; empty: none
-  bool inverse = false;
-  std::string stored_as = "f32";
-};
-
-// The two sums of each row; empty where the schedule has none.
+// The two sums of each row, empty where the schedule has none; of running moments the mean and the squares.
 struct SumsOfRows {
   std::vector<double> sum, squares;
 };
@@ -34,7 +24,7 @@ class RowReplay {
  public:
   explicit RowReplay(RowInputs in) : in_(std::move(in)) {}
   const RowInputs& inputs() const { return in_; }
-  // What is stored: [rows, cols], of logsumexp [rows].
+  // What is stored: [rows, cols], of logsumexp [rows]. Throws InputError bad_value where step_at_odds() names one.
   std::vector<double> outputs(const RowSchedule& schedule);
   SumsOfRows sums(const RowSchedule& schedule);
   // Stored outputs that differ from `got`, given the sums; stops behind `most` of them.
@@ -42,7 +32,7 @@ class RowReplay {
                        std::int64_t most);
 
  private:
-  const SummedRows& exponentials(const RowSchedule& schedule);
+  const RowExponentials& exponentials(const RowSchedule& schedule);
   std::span<const float> row(std::int64_t r) const {
     return std::span(in_.x).subspan(static_cast<std::size_t>(r * in_.cols),
                                     static_cast<std::size_t>(in_.cols));
@@ -54,8 +44,7 @@ class RowReplay {
   const SummedRows& rows();
 
   RowInputs in_;
-  std::vector<float> top_;                 // the maximum of each row
-  std::map<std::string, SummedRows> exp_;  // by the word of the exponential
+  std::map<std::string, RowExponentials> exp_;  // by the words that decide them
   // What the schedule before this one had, where it is the same: x, its sums by a schedule, and x less these means.
   std::optional<SummedRows> x_, apart_;
   Schedule summed_by_;

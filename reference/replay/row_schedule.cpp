@@ -34,6 +34,7 @@ std::size_t index_of(std::string_view op, std::string_view name) {
   }
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_sum()) known.emplace_back("sum.acc");
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_squares()) known.emplace_back("squares.acc");
+  if (op == "layernorm") known.emplace_back("moments.lanes");
   throw unknown_name(fmt::format("key of a schedule of {}", op), name, known);
 }
 
@@ -70,6 +71,7 @@ RowSchedule RowSchedule::with(std::string_view key, std::string_view word) const
 bool RowSchedule::has_sum() const {
   return op == "softmax" || op == "logsumexp" || (op == "layernorm" && word("variance") != "welford");
 }
+bool RowSchedule::has_moments() const { return op == "layernorm" && word("variance") == "welford"; }
 bool RowSchedule::has_squares() const {
   return op == "rmsnorm" || (op == "layernorm" && word("variance") != "welford");
 }
@@ -82,7 +84,9 @@ RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
     const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
     const std::string_view pair = text.substr(at, end - at);
     at = end + 1;
-    if (pair.empty() || pair.starts_with("sum.") || pair.starts_with("squares.")) continue;
+    if (pair.empty() || pair.starts_with("sum.") || pair.starts_with("squares.") ||
+        pair.starts_with("moments."))
+      continue;
     const std::size_t separator = pair.find_first_of("=:");
     const std::string_view key = pair.substr(0, separator);
     if (separator == std::string_view::npos || std::ranges::find(seen, key) != seen.end())
@@ -92,14 +96,15 @@ RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
     seen.push_back(key);
     s = s.with(key, pair.substr(separator + 1));
   }
-  const auto taken = [&](const char* prefix, bool has_it) {
+  const auto allowed = [&](const char* prefix, bool has_it) {
     if (!has_it && (" " + std::string(text)).find(std::string(" ") + prefix) != std::string::npos)
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("schedule of {}: it has no sum of the name '{}'", op, prefix));
-    return has_it ? parse_schedule(text, prefix) : Schedule{};
+    return has_it;
   };
-  s.sum = taken("sum.", s.has_sum());
-  s.squares = taken("squares.", s.has_squares());
+  if (allowed("sum.", s.has_sum())) s.sum = parse_schedule(text, "sum.");
+  if (allowed("squares.", s.has_squares())) s.squares = parse_schedule(text, "squares.");
+  if (allowed("moments.", s.has_moments())) s.moments = parse_moments(text);
   if (s.sum.unit() != nullptr || s.squares.unit() != nullptr)
     throw InputError(
         InputErrorKind::bad_value,
@@ -110,9 +115,12 @@ RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
 std::string print_schedule(const RowSchedule& s) {
   std::string text;
   for (const RowScheduleKey* key : row_keys(s.op))
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key->name, s.word(key->name));
+    if (const std::string_view word = s.word(key->name); word != "none")
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", key->name, word);
   if (s.has_sum()) text += " " + print_schedule(s.sum, "sum.");
   if (s.has_squares()) text += " " + print_schedule(s.squares, "squares.");
+  if (const std::string moments = print_moments(s.moments); s.has_moments() && !moments.empty())
+    text += " " + moments;
   return text;
 }
 

@@ -4,10 +4,14 @@
 //   exp=libm quotient=reciprocal sum.acc=f32 sum.lanes=8
 //   mean=division root=inverse product=x_inv_gamma squares.acc=f32 squares.fma=yes squares.lanes=32 squares.tail=vector:16
 //
-//   softmax    e_i = exp(x_i - max x); y_i = e_i (1 / sum e) or e_i / sum e (`quotient`)
+//   softmax    e_i = exp(x_i - max x); y_i = e_i (1 / sum e) or e_i / sum e (`quotient`).
+//              A call with a temperature t, a softcap c, a mask or sinks s has these steps too, each of which a word names:
+//              x / t (`temperature`); then c tanh(x / c) (`cap`); hidden logits have y = 0, and in the sum no place or a 0 in
+//              theirs (`hidden`); exp(s - max) is added to the sum of the lanes (`sink`)
 //   logsumexp  y = max x + log(sum e)
 //   rmsnorm    v = (sum x^2) / n (`mean`); f = 1 / sqrt(v + eps) (`root`); y_i = x_i f gamma_i (`product`)
-//   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i + beta_i (`shift`)
+//   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i + beta_i (`shift`).
+//              Running moments (moments_schedule.hpp) are divided by n: variance=welford moments.lanes=8 moments.chunk=16
 //   wht        butterflies of neighbours first or of halves first (`stages`), and where the factor stands (`scale`)
 // All steps are in f32, each rounded, but where a word says otherwise; a sum in f64 is divided as it is. The store rounds last.
 #pragma once
@@ -20,19 +24,30 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/replay/moments_schedule.hpp"
 #include "reference/replay/schedule.hpp"
 
 namespace assay {
 
-// `words`: those allowed, the fallback first. `ops`: the ops whose schedules have the key.
+// `words`: those allowed, the fallback first; a fallback of none is a step that most calls do not have, and is not printed. `ops`: the
+// ops whose schedules have the key.
 struct RowScheduleKey {
   std::string_view name, ops, words, meaning;
 };
 inline constexpr std::array kRowScheduleKeys = {
     RowScheduleKey{"variance", "layernorm", "two_pass|one_pass|welford",
-                   "squares of x - m; of x, less m^2 and held at 0; running"},
+                   "squares of x - m; of x, less m^2 and held at 0; running, as moments say"},
     RowScheduleKey{"exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest",
                    "the exponential: exponentials.hpp"},
+    RowScheduleKey{"temperature", "softmax", "none|division|reciprocal", "x / t, or x times a rounded 1 / t"},
+    RowScheduleKey{
+        "cap", "softmax", "none|libm|libm_reciprocal|nearest|nearest_reciprocal",
+        "tanh by this machine's C library or rounded once; of x / c, or of x times a rounded 1 / c"},
+    RowScheduleKey{"hidden", "softmax", "none|closed|zero",
+                   "logits behind a mask take no lane, or a 0 in theirs"},
+    RowScheduleKey{
+        "sink", "softmax", "none|libm|own|libm_keys|own_keys",
+        "its exp by this machine's C library or as the others; keys: the maximum is that of the keys"},
     RowScheduleKey{"quotient", "softmax", "reciprocal|division", "e (1 / sum), e / sum"},
     RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
     RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal",
@@ -53,6 +68,7 @@ struct RowSchedule {
   std::array<std::uint8_t, kRowScheduleKeys.size()> choice{};  // index of each key's word
   Schedule sum;                                                // of the exponentials; of x
   Schedule squares;                                            // of x^2 or (x - m)^2
+  MomentsSchedule moments = {};                                // of variance=welford
   bool operator==(const RowSchedule&) const = default;
 
   std::string_view word(std::string_view key) const;
@@ -60,6 +76,7 @@ struct RowSchedule {
   RowSchedule with(std::string_view key, std::string_view word) const;
   bool has_sum() const;
   bool has_squares() const;
+  bool has_moments() const;
 };
 
 bool has_row_schedule(std::string_view op);
@@ -69,7 +86,7 @@ std::vector<const RowScheduleKey*> row_keys(std::string_view op);
 
 // Keys that are left out have their fallbacks. Throws InputError unknown_name or bad_value.
 RowSchedule parse_row_schedule(std::string_view op, std::string_view text);
-// Canonical: every word of the op, then its sums. parse(print(s)) == s.
+// Canonical: every word of the op but none, then its sums. parse(print(s)) == s.
 std::string print_schedule(const RowSchedule& schedule);
 
 }  // namespace assay

@@ -10,6 +10,8 @@ namespace {
 void append(RowAnswer& to, const RowAnswer& more) {
   to.in.rows += more.in.rows;
   to.in.x.insert(to.in.x.end(), more.in.x.begin(), more.in.x.end());
+  to.in.visible.insert(to.in.visible.end(), more.in.visible.begin(), more.in.visible.end());
+  to.in.sinks.insert(to.in.sinks.end(), more.in.sinks.begin(), more.in.sinks.end());
   to.got.insert(to.got.end(), more.got.begin(), more.got.end());
 }
 

@@ -45,14 +45,39 @@ std::vector<float> bare_exponentials(std::int64_t rows, std::int64_t cols, const
   return x;
 }
 
+std::vector<MomentsSchedule> moments_schedules(std::int64_t n) {
+  using M = MomentsSchedule;
+  std::vector<M> list{M{}};
+  for (const std::int64_t lanes : {1, 4, 8, 16, 32, 64, 128, 256})
+    for (const std::int64_t chunk : {0, 4, 8, 16, 32, 64, 128}) {
+      const std::int64_t passes = n / lanes;
+      if (lanes > n || (chunk > 0 && chunk >= passes)) continue;
+      for (const M::Merge merge : {M::sequential, M::carry})
+        for (const M::Join join : {M::nested, M::shared})
+          for (const M::Join lane_join : {M::nested, M::shared})
+            for (const char* fold : {"sequential", "halving", "adjacent"})
+              for (const bool reciprocal : {false, true})
+                for (const bool fma : {false, true}) {
+                  const bool of_chunks = merge == M::carry || join == M::shared;
+                  const bool of_lanes = lane_join == M::shared || fold != std::string_view("sequential");
+                  if ((chunk == 0 && of_chunks) || (lanes == 1 && of_lanes)) continue;
+                  list.push_back({lanes, chunk, merge, reciprocal, fma, join, lane_join,
+                                  lanes == 1 ? "sequential" : to_string(fold_of(fold, lanes), lanes)});
+                }
+    }
+  return list;
+}
+
 std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
   std::vector<TamperedRows> list;
   for (const RowScheduleKey* key : row_keys(s.op))
     for (const std::string_view word : row_words(*key))
-      if (word != s.word(key->name)) {
+      // A step that the call has not, and none where it has one, are no other schedules of it.
+      if (word != s.word(key->name) && (word == "none") == (s.word(key->name) == "none")) {
         RowSchedule other = s.with(key->name, word);
         if (!other.has_sum()) other.sum = {};
         if (!other.has_squares()) other.squares = {};
+        if (!other.has_moments()) other.moments = {};
         // Without sums there is nothing that a schedule with them could be one step away from.
         if (other.has_squares() == s.has_squares())
           list.push_back({std::string(key->name), std::move(other)});
@@ -67,6 +92,12 @@ std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
   };
   if (s.has_sum()) add("sum.", &RowSchedule::sum, false);
   if (s.has_squares()) add("squares.", &RowSchedule::squares, true);
+  if (s.has_moments())
+    for (const TamperedMoments& t : tampered(s.moments, cols)) {
+      RowSchedule other = s;
+      other.moments = t.schedule;
+      list.push_back({"moments." + t.field, std::move(other)});
+    }
   return list;
 }
 

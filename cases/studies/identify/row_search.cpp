@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <set>
 #include <stdexcept>
 
 #include "cases/studies/identify/hypotheses.hpp"
+#include "cases/studies/identify/row_asked.hpp"
 #include "cases/studies/identify/row_calls.hpp"
 #include "cases/studies/identify/rows.hpp"
 #include "reference/error.hpp"
@@ -21,40 +22,27 @@ constexpr std::size_t kMostAlike = 256;   // hypotheses that are kept side by si
 constexpr std::size_t kMostSquares = 64;  // of layernorm, each of which is tried with every mean
 constexpr std::int64_t kFurther = 4096;   // hypotheses that are tried behind the first that fits
 
-// One answer, and a few of its rows, on which most hypotheses fail.
-struct Asked {
-  RowAnswer answer;
-  RowReplay few, all;
-
-  Asked(RowAnswer a, std::int64_t rows)
-      : answer(std::move(a)), few(first_rows(answer.in, rows)), all(answer.in) {}
-  static RowInputs first_rows(const RowInputs& in, std::int64_t rows) {
-    RowInputs part = in;
-    part.rows = std::min(rows, in.rows);
-    part.x.resize(static_cast<std::size_t>(part.rows * in.cols));
-    return part;
-  }
-  bool few_fit(const RowSchedule& s, const SumsOfRows& sums) {
-    return few.unequal(s, sums, answer.got, 1) == 0;
-  }
-  std::int64_t unequal(const RowSchedule& s, std::int64_t most = INT64_MAX) {
-    return all.unequal(s, all.sums(s), answer.got, most);
-  }
-  bool fits(const RowSchedule& s) { return unequal(s, 1) == 0; }
-  std::int64_t outputs() const { return static_cast<std::int64_t>(answer.got.size()); }
-};
-
-// Every choice of the op's words.
-std::vector<RowSchedule> all_words(const std::string& op) {
+// Every choice of the op's words, but for steps that the call does not have.
+std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in) {
   std::vector<RowSchedule> list(1);
   list[0].op = op;
   for (const RowScheduleKey* key : row_keys(op)) {
     std::vector<RowSchedule> longer;
     for (const RowSchedule& s : list)
       for (const std::string_view word : row_words(*key)) longer.push_back(s.with(key->name, word));
+    std::erase_if(longer, [&](const RowSchedule& s) {
+      return row_words(*key).front() == "none" && has_step(key->name, in) == (s.word(key->name) == "none");
+    });
     list = std::move(longer);
   }
   return list;
+}
+
+std::string words_of_terms(const RowSchedule& s) {
+  std::string words;
+  for (const RowScheduleKey* key : row_keys(s.op))
+    if (key->name != "quotient" && key->name != "log") words += std::string(s.word(key->name)) + " ";
+  return words;
 }
 
 std::vector<Schedule> sum_schedules(std::int64_t n, bool products) {
@@ -81,16 +69,17 @@ class Search {
   std::vector<RowSchedule> find(const std::vector<RowSchedule>& known) {
     std::vector<RowSchedule> alike;
     for (const RowSchedule& s : known)
-      if (s.op == subject_.op() && drawn().fits(s)) alike.push_back(s);
+      if (s.op == subject_.op() && step_at_odds(s, drawn().answer.in).empty() && drawn().fits(s))
+        alike.push_back(s);
     if (!alike.empty()) return alike;
     if (subject_.op() == "wht") {
-      alike = all_words("wht");
+      alike = all_words("wht", drawn().answer.in);
     } else if (subject_.op() == "layernorm") {
       alike = layernorm();
     } else {
       const bool exponentials = subject_.op() != "rmsnorm";
-      std::vector<RowSchedule> words = all_words(subject_.op());
-      if (subject_.op() == "softmax") words = by_bare_exponentials(words);
+      std::vector<RowSchedule> words = all_words(subject_.op(), drawn().answer.in);
+      if (subject_.op() == "softmax") words = by_any_sum(by_bare_exponentials(words));
       alike = one_sum(drawn(), words, exponentials ? &RowSchedule::sum : &RowSchedule::squares);
     }
     std::erase_if(alike, [&](const RowSchedule& s) { return !holds(s); });
@@ -106,7 +95,7 @@ class Search {
   // Without a schedule: of the plain ones, the one that gives most of the drawn outputs.
   void nearest() {
     card_.unequal = INT64_MAX, card_.compared = drawn().outputs();
-    for (RowSchedule s : all_words(subject_.op()))
+    for (RowSchedule s : all_words(subject_.op(), drawn().answer.in))
       for (const char* sum : {"acc=f32", "acc=f32 lanes=8", "acc=f32 lanes=16", "acc=f64"}) {
         if (s.has_sum()) s.sum = parse_schedule(sum);
         if (s.has_squares()) s.squares = parse_schedule(sum);
@@ -117,11 +106,16 @@ class Search {
 
  private:
   static constexpr std::int64_t kFewRows = 16;  // as many as row_sums adds side by side
+  static constexpr std::size_t kFewWords = 16;
+  static constexpr int kLastPlaces =
+      4;  // quotient, reciprocal and product: each half a place, twice that at a power of two
 
   // Softmax on rows that store their exponentials as they are: the exponentials that have every bit.
   std::vector<RowSchedule> by_bare_exponentials(std::vector<RowSchedule> words) {
     const std::string& store = drawn().answer.in.stored_as;
-    if (cols_ < 2) return words;
+    const RowInputs& in = drawn().answer.in;
+    if (cols_ < 2 || in.temperature != 1 || in.softcap > 0 || !in.visible.empty() || !in.sinks.empty())
+      return words;
     std::optional<RowAnswer> bare =
         subject_.crafted(rows_, cols_, bare_exponentials(rows_, cols_, store), "bare exponentials");
     if (!bare) return words;
@@ -152,6 +146,39 @@ class Search {
     return words;
   }
 
+  // Of a call with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's largest output tells its
+  // sum but for the last places.
+  std::vector<RowSchedule> by_any_sum(std::vector<RowSchedule> words) {
+    const RowAnswer& answer = drawn().answer;
+    if (answer.in.stored_as != "f32" || words.size() <= kFewWords) return words;
+    const auto cols = static_cast<std::size_t>(cols_);
+    for (std::int64_t r : {answer.in.rows - 1, answer.in.rows / 2}) {
+      const RowInputs row = one_row(answer.in, r);
+      const std::span<const double> got =
+          std::span(answer.got).subspan(static_cast<std::size_t>(r) * cols, cols);
+      const std::size_t top = static_cast<std::size_t>(std::ranges::max_element(got) - got.begin());
+      if (!(got[top] > 0)) continue;
+      RowReplay replay(row);
+      std::erase_if(words, [&](const RowSchedule& s) {
+        float sum = static_cast<float>(static_cast<double>(RowExponentials(s, row).values()[top]) / got[top]);
+        for (int k = 0; k < kLastPlaces; ++k) sum = std::nextafter(sum, 0.0F);
+        for (int k = 0; k <= 2 * kLastPlaces; ++k, sum = std::nextafter(sum, HUGE_VALF))
+          if (replay.unequal(s, {{static_cast<double>(sum)}, {}}, got, 1) == 0) return false;
+        return true;
+      });
+    }
+    return words;
+  }
+  static RowInputs one_row(const RowInputs& in, std::int64_t r) {
+    RowInputs row = in;
+    row.rows = 1;
+    const auto cut = [&](auto& list, std::int64_t each) {
+      if (!list.empty()) list.assign(list.begin() + r * each, list.begin() + (r + 1) * each);
+    };
+    cut(row.x, in.cols), cut(row.visible, in.cols), cut(row.sinks, 1);
+    return row;
+  }
+
   // Ops of one sum: each schedule of it with each choice of words.
   std::vector<RowSchedule> one_sum(Asked& asked, const std::vector<RowSchedule>& words,
                                    Schedule RowSchedule::* sum) {
@@ -160,10 +187,10 @@ class Search {
     std::int64_t further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
       if (!found.empty() && --further < 0) break;
-      std::map<std::string, SumsOfRows> sums;  // by the exponential, the one word that changes the terms
+      std::map<std::string, SumsOfRows> sums;  // by the words that change the terms
       for (RowSchedule s : words) {
         s.*sum = candidate;
-        SumsOfRows& of = sums[products ? "" : std::string(s.word("exp"))];
+        SumsOfRows& of = sums[products ? "" : words_of_terms(s)];
         if (of.sum.empty() && of.squares.empty()) of = asked.few.sums(s);
         if (asked.few_fit(s, of) && holds(s)) found.push_back(s);
       }
@@ -172,15 +199,31 @@ class Search {
     return found;
   }
 
+  // Running moments, on one row first.
+  std::vector<RowSchedule> by_moments(const std::vector<RowSchedule>& words) {
+    std::vector<RowSchedule> found;
+    RowReplay one(Asked::first_rows(drawn().answer.in, 1));
+    for (const MomentsSchedule& moments : moments_schedules(cols_)) {
+      std::optional<SumsOfRows> of_one, of_few;
+      for (RowSchedule s : words) {
+        if (!s.has_moments()) continue;
+        s.moments = moments;
+        if (!of_one) of_one = one.sums(s);
+        if (one.unequal(s, *of_one, drawn().answer.got, 1) > 0) continue;
+        if (!of_few) of_few = drawn().few.sums(s);
+        if (drawn().few_fit(s, *of_few) && drawn().fits(s)) found.push_back(s);
+      }
+      if (found.size() >= kMostAlike) break;
+    }
+    return found;
+  }
+
   // The squares on rows whose mean is 0 in every order; the mean on drawn rows, with the squares that were found.
   std::vector<RowSchedule> layernorm() {
-    std::vector<RowSchedule> words = all_words("layernorm"), found, welford, squares;
-    for (const RowSchedule& s : words)
-      if (!s.has_sum()) welford.push_back(s);
-    std::erase_if(words, [](const RowSchedule& s) { return !s.has_sum(); });
-    for (const RowSchedule& s : welford)
-      if (drawn().fits(s)) found.push_back(s);
+    std::vector<RowSchedule> words = all_words("layernorm", drawn().answer.in), squares,
+                             found = by_moments(words);
     if (!found.empty()) return found;
+    std::erase_if(words, [](const RowSchedule& s) { return s.has_moments(); });
     std::optional<RowAnswer> balanced =
         ask_balanced(subject_, rows_, cols_, drawn().answer.in.stored_as, 4 * kFewRows);
     if (!balanced) return found;
@@ -235,63 +278,6 @@ class Search {
   std::vector<std::unique_ptr<Asked>> asked_;  // the drawn answer of seed 1 first
 };
 
-std::string value_in(const std::string& printed, const std::string& field) {
-  const std::string text = " " + printed + " ";
-  const std::size_t at = text.find(" " + field + "=");
-  if (at == std::string::npos) {
-    const std::string bare = field.substr(field.find('.') + 1);
-    for (const ScheduleKey& key : schedule_keys())
-      if (key.name == bare) return std::string(key.fallback);
-    return "";
-  }
-  const std::size_t value = at + field.size() + 2;
-  return text.substr(value, text.find(' ', value) - value);
-}
-
-// Whether two schedules make the same bits of any terms: the same additions and quotients.
-bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
-  const auto same_sum = [&](const Schedule& x, const Schedule& y) {
-    return signature(plan_sum(x, cols)) == signature(plan_sum(y, cols));
-  };
-  if (a.has_squares() != b.has_squares() || a.has_sum() != b.has_sum()) return false;
-  if (!same_sum(a.sum, b.sum) || !same_sum(a.squares, b.squares)) return false;
-  for (const RowScheduleKey* key : row_keys(a.op)) {
-    const bool exact = key->name == "mean" && std::has_single_bit(static_cast<std::uint64_t>(cols));
-    if (!exact && a.word(key->name) != b.word(key->name)) return false;
-  }
-  return true;
-}
-
-// What every other value of each field would have changed, of `least` outputs or more; one that changes none of all leaves the field open.
-void show_against(Search& search, const std::vector<RowSchedule>& alike, std::int64_t least, RowCard& card) {
-  const std::string own = print_schedule(*card.schedule);
-  for (const TamperedRows& t : tampered(*card.schedule, search.drawn().answer.in.cols)) {
-    if (same_steps(t.schedule, *card.schedule, search.drawn().answer.in.cols)) continue;
-    std::int64_t unequal = 0, outputs = 0;
-    for (const auto& asked : search.asked()) {
-      if (unequal > 0 && outputs >= least) break;
-      try {
-        unequal += asked->unequal(t.schedule), outputs += asked->outputs();
-      } catch (const InputError&) {
-        continue;
-      }
-    }
-    auto field = std::ranges::find(card.fields, t.field, &CardField::field);
-    if (field == card.fields.end())
-      field = card.fields.insert(card.fields.end(), CardField{t.field, value_in(own, t.field), "", true});
-    const std::string name = t.field.substr(t.field.find('.') + 1);
-    field->against += fmt::format("{}{}={}: {} of {} differ", field->against.empty() ? "" : "; ", name,
-                                  value_in(print_schedule(t.schedule), t.field), unequal, outputs);
-    if (unequal == 0) field->concluded = false;
-  }
-  if (!search.exponential_.empty())
-    if (auto exp = std::ranges::find(card.fields, "exp", &CardField::field); exp != card.fields.end())
-      exp->against = search.exponential_;
-  card.also = std::ranges::count_if(alike, [&](const RowSchedule& s) {
-    return !same_steps(s, *card.schedule, search.drawn().answer.in.cols);
-  });
-}
-
 }  // namespace
 
 RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
@@ -340,7 +326,7 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     }
     card.schedule = std::ranges::min(
         alike, {}, [](const RowSchedule& s) { return print_schedule(s).size(); });  // the plainest
-    show_against(search, alike, options.outputs, card);
+    show_against(search.asked(), search.exponential_, alike, options.outputs, card);
   } catch (const std::runtime_error& failure) {
     card.refused = failure.what();
   }

@@ -51,6 +51,9 @@ struct TamperedRows {
 };
 std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols);
 
+// Running moments that a kernel may have of n terms, the plainest first.
+std::vector<MomentsSchedule> moments_schedules(std::int64_t n);
+
 // Rows of small integers and their negatives: their mean is 0 in every order of additions, so that the squares stand alone.
 std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format);
 // Rows of one 0 and numbers so small in exp that every sum of them is 1: softmax then stores its exponentials as they are.

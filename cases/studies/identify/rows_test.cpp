@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cases/studies/identify/row_loops_testing.hpp"
 #include "cases/studies/identify/row_regions.hpp"
 #include "reference/error.hpp"
 #include "reference/mix.hpp"
@@ -17,107 +18,10 @@
 namespace assay {
 namespace {
 
-using Row = void (*)(const RowInputs&, const float* x, float* y);
-
-float strided_squares(const float* x, std::int64_t n, float mean, std::int64_t lanes) {
-  std::array<float, 16> s{};
-  for (std::int64_t i = 0; i < n; ++i)
-    s[static_cast<std::size_t>(i % lanes)] =
-        std::fma(x[i] - mean, x[i] - mean, s[static_cast<std::size_t>(i % lanes)]);
-  for (std::int64_t half = lanes / 2; half >= 1; half /= 2)
-    for (std::int64_t j = 0; j < half; ++j)
-      s[static_cast<std::size_t>(j)] += s[static_cast<std::size_t>(j + half)];
-  return s[0];
-}
-template <int kLanes>
-void rmsnorm(const RowInputs& in, const float* x, float* y) {
-  const float f =
-      1.0F / std::sqrt(strided_squares(x, in.cols, 0, kLanes) / static_cast<float>(in.cols) + in.eps);
-  for (std::int64_t i = 0; i < in.cols; ++i) y[i] = x[i] * f * in.gamma[static_cast<std::size_t>(i)];
-}
-void rmsnorm_of_doubles(const RowInputs& in, const float* x, float* y) {
-  double s = 0;
-  for (std::int64_t i = 0; i < in.cols; ++i) s += static_cast<double>(x[i] * x[i]);
-  const float mean = static_cast<float>(s / static_cast<double>(in.cols));
-  const float deviation = std::sqrt(mean + in.eps);
-  for (std::int64_t i = 0; i < in.cols; ++i) y[i] = x[i] / deviation * in.gamma[static_cast<std::size_t>(i)];
-}
-void layernorm(const RowInputs& in, const float* x, float* y) {
-  float sum = 0;
-  for (std::int64_t i = 0; i < in.cols; ++i) sum += x[i];
-  const float mean = sum * (1.0F / static_cast<float>(in.cols));
-  const float v = strided_squares(x, in.cols, mean, 8) * (1.0F / static_cast<float>(in.cols));
-  const float f = 1.0F / std::sqrt(v + in.eps);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(in.cols); ++i)
-    y[i] = std::fma((x[i] - mean), f * in.gamma[i], in.beta[i]);
-}
-void softmax(const RowInputs& in, const float* x, float* y, RowExp exp) {
-  float top = x[0], s = 0;
-  for (std::int64_t i = 1; i < in.cols; ++i) top = std::max(top, x[i]);
-  for (std::int64_t i = in.cols; i-- > 0;) s += y[i] = exp(x[i] - top);
-  for (std::int64_t i = 0; i < in.cols; ++i) y[i] = y[i] / s;
-}
-void softmax_by_arm(const RowInputs& in, const float* x, float* y) { softmax(in, x, y, row_exp("arm")); }
-// An exponential that no hypothesis has: every one is an ulp too large.
-void softmax_by_another(const RowInputs& in, const float* x, float* y) {
-  softmax(in, x, y, [](float z) { return z == 0 ? 1.0F : std::nextafter(std::exp(z), 2.0F); });
-}
-void logsumexp(const RowInputs& in, const float* x, float* y) {
-  float top = x[0], even = 0, odd = 0;
-  for (std::int64_t i = 1; i < in.cols; ++i) top = std::max(top, x[i]);
-  for (std::int64_t i = 0; i < in.cols; ++i) (i % 2 == 0 ? even : odd) += std::exp(x[i] - top);
-  y[0] = top + std::log(even + odd);
-}
-void wht(const RowInputs& in, const float* x, float* y) {
-  std::copy(x, x + in.cols, y);
-  for (std::int64_t half = in.points / 2; half >= 1; half /= 2)
-    for (std::int64_t i = 0; i < in.cols; ++i) {
-      if ((i & half) != 0) continue;
-      const float a = y[i], b = y[i + half];
-      y[i] = a + b, y[i + half] = a - b;
-    }
-  for (std::int64_t i = 0; i < in.cols; ++i)
-    y[i] *= static_cast<float>(1 / std::sqrt(static_cast<double>(in.points)));
-}
-
-// `row` for up to 255 rows, `wide` from 256 on.
-class Loops : public RowSubject {
- public:
-  Loops(std::string op, Row row, Row wide = nullptr)
-      : op_(std::move(op)), row_(row), wide_(wide ? wide : row) {}
-  std::string op() const override { return op_; }
-  std::optional<RowAnswer> drawn(std::int64_t rows, std::int64_t cols, std::uint64_t seed) override {
-    std::uint64_t state = seed;
-    std::vector<float> x(static_cast<std::size_t>(rows * cols));
-    for (float& v : x) v = number(state);
-    return crafted(rows, cols, std::move(x), "seed " + std::to_string(seed));
-  }
-  std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
-                                   const std::string& what) override {
-    ++calls;
-    RowAnswer answer{what, {rows, cols, std::move(x), {}, {}, 1e-5F, 32, {}, false, "f32"}, {}};
-    std::uint64_t state = 99;
-    for (std::int64_t i = 0; i < cols; ++i)
-      answer.in.gamma.push_back(number(state)), answer.in.beta.push_back(number(state));
-    std::vector<float> y(static_cast<std::size_t>(cols));
-    for (std::int64_t r = 0; r < rows; ++r) {
-      (rows >= 256 ? wide_ : row_)(answer.in, answer.in.x.data() + r * cols, y.data());
-      answer.got.insert(answer.got.end(), y.begin(), op_ == "logsumexp" ? y.begin() + 1 : y.end());
-    }
-    return answer;
-  }
-
- private:
-  static float number(std::uint64_t& state) {
-    return static_cast<float>(static_cast<double>(mix(next_mixed(state)) >> 11) * 0x1p-50 - 4);
-  }
-  std::string op_;
-  Row row_, wide_;
-};
-
 struct Known {
   const char *op, *schedule;
   Row row;
+  std::int64_t cols = 36;
 };
 constexpr std::array kKnown = {
     Known{"rmsnorm", "squares.fma=yes squares.lanes=8", rmsnorm<8>},
@@ -125,19 +29,30 @@ constexpr std::array kKnown = {
           rmsnorm_of_doubles},
     Known{"layernorm", "mean=reciprocal product=inv_gamma_x shift=fma squares.fma=yes squares.lanes=8",
           layernorm},
+    Known{"rmsnorm", "squares.lanes=8 squares.fold=4.1*4 squares.tail=before:4 squares.cascade=16",
+          rmsnorm_in_levels, 303},
+    Known{"layernorm",
+          "variance=welford moments.lanes=4 moments.chunk=4 moments.merge=carry moments.share=reciprocal "
+          "moments.fma=yes "
+          "moments.join=shared",
+          layernorm_merged, 70},
     Known{"softmax", "exp=arm quotient=division sum.order=descending", softmax_by_arm},
+    Known{"softmax",
+          "exp=arm temperature=reciprocal cap=nearest hidden=zero sink=own quotient=division sum.lanes=2",
+          softmax_of_steps},
     Known{"logsumexp", "sum.lanes=2", logsumexp},
-    Known{"wht", "stages=descending", wht},
+    Known{"wht", "stages=descending", wht, 96},
 };
 
 bool same_sums(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
   return signature(plan_sum(a.sum, cols)) == signature(plan_sum(b.sum, cols)) &&
-         signature(plan_sum(a.squares, cols)) == signature(plan_sum(b.squares, cols));
+         signature(plan_sum(a.squares, cols)) == signature(plan_sum(b.squares, cols)) &&
+         a.moments == b.moments;
 }
 
 TEST(Rows, every_known_schedule_is_found) {
   for (const Known& k : kKnown) {
-    const std::int64_t cols = k.op == std::string_view("wht") ? 96 : 36;
+    const std::int64_t cols = k.cols;
     Loops loops(k.op, k.row);
     const RowCard card = identify_rows(loops, k.op == std::string_view("logsumexp") ? 255 : 96, cols, {});
     const RowSchedule truth = parse_row_schedule(k.op, k.schedule);
@@ -146,6 +61,8 @@ TEST(Rows, every_known_schedule_is_found) {
     EXPECT_LE(card.calls, 64);
     EXPECT_EQ(card.unequal, 0);
     for (const RowScheduleKey* key : row_keys(k.op)) {
+      // Of a step that the call has not, and of running moments, there is no other word to hold it against.
+      if (truth.word(key->name) == "none" || (truth.has_moments() && key->name == "variance")) continue;
       const auto field = std::ranges::find(card.fields, key->name, &CardField::field);
       ASSERT_NE(field, card.fields.end()) << key->name;
       if (field->concluded) {
@@ -157,7 +74,7 @@ TEST(Rows, every_known_schedule_is_found) {
 
 TEST(Rows, a_tampered_schedule_is_not_the_kernels) {
   for (const Known& k : kKnown) {
-    const std::int64_t cols = k.op == std::string_view("wht") ? 96 : 36;
+    const std::int64_t cols = k.cols;
     Loops loops(k.op, k.row);
     const RowSchedule truth = parse_row_schedule(k.op, k.schedule);
     EXPECT_TRUE(judge_rows(loops, 128, cols, truth, 8).ok()) << k.op;
@@ -243,8 +160,13 @@ TEST(RowSchedule, what_is_printed_is_read_back_and_nonsense_is_refused) {
     EXPECT_EQ(parse_row_schedule(k.op, as_contract_value(print_schedule(s))), s);
   }
   for (const char* text : {"exp=best", "root=inverse", "squares.lanes=2", "sum.lanes=0", "quotient",
-                           "exp=libm exp=libm", "sum.acc=hopper_bf16"})
+                           "moments.lanes=4", "exp=libm exp=libm", "sum.acc=hopper_bf16"})
     EXPECT_THROW(static_cast<void>(parse_row_schedule("softmax", text)), InputError) << text;
+  for (const char* text :
+       {"moments.lanes=4", "variance=welford moments.lanes=0", "variance=welford moments.merge=tree",
+        "variance=welford moments.lanes=4 moments.fold=2", "variance=welford moments.depth=2",
+        "variance=welford moments.chunk=4 moments.chunk=4", "variance=welford sum.lanes=4"})
+    EXPECT_THROW(static_cast<void>(parse_row_schedule("layernorm", text)), InputError) << text;
 }
 
 }  // namespace

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "cases/studies/identify/row_asked.hpp"
+#include "reference/error.hpp"
+#include "reference/replay/sum_plan.hpp"
+
+namespace assay {
+namespace {
+
+std::string value_in(const std::string& printed, const std::string& field) {
+  const std::string text = " " + printed + " ";
+  const std::size_t at = text.find(" " + field + "=");
+  if (at == std::string::npos) {
+    const std::string bare = field.substr(field.find('.') + 1);
+    if (field.starts_with("moments."))
+      return std::string(std::ranges::find(moments_keys(), bare, &MomentsKey::name)->fallback);
+    for (const ScheduleKey& key : schedule_keys())
+      if (key.name == bare) return std::string(key.fallback);
+    return "";
+  }
+  const std::size_t value = at + field.size() + 2;
+  return text.substr(value, text.find(' ', value) - value);
+}
+
+// Whether two schedules make the same bits of any terms: the same additions and quotients.
+bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
+  const auto same_sum = [&](const Schedule& x, const Schedule& y) {
+    return signature(plan_sum(x, cols)) == signature(plan_sum(y, cols));
+  };
+  if (a.has_squares() != b.has_squares() || a.has_sum() != b.has_sum() || a.moments != b.moments)
+    return false;
+  if (!same_sum(a.sum, b.sum) || !same_sum(a.squares, b.squares)) return false;
+  for (const RowScheduleKey* key : row_keys(a.op)) {
+    const bool exact = key->name == "mean" && std::has_single_bit(static_cast<std::uint64_t>(cols));
+    if (!exact && a.word(key->name) != b.word(key->name)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void show_against(const std::vector<std::unique_ptr<Asked>>& answers, const std::string& exponential,
+                  const std::vector<RowSchedule>& alike, std::int64_t least, RowCard& card) {
+  const std::string own = print_schedule(*card.schedule);
+  const std::int64_t cols = answers.front()->answer.in.cols;
+  for (const TamperedRows& t : tampered(*card.schedule, cols)) {
+    if (same_steps(t.schedule, *card.schedule, cols)) continue;
+    std::int64_t unequal = 0, outputs = 0;
+    for (const auto& asked : answers) {
+      if (unequal > 0 && outputs >= least) break;
+      try {
+        unequal += asked->unequal(t.schedule), outputs += asked->outputs();
+      } catch (const InputError&) {
+        continue;
+      }
+    }
+    auto field = std::ranges::find(card.fields, t.field, &CardField::field);
+    if (field == card.fields.end())
+      field = card.fields.insert(card.fields.end(), CardField{t.field, value_in(own, t.field), "", true});
+    const std::string name = t.field.substr(t.field.find('.') + 1);
+    field->against += fmt::format("{}{}={}: {} of {} differ", field->against.empty() ? "" : "; ", name,
+                                  value_in(print_schedule(t.schedule), t.field), unequal, outputs);
+    if (unequal == 0) field->concluded = false;
+  }
+  if (!exponential.empty())
+    if (auto exp = std::ranges::find(card.fields, "exp", &CardField::field); exp != card.fields.end())
+      exp->against = exponential;
+  card.also = std::ranges::count_if(
+      alike, [&](const RowSchedule& s) { return !same_steps(s, *card.schedule, cols); });
+}
+
+}  // namespace assay
