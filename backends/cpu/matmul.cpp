@@ -35,12 +35,13 @@ std::string matmul_name(const Call& call) {
 std::string matmul_contract(const Call& call, const Engine& engine) {
   const Product product(call);
   return product_contract(engine, product.path, product.a, product.b) +
-         (product.path == "e4m3fn" ? " scale=divide code=divide" : "");
+         (product.path == "e4m3fn" ? " scale=divide code=divide"
+          : product.path == "q8"   ? " scale=divide code=reciprocal"
+                                   : "");
 }
 
 std::string matmul_replay_contract(const Call& call, const Engine& engine) {
   const Product product(call);
-  refuse_unscheduled(product.path);
   return matmul_contract(call, engine) + " level=replay schedule=" +
          product_schedule(engine, product.path, integer_product(product.path, product.a, product.b),
                           call.integer("k"));

@@ -124,7 +124,6 @@ std::string moe_contract(const Call& call, const Engine& engine) {
 
 std::string moe_replay_contract(const Call& call, const Engine& engine) {
   const auto& [up, down] = Products(call);
-  for (const Product* product : {&up, &down}) refuse_unscheduled(product->path);
   return moe_contract(call, engine) + " level=replay schedule=" +
          product_schedule(engine, up.path, up.integer, call.integer("hidden"), "up.") + "/" +
          product_schedule(engine, down.path, down.integer, call.integer("inter"), "down.");

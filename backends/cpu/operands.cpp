@@ -141,10 +141,6 @@ void prepare_values(const Engine& engine, std::string_view path, Activations& ac
   }
 }
 
-void refuse_unscheduled(std::string_view path) {
-  if (path == "q8") throw Unsupported("no schedule is of path=q8, whose sums are those of quantised blocks");
-}
-
 std::string product_schedule(const Engine& engine, std::string_view path, bool integers, std::int64_t k,
                              std::string_view prefix) {
   const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);

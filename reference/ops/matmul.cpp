@@ -61,9 +61,11 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[3],
     kDotKeys[4],
     ContractKey{"scale", ContractValue::word, "any", "any|divide|reciprocal|inverse",
-                "path=e4m3fn: absmax / 448, absmax times a rounded 1 / 448, or 1 / (448 / absmax)"},
-    ContractKey{"code", ContractValue::word, "any", "any|divide|reciprocal|direct",
-                "path=e4m3fn: x / scale, x times a rounded 1 / scale, or x (448 / absmax)"},
+                "path=e4m3fn, D = 448, and q8, D = 127: absmax / D, absmax times a rounded 1 / D, or 1 / (D "
+                "/ absmax)"},
+    ContractKey{
+        "code", ContractValue::word, "any", "any|divide|reciprocal|direct",
+        "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax); of q8 ties to even"},
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
 }));

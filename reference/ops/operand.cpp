@@ -20,6 +20,12 @@ constexpr double kUnit32 = 0x1p-24;
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 constexpr EncodePolicy kClamp{};
 
+// Numbers that f32 holds.
+bool are_singles(const std::vector<double>& numbers) {
+  return std::ranges::all_of(
+      numbers, [](double x) { return std::isnan(x) || static_cast<double>(static_cast<float>(x)) == x; });
+}
+
 // int4_ch_tensor: two factors make the scale of a row.
 bool has_two_row_scales(const Format& f) { return f.kind == FormatKind::block && f.axis == ScaleAxis::row; }
 
@@ -159,9 +165,7 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
   static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
   row.scale = tensor_scale_;
   row.same = false;
-  const bool singles = std::all_of(row.exact.begin(), row.exact.end(),
-                                   [](double x) { return static_cast<double>(static_cast<float>(x)) == x; });
-  if (quantising_.is_declared() && singles) {
+  if (quantising_.is_declared() && are_singles(row.exact)) {
     const float s = tensor_scale_, inverse = 1.0F / s;
     const float direct = tensor_absmax_ == 0 ? 1.0F : 448.0F / tensor_absmax_;
     for (std::size_t i = 0; i < row.exact.size(); ++i) {
@@ -186,9 +190,32 @@ void Operands::quantise_e4m3fn(OperandRow& row) const {
   }
 }
 
+// Blocks with the f32 scale and the codes of the kernel, to nearest even. A scale so small that its reciprocal overflows is stored as 0.
+void Operands::quantise_q8_as_declared(OperandRow& row) const {
+  static const ScalarFormat& f16 = scalar_format("f16");
+  for (std::size_t first = 0; first < row.exact.size(); first += 32) {
+    float absmax = 0;
+    for (std::size_t i = first; i < first + 32; ++i)
+      absmax = std::max(absmax, static_cast<float>(std::fabs(row.exact[i])));
+    const float direct = 127.0F / absmax;
+    const float d = quantising_.scale == "divide"       ? absmax / 127.0F
+                    : quantising_.scale == "reciprocal" ? absmax * (1.0F / 127.0F)
+                                                        : 1.0F / direct;
+    const double stored = round_to(f16, static_cast<double>(d), kIeee);
+    for (std::size_t i = first; i < first + 32; ++i) {
+      const auto x = static_cast<float>(row.exact[i]);
+      const float q =
+          quantising_.code == "divide" ? x / d : x * (quantising_.code == "direct" ? direct : 1.0F / d);
+      row.center[i] = std::isnan(x) || stored != 0 ? static_cast<double>(std::nearbyint(q)) * stored : 0;
+    }
+  }
+  row.same = false;
+}
+
 // ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16;
 // ties may go either way (its vector code rounds to even, its plain code away).
 void Operands::quantise_q8(OperandRow& row) const {
+  if (quantising_.is_declared() && are_singles(row.exact)) return quantise_q8_as_declared(row);
   static const ScalarFormat& f16 = scalar_format("f16");
   const double relative_error = gamma_n(4, kUnit32);
   row.reach.resize(row.exact.size());

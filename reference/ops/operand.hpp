@@ -17,7 +17,8 @@
 //     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's global scale,
 //     by which decoding divides, comes in the epilogue.
 //   q8
-//     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32.
+//     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32: absmax / 127 in f32, of which codes
+//     are made, and which is stored as f16.
 //   q8_1, q8_K
 //     The same with a sum beside each block, and in blocks of 256 with a scale in f32: block_sums.hpp.
 //
@@ -36,7 +37,7 @@
 
 namespace assay {
 
-// How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448. Both declared, the kernel's f32
+// How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
 // scale and codes are known: a quotient that is a tie in real numbers, frequent where absmax is a small multiple of a
 // power of two, is then no longer in doubt.
 struct Quantising {
@@ -98,6 +99,7 @@ class Operands {
  private:
   void quantise_e4m3fn(OperandRow& row) const;
   void quantise_q8(OperandRow& row) const;
+  void quantise_q8_as_declared(OperandRow& row) const;
   void quantise_q8_K(OperandRow& row) const;
   void round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const;
   void take_blocks(OperandRow& row, std::int64_t index) const;

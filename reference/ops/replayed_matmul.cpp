@@ -30,7 +30,7 @@ ReplayRows replay_rows_of(const Operands& operands, const char* name) {
     if (finite && (!row.undecided.empty() || !row.reach.empty() || row.scale_error != 0))
       refuse_contract(fmt::format(
           "level=replay: row {} of {} is not decided by the contract; declare dequant_roundings=1, "
-          "and of path=e4m3fn scale and code, of path=tf32 tf32",
+          "and of path=e4m3fn and q8 scale and code, of path=tf32 tf32",
           r, name));
     std::vector<float> values(row.elements);
     if (values.empty()) values.assign(row.center.begin(), row.center.end());
@@ -51,10 +51,11 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
                      const Contract& contract, const Store& store) {
   under_schedule(contract, [&](const std::string& text) {
     const GroupedSchedule schedule = parse_grouped_schedule(text);
-    if (path.starts_with("q8"))
-      refuse_contract(
-          "level=replay: path=q8 adds products of quantised blocks, of which there is no schedule; "
-          "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn");
+    if (path.starts_with("q8_"))
+      refuse_contract(fmt::format(
+          "level=replay: path={} adds products of blocks and of their sums, of which there is no schedule; "
+          "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn, q8",
+          path));
     for (const Schedule* each : {&schedule.grouped, &schedule.left})
       if (const std::string against = contradiction(contract, *each, left.length()); !against.empty())
         refuse_contract(fmt::format("level=replay: {}", against));
