@@ -274,7 +274,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     set_truth_within(t, i, summed(own, Order::any, f32), store);
   }
-  if (is_judged_by_replay(contract)) replay_moe(t, a, set, contract);
+  if (is_judged_by_replay(contract)) MoeReplay(a, set)(t, contract);
   return {std::move(t)};
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "reference/formats/scalar.hpp"
@@ -162,62 +163,104 @@ ReplayRows hidden_rows(std::vector<float> h, std::int64_t inter, std::string_vie
 
 }  // namespace
 
-void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, const Contract& contract) {
-  under_schedule(contract, [&](const std::string& text) {
-    const MoeSchedule s = declared(text, a, contract);
-    const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
-                       experts = a.integer("experts"), topk = a.integer("topk");
-    const MoePaths paths = moe_paths(a);
-    const double roundings = contract.number("dequant_roundings");
-    const Operands x_rows(inputs.at("x"), paths.up, Side::activations, roundings);
-    const ReplayRows x = replay_rows_of(x_rows, "x"),
-                     w13 = replay_rows_of({inputs.at("w13"), paths.up, Side::weights, roundings}, "w13"),
-                     w2 = replay_rows_of({inputs.at("w2"), paths.down, Side::weights, roundings}, "w2");
-    const std::vector<double> ids = decode_tensor(inputs.at("topk_ids")),
-                              weights = decode_tensor(inputs.at("topk_weights"));
-    const bool weight_first = contract.text("weight") == "before";
-    const RowExp exp = row_exp(s.exp);
-    // Slots of topk_ids, by the expert that they name: the rows that meet its weights.
-    std::vector<std::vector<std::int64_t>> served(static_cast<std::size_t>(experts));
+struct MoeReplay::Data {
+  const Attributes& a;
+  const TensorSet& inputs;
+  const MoePaths paths = moe_paths(a);
+  const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
+                     experts = a.integer("experts"), topk = a.integer("topk");
+  const std::vector<double> ids = decode_tensor(inputs.at("topk_ids")),
+                            weights = decode_tensor(inputs.at("topk_weights"));
+  // Slots of topk_ids, by the expert that they name: the rows that meet its weights.
+  std::vector<std::vector<std::int64_t>> served =
+      std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(experts));
+  struct Expert {
+    ReplayRows x, w13, w2;
+  };
+  std::vector<Expert> each;
+  double roundings = -1;  // with which they were made
+  std::string element;    // of h
+  std::map<std::string, std::vector<std::vector<float>>>
+      first;  // products of x and w13, by the text of their schedule
+
+  Data(const Attributes& attributes, const TensorSet& set) : a(attributes), inputs(set) {
     for (std::int64_t i = 0; i < tokens * topk; ++i)
       served[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)])].push_back(i);
-    std::vector<float> h(static_cast<std::size_t>(tokens * topk * inter));
+  }
+
+  void prepare(double by) {
+    if (by == roundings) return;
+    const Operands x_rows(inputs.at("x"), paths.up, Side::activations, by);
+    const ReplayRows x = replay_rows_of(x_rows, "x"),
+                     w13 = replay_rows_of({inputs.at("w13"), paths.up, Side::weights, by}, "w13"),
+                     w2 = replay_rows_of({inputs.at("w2"), paths.down, Side::weights, by}, "w2");
+    element = hidden_element(paths, x_rows.element(), format(a.text("a")));
+    each.clear(), first.clear();
     for (std::int64_t e = 0; e < experts; ++e) {
-      const std::vector<std::int64_t>& slots = served[static_cast<std::size_t>(e)];
-      std::vector<std::int64_t> rows(slots);
-      for (std::int64_t& each : rows) each /= topk;
-      const std::vector<float> first =
-          products(rows_of(x, rows), rows_of(w13, range(e * 2 * inter, 2 * inter)), s.up, "up");
-      for (std::size_t p = 0; p < slots.size(); ++p) {
-        const float* row = first.data() + static_cast<std::int64_t>(p) * 2 * inter;
+      std::vector<std::int64_t> rows(served[static_cast<std::size_t>(e)]);
+      for (std::int64_t& row : rows) row /= topk;
+      each.push_back({rows_of(x, rows), rows_of(w13, range(e * 2 * inter, 2 * inter)),
+                      rows_of(w2, range(e * hidden, hidden))});
+    }
+    roundings = by;
+  }
+  // The last one is kept, which many schedules share.
+  const std::vector<std::vector<float>>& first_products(const GroupedSchedule& up) {
+    const std::string text = print_schedule(up);
+    if (const auto found = first.find(text); found != first.end()) return found->second;
+    std::vector<std::vector<float>> made;
+    for (const Expert& expert : each) made.push_back(products(expert.x, expert.w13, up, "up"));
+    first.clear();
+    return first.emplace(text, std::move(made)).first->second;
+  }
+  std::vector<float> hiddens(const MoeSchedule& s, const Contract& contract) {
+    const RowExp exp = row_exp(s.exp);
+    std::vector<float> h(static_cast<std::size_t>(tokens * topk * inter));
+    const std::vector<std::vector<float>>& made = first_products(s.up);
+    for (std::size_t e = 0; e < served.size(); ++e)
+      for (std::size_t p = 0; p < served[e].size(); ++p) {
+        const float* row = made[e].data() + static_cast<std::int64_t>(p) * 2 * inter;
         for (std::int64_t r = 0; r < inter; ++r) {
           const float g = rounded_to(row[r], contract.text("gate_up")),
                       v = rounded_to(row[inter + r], contract.text("gate_up"));
           const float below = 1.0F + exp(-g);
           const float gated = s.silu == "quotient" ? g / below : g * (1.0F / below);
-          float& each = h[static_cast<std::size_t>(slots[p] * inter + r)];
-          each = rounded_to(gated * v, contract.text("h"));
-          if (weight_first) each *= static_cast<float>(weights[static_cast<std::size_t>(slots[p])]);
+          float& at = h[static_cast<std::size_t>(served[e][p] * inter + r)];
+          at = rounded_to(gated * v, contract.text("h"));
+          if (contract.text("weight") == "before")
+            at *= static_cast<float>(weights[static_cast<std::size_t>(served[e][p])]);
         }
       }
-    }
-    const std::string element = hidden_element(paths, x_rows.element(), format(a.text("a")));
-    const ReplayRows hiddens =
-        hidden_rows(std::move(h), inter, paths.down, element, hidden_divisor(format(a.text("a"))), s);
-    std::vector<float> outs(static_cast<std::size_t>(tokens * topk * hidden));
-    for (std::int64_t e = 0; e < experts; ++e) {
-      const std::vector<std::int64_t>& slots = served[static_cast<std::size_t>(e)];
-      const std::vector<float> made =
-          products(rows_of(hiddens, slots), rows_of(w2, range(e * hidden, hidden)), s.down, "down");
+    return h;
+  }
+};
+
+MoeReplay::MoeReplay(const Attributes& attributes, const TensorSet& inputs)
+    : data_(std::make_unique<Data>(attributes, inputs)) {}
+MoeReplay::~MoeReplay() = default;
+
+void MoeReplay::operator()(Truth& truth, const Contract& contract) {
+  under_schedule(contract, [&](const std::string& text) {
+    Data& d = *data_;
+    const MoeSchedule s = declared(text, d.a, contract);
+    d.prepare(contract.number("dequant_roundings"));
+    const std::int64_t hidden = d.hidden, topk = d.topk;
+    const ReplayRows hiddens = hidden_rows(d.hiddens(s, contract), d.inter, d.paths.down, d.element,
+                                           hidden_divisor(format(d.a.text("a"))), s);
+    std::vector<float> outs(static_cast<std::size_t>(d.tokens * topk * hidden));
+    for (std::size_t e = 0; e < d.served.size(); ++e) {
+      const std::vector<std::int64_t>& slots = d.served[e];
+      const std::vector<float> made = products(rows_of(hiddens, slots), d.each[e].w2, s.down, "down");
       for (std::size_t p = 0; p < slots.size(); ++p)
         std::copy_n(made.begin() + static_cast<std::int64_t>(p) * hidden, hidden,
                     outs.begin() + slots[p] * hidden);
     }
-    const Store store = store_of(contract, a.text("dtype"));
-    for (std::int64_t t = 0; t < tokens; ++t) {
+    const bool weight_first = contract.text("weight") == "before";
+    const Store store = store_of(contract, d.a.text("dtype"));
+    for (std::int64_t t = 0; t < d.tokens; ++t) {
       std::vector<std::int64_t> order(static_cast<std::size_t>(topk));
       std::iota(order.begin(), order.end(), t * topk);
-      const auto expert = [&](std::int64_t i) { return ids[static_cast<std::size_t>(i)]; };
+      const auto expert = [&](std::int64_t i) { return d.ids[static_cast<std::size_t>(i)]; };
       if (s.combine == "experts") std::ranges::stable_sort(order, {}, expert);
       for (std::int64_t c = 0; c < hidden; ++c) {
         float y = 0;
@@ -225,7 +268,7 @@ void replay_moe(Truth& truth, const Attributes& a, const TensorSet& inputs, cons
           const float out =
               rounded_to(outs[static_cast<std::size_t>(i * hidden + c)], contract.text("expert_out"));
           const float term =
-              weight_first ? out : static_cast<float>(weights[static_cast<std::size_t>(i)]) * out;
+              weight_first ? out : static_cast<float>(d.weights[static_cast<std::size_t>(i)]) * out;
           y += term;
         }
         if (std::isfinite(y))

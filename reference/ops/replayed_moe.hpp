@@ -11,14 +11,25 @@
 // Each step is in f32 and rounded once. The casts gate_up, h and expert_out and the place of the weight are the contract's own.
 #pragma once
 
+#include <memory>
+
 #include "reference/ops/op.hpp"
 
 namespace assay {
 
 // Of every output whose token meets finite numbers only, truth.value becomes what the schedule stores and truth.limit 0; the others stay
 // as they are. Throws InputError bad_contract: a schedule that is none, or does not fit the operands or the rest of the contract.
-void replay_moe(Truth& truth, const Attributes& attributes, const TensorSet& inputs,
-                const Contract& contract);
+// One call, any number of contracts: operands are made once, the first products once for all schedules in a row that share theirs.
+class MoeReplay {
+ public:
+  MoeReplay(const Attributes& attributes, const TensorSet& inputs);  // which outlive it
+  ~MoeReplay();
+  void operator()(Truth& truth, const Contract& contract);
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
 
 // Slots of a token from the last to the second; then, with one slot, columns of w2; then, with one column of w2, those of x.
 std::vector<ReplayStage> moe_stages(const Attributes& attributes, const TensorSet& inputs,

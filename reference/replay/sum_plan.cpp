@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "reference/arithmetic/rounding.hpp"
 #include "reference/error.hpp"
@@ -249,6 +250,7 @@ std::uint64_t signature(const SumPlan& plan) {
 SumPlan plan_sum(const Schedule& schedule, std::int64_t n) {
   Builder b(schedule);
   b.plan.terms = n;
+  if (b.plan.unit == nullptr) b.plan.ops.reserve(static_cast<std::size_t>(n + schedule.lanes));
   std::vector<std::int32_t> parts;
   for (const std::vector<TermRun>& slice : slices(schedule, n)) {
     std::int32_t sum = kAbsent;
@@ -275,7 +277,7 @@ SumPlan plan_sum(const Schedule& schedule, std::int64_t n) {
   }
   if (schedule.acc == "i32") b.round(result, "f32", "step");
   b.plan.result = result;
-  return b.plan;
+  return std::move(b.plan);
 }
 
 }  // namespace assay

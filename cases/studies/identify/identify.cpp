@@ -77,11 +77,6 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   std::ranges::stable_sort(
       cut, {}, [](const Schedule& s) { return std::pair(s.unit()->standing != Standing::silicon, s.split); });
   std::vector<Schedule> lanes = lane_schedules(n);
-  const std::vector<Schedule> inner = lanes;
-  for (const Schedule& s : worth_cutting(inner)) {
-    const std::vector<Schedule> of = outer_schedules(s, n);
-    lanes.insert(lanes.end(), of.begin() + 1, of.end());
-  }
   // Without a unit for these formats the lanes alone; where there is one, whichever is the shorter search first.
   const SearchOptions first_that_fits{
       .alternatives = false, .scaled = scaled, .seconds = options.search_seconds};
@@ -90,7 +85,7 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
     if (all_found(pieces)) return pieces;
   }
   std::vector<RowPiece> by_lanes =
-      search(answer, stored_as, inner, {.scaled = scaled, .seconds = options.search_seconds});
+      search(answer, stored_as, lanes, {.scaled = scaled, .seconds = options.search_seconds});
   if (all_found(by_lanes)) {
     for (RowPiece& piece : by_lanes) respell(piece, n);
     return by_lanes;
@@ -98,6 +93,10 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   if (n <= 1024 && !cut.empty()) {
     pieces = search(answer, stored_as, cut, first_that_fits);
     if (all_found(pieces)) return pieces;
+  }
+  for (const Schedule& s : worth_cutting(lanes)) {
+    const std::vector<Schedule> of = outer_schedules(s, n);
+    lanes.insert(lanes.end(), of.begin() + 1, of.end());
   }
   lanes.insert(lanes.end(), units.begin(), units.end());
   std::vector<RowPiece> last = search(answer, stored_as, lanes, first_that_fits);

@@ -96,15 +96,15 @@ class WorkerMoe : public MoeSubject {
     const std::optional<KernelAnswer> called = call_kernel(c, *inputs, source_);
     if (!called) return std::nullopt;
     ++calls, heard(*called);
-    return MoeAnswer{
-        c.line(), called->got, [c, inputs](const std::string& contract) {
-          Truth truth;
-          const auto count =
-              static_cast<std::size_t>(c.attributes.integer("tokens") * c.attributes.integer("hidden"));
-          truth.value.assign(count, std::nan("")), truth.limit.assign(count, 0.0);
-          replay_moe(truth, c.attributes, inputs->set, Contract::parse(contract, c.op->contract));
-          return truth.value;
-        }};
+    const auto of = std::make_shared<const Case>(c);
+    const auto replay = std::make_shared<MoeReplay>(of->attributes, inputs->set);
+    return MoeAnswer{c.line(), called->got,
+                     [of, inputs, replay, count = called->got.size()](const std::string& contract) {
+                       Truth truth;
+                       truth.value.assign(count, std::nan("")), truth.limit.assign(count, 0.0);
+                       (*replay)(truth, Contract::parse(contract, of->op->contract));
+                       return truth.value;
+                     }};
   }
 
  private:
