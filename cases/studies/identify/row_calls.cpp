@@ -76,4 +76,23 @@ std::optional<RowAnswer> ask_balanced(RowSubject& subject, std::int64_t rows, st
   return ask(subject, rows, cols, balanced_rows(rows * calls, cols, format), "balanced rows");
 }
 
+std::optional<RowAnswer> ask_swamped(RowSubject& subject, std::int64_t rows, std::int64_t cols,
+                                     const RowInputs& like) {
+  if (like.gamma.empty() || cols < 4 || like.stored_as != "f32") return std::nullopt;
+  constexpr std::int64_t kLeast = 4, kLarge = 3;
+  constexpr float kSize = 4096;  // its square has units of 2 in f32
+  const std::int64_t calls = (kLeast + rows - 1) / rows;
+  std::uint64_t state = 83;
+  std::vector<float> x;
+  for (std::int64_t i = 0; i < rows * calls * cols; ++i) {
+    const double u = 1 + static_cast<double>(mix(next_mixed(state)) >> 11) * 0x1p-53;
+    x.push_back(static_cast<float>(round_to_width(u, width_of(like.stored_as))));
+  }
+  for (std::int64_t r = 0; r < rows * calls; ++r)
+    for (std::int64_t k = 0; k < kLarge; ++k)
+      x[static_cast<std::size_t>(r * cols) + mix(next_mixed(state)) % static_cast<std::uint64_t>(cols)] =
+          kSize;
+  return ask(subject, rows, cols, x, "swamped rows");
+}
+
 }  // namespace assay

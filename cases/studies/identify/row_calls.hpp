@@ -20,4 +20,9 @@ std::optional<RowAnswer> first_rows(RowSubject& subject, std::int64_t rows, std:
 std::optional<RowAnswer> ask_balanced(RowSubject& subject, std::int64_t rows, std::int64_t cols,
                                       const std::string& format, std::int64_t least);
 
+// Of norms: rows of numbers near 1 and a few so large that, squared, they swallow those that are added to them one by one, so that orders
+// of additions are many last places apart. nullopt for other ops, and where the store hides last places.
+std::optional<RowAnswer> ask_swamped(RowSubject& subject, std::int64_t rows, std::int64_t cols,
+                                     const RowInputs& like);
+
 }  // namespace assay

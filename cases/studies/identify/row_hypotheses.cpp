@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cases/studies/identify/crafted.hpp"
+#include "cases/studies/identify/hypotheses.hpp"
 #include "cases/studies/identify/rows.hpp"
 #include "reference/mix.hpp"
 #include "reference/replay/sum_plan.hpp"
@@ -98,6 +99,35 @@ std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
       other.moments = t.schedule;
       list.push_back({"moments." + t.field, std::move(other)});
     }
+  return list;
+}
+
+std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in) {
+  std::vector<RowSchedule> list(1);
+  list[0].op = op;
+  for (const RowScheduleKey* key : row_keys(op)) {
+    std::vector<RowSchedule> longer;
+    for (const RowSchedule& s : list)
+      for (const std::string_view word : row_words(*key)) longer.push_back(s.with(key->name, word));
+    std::erase_if(longer, [&](const RowSchedule& s) {
+      return row_words(*key).front() == "none" && has_step(key->name, in) == (s.word(key->name) == "none");
+    });
+    list = std::move(longer);
+  }
+  return list;
+}
+
+std::string words_of_terms(const RowSchedule& s) {
+  std::string words;
+  for (const RowScheduleKey* key : row_keys(s.op))
+    if (key->name != "quotient" && key->name != "log") words += std::string(s.word(key->name)) + " ";
+  return words;
+}
+
+std::vector<Schedule> sum_schedules(std::int64_t n, bool products) {
+  std::vector<Schedule> list = double_schedules(n, products);
+  const std::vector<Schedule> lanes = lane_schedules(n, products);
+  list.insert(list.begin(), lanes.begin(), lanes.end());
   return list;
 }
 

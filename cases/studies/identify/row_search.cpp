@@ -8,7 +8,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "cases/studies/identify/hypotheses.hpp"
 #include "cases/studies/identify/row_asked.hpp"
 #include "cases/studies/identify/row_calls.hpp"
 #include "cases/studies/identify/rows.hpp"
@@ -20,37 +19,8 @@ namespace {
 
 constexpr std::size_t kMostAlike = 256;   // hypotheses that are kept side by side
 constexpr std::size_t kMostSquares = 64;  // of layernorm, each of which is tried with every mean
-constexpr std::int64_t kFurther = 4096;   // hypotheses that are tried behind the first that fits
-
-// Every choice of the op's words, but for steps that the call does not have.
-std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in) {
-  std::vector<RowSchedule> list(1);
-  list[0].op = op;
-  for (const RowScheduleKey* key : row_keys(op)) {
-    std::vector<RowSchedule> longer;
-    for (const RowSchedule& s : list)
-      for (const std::string_view word : row_words(*key)) longer.push_back(s.with(key->name, word));
-    std::erase_if(longer, [&](const RowSchedule& s) {
-      return row_words(*key).front() == "none" && has_step(key->name, in) == (s.word(key->name) == "none");
-    });
-    list = std::move(longer);
-  }
-  return list;
-}
-
-std::string words_of_terms(const RowSchedule& s) {
-  std::string words;
-  for (const RowScheduleKey* key : row_keys(s.op))
-    if (key->name != "quotient" && key->name != "log") words += std::string(s.word(key->name)) + " ";
-  return words;
-}
-
-std::vector<Schedule> sum_schedules(std::int64_t n, bool products) {
-  std::vector<Schedule> list = double_schedules(n, products);
-  const std::vector<Schedule> lanes = lane_schedules(n, products);
-  list.insert(list.begin(), lanes.begin(), lanes.end());
-  return list;
-}
+constexpr int kMostRounds = 3;
+constexpr std::int64_t kFurther = 4096;  // hypotheses that are tried behind the first that fits
 
 class Search {
  public:
@@ -69,8 +39,7 @@ class Search {
   std::vector<RowSchedule> find(const std::vector<RowSchedule>& known) {
     std::vector<RowSchedule> alike;
     for (const RowSchedule& s : known)
-      if (s.op == subject_.op() && step_at_odds(s, drawn().answer.in).empty() && drawn().fits(s))
-        alike.push_back(s);
+      if (s.op == subject_.op() && step_at_odds(s, drawn().answer.in).empty() && holds(s)) alike.push_back(s);
     if (!alike.empty()) return alike;
     if (subject_.op() == "wht") {
       alike = all_words("wht", drawn().answer.in);
@@ -186,7 +155,10 @@ class Search {
     const bool products = sum == &RowSchedule::squares;
     std::int64_t further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
-      if (!found.empty() && --further < 0) break;
+      if (!found.empty() && --further < 0) {
+        is_cut_short = true;
+        break;
+      }
       std::map<std::string, SumsOfRows> sums;  // by the words that change the terms
       for (RowSchedule s : words) {
         s.*sum = candidate;
@@ -194,7 +166,10 @@ class Search {
         if (of.sum.empty() && of.squares.empty()) of = asked.few.sums(s);
         if (asked.few_fit(s, of) && holds(s)) found.push_back(s);
       }
-      if (found.size() >= kMostAlike) break;
+      if (found.size() >= kMostAlike) {
+        is_cut_short = true;
+        break;
+      }
     }
     return found;
   }
@@ -213,7 +188,10 @@ class Search {
         if (!of_few) of_few = drawn().few.sums(s);
         if (drawn().few_fit(s, *of_few) && drawn().fits(s)) found.push_back(s);
       }
-      if (found.size() >= kMostAlike) break;
+      if (found.size() >= kMostAlike) {
+        is_cut_short = true;
+        break;
+      }
     }
     return found;
   }
@@ -232,7 +210,10 @@ class Search {
     std::set<std::uint64_t> additions;  // of other spellings one is enough
     std::int64_t further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
-      if (!squares.empty() && --further < 0) break;
+      if (!squares.empty() && --further < 0) {
+        is_cut_short = true;
+        break;
+      }
       if (!additions.insert(signature(plan_sum(candidate, cols_))).second) continue;
       SumsOfRows sums;
       for (RowSchedule s : words) {
@@ -240,7 +221,10 @@ class Search {
         if (sums.squares.empty()) sums = asked.few.sums(s);
         if (asked.few_fit(s, sums) && asked.fits(s)) squares.push_back(s);
       }
-      if (squares.size() >= kMostSquares) break;
+      if (squares.size() >= kMostSquares) {
+        is_cut_short = true;
+        break;
+      }
     }
     asked_.push_back(std::make_unique<Asked>(std::move(asked)));
     // Sums that are equal in every row have equal consequences: each is tried once.
@@ -249,7 +233,10 @@ class Search {
     const SummedRows rows(in.x, in.rows, in.cols);
     further = kFurther;
     for (const Schedule& candidate : sum_schedules(cols_, false)) {
-      if (!found.empty() && --further < 0) break;
+      if (!found.empty() && --further < 0) {
+        is_cut_short = true;
+        break;
+      }
       RowSchedule s = words.front();
       s.sum = candidate;
       const std::vector<double> sums = rows.sums(candidate);
@@ -262,13 +249,17 @@ class Search {
       for (const RowSchedule& each : fitting)
         if (holds(each)) found.push_back(each);
       if (seen == by_sums.end()) by_sums.emplace(sums, std::move(fitting));
-      if (found.size() >= kMostAlike) break;
+      if (found.size() >= kMostAlike) {
+        is_cut_short = true;
+        break;
+      }
     }
     return found;
   }
 
  public:
   std::int64_t last_seed = 1;  // of the drawn answers
+  bool is_cut_short = false;   // so many hypotheses held that others were not tried
   std::string exponential_;    // what told the exponential from the others
 
  private:
@@ -298,28 +289,48 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
       card.refused = "the kernel does not take this shape";
       return finish();
     }
-    std::vector<RowSchedule> alike = search.find(known);
-    for (const auto& asked : search.asked()) card.compared += asked->outputs();
-    const auto next = static_cast<std::uint64_t>(search.last_seed) + 1;
-    card.last_seed = next - 1;
-    // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell most of them apart.
-    const auto wanted = [&](std::uint64_t seed) {
-      const bool more_outputs =
-          card.compared < options.outputs && seed <= static_cast<std::uint64_t>(options.most_draws);
-      return seed == 2 || more_outputs || (alike.size() > 1 && seed < next + 6);
+    std::vector<RowSchedule> alike;
+    const auto compared = [&] {
+      std::int64_t outputs = 0;
+      for (const auto& asked : search.asked()) outputs += asked->outputs();
+      return outputs;
     };
-    for (std::uint64_t seed = next; !alike.empty() && wanted(seed); ++seed) {
-      std::optional<RowAnswer> more = subject.drawn(rows, cols, seed);
-      if (!more) break;
-      search.asked().push_back(std::make_unique<Asked>(std::move(*more), rows));
+    const auto keep = [&](RowAnswer answer) {
+      search.asked().push_back(std::make_unique<Asked>(std::move(answer), rows));
       Asked& asked = *search.asked().back();
       std::vector<RowSchedule> kept;
       for (const RowSchedule& s : alike)
         if (asked.fits(s)) kept.push_back(s);
-      if (kept.empty()) card.nearest = alike.front(), card.unequal = asked.unequal(alike.front());
+      if (kept.empty() && !alike.empty())
+        card.nearest = alike.front(), card.unequal = asked.unequal(alike.front());
       alike = std::move(kept);
-      card.compared += asked.outputs(), card.last_seed = seed;
+    };
+    auto seed = static_cast<std::uint64_t>(search.last_seed) + 1;
+    bool is_swamped = false;
+    // What further answers refute may have hidden what holds: with those answers the search goes on, but where the store hides most.
+    const int rounds = search.drawn().answer.in.stored_as == "f32" ? kMostRounds : 1;
+    for (int round = 0; round < rounds && alike.empty() && (round == 0 || search.is_cut_short); ++round) {
+      search.is_cut_short = false, card.unequal = 0;
+      alike = search.find(known);
+      if (alike.size() > 1 && !is_swamped) {
+        is_swamped = true;
+        if (std::optional<RowAnswer> more = ask_swamped(subject, rows, cols, search.drawn().answer.in))
+          keep(std::move(*more));
+      }
+      // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell most of them apart.
+      const std::uint64_t next = seed;
+      const auto wanted = [&] {
+        const bool more_outputs =
+            compared() < options.outputs && seed <= static_cast<std::uint64_t>(options.most_draws);
+        return seed == 2 || more_outputs || (alike.size() > 1 && seed < next + 6);
+      };
+      for (; !alike.empty() && wanted(); ++seed) {
+        std::optional<RowAnswer> more = subject.drawn(rows, cols, seed);
+        if (!more) break;
+        keep(std::move(*more));
+      }
     }
+    card.last_seed = seed - 1, card.compared = compared();
     if (alike.empty()) {
       if (card.unequal == 0) search.nearest();
       return finish();

@@ -51,6 +51,12 @@ struct TamperedRows {
 };
 std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols);
 
+// Every choice of the op's words, but for steps that the call does not have.
+std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in);
+// The words that decide what a sum's terms are.
+std::string words_of_terms(const RowSchedule& s);
+// Sums of n terms that a kernel on rows may have: lanes, then those that are added in f64.
+std::vector<Schedule> sum_schedules(std::int64_t n, bool products);
 // Running moments that a kernel may have of n terms, the plainest first.
 std::vector<MomentsSchedule> moments_schedules(std::int64_t n);
 
