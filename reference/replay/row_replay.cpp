@@ -88,7 +88,8 @@ SumsOfRows RowReplay::sums(const RowSchedule& s) {
   for (const double sum : sums.sum) means.push_back(mean_of(s, sum, in_.cols));
   if (!apart_ || means != means_) {
     std::vector<float> apart(in_.x);
-    for (std::size_t i = 0; i < apart.size(); ++i) apart[i] -= means[i / static_cast<std::size_t>(in_.cols)];
+    for (std::size_t r = 0, i = 0; r < means.size(); ++r)
+      for (const std::size_t end = i + static_cast<std::size_t>(in_.cols); i < end; ++i) apart[i] -= means[r];
     apart_.emplace(std::move(apart), in_.rows, in_.cols);
     means_ = std::move(means);
   }

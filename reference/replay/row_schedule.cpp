@@ -21,17 +21,26 @@ std::vector<std::string_view> split(std::string_view text) {
 }
 
 bool has(std::string_view list, std::string_view word) {
-  const std::vector<std::string_view> words = split(list);
-  return std::ranges::find(words, word) != words.end();
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find('|', at), list.size());
+    if (list.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// Word `index` of a list that has so many.
+std::string_view word_at(std::string_view list, std::size_t index) {
+  for (; index > 0; --index) list.remove_prefix(list.find('|') + 1);
+  return list.substr(0, list.find('|'));
 }
 
 std::size_t index_of(std::string_view op, std::string_view name) {
+  for (std::size_t i = 0; i < kRowScheduleKeys.size(); ++i)
+    if (kRowScheduleKeys[i].name == name && has(kRowScheduleKeys[i].ops, op)) return i;
   std::vector<std::string> known;
-  for (std::size_t i = 0; i < kRowScheduleKeys.size(); ++i) {
-    if (!has(kRowScheduleKeys[i].ops, op)) continue;
-    if (kRowScheduleKeys[i].name == name) return i;
-    known.emplace_back(kRowScheduleKeys[i].name);
-  }
+  for (const RowScheduleKey& key : kRowScheduleKeys)
+    if (has(key.ops, op)) known.emplace_back(key.name);
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_sum()) known.emplace_back("sum.acc");
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_squares()) known.emplace_back("squares.acc");
   if (op == "layernorm") known.emplace_back("moments.lanes");
@@ -53,7 +62,7 @@ std::vector<const RowScheduleKey*> row_keys(std::string_view op) {
 
 std::string_view RowSchedule::word(std::string_view key) const {
   const std::size_t i = index_of(op, key);
-  return row_words(kRowScheduleKeys[i])[choice[i]];
+  return word_at(kRowScheduleKeys[i].words, choice[i]);
 }
 
 RowSchedule RowSchedule::with(std::string_view key, std::string_view word) const {

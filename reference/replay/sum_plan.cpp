@@ -98,10 +98,10 @@ struct Builder {
   };
   void step(LaneSum& lane, std::int64_t term, const char* where) {
     take(lane.own, term, where);
+    if (s.cascade == 0) return;
     ++lane.taken;
     std::int32_t* below = &lane.own;
-    for (std::int64_t full = s.cascade, level = 0; s.cascade > 0 && lane.taken % full == 0;
-         full *= s.cascade, ++level) {
+    for (std::int64_t full = s.cascade, level = 0; lane.taken % full == 0; full *= s.cascade, ++level) {
       if (std::ssize(lane.levels) == level) {
         const std::int32_t sum = *below;
         *below = kAbsent;
@@ -130,8 +130,10 @@ struct Builder {
     terms.erase(terms.begin(), terms.begin() + head);
     const std::int64_t count = all - head;
     const std::int64_t pass = s.lanes * s.pack, whole = count / pass * pass;
-    for (std::int64_t p = 0; p < (s.tail == Tail::lanes ? count : whole); ++p)
-      step(sums[static_cast<std::size_t>(p / s.pack % s.lanes)], terms[static_cast<std::size_t>(p)], "step");
+    const std::int64_t passed = s.tail == Tail::lanes ? count : whole;
+    for (std::int64_t p = 0, lane = 0; p < passed; lane = lane + 1 == s.lanes ? 0 : lane + 1)
+      for (std::int64_t next = std::min(p + s.pack, passed); p < next; ++p)
+        step(sums[static_cast<std::size_t>(lane)], terms[static_cast<std::size_t>(p)], "step");
     std::vector<std::int32_t> own;
     for (LaneSum& lane : sums) close(lane), own.push_back(lane.own);
     const std::vector<std::int64_t> rest(
