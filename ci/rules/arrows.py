@@ -59,6 +59,7 @@ cases/studies/attribution                harness/* harness/cli/program.hpp refer
 cases/studies/attribution/misplaced.cpp  backends/assay_backend.h
 cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp reports/page_text.hpp OWN | harness/testing/
 cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
+cases/studies/identify/moe_subjects.py   backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/lanes                      reference/ backends/hip/ OWN
 cases/studies/museum                     harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/studies/mutants/* OWN
 cases/studies/mutants/CMakeLists.txt     harness/ reference/ reports/file.hpp cases/ backends/cpu/ backends/plugin/ OWN

@@ -56,11 +56,12 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
           "level=replay: path={} adds products of blocks and of their sums, of which there is no schedule; "
           "allowed: f32, tf32, f16, bf16, codes, blocks, e4m3fn, q8",
           path));
-    for (const Schedule* each : {&schedule.grouped, &schedule.left})
+    for (const Schedule* each : schedule.all())
       if (const std::string against = contradiction(contract, *each, left.length()); !against.empty())
         refuse_contract(fmt::format("level=replay: {}", against));
     const ReplayRows a = replay_rows_of(left, "a"), b = replay_rows_of(right, "b");
-    if ((a.scaled || b.scaled) && (schedule.grouped.scales == "none" || schedule.left.scales == "none"))
+    if ((a.scaled || b.scaled) &&
+        std::ranges::any_of(schedule.all(), [](const Schedule* each) { return each->scales == "none"; }))
       refuse_contract(
           "level=replay: the schedule has scales=none, and the operands have scales; allowed: "
           "a_b|b_a|product");

@@ -78,7 +78,7 @@ MoeSchedule declared(const std::string& text, const Attributes& a, const Contrac
        {std::tuple{"up", &s.up, a.integer("hidden"), of_product(contract, paths.up, "w")},
         std::tuple{"down", &s.down, a.integer("inter"),
                    of_product(contract_of_down(contract), paths.down, "w2")}})
-    for (const Schedule* each : {&sum->grouped, &sum->left})
+    for (const Schedule* each : sum->all())
       if (const std::string against = contradiction(own, *each, n); !against.empty())
         refuse_contract(fmt::format("level=replay: {}: {}", name, against));
   return s;
@@ -103,7 +103,8 @@ std::vector<std::int64_t> range(std::int64_t first, std::int64_t count) {
 // a b^T with its scales, in f32, of rows that meet one expert's weights; NaN where a row is not finite.
 std::vector<float> products(const ReplayRows& a, const ReplayRows& b, const GroupedSchedule& schedule,
                             const char* name) {
-  if ((a.scaled || b.scaled) && (schedule.grouped.scales == "none" || schedule.left.scales == "none"))
+  if ((a.scaled || b.scaled) &&
+      std::ranges::any_of(schedule.all(), [](const Schedule* each) { return each->scales == "none"; }))
     refuse_contract(
         fmt::format("level=replay: the schedule has {}.scales=none, and the operands have scales; allowed: "
                     "a_b|b_a|product",

@@ -15,41 +15,70 @@ namespace {
 
 constexpr std::int64_t kMostRows = 65536;
 
-std::int64_t rows_in_group(std::string_view text) {
+std::int64_t count_of_rows(std::string_view key, std::string_view text) {
   std::int64_t rows = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rows);
-  if (error != std::errc() || end != text.data() + text.size() || rows < 2 || rows > kMostRows)
+  if (error != std::errc() || end != text.data() + text.size() || text.front() == '0' || rows < 2 ||
+      rows > kMostRows)
     throw InputError(InputErrorKind::bad_value,
-                     fmt::format("schedule: rows={}; allowed: 2..{}", excerpt(text), kMostRows));
+                     fmt::format("schedule: {}{}; allowed: 2..{}", key, excerpt(text), kMostRows));
   return rows;
+}
+
+// The pairs whose keys begin with `prefix` in place of those of the same name in `own`.
+std::string replaced(const std::vector<SchedulePair>& own, const std::vector<SchedulePair>& pairs,
+                     std::string_view prefix) {
+  std::string text;
+  const auto add = [&](std::string_view key, std::string_view value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  };
+  for (const SchedulePair& p : own)
+    if (std::ranges::none_of(pairs, [&](const SchedulePair& q) {
+          return q.key.starts_with(prefix) && q.key.substr(prefix.size()) == p.key;
+        }))
+      add(p.key, p.value);
+  for (const SchedulePair& q : pairs)
+    if (q.key.starts_with(prefix)) add(q.key.substr(prefix.size()), q.value);
+  return text;
+}
+
+// What `other` says where it says something else than `own`, each key behind `prefix`.
+std::string differences(const Schedule& own, const Schedule& other, std::string_view prefix) {
+  const std::string mine = print_schedule(own), theirs = print_schedule(other);
+  const auto value_in = [](const std::string& printed, const ScheduleKey& key) {
+    const std::vector<SchedulePair> pairs = schedule_pairs(printed, "");
+    const auto found = std::ranges::find(pairs, key.name, &SchedulePair::key);
+    return std::string(found == pairs.end() ? key.fallback : found->value);
+  };
+  std::string text;
+  for (const ScheduleKey& key : schedule_keys())
+    if (const std::string value = value_in(theirs, key); value != value_in(mine, key))
+      text += fmt::format(" {}{}={}", prefix, key.name, value);
+  return text;
 }
 
 }  // namespace
 
 GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix) {
-  constexpr std::string_view kLeft = "left.";
+  constexpr std::string_view kLeft = "left.", kBelow = "below";
   GroupedSchedule s;
-  std::string own, left;
-  const auto add = [](std::string& to, std::string_view key, std::string_view value) {
-    to += fmt::format("{}{}={}", to.empty() ? "" : " ", key, value);
-  };
   const std::vector<SchedulePair> pairs = schedule_pairs(text, prefix);
-  const auto is_replaced = [&](std::string_view key) {
-    return std::ranges::any_of(pairs, [&](const SchedulePair& p) {
-      return p.key.starts_with(kLeft) && p.key.substr(kLeft.size()) == key;
-    });
-  };
+  std::vector<SchedulePair> own;
+  std::vector<std::string_view> belows;  // "below16."
   bool has_left = false;
   for (const SchedulePair& p : pairs) {
     if (p.key == "rows") {
       if (s.rows != 1) throw InputError(InputErrorKind::bad_value, "schedule: rows is given twice");
-      s.rows = rows_in_group(p.value);
+      s.rows = count_of_rows("rows=", p.value);
     } else if (p.key.starts_with(kLeft)) {
       has_left = true;
-      add(left, p.key.substr(kLeft.size()), p.value);
+    } else if (const std::size_t dot = p.key.find('.');
+               p.key.starts_with(kBelow) && dot != std::string_view::npos) {
+      if (const std::string_view head = p.key.substr(0, dot + 1);
+          std::ranges::find(belows, head) == belows.end())
+        belows.push_back(head);
     } else {
-      add(own, p.key, p.value);
-      if (!is_replaced(p.key)) add(left, p.key, p.value);
+      own.push_back(p);
     }
   }
   if (has_left != (s.rows > 1))
@@ -57,27 +86,34 @@ GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view p
                      has_left
                          ? "schedule: left.* without rows; wanted: rows=N, of a group"
                          : "schedule: rows without left.*; wanted: what is other in the rows that are left");
-  s.grouped = parse_schedule(own);
-  s.left = parse_schedule(left);
+  s.grouped = parse_schedule(replaced(own, {}, kLeft));
+  s.left = parse_schedule(replaced(own, pairs, kLeft));
   if (s.rows > 1 && s.grouped == s.left)
     throw InputError(InputErrorKind::bad_value,
                      "schedule: left.* says what the others say; wanted: no rows and no left.*");
+  for (const std::string_view head : belows) {
+    const std::string_view number = head.substr(kBelow.size(), head.size() - kBelow.size() - 1);
+    s.below.emplace_back(count_of_rows(kBelow, number.empty() ? "0" : number),
+                         parse_schedule(replaced(own, pairs, head)));
+    if (s.rows == 1 && s.below.back().second == s.grouped)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("schedule: {}* says what the others say; wanted: none of it", head));
+  }
+  std::ranges::sort(s.below, {}, &std::pair<std::int64_t, Schedule>::first);
   return s;
 }
 
 std::string print_schedule(const GroupedSchedule& s, std::string_view prefix) {
   std::string text = print_schedule(s.grouped, prefix);
-  if (s.rows == 1) return text;
-  const std::string own = print_schedule(s.grouped), left = print_schedule(s.left);
-  const auto value_in = [](const std::string& printed, const ScheduleKey& key) {
-    const std::vector<SchedulePair> pairs = schedule_pairs(printed, "");
-    const auto found = std::ranges::find(pairs, key.name, &SchedulePair::key);
-    return std::string(found == pairs.end() ? key.fallback : found->value);
-  };
-  text = fmt::format("{}rows={} {}", prefix, s.rows, text);
-  for (const ScheduleKey& key : schedule_keys())
-    if (const std::string value = value_in(left, key); value != value_in(own, key))
-      text += fmt::format(" {}left.{}={}", prefix, key.name, value);
+  if (s.rows > 1) {
+    text = fmt::format("{}rows={} {}", prefix, s.rows, text);
+    text += differences(s.grouped, s.left, fmt::format("{}left.", prefix));
+  }
+  for (const auto& [most, schedule] : s.below) {
+    const std::string head = fmt::format("{}below{}.", prefix, most);
+    const std::string other = differences(s.grouped, schedule, head);
+    text += other.empty() ? fmt::format(" {}acc={}", head, schedule.acc) : other;
+  }
   return text;
 }
 
@@ -95,6 +131,10 @@ ReplayOperand rows_of(const ReplayOperand& from, const std::vector<std::int64_t>
 }
 
 std::vector<double> replay_sums(const GroupedSchedule& s, ReplayOperand a, ReplayOperand b) {
+  if (!s.below.empty() && a.rows < s.below.back().first) {
+    const Schedule& alone = s.of(0, a.rows);
+    return GemmReplay(std::move(a), std::move(b)).sums(alone);
+  }
   const std::int64_t whole = a.rows - a.rows % s.rows;
   if (whole == a.rows) return GemmReplay(std::move(a), std::move(b)).sums(s.grouped);
   if (whole == 0) return GemmReplay(std::move(a), std::move(b)).sums(s.left);

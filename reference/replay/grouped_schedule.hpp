@@ -6,11 +6,17 @@
 // Of `count` rows that meet the same weights, row i with i < count - count mod rows has the schedule without left., the others the
 // same with the keys of left. in place of its own. In matmul those are all rows of a; in moe the tokens of one expert, in the order of
 // topk_ids. Without rows= there is one schedule.
+//
+//   acc=f32 fma=yes chunk=256 below2.chunk=0 below2.lanes=16 below2.head=1 below2.tail=refold below16.chunk=0 below16.lanes=16
+//
+// Where fewer than N rows meet the same weights, all of them have the schedule with the keys of belowN. in place of its own, of the least
+// such N: a library calls another routine for few rows.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reference/replay/replay.hpp"
@@ -21,15 +27,23 @@ namespace assay {
 struct GroupedSchedule {
   Schedule grouped, left;
   std::int64_t rows = 1;  // of a group; 1: every row is one, and `left` is never used
+  std::vector<std::pair<std::int64_t, Schedule>> below = {};  // of fewer rows than so many, ascending
   // Of row i of `count`.
   const Schedule& of(std::int64_t i, std::int64_t count) const {
+    for (const auto& [most, schedule] : below)
+      if (count < most) return schedule;
     return i < count - count % rows ? grouped : left;
+  }
+  std::vector<const Schedule*> all() const {
+    std::vector<const Schedule*> list{&grouped, &left};
+    for (const auto& each : below) list.push_back(&each.second);
+    return list;
   }
   bool operator==(const GroupedSchedule&) const = default;
 };
 
 // `text` as above, each key behind `prefix`; keys that do not begin with it are left alone. Throws InputError unknown_name or
-// bad_value, as parse_schedule does, and where only one of rows and left.* is given.
+// bad_value, as parse_schedule does, where only one of rows and left.* is given, and where belowN.* says nothing else than what it stands for.
 GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix = "");
 // Canonical: parse(print(s)) == s.
 std::string print_schedule(const GroupedSchedule& schedule, std::string_view prefix = "");

@@ -19,6 +19,10 @@ constexpr std::array kTexts = {
     "left.fold=halving "
     "left.tail=lanes",
     "rows=65536 acc=hopper_fp8 chunk=128 left.chunk=0",
+    "acc=f32 fma=yes chunk=256 below2.chunk=0 below2.lanes=16 below2.head=1 below2.tail=refold "
+    "below16.chunk=0 "
+    "below16.lanes=16",
+    "rows=4 acc=f32 lanes=16 left.lanes=64 below3.lanes=8 below4.acc=f32",
     "rows=8 acc=f64 split=3 left.split=1 left.acc=f32 left.scales=product",
 };
 
@@ -34,13 +38,28 @@ TEST(GroupedSchedule, what_is_printed_is_read_back) {
 }
 
 TEST(GroupedSchedule, half_of_a_pair_and_a_left_that_says_nothing_new_are_refused) {
-  for (const char* text :
-       {"rows=4 acc=f32", "acc=f32 left.lanes=4", "rows=4 acc=f32 lanes=4 left.lanes=4",
-        "rows=4 acc=f32 left.acc=f32 left.scales=none", "rows=1 acc=f32 left.lanes=4",
-        "rows=0 acc=f32 left.lanes=4", "rows=65537 acc=f32 left.lanes=4", "rows=4x acc=f32 left.lanes=4",
-        "rows acc=f32 left.lanes=4", "rows=4 rows=8 left.lanes=4", "rows=4 left.rows=2",
-        "rows=4 left.nonsense=2", "rows=4 left.lanes=2 left.lanes=4", "rows=4 left.left.lanes=2",
-        "rows=4 lanes=2 left.lanes=4 left.fold=2"})
+  for (const char* text : {"rows=4 acc=f32",
+                           "acc=f32 left.lanes=4",
+                           "rows=4 acc=f32 lanes=4 left.lanes=4",
+                           "rows=4 acc=f32 left.acc=f32 left.scales=none",
+                           "rows=1 acc=f32 left.lanes=4",
+                           "rows=0 acc=f32 left.lanes=4",
+                           "rows=65537 acc=f32 left.lanes=4",
+                           "rows=4x acc=f32 left.lanes=4",
+                           "rows acc=f32 left.lanes=4",
+                           "rows=4 rows=8 left.lanes=4",
+                           "rows=4 left.rows=2",
+                           "rows=4 left.nonsense=2",
+                           "rows=4 left.lanes=2 left.lanes=4",
+                           "rows=4 left.left.lanes=2",
+                           "rows=4 lanes=2 left.lanes=4 left.fold=2",
+                           "below2.acc=f32",
+                           "below1.lanes=4",
+                           "below.lanes=4",
+                           "below02.lanes=4",
+                           "below2x.lanes=4",
+                           "below2.rows=4",
+                           "below2.lanes=4 below2.lanes=8"})
     EXPECT_THROW(static_cast<void>(parse_grouped_schedule(text)), InputError) << text;
 }
 
@@ -66,6 +85,18 @@ TEST(GroupedSchedule, each_row_is_summed_by_the_schedule_that_is_its_own) {
       EXPECT_EQ(sums[i], (at / kN < m - m % 4 ? grouped : left)[i]) << "m=" << m << " row " << at / kN;
     }
   }
+}
+
+TEST(GroupedSchedule, few_rows_have_the_schedule_of_the_least_count_that_is_above_theirs) {
+  const GroupedSchedule s = parse_grouped_schedule("acc=f32 below2.lanes=2 below5.lanes=4");
+  for (const auto& [count, lanes] : {std::pair{1, 2}, {2, 4}, {4, 4}, {5, 1}, {9, 1}})
+    for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(s.of(i, count).lanes, lanes) << count;
+  const ReplayOperand b{1, 6, "f32", {1, 1, 1, 1, 1, 1}, {}};
+  const ReplayOperand row{1, 6, "f32", {0x1p24F, 1, 1, 1, -0x1p24F, 1}, {}};
+  ReplayOperand rows = rows_of(row, {0, 0, 0, 0, 0});
+  EXPECT_EQ(replay_sums(s, rows, b), GemmReplay(rows, b).sums(parse_schedule("acc=f32")));
+  EXPECT_EQ(replay_sums(s, row, b), GemmReplay(row, b).sums(parse_schedule("acc=f32 lanes=2")));
+  EXPECT_NE(replay_sums(s, row, b).front(), replay_sums(s, rows, b).front());
 }
 
 }  // namespace

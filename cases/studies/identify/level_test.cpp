@@ -154,6 +154,9 @@ TEST_F(Level, one_changed_step_is_wrong_and_named) {
                "the bits first differ when the output of the expert in slot 2 is made or added");
   expect_wrong(moe + "down_reversed", "scheduled", "the bits first differ when of w2 h term ");
   expect_wrong(moe + "up_reversed", "scheduled", "the bits first differ when of w13 x term ");
+  const std::string few = "moe tokens=9 hidden=65 inter=48 experts=8 topk=3 a=f32 dtype=f32 variant=";
+  expect_pass(few + "few_reversed", "scheduled");
+  expect_wrong(few + "few_alike", "scheduled", "the bits first differ when of w13 x term ");
   expect_wrong(moe + "sigmoid", "scheduled", "the bits first differ when of w13 x term ");
   expect_wrong("matmul m=8 n=16 k=512 a=e4m3fn_tensor dtype=f32 variant=hopper_fp8.replay.as_promote4",
                "emulated",

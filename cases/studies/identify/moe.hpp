@@ -13,9 +13,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases/studies/identify/call_card.hpp"
+#include "cases/studies/identify/identify.hpp"
 #include "cases/studies/identify/subject.hpp"
 #include "reference/replay/grouped_schedule.hpp"
 
@@ -71,6 +73,11 @@ struct MoeSearchOptions {
   int most_draws = 1000, masks = 8;
   double seconds = 20;  // of search, for each product
 };
+
+// Of a product whose rows have one schedule at most.shape.m rows: what 1, 2, 4, ... rows have instead, each with the count from which on it
+// is another one, ascending. Empty where it is the same everywhere, and where one of them is not found or a border is not.
+std::vector<std::pair<std::int64_t, Schedule>> schedules_of_few_rows(GemmSubject& part, const ShapeCard& most,
+                                                                     IdentifyOptions options);
 
 // `known`: found at other calls, tried first.
 MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& known,

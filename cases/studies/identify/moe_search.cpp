@@ -56,7 +56,7 @@ std::vector<GroupedSchedule> grouped(const std::vector<RowPiece>& pieces, std::i
   };
   std::vector<GroupedSchedule> list;
   if (pieces.size() == 1) {
-    for (const Schedule& s : alternatives(pieces[0])) list.push_back({s, s, 1});
+    for (const Schedule& s : alternatives(pieces[0])) list.push_back({s, s, 1, {}});
     return list;
   }
   // Rows that are left and show little may fit the schedule of the groups too.
@@ -66,7 +66,7 @@ std::vector<GroupedSchedule> grouped(const std::vector<RowPiece>& pieces, std::i
   std::ranges::stable_sort(sizes, {}, [](std::int64_t size) { return (size & (size - 1)) != 0; });
   for (const Schedule& s : alternatives(pieces[0]))
     for (const Schedule& left : alternatives(pieces[1]))
-      for (const std::int64_t size : sizes) list.push_back({s, left, size});
+      for (const std::int64_t size : sizes) list.push_back({s, left, size, {}});
   return list;
 }
 
@@ -214,12 +214,25 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
       if (d.unequal == 0 && m != *best) admitted.push_back(m);
       return d.unequal == 0;
     };
+    // An expert that few tokens go to may be served by another routine: asked once, where the schedules of many rows do not do.
+    ShapeCard shown[2];
+    bool asked_few = false;
+    const IdentifyOptions each{.most_mask_calls = options.masks,
+                               .least_outputs = options.outputs,
+                               .search_seconds = options.seconds};
+    const auto add_few_rows = [&](MoeArithmetic& m) {
+      for (int down = 0; down < 2 && !asked_few; ++down) {
+        if (shown[down].pieces.size() != 1 || !shown[down].identified()) continue;
+        GroupedSchedule& sum = down != 0 ? m.down : m.up;
+        sum.below = schedules_of_few_rows(down != 0 ? subject.down() : subject.up(), shown[down], each);
+        for (auto& few : sum.below) few.second.scales = sum.grouped.scales;
+      }
+      asked_few = true;
+      return !m.up.below.empty() || !m.down.below.empty();
+    };
     const bool was_known = std::ranges::any_of(known, consider);
     if (!was_known) {
       subject.look();
-      const IdentifyOptions each{.most_mask_calls = options.masks,
-                                 .least_outputs = options.outputs,
-                                 .search_seconds = options.seconds};
       std::vector<GroupedSchedule> sums[2];
       for (int down = 0; down < 2; ++down) {
         const GemmShape shape = down != 0 ? subject.down_shape() : subject.up_shape();
@@ -233,7 +246,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
         const bool found = !sums[down].empty();
         if (one.pieces.empty()) return finish();
         const Schedule& nearest = found ? sums[down].front().grouped : one.pieces.front().nearest;
-        (down != 0 ? card.nearest.down : card.nearest.up) = {nearest, nearest, 1};
+        (down != 0 ? card.nearest.down : card.nearest.up) = {nearest, nearest, 1, {}};
         card.fields.push_back(
             {prefix, schedule_of(one),
              found ? fmt::format("{0} of {0} outputs of the product alone equal", one.compared())
@@ -242,6 +255,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
              found});
         for (const Evidence& e : one.evidence)
           if (found) card.fields.push_back({prefix + e.field, e.value, e.against, e.concluded});
+        shown[down] = one;
       }
       // The words from the likeliest sums, then whichever sums give every bit.
       constexpr std::size_t kMostPairs = 256;
@@ -249,6 +263,12 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
         best = MoeArithmetic{.up = sums[0].front(), .down = sums[1].front()};
         least = difference(*first, *best);
         descend(*first, *best, least, hidden);
+        if (least.unequal > 0 && add_few_rows(*best)) {
+          least = difference(*first, *best);
+          descend(*first, *best, least, hidden);
+          for (int down = 0; down < 2; ++down)
+            for (GroupedSchedule& s : sums[down]) s.below = (down != 0 ? best->down : best->up).below;
+        }
         const MoeArithmetic words = *best;
         for (const Word& word : kWords)
           for (const std::string& value : values(word, hidden)) {
@@ -267,6 +287,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
     if (!best) return finish();
     if (least.unequal == 0) admitted.insert(admitted.begin(), *best);
     std::vector<MoeAnswer> asked{*first};
+    const MoeArithmetic likeliest = *best;
     card.compared = least.compared, card.unequal = least.unequal;
     for (std::uint64_t seed = 2; card.unequal == 0 && (seed == 2 || card.compared < options.outputs) &&
                                  seed <= static_cast<std::uint64_t>(options.most_draws);
@@ -275,6 +296,11 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
       if (!next) break;
       // The first that gives every bit of all answers.
       Difference d = difference(*next, admitted.front());
+      if (MoeArithmetic few = likeliest; d.unequal > 0 && !asked_few && add_few_rows(few)) {
+        Difference all = difference(*next, few);
+        for (const MoeAnswer& before : asked) all.unequal += difference(before, few).unequal;
+        if (all.unequal == 0) admitted = {few}, d = all;
+      }
       while (d.unequal > 0 && admitted.size() > 1) {
         admitted.erase(admitted.begin());
         d = difference(*next, admitted.front());

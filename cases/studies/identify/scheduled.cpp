@@ -5,7 +5,8 @@
 //     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by blocks of 32)
 //   rmsnorm  squares one after another: healthy, reversed
 //   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those sums from their ends),
-//            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), and a contract that is refused: no_word
+//            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), few_reversed (the first sums of fewer than 4 tokens of an
+//            expert from their ends), few_alike (declared so, and not done), and a contract that is refused: no_word
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +18,7 @@
 
 namespace {
 
-constexpr int64_t kBlock = 32, kLeftBlock = 16, kRows = 4;
+constexpr int64_t kBlock = 32, kLeftBlock = 16, kRows = 4, kFew = 4;
 
 bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
 bool is_op(const assay_call* c, const char* op) { return std::strcmp(c->op, op) == 0; }
@@ -32,6 +33,9 @@ const float* row(const assay_tensor& t, int64_t r) {
 
 const char* contract_of(const assay_call* c) {
   if (is_op(c, "moe") && is(c, "no_word")) return "acc=f32 level=replay schedule=combine:tree/up.acc:f32";
+  if (is(c, "few_reversed") || is(c, "few_alike"))
+    return "acc=f32 silu_ulp=3 level=replay "
+           "schedule=combine:slots/up.acc:f32/up.below4.order:descending/down.acc:f32";
   if (is_op(c, "moe"))
     return "acc=f32 silu_ulp=3 level=replay schedule=combine:slots/up.acc:f32/down.acc:f32";
   if (is_op(c, "rmsnorm"))
@@ -114,6 +118,13 @@ void moe(const assay_call* c, const assay_tensor& y) {
   };
   const assay_tensor &x = in("x"), &w13 = in("w13"), &w2 = in("w2");
   const int64_t hidden = x.shape[1], inter = w2.shape[2], topk = in("topk_ids").shape[1];
+  const auto served = [&](int32_t expert) {
+    int64_t count = 0;
+    for (int64_t t = 0; t < x.shape[0]; ++t)
+      for (int64_t s = 0; s < topk; ++s)
+        count += std::memcmp(row(in("topk_ids"), t) + s, &expert, sizeof expert) == 0;
+    return count;
+  };
   for (int64_t t = 0; t < x.shape[0]; ++t) {
     auto* out = const_cast<float*>(row(y, t));
     for (int64_t i = 0; i < hidden; ++i) out[i] = 0;
@@ -123,7 +134,7 @@ void moe(const assay_call* c, const assay_tensor& y) {
       std::memcpy(&e, row(in("topk_ids"), t) + s, sizeof e);
       std::vector<float> h;
       for (int64_t r = 0; r < inter; ++r) {
-        const bool reversed = is(c, "up_reversed");
+        const bool reversed = is(c, "up_reversed") || (is(c, "few_reversed") && served(e) < kFew);
         const float g = plain_dot(row(x, t), expert_row(w13, e, r), hidden, reversed);
         const float v = plain_dot(row(x, t), expert_row(w13, e, inter + r), hidden, reversed);
         const float below = 1.0F + std::exp(-g);
