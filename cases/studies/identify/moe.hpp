@@ -74,6 +74,9 @@ struct MoeSearchOptions {
   double seconds = 20;  // of search, for each product
 };
 
+// What a product's rows admit: the schedule of all of them and its alternatives, or of rows in groups, with each order of scales where the
+// operands have some. Empty where a row has none.
+std::vector<GroupedSchedule> schedules_of_rows(const ShapeCard& card, bool scaled);
 // Of a product whose rows have one schedule at most.shape.m rows: what 1, 2, 4, ... rows have instead, each with the count from which on it
 // is another one, ascending. Empty where it is the same everywhere, and where one of them is not found or a border is not.
 std::vector<std::pair<std::int64_t, Schedule>> schedules_of_few_rows(GemmSubject& part, const ShapeCard& most,

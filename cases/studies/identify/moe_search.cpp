@@ -14,8 +14,6 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t kMostAlternatives = 16;  // of a product's schedule
-
 // A field of the arithmetic that is one word.
 struct Word {
   const char* name;
@@ -42,44 +40,6 @@ std::vector<std::string> values(const Word& word, const std::string& hidden) {
     return codes ? std::vector<std::string>{"division", "reciprocal"} : std::vector<std::string>{"division"};
   if (codes) return {"f32", "bf16", "f16"};
   return hidden == "f32" ? std::vector<std::string>{"f32"} : std::vector<std::string>{"f32", hidden};
-}
-
-// What these pieces admit: the schedule of all rows and its alternatives, or of rows in groups of every size that leaves such a rest.
-std::vector<GroupedSchedule> grouped(const std::vector<RowPiece>& pieces, std::int64_t rows) {
-  const auto found = [](const RowPiece& p) { return p.schedule.has_value(); };
-  if (pieces.empty() || pieces.size() > 2 || !std::ranges::all_of(pieces, found)) return {};
-  const auto alternatives = [](const RowPiece& p) {
-    std::vector<Schedule> list{*p.schedule};
-    list.insert(list.end(), p.also.begin(),
-                p.also.begin() + static_cast<std::ptrdiff_t>(std::min(kMostAlternatives, p.also.size())));
-    return list;
-  };
-  std::vector<GroupedSchedule> list;
-  if (pieces.size() == 1) {
-    for (const Schedule& s : alternatives(pieces[0])) list.push_back({s, s, 1, {}});
-    return list;
-  }
-  // Rows that are left and show little may fit the schedule of the groups too.
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t size = 2; size <= rows; ++size)
-    if (rows % size != 0 && pieces[1].rows.front() >= rows - rows % size) sizes.push_back(size);
-  std::ranges::stable_sort(sizes, {}, [](std::int64_t size) { return (size & (size - 1)) != 0; });
-  for (const Schedule& s : alternatives(pieces[0]))
-    for (const Schedule& left : alternatives(pieces[1]))
-      for (const std::int64_t size : sizes) list.push_back({s, left, size, {}});
-  return list;
-}
-
-// A schedule as one of operands with scales has it.
-std::vector<GroupedSchedule> with_scales(const std::vector<GroupedSchedule>& list, bool scaled) {
-  if (!scaled) return list;
-  std::vector<GroupedSchedule> out;
-  for (const GroupedSchedule& s : list)
-    for (const char* order : {"a_b", "b_a", "product"}) {
-      out.push_back(s);
-      out.back().grouped.scales = out.back().left.scales = order;
-    }
-  return out;
 }
 
 struct Difference {
@@ -242,7 +202,7 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
           card.fields.push_back({prefix, "", one.refused, false});
           return finish();
         }
-        sums[down] = with_scales(grouped(one.pieces, shape.m), subject.scaled());
+        sums[down] = schedules_of_rows(one, subject.scaled());
         const bool found = !sums[down].empty();
         if (one.pieces.empty()) return finish();
         const Schedule& nearest = found ? sums[down].front().grouped : one.pieces.front().nearest;
@@ -279,7 +239,8 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
         const auto pairs = std::min(kMostPairs, sums[0].size() * sums[1].size());
         for (std::size_t sum = 0; admitted.size() < kMostAdmitted && sum < pairs; ++sum) {
           MoeArithmetic m = words;
-          m.up = sums[0][sum % sums[0].size()], m.down = sums[1][sum / sums[0].size() % sums[1].size()];
+          // The second varies first: the first products are made once for all of its schedules.
+          m.up = sums[0][sum / sums[1].size()], m.down = sums[1][sum % sums[1].size()];
           if (sum > 0) consider(m);
         }
       }
@@ -324,8 +285,8 @@ MoeCard identify_moe(MoeSubject& subject, const std::vector<MoeArithmetic>& know
         other.*word.value = value;
         Difference all;
         for (std::size_t at = 0; at < std::min<std::size_t>(asked.size(), 4); ++at) {
-          const MoeAnswer& answer = asked[at];
-          const Difference d = difference(answer, other);
+          if (all.unequal > 0 && all.compared >= options.outputs) break;
+          const Difference d = difference(asked[at], other);
           all.compared += d.compared, all.unequal += d.unequal;
         }
         field.concluded &= all.unequal > 0;
