@@ -1,5 +1,4 @@
 // The attention kernels with their schedules declared whole, to be judged bit by bit (level=replay).
-#include <algorithm>
 #include <array>
 #include <string>
 

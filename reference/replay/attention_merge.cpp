@@ -12,18 +12,13 @@
 namespace assay {
 namespace {
 
-float quotient(Quotient how, float o, float l) {
+// o / l, and without the power of two that weights were multiplied by.
+float quotient(const AttentionSchedule& how, float o, float l) {
   if (l == 0) return 0;
-  if (how == Quotient::division) return o / l;
-  return o * (how == Quotient::approx ? rcp_approx_ftz(l) : 1.0f / l);
-}
-
-float folded(const std::string& fold, std::span<float> lanes) {
-  std::int32_t at = 0;
-  const auto count = static_cast<std::int64_t>(lanes.size());
-  for (const FoldAddition& f : additions(fold_of(fold, count), count, at))
-    lanes[static_cast<std::size_t>(f.into)] += lanes[static_cast<std::size_t>(f.from)];
-  return lanes[static_cast<std::size_t>(at)];
+  const float y = how.quotient == Quotient::division ? o / l
+                  : how.quotient == Quotient::approx ? o * rcp_approx_ftz(l)
+                                                     : o * (1.0f / l);
+  return std::ldexp(y, -static_cast<int>(how.p_shift));
 }
 
 // m and l of a part, to base e.
@@ -45,7 +40,7 @@ bool weights_by_logs(const AttentionSchedule& how, std::span<const std::optional
   if (top == kMinusInfinity) top = 0;
   std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f);
   for (std::size_t s = 0; s < logs.size(); ++s) lanes[s % lanes.size()] += cuda_expf(*logs[s] - top);
-  const float sum = folded(how.merge_fold, lanes);
+  const float sum = LaneFold(how.merge_fold, how.merge_lanes)(lanes);
   whole = sum == 0 ? std::numeric_limits<float>::infinity() : cuda_logf(sum) + top;
   for (std::size_t s = 0; s < logs.size(); ++s) weights[s] = cuda_expf(*logs[s] - whole);
   return true;
@@ -60,7 +55,7 @@ FinishedRow by_logs(const AttentionSchedule& how, std::span<const RowPart> parts
   if (!row.known) row.lse = std::numeric_limits<float>::quiet_NaN();
   for (std::size_t s = 0; s < parts.size(); ++s)
     for (std::size_t c = 0; c < row.y.size(); ++c)
-      row.y[c] = std::fma(weights[s], quotient(how.quotient, parts[s].o[c], parts[s].sum), row.y[c]);
+      row.y[c] = std::fma(weights[s], quotient(how, parts[s].o[c], parts[s].sum), row.y[c]);
   return row;
 }
 
@@ -75,7 +70,7 @@ void in_lanes(const AttentionSchedule& how, std::span<const RowPart> parts, std:
     const float product = weights.back() * parts[s].sum;
     lanes[s % lanes.size()] += product;
   }
-  end.sum = folded(how.merge_fold, lanes);
+  end.sum = LaneFold(how.merge_fold, how.merge_lanes)(lanes);
   const auto groups = static_cast<std::size_t>(how.merge_groups);
   for (std::size_t c = 0; c < o.size(); ++c) {
     o[c] = 0;
@@ -114,12 +109,11 @@ FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> pa
   else
     one_by_one(how, parts, o, end);
   float sunk = 1;
-  if (how.sink == SinkStep::last) sunk = end.sink(sink, nullptr);
+  if (how.sink == SinkStep::last) sunk = end.sink(sink, exp_of(Exponential::libm));
   if (how.sink == SinkStep::exp2f) sunk = end.sink(sink * static_cast<float>(kLog2E), exp2_subnormal);
-  const float shift = std::ldexp(1.0f, -static_cast<int>(how.p_shift));
   FinishedRow row{std::move(o), log_sum(parts[0], scale).value_or(std::numeric_limits<float>::quiet_NaN()),
                   true};
-  for (float& y : row.y) y = quotient(how.quotient, y * sunk, end.sum) * shift;
+  for (float& y : row.y) y = quotient(how, y * sunk, end.sum);
   return row;
 }
 

@@ -36,11 +36,9 @@ class AttentionRow {
         exp_(exp_of(how.exp)),
         rescale_exp_(how.rescale_libm ? exp_of(Exponential::libm) : exp_),
         scale_(static_cast<float>(scale)),
-        constant_(how.constant_double
-                      ? static_cast<float>(static_cast<double>(scale_) * (natural(how.exp) ? 1 : kLog2E))
-                      : scale_ * static_cast<float>(natural(how.exp) ? 1 : kLog2E)),
-        lanes_(static_cast<std::size_t>(how.lanes), 0.0f) {
-    folds_ = additions(fold_of(how.fold, how.lanes), how.lanes, folded_);
+        lanes_(static_cast<std::size_t>(how.lanes), 0.0f),
+        fold_(how.fold, how.lanes) {
+    set_query_scale(1);
   }
 
   void start() {
@@ -55,10 +53,12 @@ class AttentionRow {
     if (how_.bias) x -= slope * distance;
     return to_base_two ? x * static_cast<float>(kLog2E) : x;
   }
-  // The divisor of a row of q that was scaled: with constant=float.
+  // The divisor of a row of q that was scaled joins the scale.
   void set_query_scale(float divisor) {
+    const double base = natural(how_.exp) ? 1 : kLog2E;
     factor_ = scale_ * divisor;
-    constant_ = factor_ * static_cast<float>(natural(how_.exp) ? 1 : kLog2E);
+    constant_ = how_.constant_double ? static_cast<float>(static_cast<double>(factor_) * base)
+                                     : factor_ * static_cast<float>(base);
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
   float tile(std::span<float> s) {
@@ -68,11 +68,11 @@ class AttentionRow {
       for (const float x : s) now = std::max(now, x);
     } else if (how_.argument == Argument::scaled_twice) {
       for (float& x : s) {
-        const float once = x * scale_;
+        const float once = x * factor_;
         now = std::max(now, x = once * static_cast<float>(kLog2E));
       }
     } else if (how_.argument == Argument::scaled_fma) {
-      for (float& x : s) now = std::max(now, x = x * scale_);
+      for (float& x : s) now = std::max(now, x = x * factor_);
     } else if (how_.argument == Argument::fma_max) {
       float largest = kMinusInfinity;
       for (const float x : s) largest = std::max(largest, x);
@@ -128,17 +128,12 @@ class AttentionRow {
   }
   // Folds the lanes where they were kept apart.
   void finish() {
-    if (how_.sums == RowSums::thread) sum = folded(lanes_);
+    if (how_.sums == RowSums::thread) sum = fold_(lanes_);
   }
 
   float top = kMinusInfinity, sum = 0;
 
  private:
-  float folded(std::vector<float>& x) const {
-    for (const FoldAddition& f : folds_)
-      x[static_cast<std::size_t>(f.into)] += x[static_cast<std::size_t>(f.from)];
-    return x[static_cast<std::size_t>(folded_)];
-  }
   // Adds a range of keys to the lanes, each of which is rescaled along with its first addition; 1 leaves it as it is.
   void add_to_lanes(std::span<const float> w, float a) {
     const auto pack = static_cast<std::size_t>(how_.pack), stride = lanes_.size() * pack;
@@ -163,7 +158,7 @@ class AttentionRow {
     for (std::size_t first = 0; first < static_cast<std::size_t>(how_.tile); first += range) {
       std::fill(lanes_.begin(), lanes_.end(), 0.0f);
       if (first < w.size()) add_to_lanes(w.subspan(first, std::min(range, w.size() - first)), 1);
-      const float part = folded(lanes_);
+      const float part = fold_(lanes_);
       add_rescaled(part, first == 0 ? a : 1);
     }
   }
@@ -181,7 +176,7 @@ class AttentionRow {
     const std::size_t width = lanes_.size(), whole = w.size() / width * width;
     for (std::size_t first = 0; first < whole; first += width) {
       std::copy_n(w.begin() + static_cast<std::ptrdiff_t>(first), width, lanes_.begin());
-      total += static_cast<double>(folded(lanes_));
+      total += static_cast<double>(fold_(lanes_));
     }
     for (const float x : w.subspan(whole)) total += static_cast<double>(x);
     return total;
@@ -189,10 +184,9 @@ class AttentionRow {
 
   const AttentionSchedule& how_;
   Exp exp_, rescale_exp_;
-  float scale_, constant_, factor_ = scale_;
+  float scale_, factor_ = 0, constant_ = 0;
   std::vector<float> lanes_;
-  std::vector<FoldAddition> folds_;
-  std::int32_t folded_ = 0;
+  LaneFold fold_;
 };
 
 // The weights of a row, tile by tile, under its mask.
@@ -235,17 +229,16 @@ struct RowEnd {
       sum += w * part_sum;
     return w;
   }
-  // One more logit; returns what o is multiplied by. A row without a key stays one. exp: nullptr: the C library's.
+  // One more logit; returns what o is multiplied by. A row without a key stays one.
   float sink(float s, Exp exp) {
-    const auto e = [exp](float x) { return exp == nullptr ? std::exp(x) : exp(x); };
     float a = 1;
     if (sum == 0 && top == kMinusInfinity) return a;
     if (s > top) {
-      a = e(top - s);
+      a = exp(top - s);
       sum *= a;
       top = s;
     }
-    sum += e(s - top);
+    sum += exp(s - top);
     return a;
   }
 };

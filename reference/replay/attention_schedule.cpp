@@ -206,6 +206,8 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     if (schedule.fused != 0 &&
         (!sums_in_a_unit(*products) || matrix_unit(*products).group % schedule.fused != 0))
       refuse("fused", std::to_string(schedule.fused));
+  // Logarithms of sums are formed with the scale alone.
+  if (schedule.q == "e4m3fn" && schedule.split > 1 && schedule.merge == Merge::logs) refuse("q", schedule.q);
   const bool promotes = schedule.promote > 0;
   if (promotes &&
       (vector_values || (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||

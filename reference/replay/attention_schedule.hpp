@@ -8,24 +8,26 @@
 //   w_j  = exp(S_j c - m' c)                   in the operations that `argument` names
 //   a    = exp((m - m') c)                     likewise (`rescale`)
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
-//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile); sums=vectors:
-//          each `lanes` keys of a tile are folded in f32 and added in f64, whose f32 is added to l a
+//                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile);
+//                                              sums=vectors: each `lanes` keys of a tile are folded in f32, these are added in f64
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
 // qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
-// as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
+// as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C
+// library's expf, whatever the weights' exponential is.
 //
 // fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
 // argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library
 // (softcap), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S scale first and the
-// last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o times expf(m - s) and m = s, then
-// l = l + expf(s - m), by the C library; sink=exp2f: by CUDA's exp2f, of s log2 e.
+// last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o times
+// expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=exp2f: by CUDA's exp2f, of s log2 e.
 //
-// q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and rounded to the format; its S is multiplied by scale times that divisor.
-// p_shift=N: weights times 2^N are rounded to p, and the quotient times 2^-N. promote=N: pv sums N keys from zero, which are then added to o in
-// f32; N divides the tile, or is a multiple of it and the open sum is rescaled as o is.
+// q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and
+// rounded to the format; the divisor joins the scale of its S (not with merge=logs). p_shift=N: weights times 2^N are rounded to p, and the quotient times
+// 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a multiple of it and the open
+// sum is rescaled as o is.
 //
 // origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0. closed=yes: keys that the mask hides
 // take no place among the lanes.

@@ -196,8 +196,24 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
        {"p_shift=8", "p_shift=0"}});
   for (const char* bad :
        {"qk=f32 pv=f32 p=f32 q=e4m3fn", "q=f16", "promote=40", "promote=96", "qk=f32 pv=f32 p=f32 promote=64",
-        "split=2 sink=exp2f", "merge_fold=3", "p_shift=17"})
+        "split=2 sink=exp2f", "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn q=e4m3fn split=2", "merge_fold=3",
+        "p_shift=17"})
     EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
+  // Twice q has the same codes and twice the divisor: whatever the argument, that is twice the scale. A shift of weights in f32 changes no bit,
+  // however parts are merged.
+  std::vector<float> twice = q;
+  for (float& x : twice) x *= 2;
+  for (const char* argument :
+       {"fma", "mul_sub", "scaled", "sub_mul", "scaled_twice", "scaled_fma", "fma_max"}) {
+    const AttentionSchedule s = parse_attention_schedule(
+        "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=64 q=e4m3fn argument=" + std::string(argument));
+    EXPECT_EQ(replay.run(s, {rows, twice, 0.25, {}}).out, replay.run(s, {rows, q, 0.5, {}}).out) << argument;
+    EXPECT_NE(replay.run(s, {rows, twice, 0.25, {}}).out, replay.run(s, {rows, q, 0.25, {}}).out) << argument;
+  }
+  for (const char* merge : {"logs", "weights", "lanes"}) {
+    const std::string parts = "qk=f32 pv=f32 p=f32 out=f32 tile=16 split=3 merge=" + std::string(merge);
+    EXPECT_EQ(out(parts + " p_shift=8"), out(parts)) << merge;
+  }
   // With a sum that never closes before the end all is one chain, as without promotion, and is then added to 0.
   EXPECT_EQ(out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8 "
                 "promote=512"),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "reference/formats/scalar.hpp"
 #include "reference/replay/add_scaled.hpp"
@@ -81,9 +82,10 @@ void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<co
 std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles) {
   std::vector<float> o(static_cast<std::size_t>(b.rows * b.dv), 0.0f);
   std::vector<float> of_tile;
-  OpenSum open(b, o);
   const bool in_f16 = b.how.pv == "f16", promoted = b.how.promote > 0,
              chained = b.how.values == ValueChain::chained || promoted;
+  std::optional<OpenSum> open;
+  if (promoted) open.emplace(b, o);
   for (const Tile& tile : tiles) {
     if (!chained) of_tile.assign(o.size(), 0.0f);
     if (!chained) b.chain(tile.from, tile.to, of_tile.data());
@@ -98,15 +100,15 @@ std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles)
           o[c] = std::fma(o[c], a, of_tile[c]);
         else
           o[c] = rescaled + of_tile[c];
-        if (promoted) open.rescale(c, a);
+        if (open) open->rescale(c, a);
       }
     }
-    if (promoted)
-      open.add(tile);
+    if (open)
+      open->add(tile);
     else if (chained)
       b.chain(tile.from, tile.to, o.data());
   }
-  if (open.open()) open.close();
+  if (open && open->open()) open->close();
   return o;
 }
 

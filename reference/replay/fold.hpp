@@ -6,7 +6,9 @@
 // 16.32.8.4.2.1 folds four vectors of 16: (v0 + v1) + (v2 + v3), then the lanes by halves.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,5 +37,22 @@ struct FoldAddition {
   std::int32_t into, from;
 };
 std::vector<FoldAddition> additions(const Fold& fold, std::int64_t count, std::int32_t& result);
+
+// The fold of f32 sums, prepared once.
+class LaneFold {
+ public:
+  LaneFold(std::string_view text, std::int64_t count)
+      : additions_(additions(fold_of(text, count), count, result_)) {}
+  // What is left of `lanes`, which it overwrites.
+  float operator()(std::span<float> lanes) const {
+    for (const FoldAddition& f : additions_)
+      lanes[static_cast<std::size_t>(f.into)] += lanes[static_cast<std::size_t>(f.from)];
+    return lanes[static_cast<std::size_t>(result_)];
+  }
+
+ private:
+  std::int32_t result_ = 0;
+  std::vector<FoldAddition> additions_;
+};
 
 }  // namespace assay

@@ -95,7 +95,8 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
         (tile < head.keys || s.tile < head.keys || tile == 2 * s.tile))
       add("tile", [&](AttentionSchedule& o) { o.tile = tile; });
   for (const std::int64_t fused : {0, 4, 8})
-    if (s.qk != "f32" && matrix_unit(s.qk).group > fused && matrix_unit(s.pv).group > fused)
+    if (sums_in_a_unit(s.qk) && sums_in_a_unit(s.pv) && matrix_unit(s.qk).group > fused &&
+        matrix_unit(s.pv).group > fused)
       add("fused", [&](AttentionSchedule& o) { o.fused = fused; });
   if (s.sums == RowSums::tile)
     for (const std::int64_t warps : {1, 2, 4})

@@ -148,6 +148,20 @@ TEST(IdentifyAttention, the_step_that_is_not_understood_is_named) {
   }
 }
 
+// Where keys are hidden or a file has no such answers, no hypothesis passes for want of evidence.
+TEST(IdentifyAttention, a_design_that_cannot_be_asked_leaves_the_kernel_unknown) {
+  const AttentionAsk kernel = kernel_of(
+      "qk=f32 pv=f32 p=f32 out=f32 tile=64 argument=scaled exp=libm sum_fma=no sums=tile lanes=16 pack=1", 3);
+  for (const AttentionDesign withheld : {AttentionDesign::pairs, AttentionDesign::single_products}) {
+    const AttentionAsk without = [&](std::uint64_t seed, AttentionDesign design) {
+      return design == withheld ? std::nullopt : kernel(seed, design);
+    };
+    const AttentionCard card = identify_attention(without, {}, {.outputs = 500, .seconds = 20});
+    EXPECT_FALSE(card.schedule) << card_text(card);
+    EXPECT_NE(card.not_understood.find("cannot be asked"), std::string::npos) << card.not_understood;
+  }
+}
+
 TEST(IdentifyAttention, the_emulated_kernel_is_replayed_with_no_bit_different) {
   for (const auto& [unit, format] : {std::pair{"hopper_f16", "f16"}, std::pair{"cdna3_bf16", "bf16"}}) {
     const AttentionSchedule s = parse_attention_schedule(

@@ -154,6 +154,7 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
                                      const std::function<bool()>& over) {
   VectorSearch found;
   const AttentionHead& head = first.heads.front();
+  found.nearest = exponentials(head).front();
   const auto stage = [&](const char* name, AttentionDesign design, const List& list) {
     // A pair of weights says little: so many rows of them that exponentials one unit in the last place apart are told apart.
     constexpr std::int64_t kPairs = 1024, kMostCalls = 64;
@@ -166,6 +167,10 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
          design != AttentionDesign::drawn && seed <= static_cast<std::uint64_t>(calls); ++seed)
       if (std::optional<AttentionAnswer> answer = ask(seed, design)) evidence.add(std::move(*answer));
     List left;
+    if (evidence.empty()) {
+      found.stage = std::string(name) + ", which cannot be asked of this call";
+      return left;
+    }
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (const AttentionSchedule& s : list) {
       if (over()) break;
@@ -186,6 +191,7 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
   };
   const List sums_of_each = stage(kSums, AttentionDesign::single_products,
                                   sums(first_of_each(by_exponential, same_products), head.keys));
+  if (sums_of_each.empty()) return found;
   List by_sums;
   for (const AttentionSchedule& s : sums_of_each)
     for (const AttentionSchedule& e : by_exponential) {
