@@ -190,6 +190,9 @@ std::string place(Bench& bench, const std::string& stage) {
   std::string asked;
   if (op == "attention") asked = attention_place(bench, stage, own.find("columns") != std::string::npos);
   if (op == "matmul") asked = matmul_place(bench);
+  constexpr std::string_view kOfRows[] = {"softmax",  "logsumexp",  "rmsnorm",   "layernorm",
+                                          "quantize", "dequantize", "requantize"};
+  if (std::ranges::find(kOfRows, op) != std::end(kOfRows)) return rows_place(bench);
   return asked.empty() ? own : asked;
 }
 

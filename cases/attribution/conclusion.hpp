@@ -28,5 +28,7 @@ void attribute_argmax(Bench& bench, Attribution& a);
 std::string attention_place(Bench& bench, const std::string& stage, bool columns_too);
 // matmul_place.cpp: "k 32..63"; "" also where y has too few elements to show each k, or what is wrong lies in y's.
 std::string matmul_place(Bench& bench);
+// rows_place.cpp: "columns 31..31 of each 32", "rows 2..2", of softmax, logsumexp, the norms and quantisers.
+std::string rows_place(Bench& bench);
 
 }  // namespace assay::attribution

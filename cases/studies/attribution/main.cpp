@@ -13,6 +13,7 @@
 #include "cases/attribution/attribute.hpp"
 #include "cases/attribution/exhibits.hpp"
 #include "cases/lists.hpp"
+#include "cases/studies/attribution/labels.hpp"
 #include "cases/studies/museum/exhibits.hpp"
 #include "cases/studies/mutants/mutant_list.hpp"
 #include "harness/backend_names.hpp"
@@ -28,24 +29,30 @@ struct Row {
   std::string stages;  // separated by commas
   std::string where;
   std::string line;  // the case with its backend
+  std::string half;  // of a list whose rows say so
   int number = 0;    // in the corpus, whatever this build lacks: which half a row is in never changes
 };
 
 struct Options {
-  std::string corpus = ASSAY_CORPUS, mutants, filter;
+  std::string corpus = ASSAY_CORPUS, mutants, filter, half;
+  std::vector<std::string> kill_tables;  // to be listed
   int every = 1, offset = 0;
   bool verbose = false, museum_alone = false;
   double least_precision = 0, least_recall = 0;  // in per cent
 };
 
+std::string mutants_folder(const Options& o) {
+  return o.mutants.empty() ? program_directory() + "/mutants" : o.mutants;
+}
+
 std::vector<Row> corpus(const Options& o) {
-  const std::string folder = o.mutants.empty() ? program_directory() + "/mutants" : o.mutants;
+  const std::string folder = mutants_folder(o);
   const auto manifest = mutants::read_manifest(folder + "/mutants.json");
   const std::string plugin = escaped_path(folder + "/assay_backend_cpu_mutants.so");
   std::vector<Row> rows;
   int number = 0;
   for (const JsonRow& row : parse_json_list(read_text(o.corpus, "corpus"), o.corpus)) {
-    Row r{"", row.text("stages"), row.optional_text("where"), "", number++};
+    Row r{"", row.text("stages"), row.optional_text("where"), "", row.optional_text("half"), number++};
     if (const std::string exhibit = row.optional_text("exhibit"); !exhibit.empty()) {
       const auto found = std::ranges::find(museum::exhibits(), exhibit, &museum::Exhibit::name);
       if (found == museum::exhibits().end()) row.refuse(fmt::format("there is no exhibit '{}'", exhibit));
@@ -133,6 +140,7 @@ int measure(const Options& o) {
   std::vector<Row> rows = corpus(o);
   for (Row& r : rows) {
     if (r.number % o.every != o.offset || r.name.find(o.filter) == std::string::npos) continue;
+    if (!o.half.empty() && r.half != o.half) continue;
     const bool exhibit = r.name.starts_with("museum ");
     if (o.museum_alone && !exhibit) continue;
     Workers workers(known);
@@ -177,6 +185,15 @@ int measure(const Options& o) {
   return enough ? kGreen : kFinding;
 }
 
+// A list of what the corpus does not have, from a kill table of this build.
+int list_beyond(const Options& o) {
+  const auto rows = attribution::beyond(
+      o.kill_tables, o.corpus, mutants::read_manifest(mutants_folder(o) + "/mutants.json"),
+      attribution::parse_labels(read_text(ASSAY_STAGES, "labels"), "stages.list"), ASSAY_SOURCE_DIR);
+  fmt::print("{}", attribution::to_json(rows));
+  return rows.empty() ? kNothingExecuted : kGreen;
+}
+
 }  // namespace
 }  // namespace assay
 
@@ -188,6 +205,12 @@ int main(int argc, char** argv) {
   app.add_option("--corpus", o.corpus, "The list of defects");
   app.add_option("--mutants", o.mutants, "Directory of the plug-in of mutants and of mutants.json");
   app.add_option("--filter", o.filter, "Rows whose name has this text");
+  app.add_option("--half", o.half, "Of a list that has halves, as beyond.json, this one")
+      ->check(CLI::IsMember({"looked_at", "held_out"}));
+  app.add_option("--beyond", o.kill_tables,
+                 "Measures nothing: prints what these kill_table.json kill and the corpus has not, with its "
+                 "stages, as a list for --corpus")
+      ->delimiter(',');
   app.add_option("--every", o.every, "Every so many-th row")->check(CLI::Range(1, 100000));
   app.add_option("--offset", o.offset, "From this one on");
   app.add_option("--least-precision", o.least_precision, "Per cent; less is a finding")
@@ -197,6 +220,6 @@ int main(int argc, char** argv) {
   app.add_flag("--museum-alone", o.museum_alone, "The exhibits alone");
   app.add_flag("--verbose,-v", o.verbose, "Every row with its evidence");
   int exit_code = kGreen;
-  app.callback([&] { exit_code = measure(o); });
+  app.callback([&] { exit_code = o.kill_tables.empty() ? measure(o) : list_beyond(o); });
   return run_program(app, argc, argv, exit_code);
 }

@@ -1,5 +1,5 @@
 // A plug-in whose faults have a place: attention in tiles of 32 keys, and one key, tile, page, head, row, sequence, column, dimension
-// or bit of it wrong; a matrix product, and some k of it. The fault is the option: misplaced.so:KIND-N-M, without one it is correct. The places that each kind has are
+// or bit of it wrong; a matrix product, and some k of it; ops over rows (misplaced_rows.cpp). The fault is the option: misplaced.so:KIND-N-M, without one it is correct. The places that each kind has are
 // listed in places_test.py.
 #include <algorithm>
 #include <cmath>
@@ -11,28 +11,14 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/assay_backend.h"
+#include "cases/studies/attribution/misplaced.hpp"
 
 namespace {
 
-constexpr std::int64_t kTile = 32;
+using namespace misplaced;
 
-struct Fault {
-  std::string kind;
-  std::int64_t n = 0, m = 0;
-  bool is(std::string_view name) const { return kind == name; }
-};
-
-const char* attribute(const assay_call* call, std::string_view name) {
-  for (std::int32_t i = 0; i < call->attribute_count; ++i)
-    if (name == call->attributes[i].name) return call->attributes[i].value;
-  return "";
-}
-
-const assay_tensor* input(const assay_call* call, std::string_view name) {
-  for (std::int32_t i = 0; i < call->input_count; ++i)
-    if (name == call->inputs[i].name) return &call->inputs[i];
-  return nullptr;
+std::int64_t integer(const assay_call* call, std::string_view name) {
+  return std::atoll(attribute(call, name).data());
 }
 
 // K or V: f32, or int8 with one scale. `stuck`: the bit of each code that reads as 0, or -1.
@@ -72,10 +58,10 @@ struct Kernel {
         v(call, "v", f),
         table(input(call, "page_table")),
         lengths(input(call, "lengths")),
-        page(std::atoll(attribute(call, "page"))),
-        window(std::atoll(attribute(call, "window"))),
-        last_key(std::atoll(attribute(call, "len")) - 1),
-        scale(std::atof(attribute(call, "scale"))),
+        page(integer(call, "page")),
+        window(integer(call, "window")),
+        last_key(integer(call, "len") - 1),
+        scale(std::atof(attribute(call, "scale").data())),
         mask(attribute(call, "mask")) {
     if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.shape[3]));
   }
@@ -184,6 +170,16 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
            (t->format == std::string_view("f32") ||
             (t->format == std::string_view("int8") && s != nullptr && s->rank == 1 && s->shape[0] == 1));
   };
+  if (is_of_rows(call)) {
+    const char* contract = contract_of_rows(call);
+    if (contract == nullptr) {
+      std::snprintf(d->reason, sizeof d->reason, "only plain rows of f32, and int4_g32");
+      return ASSAY_UNSUPPORTED;
+    }
+    std::snprintf(d->contract, sizeof d->contract, "%s", contract);
+    std::snprintf(d->path, sizeof d->path, "%s", call->op);
+    return ASSAY_OK;
+  }
   if (call->op == std::string_view("matmul") && is("a", "f32") && is("b", "f32") && is("dtype", "f32")) {
     std::snprintf(d->contract, sizeof d->contract, "acc=f32");
     std::snprintf(d->path, sizeof d->path, "matmul");
@@ -203,6 +199,7 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
 
 assay_status run(void* self, const assay_call* call, const assay_trace* trace, char*) {
   trace->kernel(trace->self, call->op);
+  if (is_of_rows(call)) return run_rows(call, *static_cast<const Fault*>(self)), ASSAY_OK;
   if (call->op == std::string_view("matmul")) return matmul(call, *static_cast<const Fault*>(self)), ASSAY_OK;
   const Kernel kernel(call, *static_cast<const Fault*>(self));
   for (std::int64_t b = 0; b < kernel.q.shape[0]; ++b)
@@ -219,13 +216,14 @@ extern "C" ASSAY_EXPORT const assay_backend* assay_backend_open(const char* opti
   long long n = 0, m = 0;
   std::sscanf(options, "%63[^-]-%lld-%lld", kind, &n, &m);
   fault = {kind, n, m};
-  static const assay_backend backend{ASSAY_BACKEND_VERSION,
-                                     "misplaced",
-                                     "attention and matmul with one fault whose place is known",
-                                     "",
-                                     &fault,
-                                     declare,
-                                     run,
-                                     [](void*) {}};
+  static const assay_backend backend{
+      ASSAY_BACKEND_VERSION,
+      "misplaced",
+      "attention, matmul and ops over rows with one fault whose place is known",
+      "",
+      &fault,
+      declare,
+      run,
+      [](void*) {}};
   return &backend;
 }

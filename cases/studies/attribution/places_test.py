@@ -65,6 +65,28 @@ KINDS = {
     "block_twice": (("matmul",), lambda d, c: (d.randrange(c["k"] // TILE),), lambda c, n: {"k": span(TILE * n, TILE * n + TILE - 1)}),
     "b_of_next": (("matmul",), lambda d, c: (d.randrange(c["k"]),), lambda c, n: {"k": span(n, n)}),
     "y_row": (("matmul",), lambda d, c: (d.randrange(c["m"]),), lambda c, n: {"rows": span(n, n)}),
+    # Of a row of softmax or rmsnorm, whose columns enter a sum; of a quantiser, in groups of 32.
+    "lost_column": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "columns_from": (("rows",), lambda d, c: (d.randrange(c["cols"] // 2, c["cols"]),), lambda c, n: {"columns": span(n, c["cols"] - 1)}),
+    "lane": (("rows",), lambda d, c: (d.randrange(8),), lambda c, n: {"columns": span(n, n, 8)}),
+    "group": (("rows",), lambda d, c: (d.randrange(c["cols"] // TILE),), lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
+    "column_twice": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "read_of_next": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "gamma_of_next": (("rmsnorm",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "y_column": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "row_zero": (("rows", "quantize", "dequantize"), lambda d, c: (d.randrange(c["rows"]),), lambda c, n: {"rows": span(n, n)}),
+    "lost_in_row": (("rows",), lambda d, c: (d.randrange(c["rows"]), d.randrange(c["cols"])),
+                    lambda c, n, m: {"rows": span(n, n), "columns": span(m, m)}),
+    "max_without": (("quantize",), lambda d, c: (d.randrange(TILE),), lambda c, n: {"columns": span(n, n, TILE)}),
+    "max_without_tail": (("quantize",), lambda d, c: (d.randrange(8, TILE),), lambda c, n: {"columns": span(n, TILE - 1, TILE)}),
+    "scale_of_group": (("quantize",), lambda d, c: (d.randrange(c["cols"] // TILE),),
+                       lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
+    "scale_of_next": (("dequantize",), lambda d, c: (d.randrange(c["cols"] // TILE),),
+                      lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
+    "code_at": (("quantize", "dequantize"), lambda d, c: (d.randrange(TILE),), lambda c, n: {"columns": span(n, n, TILE)}),
+    "code_of": (("quantize", "dequantize"), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "code_lane": (("quantize", "dequantize"), lambda d, c: (d.randrange(8),), lambda c, n: {"columns": span(n, n, 8)}),
+    "factor_of_row": (("rows",), lambda d, c: (), lambda c: {}),  # every element of the output: no place
     "factor": ((), lambda d, c: (), lambda c: {}),  # every element of the output: no place
 }
 
@@ -74,6 +96,14 @@ def case_for(draw, needs):
         c = {"plain": True, "m": draw.randrange(6, 40), "n": draw.randrange(9, 64), "k": draw.randrange(97, 500)}
         words = " ".join(f"{name}={c[name]}" for name in "mnk")
         return c, f"matmul {words} a=f32 b=f32 dtype=f32 path=f32 fill={draw.choice(['gaussian', 'uniform'])} seed={draw.randrange(1, 99)}"
+    ops = [op for need in needs for op in {"rows": ["softmax", "rmsnorm"], "rmsnorm": ["rmsnorm"], "quantize": ["quantize"],
+                                           "dequantize": ["dequantize"]}.get(need, [])]
+    if ops:
+        op = draw.choice(ops)
+        quantiser = {"quantize": " to=int4_g32", "dequantize": " from=int4_g32"}.get(op, "")
+        c = {"plain": True, "rows": draw.randrange(4, 40), "cols": TILE * draw.randrange(3, 20) if quantiser else draw.randrange(97, 700)}
+        return c, (f"{op} rows={c['rows']} cols={c['cols']}{quantiser} dtype=f32 fill={draw.choice(['gaussian', 'uniform'])} "
+                   f"seed={draw.randrange(1, 99)}")
     heads = draw.choice([4, 6, 8])
     c = {"batch": draw.choice([2, 3]), "heads": heads, "kv_heads": draw.choice([2, heads // 2, heads]), "q": draw.choice([2, 3, 5]),
          "d": draw.choice([16, 24, 64, 80, 128]), "dv": draw.choice([32, 64, 96, 128]), "len": draw.randrange(97, 400),

@@ -34,7 +34,7 @@ inline double narrowed(double x, int bits, int lowest, bool truncate) {
   return std::ldexp(truncate ? std::trunc(steps) : std::nearbyint(steps), exponent - bits + 1);
 }
 // The K-th narrowing of the generator's list: of precision (bf16, f16, the 14 bits of an FP8 accumulator, two
-// bf16 terms, a fast approximation), then NaN lost, then of range (clipped, flushed).
+// bf16 terms, a fast approximation), then NaN lost, then of range (clipped, flushed); then other widths.
 template <int K, class T>
 T narrow(T x) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -49,27 +49,32 @@ T narrow(T x) {
     if constexpr (K == 5) return x != x ? T(0) : x;
     if constexpr (K == 6) return x > T(65504) ? T(65504) : x < T(-65504) ? T(-65504) : x;
     if constexpr (K == 7) return std::fabs(x) < T(0x1p-24) ? T(0) : x;
+    if constexpr (K == 8) return bits(9, -126, false);
+    if constexpr (K == 9) return bits(12, -126, false);
+    if constexpr (K == 10) return bits(13, -126, true);
+    if constexpr (K == 11) return bits(16, -126, false);
+    if constexpr (K == 12) return bits(19, -126, false);
   }
   return x;
 }
 template <int K, class T>
-T narrow_one(int first, T x) {
-  if (state.chosen == first + K) return narrow<K>(x);
+T narrow_one(int id, T x) {
+  if (state.chosen == id) return narrow<K>(x);
   if (__builtin_expect(state.recording, 0)) {
     const T y = narrow<K>(x);
-    if (!(y == x) && !(y != y && x != x)) came_by(first + K, 1);
+    if (!(y == x) && !(y != y && x != x)) came_by(id, 1);
   }
   return x;
 }
-// The value of an expression with the mutants first, first + 1, ... in the order of the narrowings. A run
+// The value of an expression with the mutants first, first + 1, ... in the order of the narrowings, from one of them on. A run
 // reaches those alone that would change the value.
-template <int kCount, class T>
+template <int kCount, int kFrom, class T>
 T narrowed(int first, T x) {
   if constexpr (std::is_floating_point_v<T>) {
     if (static_cast<unsigned>(state.chosen - first) < unsigned{kCount} || state.recording)
       return [&]<int... K>(std::integer_sequence<int, K...>) {
         T y = x;
-        ((y = state.recording || state.chosen == first + K ? narrow_one<K>(first, x) : y), ...);
+        ((y = state.recording || state.chosen == first + K ? narrow_one<kFrom + K>(first + K, x) : y), ...);
         return y;
       }(std::make_integer_sequence<int, kCount>{});
   }

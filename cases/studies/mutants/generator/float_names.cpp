@@ -7,7 +7,9 @@ const std::vector<Narrowing>& narrowings() {
   static const std::vector<Narrowing> kList = {
       {"in bf16's 8 bits", "precision"}, {"in f16's 11 bits", "precision"}, {"cut to 14 bits", "precision"},
       {"in 17 bits", "precision"},       {"in 20 bits", "precision"},       {"with NaN as 0", "special"},
-      {"at most 65504", "range"},        {"0 below 2^-24", "range"}};
+      {"at most 65504", "range"},        {"0 below 2^-24", "range"},        {"in 9 bits", "precision"},
+      {"in 12 bits", "precision"},       {"cut to 13 bits", "precision"},   {"in 16 bits", "precision"},
+      {"in 19 bits", "precision"}};
   return kList;
 }
 

@@ -1,6 +1,6 @@
 // mutate OUT_DIR ROOT MOST SKIP,SKIP... FILE...: writes OUT_DIR/FILE for each FILE of ROOT with all of its
 // mutants in it, and OUT_DIR/mutants.json, which says of each what it is. Of a generic class no more than
-// MOST are kept. 0: all of them, but values are neither narrowed nor rounded.
+// MOST are kept. 0: all of them, but values are neither narrowed nor rounded. "others": all of them, and values narrowed to other widths.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -39,8 +39,9 @@ int run(const std::vector<std::string>& words) {
   }
   const fs::path out = words[0], root = words[1];
   Rules rules;
-  const std::size_t most = std::stoul(words[2]);
-  rules.values = most > 0;
+  rules.other_widths = words[2] == "others";
+  const std::size_t most = rules.other_widths ? 0 : std::stoul(words[2]);
+  rules.values = rules.other_widths || most > 0;
   std::istringstream skipped(words[3]);
   for (std::string name; std::getline(skipped, name, ',');) rules.skipped_functions.push_back(name);
   const std::vector<std::string> files(words.begin() + 4, words.end());

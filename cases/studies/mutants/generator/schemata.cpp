@@ -78,7 +78,7 @@ std::string schemata(const Source& s, std::vector<Region>& regions, int& next_id
           }
         };
         if (r.form == RegionForm::value) {
-          out += fmt::format("::assay_mutants::narrowed<{}>({}, ", r.mutants.size(), first);
+          out += fmt::format("::assay_mutants::narrowed<{}, {}>({}, ", r.mutants.size(), r.narrowing, first);
           inner();
           out += ")";
         } else if (r.form == RegionForm::statement) {

@@ -19,8 +19,9 @@ bool one_of(std::string_view t, std::initializer_list<std::string_view> list) {
   return std::ranges::find(list, t) != list.end();
 }
 
-constexpr std::size_t kPrecisions = 5;       // the first of narrowings()
-constexpr std::size_t kValueNarrowings = 6;  // those that any value may get; the rest are for sums
+constexpr std::size_t kValueNarrowings =
+    6;  // the first of narrowings(), those that any value may get; the rest are for sums
+constexpr std::size_t kOthers = 8;  // from here on: other widths
 
 class Finder {
  public:
@@ -499,9 +500,11 @@ class Finder {
     const std::string left = s_.flat(i, assign), right = s_.flat(assign + 1, comma);
     const std::string rest = comma < end ? s_.flat(comma, end + 1) : ";";
     const bool narrow = floating(i, assign) && one_of(at(assign).text, {"+=", "-=", "*=", "/="});
-    for (std::size_t k = 0; narrow && k < (rules_.values ? narrowings().size() : 1); ++k)
+    const std::size_t first = rules_.other_widths ? kOthers : 0;
+    const std::size_t last = rules_.other_widths ? narrowings().size() : rules_.values ? kOthers : 1;
+    for (std::size_t k = first; narrow && k < last; ++k)
       add(i, end + 1, RegionForm::statement, at(i).line,
-          k < kPrecisions ? "accumulator" : narrowings()[k].kind, before,
+          narrowings()[k].kind == "precision" ? "accumulator" : narrowings()[k].kind, before,
           fmt::format("{} = ::assay_mutants::narrow<{}>({} {} ({})){}", left, k, left, at(assign).text[0],
                       right, rest));
     if (is(assign, "+=")) {
@@ -558,10 +561,13 @@ class Finder {
       if (r.begin == b && r.end == e && r.form == RegionForm::value) return;
     const std::string before = s_.flat(b, e);
     Region region{b, e, RegionForm::value, {}};
-    for (std::size_t k = 0; k < kValueNarrowings; ++k) {
+    const std::size_t first = rules_.other_widths ? kOthers : 0;
+    const std::size_t last = rules_.other_widths ? narrowings().size() : kValueNarrowings;
+    region.narrowing = static_cast<int>(first);
+    for (std::size_t k = first; k < last; ++k) {
       const Narrowing& n = narrowings()[k];
       region.mutants.push_back(
-          {0, at(b).line, k < kPrecisions ? std::string(kind) : n.kind, before, before + " " + n.text});
+          {0, at(b).line, n.kind == "precision" ? std::string(kind) : n.kind, before, before + " " + n.text});
     }
     regions_.push_back(std::move(region));
   }

@@ -23,9 +23,11 @@ struct Region {
   int begin, end;  // tokens
   RegionForm form;
   std::vector<Mutant> mutants;
+  int narrowing = 0;  // of a value: what its first mutant does, of narrowings()
 };
 
-// What a floating-point value may be narrowed to, in the order of state.hpp's Narrowing.
+// What a floating-point value may be narrowed to, in the order of state.hpp's narrow(). Those of the table of kills come first, then
+// widths that no other list has.
 struct Narrowing {
   std::string text;  // "in 11 bits"
   std::string kind;  // class of the mutant
@@ -43,6 +45,7 @@ struct Rules {
   std::vector<std::string> skipped_functions;  // names, or endings that begin with "*"
   bool tables = true;                          // constexpr tables become const ones whose entries are mutated
   bool values = true;                          // values narrowed and rounded in a direction
+  bool other_widths = false;                   // narrowed to the widths that the table of kills does not have
   FloatNames floats;
 };
 

@@ -1,0 +1,178 @@
+// The place of a fault in an op over rows (softmax, logsumexp, the norms) or in a quantiser: which columns, which rows.
+//
+//   numbers  the case's own shape, numbers of one size: rows of which nothing is right, beside rows that are; columns likewise
+//   heavy    in each row one column, another in each, has all the weight: what is left out of its sum, or of its maximum, is that
+//            column. Of a quantiser one in each group has the largest code, and all others are 0
+//
+// A column that is wrong in rows in which another is heavy has been read from elsewhere: it is the place, not the heavy one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cases/attribution/conclusion.hpp"
+#include "cases/attribution/place_axis.hpp"
+#include "reference/formats/format.hpp"
+#include "reference/inputs/random.hpp"
+
+namespace assay::attribution {
+namespace {
+
+constexpr std::int64_t kMostElements = 1 << 20;  // of a question
+
+class RowPlaces {
+ public:
+  explicit RowPlaces(Bench& bench)
+      : bench_(bench),
+        op_(bench.the_case().op->name),
+        rows_(bench.the_case().attributes.integer("rows")),
+        cols_(bench.the_case().attributes.integer("cols")) {
+    const char* stored = op_ == "quantize" || op_ == "requantize" ? "to" : op_ == "dequantize" ? "from" : "";
+    group_ = cols_;
+    if (*stored == '\0') return;
+    quantises_ = true;
+    const Format& f = format(bench.the_case().attributes.text(stored));
+    if (f.kind == FormatKind::block || f.axis == ScaleAxis::group32) group_ = f.block_elements;
+  }
+
+  std::string named() {
+    const Axis rows = ask_numbers();
+    if (const auto run = run_of(rows, 1)) {
+      std::string text = range("rows", *run);
+      if (const auto columns = run_of(columns_)) text = range("columns", *columns) + ", " + text;
+      return text;
+    }
+    if (cols_ <= kMostElements / 4)
+      if (const auto run = heavy_columns()) return range("columns", *run);
+    const auto columns = run_of(columns_);
+    return columns ? range("columns", *columns) : "";
+  }
+
+ private:
+  static std::string range(const char* axis, const Run& r) {
+    return fmt::format("{} {}..{}{}", axis, r.first, r.last,
+                       r.of_each > 0 ? fmt::format(" of each {}", r.of_each) : "");
+  }
+
+  static bool wrong(const Answer& a, std::size_t i) {
+    return !(std::fabs(a.got[0][i] - a.truths[0].value[i]) <= a.truths[0].limit[i]) &&
+           !(std::isnan(a.got[0][i]) && std::isnan(a.truths[0].value[i]));
+  }
+  static void mark(Axis& axis, std::int64_t at, bool is_wrong) {
+    Mark& m = axis.marks[static_cast<std::size_t>(at)];
+    m = std::max(m, is_wrong ? Mark::off : Mark::right);
+  }
+
+  // Of the rows; and of the columns, from the rows that are wrong.
+  Axis ask_numbers() {
+    Axis rows(rows_);
+    const Answer a = bench_.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
+      const Stream draw(5, t.name);
+      for (std::size_t i = 0; t.name != "mask" && i < x.size(); ++i)
+        x[i] = static_cast<float>((1 + draw.uniform(i)) * (draw.below(i, 2) == 0 ? -1 : 1));
+    }));
+    if (!a.ran || a.got.empty() || a.truths.empty()) return rows;
+    const auto width = static_cast<std::int64_t>(a.got[0].size()) / rows_;
+    for (std::size_t i = 0; i < a.got[0].size(); ++i)
+      mark(rows, static_cast<std::int64_t>(i) / width, wrong(a, i));
+    for (std::size_t i = 0; i < a.got[0].size() && width == cols_; ++i)
+      if (rows.wrong(i / static_cast<std::size_t>(width)))
+        mark(columns_, static_cast<std::int64_t>(i) % width, wrong(a, i));
+    return rows;
+  }
+
+  // Which column of its group (or of the row) is heavy in a row, asked for columns of one width from `first` on; -1: none.
+  std::int64_t heavy_in(std::int64_t row, std::int64_t group) const {
+    if (!quantises_) return row;
+    // Another in every group, without a step from one to the next that a fault could have, too.
+    return (row +
+            static_cast<std::int64_t>(Stream(9, "places").below(static_cast<std::size_t>(group), 1024))) %
+           group_;
+  }
+
+  std::optional<Run> heavy_columns() {
+    const std::int64_t most = std::max<std::int64_t>(1, kMostElements / cols_);
+    const std::int64_t wide = (group_ + most - 1) / most;  // columns that are heavy together
+    if (wide > 1 && quantises_) return std::nullopt;
+    Axis axis(cols_);
+    ask_heavy(0, wide, axis);
+    const auto run = run_of(axis);
+    if (!run || wide == 1) return run;
+    if (run->of_each > 0) return std::nullopt;
+    // Both ends of the run, a column at a time.
+    for (const std::int64_t end : {run->first, run->last})
+      ask_heavy(std::clamp<std::int64_t>(end - most / 2, 0, std::max<std::int64_t>(0, cols_ - most)), 1,
+                axis);
+    return run_of(axis);
+  }
+
+  void ask_heavy(std::int64_t first, std::int64_t wide, Axis& axis) {
+    const std::int64_t most = std::max<std::int64_t>(1, kMostElements / cols_);
+    const std::int64_t rows = quantises_ ? group_ : std::min(most, (cols_ - first + wide - 1) / wide);
+    const auto is_heavy = [&](std::int64_t row, std::int64_t column) {
+      const std::int64_t at = quantises_ ? column % group_ : column - first;
+      return at >= 0 && at / wide == heavy_in(row, column / group_);
+    };
+    const Attributes& all = bench_.the_case().attributes;
+    const bool weights = op_ == "softmax" || op_ == "logsumexp";
+    const double unit = op_ == "softmax" ? all.real("temperature") : 1;
+    const Answer a =
+        bench_.ask({{"rows", fmt::format("{}", rows)}}, Edit([&](const TensorSpec& t, std::vector<float>& x) {
+                     for (std::size_t i = 0; i < x.size(); ++i) {
+                       const auto at = static_cast<std::int64_t>(i);
+                       if (t.name == "sinks") x[i] = -60;
+                       if (t.name != "x") continue;
+                       const bool heavy = is_heavy(at / cols_, at % cols_);
+                       x[i] = static_cast<float>(weights      ? (heavy ? 60 : -60) * unit
+                                                 : heavy      ? 7
+                                                 : quantises_ ? 0
+                                                              : 0x1p-20);
+                     }
+                   }));
+    if (!a.ran || a.got.empty() || a.truths.empty()) return;
+    const auto width = static_cast<std::int64_t>(a.got[0].size()) / rows;
+    Axis asked(cols_);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t from = 0; from < cols_; from += group_)
+        judge_group(a, row, from, width, is_heavy, asked);
+    for (std::size_t i = 0; i < asked.marks.size(); ++i)
+      if (asked.marks[i] != Mark::open) axis.marks[i] = asked.marks[i];
+  }
+
+  template <class Heavy>
+  void judge_group(const Answer& a, std::int64_t row, std::int64_t from, std::int64_t width,
+                   const Heavy& is_heavy, Axis& asked) const {
+    const std::int64_t count = std::min(group_, cols_ - from);
+    std::vector<std::int64_t> strays, heavies;
+    bool off = false, seen = false;
+    for (std::int64_t c = from; c < from + count; ++c) {
+      const bool heavy = is_heavy(row, c);
+      if (heavy) heavies.push_back(c);
+      if (width != cols_) continue;
+      const auto i = static_cast<std::size_t>(row * width + c);
+      if (heavy) seen = seen || std::fabs(a.truths[0].value[i]) > Part::kSeen * a.truths[0].limit[i];
+      if (wrong(a, i) && heavy) off = true;
+      if (wrong(a, i) && !heavy) strays.push_back(c);
+    }
+    if (width != cols_) off = wrong(a, static_cast<std::size_t>(row)), seen = true;
+    // Few: they are read from elsewhere. Many: the heavy one's sum or maximum is wrong.
+    if (!strays.empty() && std::ssize(strays) <= std::max<std::int64_t>(1, count / 8)) {
+      for (const std::int64_t c : strays) mark(asked, c, true);
+      return;
+    }
+    for (const std::int64_t c : heavies)
+      if (seen) mark(asked, c, off || !strays.empty());
+  }
+
+  Bench& bench_;
+  std::string_view op_;
+  std::int64_t rows_, cols_, group_ = 0;
+  bool quantises_ = false;
+  Axis columns_{cols_};
+};
+
+}  // namespace
+
+std::string rows_place(Bench& bench) { return RowPlaces(bench).named(); }
+
+}  // namespace assay::attribution
