@@ -19,6 +19,8 @@ namespace assay::attribution {
 namespace {
 
 constexpr std::int64_t kMostElements = 1 << 20;  // of a question
+// A logit whose weight is nothing beside that of its negative; and a number that no scale has as its largest code.
+constexpr float kLight = -60, kHeavy = 11;
 
 class RowPlaces {
  public:
@@ -36,16 +38,23 @@ class RowPlaces {
   }
 
   std::string named() {
-    const Axis rows = ask_numbers();
-    if (const auto run = run_of(rows, 1)) {
+    const Axis rows = ask_numbers(5);
+    // What other numbers show as well is no accident.
+    if (const auto run = run_of(rows, 1); run && ask_numbers(6).marks == rows.marks) {
       std::string text = range("rows", *run);
-      if (const auto columns = run_of(columns_)) text = range("columns", *columns) + ", " + text;
-      return text;
+      auto columns = run_of(columns_);
+      if (!columns && !quantises_ && run->first == run->last && run->of_each == 0)
+        columns = column_of(run->first);
+      return columns ? range("columns", *columns) + ", " + text : text;
     }
     if (cols_ <= kMostElements / 4)
       if (const auto run = heavy_columns()) return range("columns", *run);
+    const std::vector<Mark> before = columns_.marks;
     const auto columns = run_of(columns_);
-    return columns ? range("columns", *columns) : "";
+    if (!columns) return "";
+    columns_ = Axis(cols_);
+    (void)ask_numbers(6);
+    return columns_.marks == before ? range("columns", *columns) : "";
   }
 
  private:
@@ -55,8 +64,17 @@ class RowPlaces {
   }
 
   static bool wrong(const Answer& a, std::size_t i) {
-    return !(std::fabs(a.got[0][i] - a.truths[0].value[i]) <= a.truths[0].limit[i]) &&
-           !(std::isnan(a.got[0][i]) && std::isnan(a.truths[0].value[i]));
+    const double got = a.got[0][i], want = a.truths[0].value[i];
+    return got != want && !(std::fabs(got - want) <= a.truths[0].limit[i]) &&
+           !(std::isnan(got) && std::isnan(want));
+  }
+  // Of a softmax a logit, of a norm nothing beside the heavy one, of a quantiser so little that its code is 0.
+  float number(bool heavy) const {
+    if (op_ == "softmax" || op_ == "logsumexp") {
+      const double unit = op_ == "softmax" ? bench_.the_case().attributes.real("temperature") : 1;
+      return static_cast<float>((heavy ? -kLight : kLight) * unit);
+    }
+    return heavy ? kHeavy : quantises_ ? kHeavy / 1024 : 0.0F;
   }
   static void mark(Axis& axis, std::int64_t at, bool is_wrong) {
     Mark& m = axis.marks[static_cast<std::size_t>(at)];
@@ -64,10 +82,10 @@ class RowPlaces {
   }
 
   // Of the rows; and of the columns, from the rows that are wrong.
-  Axis ask_numbers() {
+  Axis ask_numbers(std::uint64_t seed) {
     Axis rows(rows_);
-    const Answer a = bench_.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
-      const Stream draw(5, t.name);
+    const Answer a = bench_.ask(Edit([=](const TensorSpec& t, std::vector<float>& x) {
+      const Stream draw(seed, t.name);
       for (std::size_t i = 0; t.name != "mask" && i < x.size(); ++i)
         x[i] = static_cast<float>((1 + draw.uniform(i)) * (draw.below(i, 2) == 0 ? -1 : 1));
     }));
@@ -113,20 +131,13 @@ class RowPlaces {
       const std::int64_t at = quantises_ ? column % group_ : column - first;
       return at >= 0 && at / wide == heavy_in(row, column / group_);
     };
-    const Attributes& all = bench_.the_case().attributes;
-    const bool weights = op_ == "softmax" || op_ == "logsumexp";
-    const double unit = op_ == "softmax" ? all.real("temperature") : 1;
     const Answer a =
         bench_.ask({{"rows", fmt::format("{}", rows)}}, Edit([&](const TensorSpec& t, std::vector<float>& x) {
                      for (std::size_t i = 0; i < x.size(); ++i) {
                        const auto at = static_cast<std::int64_t>(i);
-                       if (t.name == "sinks") x[i] = -60;
-                       if (t.name != "x") continue;
-                       const bool heavy = is_heavy(at / cols_, at % cols_);
-                       x[i] = static_cast<float>(weights      ? (heavy ? 60 : -60) * unit
-                                                 : heavy      ? 7
-                                                 : quantises_ ? 0
-                                                              : 0x1p-20);
+                       if (t.name == "sinks") x[i] = kLight;
+                       if (t.name == "gamma") x[i] = static_cast<float>(1 + Stream(5, t.name).uniform(i));
+                       if (t.name == "x") x[i] = number(is_heavy(at / cols_, at % cols_));
                      }
                    }));
     if (!a.ran || a.got.empty() || a.truths.empty()) return;
@@ -142,26 +153,50 @@ class RowPlaces {
   template <class Heavy>
   void judge_group(const Answer& a, std::int64_t row, std::int64_t from, std::int64_t width,
                    const Heavy& is_heavy, Axis& asked) const {
-    const std::int64_t count = std::min(group_, cols_ - from);
-    std::vector<std::int64_t> strays, heavies;
-    bool off = false, seen = false;
-    for (std::int64_t c = from; c < from + count; ++c) {
-      const bool heavy = is_heavy(row, c);
-      if (heavy) heavies.push_back(c);
-      if (width != cols_) continue;
-      const auto i = static_cast<std::size_t>(row * width + c);
-      if (heavy) seen = seen || std::fabs(a.truths[0].value[i]) > Part::kSeen * a.truths[0].limit[i];
-      if (wrong(a, i) && heavy) off = true;
-      if (wrong(a, i) && !heavy) strays.push_back(c);
-    }
-    if (width != cols_) off = wrong(a, static_cast<std::size_t>(row)), seen = true;
-    // Few: they are read from elsewhere. Many: the heavy one's sum or maximum is wrong.
-    if (!strays.empty() && std::ssize(strays) <= std::max<std::int64_t>(1, count / 8)) {
-      for (const std::int64_t c : strays) mark(asked, c, true);
+    const std::int64_t end = std::min(from + group_, cols_);
+    if (width != cols_) {  // one number comes of a row
+      for (std::int64_t c = from; c < end; ++c)
+        if (is_heavy(row, c)) mark(asked, c, wrong(a, static_cast<std::size_t>(row)));
       return;
     }
-    for (const std::int64_t c : heavies)
-      if (seen) mark(asked, c, off || !strays.empty());
+    const auto at = [&](std::int64_t c) { return static_cast<std::size_t>(row * width + c); };
+    double heavy = 0;
+    for (std::int64_t c = from; c < end; ++c)
+      if (is_heavy(row, c)) heavy = std::max(heavy, std::fabs(a.truths[0].value[at(c)]));
+    bool strays = false;
+    for (std::int64_t c = from; c < end; ++c)
+      if (!is_heavy(row, c) && std::fabs(a.got[0][at(c)] - a.truths[0].value[at(c)]) > heavy / 4 &&
+          std::isfinite(a.got[0][at(c)]))
+        mark(asked, c, true), strays = true;
+    for (std::int64_t c = from; c < end && !strays; ++c)
+      if (is_heavy(row, c) && std::fabs(a.truths[0].value[at(c)]) > Part::kSeen * a.truths[0].limit[at(c)])
+        mark(asked, c, wrong(a, at(c)));
+  }
+
+  // The one column that a row's sum goes without: the first `count` columns have all the weight, of fewer and fewer.
+  std::optional<Run> column_of(std::int64_t row) {
+    const auto wrong_with = [&](std::int64_t first, std::int64_t end) {
+      const Answer a = bench_.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const std::int64_t c = static_cast<std::int64_t>(i) % cols_;
+          if (t.name == "sinks") x[i] = kLight;
+          if (t.name == "x") x[i] = number(c >= first && c < end);
+        }
+      }));
+      if (!a.ran || a.got.empty()) return false;
+      const auto width = static_cast<std::int64_t>(a.got[0].size()) / rows_;
+      for (std::int64_t c = 0; c < width; ++c)
+        if (wrong(a, static_cast<std::size_t>(row * width + c))) return true;
+      return false;
+    };
+    std::int64_t right = 0, off = cols_;
+    if (!wrong_with(0, cols_)) return std::nullopt;
+    while (off - right > 1) {
+      const std::int64_t middle = (right + off) / 2;
+      (wrong_with(0, middle) ? off : right) = middle;
+    }
+    if (off < cols_ && wrong_with(off, cols_)) return std::nullopt;  // not alone
+    return Run{off - 1, off - 1, 0};
   }
 
   Bench& bench_;

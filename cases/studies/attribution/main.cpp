@@ -37,6 +37,7 @@ struct Options {
   std::string corpus = ASSAY_CORPUS, mutants, filter, half;
   std::vector<std::string> kill_tables;  // to be listed
   int every = 1, offset = 0;
+  std::vector<int> numbers;  // these rows alone; empty: all
   bool verbose = false, museum_alone = false;
   double least_precision = 0, least_recall = 0;  // in per cent
 };
@@ -141,6 +142,7 @@ int measure(const Options& o) {
   for (Row& r : rows) {
     if (r.number % o.every != o.offset || r.name.find(o.filter) == std::string::npos) continue;
     if (!o.half.empty() && r.half != o.half) continue;
+    if (!o.numbers.empty() && std::ranges::find(o.numbers, r.number) == o.numbers.end()) continue;
     const bool exhibit = r.name.starts_with("museum ");
     if (o.museum_alone && !exhibit) continue;
     Workers workers(known);
@@ -158,11 +160,12 @@ int measure(const Options& o) {
     by_kind[exhibit ? "museum" : "mutants"].add(r, a);
     const bool right = is_right(r.stages, a.stage);
     if (o.verbose || (!right && a.stage != "unknown")) {
-      fmt::print("{} {} for {} | {} | {} | {} {}\n",
+      fmt::print("{} {} for {} | row {} {} | {} | {} {}\n",
                  right                  ? "right    "
                  : a.stage == "unknown" ? "unknown  "
                                         : "wrong    ",
-                 a.stage, r.stages, r.name, r.line.substr(0, r.line.find(" backend=")), a.what, a.where);
+                 a.stage, r.stages, r.number, r.name, r.line.substr(0, r.line.find(" backend=")), a.what,
+                 a.where);
       if (o.verbose)
         for (const auto& text : a.support) fmt::print("            + {}\n", text);
       if (o.verbose)
@@ -213,6 +216,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--every", o.every, "Every so many-th row")->check(CLI::Range(1, 100000));
   app.add_option("--offset", o.offset, "From this one on");
+  app.add_option("--rows", o.numbers, "Rows of these numbers alone, counted from 0")->delimiter(',');
   app.add_option("--least-precision", o.least_precision, "Per cent; less is a finding")
       ->check(CLI::Range(0.0, 100.0));
   app.add_option("--least-recall", o.least_recall, "Per cent; less is a finding")

@@ -168,6 +168,8 @@ int main(int argc, char** argv) {
       "--replay", a.replay,
       "Judge by replay (suite replay.cases, no planted defects): every mutant that differs from the correct "
       "kernel in one bit of one output must be killed");
+  app.add_flag("--first", a.options.first,
+               "Of each mutant the first case that kills it: what the usual rules say is not asked");
   app.add_flag("--planted-alone", a.planted_alone,
                "The planted defects alone, none of the generated mutants");
   app.add_option("--correct", a.options.correct, "Backend whose variants must not be accused; empty: none");

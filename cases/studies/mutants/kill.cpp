@@ -145,6 +145,7 @@ class Engine {
           row.case_line = p->c.line();
         }
         kill(row.assay, plain);
+        if (options_.first) return row;
       }
       // A crash, a hang or a refusal is noticed by whoever runs the kernel at all.
       const bool no_output = status == RunStatus::crash || status == RunStatus::hang ||

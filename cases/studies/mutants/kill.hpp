@@ -22,6 +22,7 @@ struct KillOptions {
   int offset = 0;
   std::vector<int> only;  // these ids alone; empty: all
   bool generated = true;  // false: none of the generated mutants
+  bool first = false;     // of each mutant the first case that kills it, and nothing of the usual rules
   double timeout_seconds = 2;
   std::function<void(std::size_t done, std::size_t of)> progress;
 };
