@@ -42,10 +42,10 @@ class RowPlaces {
     // What other numbers show as well is no accident.
     if (const auto run = run_of(rows, 1); run && ask_numbers(6).marks == rows.marks) {
       std::string text = range("rows", *run);
-      auto columns = run_of(columns_);
+      auto columns = run_of(columns_, 1);
       if (!columns && !quantises_ && run->first == run->last && run->of_each == 0)
         columns = column_of(run->first);
-      return columns ? range("columns", *columns) + ", " + text : text;
+      return columns ? text + ", " + range("columns", *columns) : text;
     }
     if (cols_ <= kMostElements / 4)
       if (const auto run = heavy_columns()) return range("columns", *run);
