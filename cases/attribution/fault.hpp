@@ -14,11 +14,9 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // What a node computes in place of its result r of a and b.
 enum class Wrong : std::uint8_t {
   none,
-  bits_8,  // r to nearest in bf16's precision; in f16 with its subnormals; ...
+  narrow,  // r to nearest in so many bits (Fault::bits); in f16 with its subnormals
   f16,
-  cut_14,  // towards zero, as an FP8 unit's accumulator keeps it
-  bits_17,
-  bits_20,
+  cut,       // towards zero, as an FP8 unit's accumulator keeps it
   nan_lost,  // 0 where r is NaN
   clipped,   // to f16's range
   flushed,   // 0 where |r| < 2^-24
@@ -84,6 +82,7 @@ struct Fault {
   Wrong wrong = Wrong::none;
   Where where = Where::whole;
   int lane = 0, other = 0;
+  int bits = 0;  // of narrow and cut
 
   bool at(int n) const { return n == node; }
 
@@ -130,16 +129,12 @@ struct Fault {
   double altered(double r, double x) const { return wrong == Wrong::identity ? x : altered(r); }
   double altered(double r, double a, double b) const {
     switch (wrong) {
-      case Wrong::bits_8:
-        return in_bits(r, 8, -126, false);
+      case Wrong::narrow:
+        return in_bits(r, bits, -126, false);
       case Wrong::f16:
         return in_bits(r, 11, -14, false);
-      case Wrong::cut_14:
-        return in_bits(r, 14, -126, true);
-      case Wrong::bits_17:
-        return in_bits(r, 17, -126, false);
-      case Wrong::bits_20:
-        return in_bits(r, 20, -126, false);
+      case Wrong::cut:
+        return in_bits(r, bits, -126, true);
       case Wrong::nan_lost:
         return std::isnan(r) ? 0 : r;
       case Wrong::clipped:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "cases/attribution/models.hpp"
@@ -13,11 +14,9 @@ namespace assay::attribution {
 namespace {
 
 constexpr std::string_view kWords[] = {"right",
-                                       "in 8 bits",
+                                       "in {} bits",
                                        "in f16",
-                                       "cut to 14 bits",
-                                       "in 17 bits",
-                                       "in 20 bits",
+                                       "cut to {} bits",
                                        "NaN is lost",
                                        "clipped to f16's range",
                                        "flushed below 2^-24",
@@ -120,6 +119,15 @@ constexpr double kNearly = 0.01, kFarBehind = 20;
 // Of the first answer's squared error a hypothesis has to explain a half to be held against the others.
 constexpr double kWorthwhile = 0.5;
 
+// Two hypotheses a and b predict what lies b - a apart. Where between them an answer lies, 0 at a and 1 at b: the roundings of the
+// kernel, which both leave alike, fall out of the difference, and tell little where it is not many of them.
+struct Between {
+  double along = 0, apart = 0;  // sums of (got - a) (b - a) and of (b - a)^2, in squared limits
+  double share() const { return along / apart; }
+};
+constexpr double kNearOne = 0.25;  // of the way: the answer is the nearer one's
+constexpr double kApart = 1e-4;    // squared, in limits, on average: less is of a rounding's size
+
 // A fault and the mean square that it leaves in each answer.
 struct Held {
   Fault fault;
@@ -127,7 +135,8 @@ struct Held {
 };
 
 std::string in_words(const Node& at, const Fault& f) {
-  const std::string words = fmt::format("{}: {}", at.name, kWords[static_cast<int>(f.wrong)]);
+  const std::string how = fmt::format(fmt::runtime(kWords[static_cast<int>(f.wrong)]), f.bits);
+  const std::string words = fmt::format("{}: {}", at.name, how);
   switch (f.where) {
     case Where::whole:
       return words;
@@ -145,6 +154,9 @@ std::string in_words(const Node& at, const Fault& f) {
   return words;
 }
 
+// From the fewest bits of a format that kernels compute in to the most that f32's own roundings do not hide.
+constexpr int kFewestBits = 7, kMostBits = 21;
+
 // Every node with every way to be wrong; loops in their lanes, too.
 std::vector<Fault> faults(std::span<const Node> nodes) {
   std::vector<Fault> all;
@@ -152,13 +164,22 @@ std::vector<Fault> faults(std::span<const Node> nodes) {
     for (int pair = 0; pair < kLanes * kLanes && nodes[static_cast<std::size_t>(node)].loop; ++pair)
       if (pair / kLanes != pair % kLanes)
         all.push_back({node, Wrong::none, Where::other_lane, pair / kLanes, pair % kLanes});
+    const bool loop = nodes[static_cast<std::size_t>(node)].loop;
+    const auto each_lane = [&](Fault f) {
+      all.push_back(f);
+      if (!loop || f.wrong == Wrong::uncalled) return;
+      for (f.where = Where::lanes; f.where != Where::one_lane;
+           f.where = static_cast<Where>(static_cast<int>(f.where) + 1))
+        all.push_back(f);
+      for (f.lane = 0; f.lane < kLanes; ++f.lane) all.push_back(f);
+    };
     for (int w = 1; w < static_cast<int>(Wrong::count); ++w) {
-      const auto wrong = static_cast<Wrong>(w);
-      all.push_back({node, wrong});
-      if (!nodes[static_cast<std::size_t>(node)].loop || wrong == Wrong::uncalled) continue;
-      for (const Where where : {Where::lanes, Where::full_lanes, Where::tail})
-        all.push_back({node, wrong, where});
-      for (int lane = 0; lane < kLanes; ++lane) all.push_back({node, wrong, Where::one_lane, lane});
+      Fault f{node, static_cast<Wrong>(w)};
+      if (f.wrong != Wrong::narrow && f.wrong != Wrong::cut) {
+        each_lane(f);
+        continue;
+      }
+      for (f.bits = kFewestBits; f.bits <= kMostBits; ++f.bits) each_lane(f);
     }
   }
   return all;
@@ -172,10 +193,34 @@ bool alike(const Op& op, const Attributes& a, const Attributes& b) {
   });
 }
 
+Between between(const std::vector<Modelled>& used, const std::vector<bool>& counts, const Fault& a,
+                const Fault& b) {
+  Between sum;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (!counts[i]) continue;
+    const Modelled& m = used[i];
+    const std::vector<double> by_a = m.model->run(a), by_b = m.model->run(b);
+    const auto elements = m.model->elements();
+    for (std::size_t e = 0; e < elements.size(); ++e) {
+      const double got = m.answer->got[0][elements[e]];
+      if (!(m.unit[e] < kAnyNumber) || !std::isfinite(got) || !std::isfinite(by_a[e]) ||
+          !std::isfinite(by_b[e]))
+        continue;
+      const double unit = scaled(m.unit[e], m.answer->truths[0].value[elements[e]], got);
+      const double far = (by_b[e] - by_a[e]) / unit, here = (got - by_a[e]) / unit;
+      if (!(std::fabs(far) < kFar) || !(std::fabs(here) < kFar)) continue;
+      sum.along += here * far / static_cast<double>(elements.size());
+      sum.apart += far * far / static_cast<double>(elements.size());
+    }
+  }
+  return sum;
+}
+
 // The hypothesis that explains these answers; of several stages that explain them alike the one that the probes named, or none.
-std::optional<Explanation> decided(const std::vector<Held>& all, std::span<const Node> nodes,
+std::optional<Explanation> decided(const std::vector<Modelled>& used, const std::vector<Held>& all,
                                    const std::vector<double>& without, const std::vector<bool>& counts,
                                    std::string_view probed) {
+  const std::span<const Node> nodes = used[0].model->nodes();
   const auto sum = [&](const std::vector<double>& squares) {
     double total = 0;
     for (std::size_t i = 0; i < squares.size(); ++i) total += counts[i] ? squares[i] : 0;
@@ -189,7 +234,7 @@ std::optional<Explanation> decided(const std::vector<Held>& all, std::span<const
     const Node& at = nodes[static_cast<std::size_t>(h.fault.node)];
     Explanation& e = best[at.stage];
     if (e.stage.empty() || error < e.error)
-      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", h.fault.node};
+      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", h.fault};
   }
   std::vector<Explanation> order;
   for (auto& [stage, e] : best) order.push_back(std::move(e));
@@ -203,14 +248,29 @@ std::optional<Explanation> decided(const std::vector<Held>& all, std::span<const
       !(first.error <= kNearly && kFarBehind * first.error <= first.next))
     return std::nullopt;
   if (order.size() == 1 || left(first) <= kDecides * left(order[1])) return first;
-  // Stages that explain alike: that of the probes; else the earliest, whose result is all that the later ones see.
-  const Explanation* chosen = nullptr;
+  // Stages that explain alike. Where two of them differ, the answers lie at one of both.
+  std::vector<const Explanation*> alike;
   for (const Explanation& e : order)
-    if (kDecides * left(e) < left(first) &&
-        (chosen == nullptr || e.stage == probed || (chosen->stage != probed && e.node < chosen->node)))
-      chosen = &e;
+    if (kDecides * left(e) < left(first)) alike.push_back(&e);
+  const auto beaten = [&](const Explanation* loser) {
+    return std::ranges::any_of(alike, [&](const Explanation* e) {
+      if (e == loser) return false;
+      const Between b = between(used, counts, e->fault, loser->fault);
+      return b.apart > kApart && b.share() < kNearOne;
+    });
+  };
+  std::vector<const Explanation*> left_over;
+  std::ranges::copy_if(alike, std::back_inserter(left_over), [&](const auto* e) { return !beaten(e); });
+  if (left_over.empty()) left_over = alike;
+  // Of those that do not, that of the probes; else the earliest, whose result is all that the later ones see.
+  const Explanation* chosen = nullptr;
+  for (const Explanation* e : left_over)
+    if (chosen == nullptr || e->stage == probed ||
+        (chosen->stage != probed && e->fault.node < chosen->fault.node))
+      chosen = e;
   Explanation same = *chosen;
-  if (chosen != &order[0]) same.next = first.error, same.other = first.what;
+  const Explanation& rival = chosen == &order[0] ? order[1] : order[0];
+  same.next = rival.error, same.other = rival.what;
   return same;
 }
 
@@ -283,11 +343,11 @@ std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answ
       held.back().squares.push_back(i == first ? square : mean_square(used[i], used[i].model->run(fault)));
   }
   std::vector<bool> counts(used.size(), true);
-  if (auto e = decided(held, nodes, without, counts, probed)) return e;
+  if (auto e = decided(used, held, without, counts, probed)) return e;
   // Other formats may run other code: what is right there does not speak against a fault here.
   for (std::size_t i = 0; i < used.size(); ++i)
     counts[i] = used[i].answer->bad || alike(op, used[i].answer->attributes, answers[0].attributes);
-  return decided(held, nodes, without, counts, probed);
+  return decided(used, held, without, counts, probed);
 }
 
 }  // namespace assay::attribution

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cases/attribution/bench.hpp"
+#include "cases/attribution/fault.hpp"
 
 namespace assay::attribution {
 
@@ -19,7 +20,7 @@ struct Explanation {
   double error = 1;         // error(h) / error(no fault)
   double next = 1;          // the same of the best hypothesis of another stage
   std::string other;        // which that is; "" where there is none
-  int node = 0;             // of the model, in the order of the computation
+  Fault fault;              // its node: of the model, in the order of the computation
 };
 // Nothing where no hypothesis explains the answers. Where those of several stages do, `probed`, the stage that the probes named,
 // or else the earliest. answers[0] is the case as it was given.

@@ -61,6 +61,7 @@ class Attention final : public Model {
     visible,
     dot_product,
     dot_addition,
+    q_read,
     q_largest,
     q_step,
     q_inverse,
@@ -71,11 +72,14 @@ class Attention final : public Model {
     block_scaled,
     block_added,
     dot,
+    scale_read,
     scaled,
+    cap_read,
     cap_quotient,
     cap_tanh,
     cap_product,
     distance,
+    slope_read,
     slope_product,
     biased,
     tile_maximum,
@@ -91,6 +95,7 @@ class Attention final : public Model {
     sum_addition,
     sum_found,
     cast,
+    v_read,
     weighed,
     value_addition,
     block_addition,
@@ -118,6 +123,7 @@ class Attention final : public Model {
   static constexpr Node kNodes[] = {{"which keys are visible", "mask"},
                                     {"a product of q.k", "qk"},
                                     {"an addition of q.k", "qk", true},
+                                    {"a number of q", "codec"},
                                     {"the largest of a block of q", "codec"},
                                     {"the scale of a block of q", "codec"},
                                     {"the inverse of a block's scale", "codec"},
@@ -128,11 +134,14 @@ class Attention final : public Model {
                                     {"a block's sum times its scales", "codec"},
                                     {"the addition of a block", "qk"},
                                     {"q.k", "qk"},
+                                    {"the scale", "scale"},
                                     {"q.k times scale", "scale"},
+                                    {"the softcap", "scale"},
                                     {"logit over softcap", "scale"},
                                     {"tanh of the softcap", "scale"},
                                     {"softcap times tanh", "scale"},
                                     {"the distance of key and query", "scale"},
+                                    {"a slope", "scale"},
                                     {"slope times distance", "scale"},
                                     {"logit less slope times distance", "scale"},
                                     {"the maximum of a tile", "max"},
@@ -148,6 +157,7 @@ class Attention final : public Model {
                                     {"the addition of a tile's sum", "row_sum"},
                                     {"the sum of the weights", "row_sum"},
                                     {"the cast of a weight", "p_cast"},
+                                    {"a number of V", "codec"},
                                     {"weight times V", "pv"},
                                     {"an addition to PV", "pv"},
                                     {"the addition of a tile's PV", "pv"},
@@ -189,7 +199,7 @@ class Attention final : public Model {
     if (quantises_) return dot_of_codes(f, r, k);
     Sum s(f, dot_addition, g_.d);
     for (std::int64_t c = 0; c < g_.d; ++c)
-      s.add(f.multiply(dot_product, q[static_cast<std::size_t>(c)], k[c]));
+      s.add(f.multiply(dot_product, f.value(q_read, q[static_cast<std::size_t>(c)]), f.value(k_read, k[c])));
     return s.total();
   }
   static double rounded(double x) { return std::isnan(x) ? 0 : std::clamp(std::nearbyint(x), -127.0, 127.0); }
@@ -217,12 +227,16 @@ class Attention final : public Model {
   double logit(const Fault& f, const Row& r, std::int64_t key) const {
     double s = f.node >= dot_product && f.node <= block_added ? dot_of(f, r, key)
                                                               : r.dots[static_cast<std::size_t>(key)];
-    s = f.multiply(scaled, f.value(dot, s), g_.scale);
-    if (g_.softcap > 0 || (f.at(cap_product) && f.wrong == Wrong::uncalled))
-      s = f.multiply(cap_product, g_.softcap, f.tangent(cap_tanh, f.divide(cap_quotient, s, g_.softcap)));
+    s = f.multiply(scaled, f.value(dot, s), f.value(scale_read, g_.scale));
+    if (g_.softcap > 0 || (f.at(cap_product) && f.wrong == Wrong::uncalled)) {
+      const double cap = f.value(cap_read, g_.softcap);
+      s = f.multiply(cap_product, cap, f.tangent(cap_tanh, f.divide(cap_quotient, s, cap)));
+    }
     if (g_.alibi) {
       const double far = std::fabs(static_cast<double>(problem_.position(r.b, r.row) - key));
-      s = f.subtract(biased, s, f.multiply(slope_product, problem_.slope(r.head), f.value(distance, far)));
+      s = f.subtract(
+          biased, s,
+          f.multiply(slope_product, f.value(slope_read, problem_.slope(r.head)), f.value(distance, far)));
     }
     return s;
   }
@@ -261,7 +275,9 @@ class Attention final : public Model {
       for (std::int64_t j = 0; j < n; ++j)
         block.add(f.multiply(
             weighed, w[static_cast<std::size_t>(j)],
-            values[static_cast<std::size_t>(keys[static_cast<std::size_t>(j)] * g_.dv + columns_[at])]));
+            f.value(
+                v_read,
+                values[static_cast<std::size_t>(keys[static_cast<std::size_t>(j)] * g_.dv + columns_[at])])));
       double& acc = stream.acc[at];
       acc = f.add(block_addition, acc, block.total());
     }

@@ -61,9 +61,11 @@ class Softmax final : public RowModel {
       for (std::int64_t i = 0; i < cols_; ++i) {
         if (!(f.value(visible, seen(row, i) ? 1 : 0) > 0)) continue;
         double s = f.value(read, at(row, i));
-        if (temperature_ != 1) s = f.divide(cooled, s, temperature_);
-        if (softcap_ > 0)
-          s = f.multiply(cap_product, softcap_, f.tangent(cap_tanh, f.divide(cap_quotient, s, softcap_)));
+        if (temperature_ != 1) s = f.divide(cooled, s, f.value(temperature_read, temperature_));
+        if (softcap_ > 0) {
+          const double cap = f.value(cap_read, softcap_);
+          s = f.multiply(cap_product, cap, f.tangent(cap_tanh, f.divide(cap_quotient, s, cap)));
+        }
         logits.push_back(s), columns.push_back(i);
       }
       if (logits.empty()) continue;
@@ -96,7 +98,9 @@ class Softmax final : public RowModel {
   enum : int {
     visible,
     read,
+    temperature_read,
     cooled,
+    cap_read,
     cap_quotient,
     cap_tanh,
     cap_product,
@@ -116,7 +120,9 @@ class Softmax final : public RowModel {
   };
   static constexpr Node kNodes[] = {{"the mask", "mask"},
                                     {"a logit", "scale"},
+                                    {"the temperature", "scale"},
                                     {"logit over temperature", "scale"},
+                                    {"the softcap", "scale"},
                                     {"logit over softcap", "scale"},
                                     {"tanh of the softcap", "scale"},
                                     {"softcap times tanh", "scale"},
