@@ -86,8 +86,10 @@ struct Fault {
 
   bool at(int n) const { return n == node; }
 
-  // Beyond the largest number of f32.
-  static double held(double r) { return std::fabs(r) < 0x1.ffffffp127 ? r : r * kInfinity; }
+  // What f32 holds: a fault in 20 bits rounds what has been rounded to 24, and where that lies half way every sixteenth number is another.
+  static double held(double r) { return static_cast<float>(r); }
+  // Beyond its largest number, of a sum whose order nobody knows.
+  static double ranged(double r) { return std::fabs(r) < 0x1.ffffffp127 ? r : r * kInfinity; }
   double add(int n, double a, double b) const { return held(at(n) ? altered(a + b, a, b) : a + b); }
   double subtract(int n, double a, double b) const { return held(at(n) ? altered(a - b, a, b) : a - b); }
   double multiply(int n, double a, double b) const { return held(at(n) ? altered(a * b, a, b) : a * b); }
@@ -95,31 +97,31 @@ struct Fault {
   double larger(int n, double a, double b) const {  // as std::max: a NaN in b is passed over
     const double r = a < b ? b : a;
     if (at(n) && wrong == Wrong::other_function) return a < b ? a : b;
-    return at(n) ? altered(r, a, b) : r;
+    return at(n) ? held(altered(r, a, b)) : r;
   }
   // A number that is read.
-  double value(int n, double r) const { return at(n) ? altered(r) : r; }
+  double value(int n, double r) const { return at(n) ? held(altered(r)) : r; }
   double exponential(int n, double x) const {
-    if (!at(n)) return x < 88.73 ? std::exp(x) : x * kInfinity;  // f32 ends there
-    if (wrong == Wrong::other_function) return std::exp2(x);
-    if (wrong == Wrong::minus_one) return std::expm1(x);
-    return altered(std::exp(x), x);
+    if (!at(n)) return held(std::exp(x));
+    if (wrong == Wrong::other_function) return held(std::exp2(x));
+    if (wrong == Wrong::minus_one) return held(std::expm1(x));
+    return held(altered(std::exp(x), x));
   }
   double logarithm(int n, double x) const {
-    if (!at(n)) return std::log(x);
-    if (wrong == Wrong::other_function) return std::log2(x);
-    if (wrong == Wrong::minus_one) return std::log1p(x);
-    return altered(std::log(x), x);
+    if (!at(n)) return held(std::log(x));
+    if (wrong == Wrong::other_function) return held(std::log2(x));
+    if (wrong == Wrong::minus_one) return held(std::log1p(x));
+    return held(altered(std::log(x), x));
   }
   double tangent(int n, double x) const {
-    if (!at(n)) return std::tanh(x);
-    if (wrong == Wrong::other_function) return std::tan(x);
-    return altered(std::tanh(x), x);
+    if (!at(n)) return held(std::tanh(x));
+    if (wrong == Wrong::other_function) return held(std::tan(x));
+    return held(altered(std::tanh(x), x));
   }
   double root(int n, double x) const {
-    if (!at(n)) return std::sqrt(x);
-    if (wrong == Wrong::other_function) return std::cbrt(x);
-    return altered(std::sqrt(x), x);
+    if (!at(n)) return held(std::sqrt(x));
+    if (wrong == Wrong::other_function) return held(std::cbrt(x));
+    return held(altered(std::sqrt(x), x));
   }
 
   // Of one operand: no other operation can stand in its place.
@@ -130,11 +132,11 @@ struct Fault {
   double altered(double r, double a, double b) const {
     switch (wrong) {
       case Wrong::narrow:
-        return in_bits(r, bits, -126, false);
+        return in_bits(held(r), bits, -126, false);
       case Wrong::f16:
-        return in_bits(r, 11, -14, false);
+        return in_bits(held(r), 11, -14, false);
       case Wrong::cut:
-        return in_bits(r, bits, -126, true);
+        return in_bits(held(r), bits, -126, true);
       case Wrong::nan_lost:
         return std::isnan(r) ? 0 : r;
       case Wrong::clipped:
@@ -203,7 +205,7 @@ class Sum {
   void add(double x) {
     const std::int64_t i = added_++;
     if (!at_) {
-      lane_[0] = Fault::held(lane_[0] + x);
+      lane_[0] = Fault::ranged(lane_[0] + x);
       return;
     }
     double& lane = lane_[f_.where == Where::whole ? 0 : i % kLanes];

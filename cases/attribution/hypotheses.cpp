@@ -228,8 +228,15 @@ std::optional<Explanation> decided(const std::vector<Modelled>& used, const std:
   };
   const double base = sum(without);
   if (!(base > 0)) return std::nullopt;
+  // An answer is wrong by more than a limit where the hypothesis is right, and nearer to the truth than to it.
+  const auto refuted = [&](const Held& h) {
+    for (std::size_t i = 0; i < h.squares.size(); ++i)
+      if (counts[i] && h.squares[i] > 1 && h.squares[i] > without[i]) return true;
+    return false;
+  };
   std::map<std::string_view, Explanation> best;  // by stage
   for (const Held& h : all) {
+    if (refuted(h)) continue;
     const double error = std::sqrt(sum(h.squares) / base);
     const Node& at = nodes[static_cast<std::size_t>(h.fault.node)];
     Explanation& e = best[at.stage];

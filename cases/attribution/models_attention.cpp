@@ -88,6 +88,7 @@ class Attention final : public Model {
     rescale,
     sum_rescaled,
     rescaled,
+    shift_taken,
     shifted,
     exponent,
     weight_addition,
@@ -150,6 +151,7 @@ class Attention final : public Model {
                                     {"the rescale's factor", "rescale"},
                                     {"the rescaled sum of weights", "rescale"},
                                     {"the rescaled accumulator", "rescale"},
+                                    {"the maximum as it is taken off", "max"},
                                     {"logit less maximum", "exp"},
                                     {"the exponential", "exp"},
                                     {"an addition to a tile's sum", "row_sum", true},
@@ -257,7 +259,7 @@ class Attention final : public Model {
       }
       stream.top = f.larger(maximum, stream.top, top);
     }
-    const double shift = stream.top == kMinusInfinity ? 0 : stream.top;
+    const double shift = f.value(shift_taken, stream.top == kMinusInfinity ? 0 : stream.top);
     const auto n = static_cast<std::int64_t>(w.size());
     Sum sum(f, weight_addition, n);
     for (std::int64_t j = 0; j < n; ++j) {
