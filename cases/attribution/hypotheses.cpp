@@ -241,7 +241,7 @@ std::optional<Explanation> decided(const std::vector<Modelled>& used, const std:
     const Node& at = nodes[static_cast<std::size_t>(h.fault.node)];
     Explanation& e = best[at.stage];
     if (e.stage.empty() || error < e.error)
-      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", h.fault};
+      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", false, h.fault};
   }
   std::vector<Explanation> order;
   for (auto& [stage, e] : best) order.push_back(std::move(e));
@@ -277,7 +277,7 @@ std::optional<Explanation> decided(const std::vector<Modelled>& used, const std:
       chosen = e;
   Explanation same = *chosen;
   const Explanation& rival = chosen == &order[0] ? order[1] : order[0];
-  same.next = rival.error, same.other = rival.what;
+  same.next = rival.error, same.other = rival.what, same.tied = left_over.size() > 1;
   return same;
 }
 

@@ -20,6 +20,7 @@ struct Explanation {
   double error = 1;         // error(h) / error(no fault)
   double next = 1;          // the same of the best hypothesis of another stage
   std::string other;        // which that is; "" where there is none
+  bool tied = false;        // another stage explains the answers alike
   Fault fault;              // its node: of the model, in the order of the computation
 };
 // Nothing where no hypothesis explains the answers. Where those of several stages do, `probed`, the stage that the probes named,

@@ -108,7 +108,10 @@ std::string merged(const Row& r, const Case& c, Status status, const std::string
   if (c.op->name == "matmul" && r.name.find("epilogue_scale(") != std::string::npos) stages += ",scale";
   if (c.op->name == "matmul" && r.name.find(": f32_at(*planes.scale") != std::string::npos)
     stages = together(stages, "codec,scale");
-  if (has("addressing") && r.name.find(": load<") != std::string::npos) stages += ",codec";
+  if (has("addressing") && r.name.find(": load<") != std::string::npos)
+    stages += c.op->name == "matmul"                          ? ",codec,scale"
+              : r.line.find("sinks=yes") != std::string::npos ? ",codec,sink"
+                                                              : ",codec";
   if (what == "scale: 0 times the truth" || what == "scale: -0 times the truth")
     stages = together(stages, c.op->name == "attention" ? "mask,exp,p_cast,pv,output"
                               : c.op->name == "matmul"  ? "addressing,codec,dot,scale,output"
