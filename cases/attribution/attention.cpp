@@ -53,11 +53,15 @@ bool Attention::plain() {
   if (equal.ran && equal.bad && questions_.own_shape() &&
       (equal.attributes.text("mask") != "none" || equal.attributes.text("lengths") != "full"))
     return masked_weights(equal), true;
+  if (equal.ran && equal.bad && wrong_alone())
+    return name("codec", "the kernel takes V in codes alone, and a single key's V is wrong"), true;
   if (equal.ran && equal.bad) return equal_weights(equal), true;
   const Answer values = questions_.ask({AttentionQuestions::few_keys()}, Logits::equal, Rows::many_bits);
   if (values.ran && values.bad) {
     if (look_at_weights(values).other_row)
       return name("addressing", "a row is the mean of another head's V"), true;
+    if (wrong_alone())
+      return name("codec", "the kernel takes V in codes alone, and a single key's V is wrong"), true;
     const Answer ones = questions_.ask({AttentionQuestions::few_keys()}, Logits::equal, Rows::ones);
     if (ones.ran && ones.bad && !some_columns_right(ones))
       return name("row_sum", "equal weights of three keys do not add up to 1"), true;
@@ -120,6 +124,10 @@ bool Attention::bad(const std::vector<Change>& changes, Logits logits, Rows rows
 bool Attention::right(const std::vector<Change>& changes, Logits logits, Rows rows) {
   const Answer a = questions_.ask(changes, logits, rows);
   return a.ran && !a.bad;
+}
+
+bool Attention::wrong_alone() {
+  return questions_.v_in_codes() && bad({{"len", "1"}}, Logits::equal, Rows::many_bits);
 }
 
 bool Attention::codec_differs(const Weights& w) {

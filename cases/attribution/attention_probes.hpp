@@ -18,6 +18,8 @@ class Attention {
   bool bad(const std::vector<Change>& changes, Logits logits, Rows rows);
   bool right(const std::vector<Change>& changes, Logits logits, Rows rows);
 
+  // Whether the V of a key that has all the weight comes out wrong, in a kernel that takes no plain V.
+  bool wrong_alone();
   // A kernel that is wrong in another way with K and V in formats of their own: its codec is what differs.
   bool codec_differs(const Weights& w);
 

@@ -122,6 +122,11 @@ bool AttentionQuestions::stored_in_codes() const {
   const auto plain_format = [](const std::string& f) { return f == "f32" || f == "f16" || f == "bf16"; };
   return !(plain_format(g.k_format) && plain_format(g.v_format));
 }
+bool AttentionQuestions::v_in_codes() const {
+  return !own_shape_ && std::ranges::any_of(plain_, [](const Change& c) {
+    return c.first == "v" && c.second != "f32" && c.second != "f16" && c.second != "bf16";
+  });
+}
 bool AttentionQuestions::all_alike(const Answer& a) {
   double least = INFINITY, most = -INFINITY;
   for (std::size_t i = 0; i < a.got[0].size(); ++i)

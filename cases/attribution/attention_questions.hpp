@@ -69,6 +69,7 @@ class AttentionQuestions {
   Change parted_keys() const;
   Change own_width() const;
   bool stored_in_codes() const;  // K or V
+  bool v_in_codes() const;       // at the plain shape, since the kernel takes no other
   // Whether every key that should have a weight has the same, whatever its logit.
   static bool all_alike(const Answer& one_hot);
 

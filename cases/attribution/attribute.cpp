@@ -159,7 +159,8 @@ void other_shape(Bench& bench) {
 // what is done to the numbers of a row is done to all alike. Formats with planes of scales have places of their own for these.
 bool rows_elsewhere(Bench& bench) {
   const Answer& o = bench.original();
-  if (o.got.empty() || o.truths.empty() || o.tensors.empty()) return false;
+  if (o.got.empty() || o.truths.empty() || o.tensors.empty() || bench.the_case().fault != "none")
+    return false;
   for (const TensorSpec& t : o.tensors)
     if (planes(format(t.format), t.shape).size() > 1) return false;
   const std::int64_t rows = bench.the_case().attributes.integer("rows");
