@@ -61,7 +61,9 @@ std::vector<Row> corpus(const Options& o) {
       if (near == attribution::exhibits().end() || near->stages != r.stages)
         row.refuse(fmt::format("cases/attribution/exhibits.cpp says otherwise of '{}'", exhibit));
       r.name = "museum " + exhibit;
-      r.line = fmt::format("{} backend=museum variant={}", found->line, exhibit);
+      const std::string other = row.optional_text("case");  // than the exhibit's own
+      r.line =
+          fmt::format("{} backend=museum variant={}", other.empty() ? found->line : other, exhibit);
     } else {
       std::int64_t left = row.integer("which", 1, 1000);
       int id = 0;
