@@ -112,6 +112,8 @@ std::optional<Modelled> modelled(const Op& op, const Answer& answer) {
 
 // What is left by the hypothesis is that part of the error at most, and that part of what is left by another stage's.
 constexpr double kExplains = 0.45, kDecides = 0.7;
+// What may leave an answer out has to leave next to nothing of the others.
+constexpr double kExplainsOthers = 0.1;
 // In limits: hypotheses that leave less are right alike.
 constexpr double kExact = 0.002;
 // What leaves more than a limit explains where it leaves that part of the error at most, and every other stage so many times more.
@@ -193,6 +195,29 @@ bool alike(const Op& op, const Attributes& a, const Attributes& b) {
   });
 }
 
+// An answer is wrong by more than a limit where the hypothesis is right, and nearer to the truth than to it.
+bool refuted(const Held& h, const std::vector<double>& without, const std::vector<bool>& counts) {
+  for (std::size_t i = 0; i < h.squares.size(); ++i)
+    if (counts[i] && h.squares[i] > 1 && h.squares[i] > without[i]) return true;
+  return false;
+}
+
+// One answer may be left out, of many: a number that lies half way between two of a fault's few bits falls either way, and all that
+// follows from it is another number.
+constexpr int kEnoughWrong = 3;  // of the others, by more than kExact
+std::vector<bool> all_but_the_worst(const Held& h, const std::vector<double>& without,
+                                    std::vector<bool> counts) {
+  std::size_t worst = h.squares.size();
+  for (std::size_t i = 0; i < h.squares.size(); ++i)
+    if (counts[i] && (worst == h.squares.size() || h.squares[i] > h.squares[worst])) worst = i;
+  if (worst == h.squares.size()) return counts;
+  counts[worst] = false;
+  int wrong = 0;
+  for (std::size_t i = 0; i < h.squares.size(); ++i) wrong += counts[i] && without[i] > kExact ? 1 : 0;
+  if (wrong < kEnoughWrong) counts[worst] = true;
+  return counts;
+}
+
 Between between(const std::vector<Modelled>& used, const std::vector<bool>& counts, const Fault& a,
                 const Fault& b) {
   Between sum;
@@ -219,39 +244,37 @@ Between between(const std::vector<Modelled>& used, const std::vector<bool>& coun
 // The hypothesis that explains these answers; of several stages that explain them alike the one that the probes named, or none.
 std::optional<Explanation> decided(const std::vector<Modelled>& used, const std::vector<Held>& all,
                                    const std::vector<double>& without, const std::vector<bool>& counts,
-                                   std::string_view probed) {
+                                   std::string_view probed, bool but_one) {
   const std::span<const Node> nodes = used[0].model->nodes();
-  const auto sum = [&](const std::vector<double>& squares) {
-    double total = 0;
-    for (std::size_t i = 0; i < squares.size(); ++i) total += counts[i] ? squares[i] : 0;
-    return total;
-  };
-  const double base = sum(without);
-  if (!(base > 0)) return std::nullopt;
-  // An answer is wrong by more than a limit where the hypothesis is right, and nearer to the truth than to it.
-  const auto refuted = [&](const Held& h) {
-    for (std::size_t i = 0; i < h.squares.size(); ++i)
-      if (counts[i] && h.squares[i] > 1 && h.squares[i] > without[i]) return true;
-    return false;
-  };
   std::map<std::string_view, Explanation> best;  // by stage
   for (const Held& h : all) {
-    if (refuted(h)) continue;
-    const double error = std::sqrt(sum(h.squares) / base);
+    const std::vector<bool> held_against = but_one ? all_but_the_worst(h, without, counts) : counts;
+    if (refuted(h, without, held_against)) continue;
+    double squares = 0, base = 0, count = 0;
+    for (std::size_t i = 0; i < h.squares.size(); ++i)
+      if (held_against[i]) squares += h.squares[i], base += without[i], ++count;
+    if (!(base > 0)) continue;
+    const double error = std::sqrt(squares / base);
     const Node& at = nodes[static_cast<std::size_t>(h.fault.node)];
     Explanation& e = best[at.stage];
     if (e.stage.empty() || error < e.error)
-      e = {std::string(at.stage), in_words(at, h.fault), error, 1, "", false, h.fault};
+      e = {std::string(at.stage),
+           in_words(at, h.fault),
+           error,
+           1,
+           "",
+           false,
+           std::max(std::sqrt(squares / count), kExact),
+           h.fault};
   }
   std::vector<Explanation> order;
   for (auto& [stage, e] : best) order.push_back(std::move(e));
   if (order.empty()) return std::nullopt;
   std::ranges::sort(order, {}, &Explanation::error);
-  const double limits = std::sqrt(base / static_cast<double>(std::ranges::count(counts, true)));
-  const auto left = [&](const Explanation& e) { return std::max(e.error * limits, kExact); };
+  const auto left = [&](const Explanation& e) { return e.left; };
   Explanation first = order[0];
   if (order.size() > 1) first.next = order[1].error, first.other = order[1].what;
-  if (!(first.error <= kExplains && left(first) <= 1) &&
+  if (!(first.error <= (but_one ? kExplainsOthers : kExplains) && left(first) <= 1) &&
       !(first.error <= kNearly && kFarBehind * first.error <= first.next))
     return std::nullopt;
   if (order.size() == 1 || left(first) <= kDecides * left(order[1])) return first;
@@ -350,11 +373,14 @@ std::optional<Explanation> explain(const Op& op, const std::vector<Answer>& answ
       held.back().squares.push_back(i == first ? square : mean_square(used[i], used[i].model->run(fault)));
   }
   std::vector<bool> counts(used.size(), true);
-  if (auto e = decided(used, held, without, counts, probed)) return e;
+  if (auto e = decided(used, held, without, counts, probed, false)) return e;
   // Other formats may run other code: what is right there does not speak against a fault here.
+  std::vector<bool> own(used.size());
   for (std::size_t i = 0; i < used.size(); ++i)
-    counts[i] = used[i].answer->bad || alike(op, used[i].answer->attributes, answers[0].attributes);
-  return decided(used, held, without, counts, probed);
+    own[i] = used[i].answer->bad || alike(op, used[i].answer->attributes, answers[0].attributes);
+  if (auto e = decided(used, held, without, own, probed, false)) return e;
+  if (auto e = decided(used, held, without, counts, probed, true)) return e;
+  return decided(used, held, without, own, probed, true);
 }
 
 }  // namespace assay::attribution

@@ -21,6 +21,7 @@ struct Explanation {
   double next = 1;          // the same of the best hypothesis of another stage
   std::string other;        // which that is; "" where there is none
   bool tied = false;        // another stage explains the answers alike
+  double left = 1;          // of the answers, in limits
   Fault fault;              // its node: of the model, in the order of the computation
 };
 // Nothing where no hypothesis explains the answers. Where those of several stages do, `probed`, the stage that the probes named,

@@ -243,6 +243,15 @@ class Attention final : public Model {
     return s;
   }
 
+  // Narrower, or rounded in a direction: of the weight itself, not of what the cast made of it.
+  double cast_weight(const Fault& f, double weight) const {
+    const bool other_cast = f.wrong == Wrong::identity || f.wrong == Wrong::narrow || f.wrong == Wrong::cut;
+    if (f.at(cast) && other_cast) return f.wrong == Wrong::identity ? weight : f.value(cast, weight);
+    if (f.at(cast) && f.wrong >= Wrong::stored_down && f.wrong <= Wrong::stored_away && cast_ != "f32")
+      return directed(weight, cast_ == "f16" ? 11 : 8, f.wrong);
+    return f.value(cast, cast_ == "f32" ? weight : round_to(scalar_format(cast_), weight));
+  }
+
   void absorb(const Fault& f, const Row& r, std::int64_t first, std::int64_t last, Stream& stream) const {
     std::vector<double> w;
     std::vector<std::int64_t> keys;
@@ -265,8 +274,7 @@ class Attention final : public Model {
     for (std::int64_t j = 0; j < n; ++j) {
       double& weight = w[static_cast<std::size_t>(j)];
       weight = f.exponential(exponent, f.subtract(shifted, weight, shift));
-      double rounded = cast_ == "f32" ? weight : round_to(scalar_format(cast_), weight);
-      rounded = f.at(cast) && f.wrong == Wrong::identity ? weight : f.value(cast, rounded);
+      const double rounded = cast_weight(f, weight);
       sum.add(cast_sum_ ? rounded : weight);
       weight = rounded;
     }

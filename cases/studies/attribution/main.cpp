@@ -62,8 +62,7 @@ std::vector<Row> corpus(const Options& o) {
         row.refuse(fmt::format("cases/attribution/exhibits.cpp says otherwise of '{}'", exhibit));
       r.name = "museum " + exhibit;
       const std::string other = row.optional_text("case");  // than the exhibit's own
-      r.line =
-          fmt::format("{} backend=museum variant={}", other.empty() ? found->line : other, exhibit);
+      r.line = fmt::format("{} backend=museum variant={}", other.empty() ? found->line : other, exhibit);
     } else {
       std::int64_t left = row.integer("which", 1, 1000);
       int id = 0;
