@@ -21,6 +21,18 @@ void attribute_matmul(Bench& bench, Attribution& a);
 void attribute_moe(Bench& bench, Attribution& a);
 void attribute_argmax(Bench& bench, Attribution& a);
 
+// other_data.cpp. More answers to hold hypotheses against: where the case has a NaN one in each input in turn, the case's own shape with
+// other numbers, and a small shape for what was explained alike.
+void one_nan(Bench& bench);
+void other_data(Bench& bench);
+void other_shape(Bench& bench);
+// Of an op that has one stage: whether it reads or writes rows elsewhere.
+bool rows_elsewhere(Bench& bench);
+// An operand that nothing depends on, where something depends on another; "" where there is none.
+std::string unread(Bench& bench);
+// Whether runs on the same bytes differ.
+bool unsteady(Bench& bench);
+
 // Where a fault lies, asked at the case's own shape by few runs; "" where the answers leave it open.
 // attention_place.cpp: "keys 32..47, pages 2..2, heads 1..1". Axes: keys, tiles (of the contract), pages (of a sequence), dimensions
 // (of q.k), v bits, k bits, batch entries, query rows, heads. `columns_too`: in the case's own data what is wrong stands in some columns

@@ -1,0 +1,98 @@
+#include "cases/attribution/fault_list.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <utility>
+
+namespace assay::attribution {
+namespace {
+
+constexpr std::string_view kWords[] = {"right",
+                                       "in {} bits",
+                                       "in f16",
+                                       "cut to {} bits",
+                                       "NaN is lost",
+                                       "clipped to f16's range",
+                                       "flushed below 2^-24",
+                                       "0",
+                                       "the first operand alone",
+                                       "the second operand alone",
+                                       "added instead",
+                                       "subtracted instead",
+                                       "multiplied instead",
+                                       "divided instead",
+                                       "negated",
+                                       "1.01 times it",
+                                       "it over 1.01",
+                                       "twice it",
+                                       "half of it",
+                                       "without the first element",
+                                       "without the last element",
+                                       "another function of its kind",
+                                       "expm1 or log1p",
+                                       "its argument",
+                                       "rounded down",
+                                       "rounded up",
+                                       "rounded towards zero",
+                                       "rounded away from zero",
+                                       "1 more than it is",
+                                       "1 less than it is",
+                                       "started at 1",
+                                       "without every second element",
+                                       "done where there is none"};
+static_assert(std::size(kWords) == static_cast<std::size_t>(Wrong::count));
+
+// From the fewest bits of a format that kernels compute in to the most that f32's own roundings do not hide.
+constexpr int kFewestBits = 7, kMostBits = 21;
+
+}  // namespace
+
+std::string in_words(const Node& at, const Fault& f) {
+  const std::string how = fmt::format(fmt::runtime(kWords[static_cast<int>(f.wrong)]), f.bits);
+  const std::string words = fmt::format("{}: {}", at.name, how);
+  switch (f.where) {
+    case Where::whole:
+      return words;
+    case Where::lanes:
+      return fmt::format("{}, in {} sums side by side", words, kLanes);
+    case Where::full_lanes:
+      return fmt::format("{}, in full vectors of {}", words, kLanes);
+    case Where::tail:
+      return fmt::format("{}, behind the last full vector of {}", words, kLanes);
+    case Where::one_lane:
+      return fmt::format("{}, in lane {} of {}", words, f.lane, kLanes);
+    case Where::other_lane:
+      return fmt::format("{}: lane {} of {} in place of lane {}", at.name, f.other, kLanes, f.lane);
+  }
+  return words;
+}
+
+std::vector<Fault> faults(std::span<const Node> nodes) {
+  std::vector<Fault> all;
+  for (int node = 0; std::cmp_less(node, nodes.size()); ++node) {
+    for (int pair = 0; pair < kLanes * kLanes && nodes[static_cast<std::size_t>(node)].loop; ++pair)
+      if (pair / kLanes != pair % kLanes)
+        all.push_back({node, Wrong::none, Where::other_lane, pair / kLanes, pair % kLanes});
+    const bool loop = nodes[static_cast<std::size_t>(node)].loop;
+    const auto each_lane = [&](Fault f) {
+      all.push_back(f);
+      if (!loop || f.wrong == Wrong::uncalled) return;
+      for (f.where = Where::lanes; f.where != Where::one_lane;
+           f.where = static_cast<Where>(static_cast<int>(f.where) + 1))
+        all.push_back(f);
+      for (f.lane = 0; f.lane < kLanes; ++f.lane) all.push_back(f);
+    };
+    for (int w = 1; w < static_cast<int>(Wrong::count); ++w) {
+      Fault f{node, static_cast<Wrong>(w)};
+      if (f.wrong != Wrong::narrow && f.wrong != Wrong::cut) {
+        each_lane(f);
+        continue;
+      }
+      for (f.bits = kFewestBits; f.bits <= kMostBits; ++f.bits) each_lane(f);
+    }
+  }
+  return all;
+}
+
+}  // namespace assay::attribution
