@@ -69,6 +69,7 @@ void Attention::masked_weights(const Answer& equal) {
 }
 
 bool Attention::all_elsewhere(const Answer& a) {
+  if (a.got.empty()) return false;  // it ended early
   const auto &want = a.truths[0].value, &got = a.got[0];
   for (std::size_t row = 0; row < want.size(); row += columns_of(a)) {
     std::size_t kept = 0, gained = 0;

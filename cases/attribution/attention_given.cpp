@@ -37,6 +37,7 @@ std::vector<Place> extremes(const TensorSet& set, const char* tensor, const Atte
 
 // Whether what is wrong is NaN where a number should be, in rows of which another column should be NaN.
 bool a_nan_spreads(const Answer& answer) {
+  if (answer.got.empty()) return false;  // it ended early
   const std::vector<double>&want = answer.truths[0].value, &got = answer.got[0];
   bool some = false;
   for (std::size_t i = 0; i < got.size(); ++i) {

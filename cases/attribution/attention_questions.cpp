@@ -128,6 +128,7 @@ bool AttentionQuestions::v_in_codes() const {
   });
 }
 bool AttentionQuestions::all_alike(const Answer& a) {
+  if (a.got.empty()) return false;  // it ended early
   double least = INFINITY, most = -INFINITY;
   for (std::size_t i = 0; i < a.got[0].size(); ++i)
     if (a.truths[0].value[i] > 0) least = std::min(least, a.got[0][i]), most = std::max(most, a.got[0][i]);

@@ -196,10 +196,6 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
     } else if (single != std::end(kOneStage)) {
       a.stage = single->stage;
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));
-      if (status == Status::wrong && c.op->name.ends_with("quantize") && rows_elsewhere(bench)) {
-        a.stage = "addressing";
-        a.support.back() = "rows that are all one row are right, or differ";
-      }
     }
   }
   if (status == Status::wrong) a.where = place(bench, a.stage);

@@ -26,8 +26,6 @@ void attribute_argmax(Bench& bench, Attribution& a);
 void one_nan(Bench& bench);
 void other_data(Bench& bench);
 void other_shape(Bench& bench);
-// Of an op that has one stage: whether it reads or writes rows elsewhere.
-bool rows_elsewhere(Bench& bench);
 // An operand that nothing depends on, where something depends on another; "" where there is none.
 std::string unread(Bench& bench);
 // Whether runs on the same bytes differ.

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "cases/attribution/conclusion.hpp"
-#include "reference/formats/format.hpp"
 #include "reference/inputs/random.hpp"
 
 namespace assay::attribution {
@@ -71,34 +70,6 @@ void other_shape(Bench& bench) {
     };
     if (ask(3) && ask(4)) return;
   }
-}
-
-// Of an op that has one stage: whether it reads or writes elsewhere. Of rows that are all one row each is right then, or they differ;
-// what is done to the numbers of a row is done to all alike. Formats with planes of scales have places of their own for these.
-bool rows_elsewhere(Bench& bench) {
-  const Answer& o = bench.original();
-  if (o.got.empty() || o.truths.empty() || o.tensors.empty() || bench.the_case().fault != "none")
-    return false;
-  for (const TensorSpec& t : o.tensors)
-    if (planes(format(t.format), t.shape).size() > 1) return false;
-  const std::int64_t rows = bench.the_case().attributes.integer("rows");
-  if (rows < 2 || o.got[0].size() != o.truths[0].value.size()) return false;
-  const std::size_t columns = o.got[0].size() / static_cast<std::size_t>(rows);
-  std::size_t worst = 0;
-  for (std::size_t i = 0; i < o.got[0].size(); ++i)
-    if (!(std::fabs(o.got[0][i] - o.truths[0].value[i]) <= o.truths[0].limit[i])) worst = i / columns;
-  const Answer same = bench.ask(Edit([&](const TensorSpec&, std::vector<float>& x) {
-    if (x.size() != o.got[0].size()) return;
-    const std::vector<float> row(x.begin() + static_cast<std::ptrdiff_t>(worst * columns),
-                                 x.begin() + static_cast<std::ptrdiff_t>((worst + 1) * columns));
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = row[i % columns];
-  }));
-  if (!same.ran || same.got.empty()) return false;
-  for (std::size_t i = columns; i < same.got[0].size(); ++i)
-    if (!(same.got[0][i] == same.got[0][i - columns]) &&
-        !(std::isnan(same.got[0][i]) && std::isnan(same.got[0][i - columns])))
-      return true;
-  return !same.bad;
 }
 
 // An operand that nothing depends on, where something depends on another; "" where there is none.

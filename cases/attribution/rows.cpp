@@ -7,7 +7,8 @@ namespace {
 
 // Whether all that is wrong are weights of next to nothing that became 0.
 bool only_tiny(const Answer& answer) {
-  constexpr double kTiny = 0x1p-60;  // far below what a rounding of any weight leaves
+  constexpr double kTiny = 0x1p-60;      // far below what a rounding of any weight leaves
+  if (answer.got.empty()) return false;  // it ended early
   for (std::size_t i = 0; i < answer.got[0].size(); ++i)
     if (!(std::fabs(answer.got[0][i] - answer.truths[0].value[i]) <= answer.truths[0].limit[i]) &&
         !(answer.got[0][i] == 0 && answer.truths[0].value[i] < kTiny))
@@ -17,7 +18,8 @@ bool only_tiny(const Answer& answer) {
 
 // Whether some of equal logits have no weight at all.
 bool some_unseen(const Answer& answer) {
-  return std::find(answer.got[0].begin(), answer.got[0].end(), 0.0) != answer.got[0].end();
+  return !answer.got.empty() &&
+         std::find(answer.got[0].begin(), answer.got[0].end(), 0.0) != answer.got[0].end();
 }
 
 }  // namespace
@@ -142,6 +144,7 @@ namespace {
 // Of rows with one square each, under an eps of its size: y = x / sqrt(c x^2 + eps), with one c that is not 1.
 bool mean_is_off(const Answer& exact) {
   constexpr double kEps = 0.37, kAlike = 0x1p-10;  // c is known within some roundings of f32
+  if (exact.got.empty()) return false;
   const std::vector<double> x = decode_tensor(exact.set.at("x"));
   double low = INFINITY, high = -INFINITY;
   for (std::size_t i = 0; i < x.size(); ++i) {

@@ -43,6 +43,10 @@ struct Rows {
 };
 inline Rows look(const Answer& a, std::int64_t columns) {
   Rows r;
+  if (a.got.empty()) {  // it ended early
+    r.factor = false;
+    return r;
+  }
   std::size_t sloped = 0, varied = 0;
   const std::size_t n = static_cast<std::size_t>(columns);
   const auto &want = a.truths.at(0).value, &limit = a.truths[0].limit, &got = a.got.at(0);
