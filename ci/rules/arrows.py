@@ -56,7 +56,9 @@ cases/properties/short_sighted.cpp       backends/assay_backend.h
 cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page_text.hpp cases/* OWN
 cases/studies/bisect                     OWN backends/assay_backend.h
 cases/studies/attribution                harness/* harness/cli/program.hpp reference/ cases/* cases/attribution/ cases/studies/museum/* cases/studies/mutants/* OWN
-cases/studies/attribution/misplaced.cpp  backends/assay_backend.h
+cases/studies/attribution/misplaced.hpp  backends/assay_backend.h
+cases/studies/attribution/misplaced.cpp  cases/studies/attribution/misplaced.hpp
+cases/studies/attribution/misplaced_rows.cpp  cases/studies/attribution/misplaced.hpp
 cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp reports/page_text.hpp OWN | harness/testing/
 cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/identify/moe_subjects.py   backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py

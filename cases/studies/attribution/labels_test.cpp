@@ -1,6 +1,8 @@
 #include "cases/studies/attribution/labels.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -82,7 +84,8 @@ TEST(Labels, the_list_gives_the_corpus_its_labels) {
 
 // A kill table of three mutants: one is in the corpus, one survives.
 TEST(Labels, what_is_killed_and_not_in_the_corpus_is_listed) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "labels_test";
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / fmt::format("labels_test_{}", getpid());
   std::filesystem::create_directories(folder);
   const auto write = [&](const char* name, std::string_view text) {
     std::ofstream(folder / name) << text;

@@ -1,7 +1,7 @@
 // assay attribution: what `assay attribute` says of defects whose stage is known, and how often it is right.
 //
 // The corpus (corpus.json) was fixed before there was a hypothesis: exhibits of the museum by hand, generated mutants by the
-// source line that they change (stages.list). A row has one stage, or several that no output tells apart, any of which is
+// source line that they change (stages.list); a list for --corpus may have kernels of other plug-ins too. A row has one stage, or several that no output tells apart, any of which is
 // right. precision = right / named, recall = right / all: `unknown` counts against recall alone.
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ namespace assay {
 namespace {
 
 struct Row {
-  std::string name;    // "museum max_from_half_f16", "backends/cpu/attention.cpp: a -> b"
+  std::string name;  // "museum max_from_half_f16", "backends/cpu/attention.cpp: a -> b", a plug-in's variant
   std::string stages;  // separated by commas
   std::string where;
   std::string line;  // the case with its backend
@@ -63,6 +63,9 @@ std::vector<Row> corpus(const Options& o) {
       r.name = "museum " + exhibit;
       const std::string other = row.optional_text("case");  // than the exhibit's own
       r.line = fmt::format("{} backend=museum variant={}", other.empty() ? found->line : other, exhibit);
+    } else if (const std::string kernels = row.optional_text("plugin"); !kernels.empty()) {
+      r.name = row.text("variant");
+      r.line = fmt::format("{} backend={}:{}", row.text("case"), escaped_path(kernels), r.name);
     } else {
       std::int64_t left = row.integer("which", 1, 1000);
       int id = 0;
