@@ -33,6 +33,10 @@ void Attention::run() {
     a_.decided = true;
     return;
   }
+  if (status == Status::wrong && bench_.the_case().fault == "none" && attention_reads_others(bench_, g_)) {
+    a_.decided = true;
+    return name("addressing", "the worst row is right where all rows, heads and sequences have its numbers");
+  }
   // Two blocks of q and more tell the codec of one from their sum.
   if (questions_.converts_q)
     (void)questions_.ask({{"k", g_.k_format}, {"d", "128"}, AttentionQuestions::few_keys()}, Logits::spread,
@@ -64,7 +68,11 @@ bool Attention::plain() {
       return name("codec", "the kernel takes V in codes alone, and a single key's V is wrong"), true;
     const Answer ones = questions_.ask({AttentionQuestions::few_keys()}, Logits::equal, Rows::ones);
     if (ones.ran && ones.bad && !some_columns_right(ones))
-      return name("row_sum", "equal weights of three keys do not add up to 1"), true;
+      return questions_.split > 3 && right({}, Logits::equal, Rows::ones)
+                 ? name("merge",
+                        "a part without keys weighs something: where each has some, weights add up to 1")
+                 : name("row_sum", "equal weights of three keys do not add up to 1"),
+             true;
     if (questions_.own_shape() && g_.v_format != "f32" &&
         right({{"v", "f32"}, AttentionQuestions::few_keys()}, Logits::equal, Rows::many_bits))
       return name("codec", "equal weights: with V in f32 it is right"), true;
@@ -96,6 +104,9 @@ bool Attention::plain() {
     if (questions_.own_shape() && g_.k_format != "f32" &&
         right({{"k", "f32"}, AttentionQuestions::few_keys()}, Logits::spread, Rows::one_hot))
       return name("codec", "with K in f32 it is right"), true;
+    if (wrong_at_last())
+      return name("codec", "K is stored in codes, and a logit of one product at the last dimension is wrong"),
+             true;
     return name("qk", "logits of one product give right weights, logits of many do not"), true;
   }
   Answer rising =
@@ -103,7 +114,13 @@ bool Attention::plain() {
                      Logits::rising, Rows::one_hot);
   if (!rising.bad) rising = questions_.ask({}, Logits::rising, Rows::one_hot);
   if (rising.ran && rising.bad && only_small(rising))
-    return name("pv", "small weights are left out, others are right"), true;
+    return left_out_below_a_format(rising)
+               ? name("p_cast",
+                      "weights below the smallest number of a format are left out, others are right")
+               : name("pv", "small weights are left out, others are right"),
+           true;
+  if (rising.ran && rising.bad && look_at_weights(rising).exchanged)
+    return name("addressing", "the weights are right, and meet other keys' V"), true;
   if (rising.ran && !rising.bad && questions_.own_shape())
     rising = questions_.ask({}, Logits::rising, Rows::many_bits);
   if (rising.ran && rising.bad)
@@ -127,7 +144,15 @@ bool Attention::right(const std::vector<Change>& changes, Logits logits, Rows ro
 }
 
 bool Attention::wrong_alone() {
-  return questions_.v_in_codes() && bad({{"len", "1"}}, Logits::equal, Rows::many_bits);
+  return questions_.in_codes("v") && (bad({{"len", "1"}}, Logits::equal, Rows::many_bits) ||
+                                      bad({AttentionQuestions::few_keys()}, Logits::alone, Rows::many_bits));
+}
+
+// Codes of K are read one by one right at the first dimension and wrong at the last, which a sum of them would not lose.
+bool Attention::wrong_at_last() {
+  if (!questions_.in_codes("k")) return false;
+  const Answer last = questions_.ask({AttentionQuestions::few_keys()}, Logits::first_at_last, Rows::one_hot);
+  return last.ran && last.bad && !AttentionQuestions::all_alike(last);
 }
 
 bool Attention::codec_differs(const Weights& w) {
@@ -174,6 +199,10 @@ void Attention::equal_weights(const Answer& equal) {
     const auto& got = equal.got[0];
     const bool none = std::ranges::none_of(got, [](double x) { return std::fabs(x) > kGross / kKeys; });
     if (none) return name("mask", "no key has a weight: all are hidden, or all numbers lost");
+    if (w.at_edge && some_twice_for_others(equal))
+      return name("addressing",
+                  "keys at an end have no weight, and others theirs twice: V is read elsewhere");
+    if (w.at_edge && w.kept_right && !w.extra && questions_.split == 1) return lost_from_values(equal);
     return w.at_edge ? name("mask", "keys at an end of the sequence have no weight")
                      : name("addressing", "with equal logits other keys have the weights");
   }
@@ -190,6 +219,8 @@ void Attention::equal_weights(const Answer& equal) {
   }
   const Answer ones = questions_.ask({}, Logits::equal, Rows::ones);
   if (ones.ran && !ones.bad) return name("output", "1/n is wrong, and n times it is right");
+  if (!w.gross && counts_more(equal))
+    return name("row_sum", "equal weights are 1 / (n + k), with one whole k");
   if (w.gross) {
     const Answer low = questions_.ask({AttentionQuestions::few_keys()}, Logits::low, Rows::one_hot);
     if (low.ran && low.bad && look_at_weights(low).missing)
@@ -197,31 +228,6 @@ void Attention::equal_weights(const Answer& equal) {
     return name("row_sum", "equal weights are off by one factor");
   }
   name("output", "equal weights of an exact sum are off by one small factor");
-}
-
-bool Attention::counted_twice(const Answer& a) {
-  constexpr double kTwice = 1.5;  // half way from once to twice
-  for (std::size_t i = 0; i < a.got[0].size(); ++i)
-    if (std::fabs(a.got[0][i]) > kTwice * std::fabs(a.truths[0].value[i])) return true;
-  return false;
-}
-bool Attention::only_small(const Answer& a) {
-  constexpr double kSmall = 0x1p-9;  // of a weight: where kernels that leave some out begin
-  if (a.got.empty()) return false;
-  for (std::size_t i = 0; i < a.got[0].size(); ++i)
-    if (!(std::fabs(a.got[0][i] - a.truths[0].value[i]) <= a.truths[0].limit[i]) &&
-        !(a.got[0][i] == 0 && a.truths[0].value[i] < kSmall))
-      return false;
-  return true;
-}
-bool Attention::some_columns_right(const Answer& a) {
-  if (a.got.empty()) return false;
-  const std::size_t columns = columns_of(a);
-  std::vector<bool> off(columns, false);
-  for (std::size_t i = 0; i < a.got[0].size(); ++i)
-    if (!(std::fabs(a.got[0][i] - a.truths[0].value[i]) <= a.truths[0].limit[i])) off[i % columns] = true;
-  const auto wrong = std::ranges::count(off, true);
-  return wrong > 0 && std::cmp_less(wrong, columns - columns / 16);
 }
 
 void Attention::first_tile(const Answer& first) {

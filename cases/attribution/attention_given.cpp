@@ -2,9 +2,11 @@
 // into one product of q.k and one value of V at a time, so that a code that is read wrongly is told from a sum of right ones.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cases/attribution/attention_questions.hpp"
 #include "cases/attribution/conclusion.hpp"
+#include "cases/attribution/models.hpp"
 
 namespace assay::attribution {
 namespace {
@@ -103,6 +105,41 @@ std::optional<std::vector<Change>> attention_simplified(Bench& bench, AttentionQ
   return left_out;
 }
 
+bool attention_reads_others(Bench& bench, const AttentionGeometry& g) {
+  const Answer& o = bench.original();
+  if (g.batch * g.rows * g.heads < 2 || o.got.empty() || o.truths.empty()) return false;
+  const std::int64_t row = worst_element(o) / g.dv, b = row / g.heads / g.rows,
+                     head = row % g.heads / g.group();
+  const Answer alike = bench.ask(
+      std::vector<Change>{},
+      FullEdit([&](const Case&, const TensorSet& set, const TensorSpec& t, std::vector<float>& x) {
+        const std::vector<float> from = x;
+        if (t.name == "q")
+          for (std::size_t i = 0; i < x.size(); ++i)
+            x[i] = from[static_cast<std::size_t>(row * g.d + static_cast<std::int64_t>(i) % g.d)];
+        if (t.name != "k" && t.name != "v") return;
+        const std::int64_t width = t.name == "k" ? g.d : g.dv;
+        const auto slot_of = [&](std::int64_t key) {
+          if (g.page == 0) return b * g.length + key;
+          std::int32_t page = 0;
+          const std::int64_t entry = b * g.table_width() + key / g.page;
+          std::memcpy(&page, set.at("page_table").planes.at(0).bytes.data() + 4 * entry, sizeof page);
+          return std::int64_t{page} * g.page + key % g.page;
+        };
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const auto at = static_cast<std::int64_t>(i);
+          const std::int64_t key = key_of_row(g, set, at / width / g.kv_heads);
+          x[i] = from[static_cast<std::size_t>((slot_of(key) * g.kv_heads + head) * width + at % width)];
+        }
+      }));
+  if (!alike.ran || alike.got.empty()) return false;
+  for (std::int64_t c = row * g.dv; c < (row + 1) * g.dv; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    if (!(std::fabs(alike.got[0][i] - alike.truths[0].value[i]) <= alike.truths[0].limit[i])) return false;
+  }
+  return true;
+}
+
 void attention_as_given(Bench& bench, const AttentionQuestions& questions,
                         const std::vector<Change>& left_out, Attribution& a) {
   const AttentionGeometry& g = questions.g;
@@ -120,6 +157,21 @@ void attention_as_given(Bench& bench, const AttentionQuestions& questions,
                                         x[i] = static_cast<std::int64_t>(i) / g.dv / g.kv_heads % g.dv ==
                                                static_cast<std::int64_t>(i) % g.dv;
                                   }));
+  if (wrong(scores) && scores.not_finite && bench.the_case().fault == "none") {
+    // One key everywhere, that of the largest numbers: whatever a maximum is taken of, it is that.
+    const Answer one = bench.ask(left_out, Edit([&](const TensorSpec& t, std::vector<float>& x) {
+                                   if (t.name != "k") return;
+                                   const auto largest = std::ranges::max_element(
+                                       x, {}, [](float each) { return std::fabs(each); });
+                                   const auto from = (largest - x.begin()) / g.d * g.d;
+                                   const std::vector<float> key(x.begin() + from, x.begin() + from + g.d);
+                                   for (auto at = x.begin(); at != x.end(); at += g.d)
+                                     std::ranges::copy(key, at);
+                                 }));
+    if (one.ran && !one.bad)
+      return name(questions.split > 1 ? "merge" : "max",
+                  "weights overflow; where all keys are one, none does");
+  }
   if (g.dv > 1 && wrong(scores) && scores.worst > 100 && bench.the_case().fault == "none") {
     for (const bool largest : {true, false}) {
       if (!in_order || g.k_format == "f32") break;

@@ -20,6 +20,10 @@ class Attention {
 
   // Whether the V of a key that has all the weight comes out wrong, in a kernel that takes no plain V.
   bool wrong_alone();
+  bool wrong_at_last();
+  static bool counts_more(const Answer& equal);
+  static bool left_out_below_a_format(const Answer& a);
+  void lost_from_values(const Answer& equal);
   // A kernel that is wrong in another way with K and V in formats of their own: its codec is what differs.
   bool codec_differs(const Weights& w);
 
@@ -27,6 +31,8 @@ class Attention {
   static bool some_columns_right(const Answer& a);
   // Whether a weight is more than half too large.
   static bool counted_twice(const Answer& a);
+  // Whether each weight is right, lost or twice what it should be.
+  static bool some_twice_for_others(const Answer& a);
   // Whether all that is wrong are small weights that became 0.
   static bool only_small(const Answer& a);
 

@@ -20,7 +20,8 @@ double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_
   const auto at = static_cast<double>(j);
   switch (kind) {
     case Logits::first:
-    case Logits::first_of_few_bits: {
+    case Logits::first_of_few_bits:
+    case Logits::first_at_last: {
       const double n = static_cast<double>(std::min({tile, len, part}));
       return at < n ? -4.3 * tilt * at / n : -25.0;
     }
@@ -35,6 +36,8 @@ double logit_of(Logits kind, std::int64_t j, std::int64_t head, std::int64_t kv_
       const double s = cap * (8 * at / static_cast<double>(len) - 4);
       return capped ? s : cap * std::tanh(s / cap);
     }
+    case Logits::alone:
+      return j + 1 == len ? 0 : -100;
     case Logits::low:
       return -40000;
     case Logits::steep:
@@ -122,10 +125,10 @@ bool AttentionQuestions::stored_in_codes() const {
   const auto plain_format = [](const std::string& f) { return f == "f32" || f == "f16" || f == "bf16"; };
   return !(plain_format(g.k_format) && plain_format(g.v_format));
 }
-bool AttentionQuestions::v_in_codes() const {
-  return !own_shape_ && std::ranges::any_of(plain_, [](const Change& c) {
-    return c.first == "v" && c.second != "f32" && c.second != "f16" && c.second != "bf16";
-  });
+bool AttentionQuestions::in_codes(std::string_view operand) const {
+  const auto at = std::ranges::find(plain_, operand, &Change::first);
+  const std::string& format = at != plain_.end() ? at->second : operand == "v" ? g.v_format : g.k_format;
+  return format != "f32" && format != "f16" && format != "bf16";
 }
 bool AttentionQuestions::all_alike(const Answer& a) {
   if (a.got.empty()) return false;  // it ended early
@@ -146,6 +149,11 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
         const AttentionGeometry here = attention_geometry(c.attributes);
         const bool far = logits == Logits::low || logits == Logits::steep;
         const double query = far ? 64 : 4;
+        // Numbers of K that meet zeros of q: blocks of codes that are not used have scales of their own.
+        const double idle = logits == Logits::first_at_last ? 0.5 : 0;
+        const auto is_used = [&](std::int64_t i) {  // of a row of q or K: the dimension that has the logit
+          return i % here.d == (logits == Logits::first_at_last ? here.d - 1 : 0);
+        };
         const Stream draw(1, t.name);
         for (std::size_t i = 0; i < x.size(); ++i) {
           const auto at = static_cast<std::int64_t>(i);
@@ -153,7 +161,7 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
           if (t.name == "slopes")
             x[i] = static_cast<float>(kSlope * static_cast<double>((own_shape_ ? at / g.group() : at) + 1));
           if (t.name == "q") {
-            const bool used = logits != Logits::equal && at % here.d == 0;
+            const bool used = logits != Logits::equal && is_used(at);
             x[i] = static_cast<float>(used ? query : 0);
             if (logits == Logits::spread || logits == Logits::spread_alike)
               x[i] = static_cast<float>(2 * draw.uniform(i) - 1);
@@ -172,7 +180,7 @@ Answer AttentionQuestions::ask(const std::vector<Change>& changes, Logits logits
             const std::size_t from =
                 alike ? static_cast<std::size_t>(at - (j - j % part) * here.kv_heads * here.d) : i;
             x[i] = many ? static_cast<float>(2 * draw.uniform(from) - 1)
-                        : static_cast<float>(at % here.d == 0 ? s / (query * here.scale) : 0);
+                        : static_cast<float>(is_used(at) ? s / (query * here.scale) : idle);
             if (logits == Logits::first_of_few_bits)
               x[i] = static_cast<float>(round_to(scalar_format("bf16"), double{x[i]}));
           }

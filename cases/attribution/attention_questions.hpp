@@ -23,7 +23,9 @@ struct Weights {
   bool missing = false;    // a key that has a weight has none
   bool extra = false;      // a key that has none has one
   bool at_edge = true;     // and only next to the border of what is visible
-  bool other_row = false;  // a row is another row's
+  bool other_row = false;  // a row is another row's, but for one factor
+  bool kept_right = true;  // every key that has a weight has the one that it should
+  bool exchanged = false;  // a row's weights are right, and at other keys; and so is every row that is wrong
   bool dead_rows = true;   // every bad element is in a row that sees nothing
   bool finite = true;
   double slope = 0;  // of log(got / truth) over log(truth), where that explains it
@@ -48,7 +50,9 @@ enum class Logits {
   spread_of_codes,
   spread_alike,
   low,
-  steep
+  steep,
+  alone,         // the last key has all the weight
+  first_at_last  // as first, by the last dimension
 };
 enum class Rows { one_hot, ones, many_bits };
 
@@ -69,7 +73,8 @@ class AttentionQuestions {
   Change parted_keys() const;
   Change own_width() const;
   bool stored_in_codes() const;  // K or V
-  bool v_in_codes() const;       // at the plain shape, since the kernel takes no other
+  // Whether this operand, "k" or "v", has codes where questions are put: at the plain shape, since the kernel takes no other.
+  bool in_codes(std::string_view operand) const;
   // Whether every key that should have a weight has the same, whatever its logit.
   static bool all_alike(const Answer& one_hot);
 

@@ -3,6 +3,7 @@
 
 #include "cases/attribution/attribute.hpp"
 #include "cases/attribution/bench.hpp"
+#include "reference/ops/attention/problem.hpp"
 
 namespace assay::attribution {
 
@@ -12,6 +13,8 @@ class AttentionQuestions;
 // attention_given.cpp. What of the case may be left out so that it is still wrong; nothing where that names the stage.
 std::optional<std::vector<Change>> attention_simplified(Bench& bench, AttentionQuestions& questions,
                                                         Attribution& a);
+// Whether the worst row is right where all other rows, heads and sequences have its numbers: it depends on theirs.
+bool attention_reads_others(Bench& bench, const AttentionGeometry& g);
 // The case's own data, at its own shape.
 void attention_as_given(Bench& bench, const AttentionQuestions& questions,
                         const std::vector<Change>& left_out, Attribution& a);
@@ -28,6 +31,8 @@ void other_data(Bench& bench);
 void other_shape(Bench& bench);
 // An operand that nothing depends on, where something depends on another; "" where there is none.
 std::string unread(Bench& bench);
+// Of an op whose rows have nothing to do with each other: whether the worst row is right where all others have its numbers too.
+bool reads_other_rows(Bench& bench);
 // Whether runs on the same bytes differ.
 bool unsteady(Bench& bench);
 

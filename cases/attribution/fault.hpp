@@ -45,9 +45,34 @@ enum class Wrong : std::uint8_t {
   less_one,
   from_one,  // in a loop: it starts at 1; every second addend is left out
   every_second_lost,
-  uncalled,  // what the case does not have is done
+  uncalled,   // what the case does not have is done
+  held_up,    // an exponential whose argument is no less than -Fault::bits
+  elsewhere,  // another row, head or sequence is read: Fault::lane
+  low_logit,  // hidden keys have the logit -Fault::bits
   count
 };
+
+// Which row, head or sequence is read in place of number i: of `count` of them, of which i should be `right`.
+enum class Source : std::uint8_t { first, before, after, modulo, clamped, halved, count };
+inline std::int64_t source(Source s, std::int64_t i, std::int64_t right, std::int64_t count) {
+  switch (s) {
+    case Source::first:
+      return 0;
+    case Source::before:
+      return std::max<std::int64_t>(0, right - 1);
+    case Source::after:
+      return std::min(count - 1, right + 1);
+    case Source::modulo:
+      return i % count;
+    case Source::clamped:
+      return std::min(count - 1, i);
+    case Source::halved:
+      return std::min(count - 1, i / 2);
+    case Source::count:
+      break;
+  }
+  return right;
+}
 
 // Of a loop that adds in `kLanes` independent sums, as a vector unit does: which of its addends the fault is in.
 enum class Where : std::uint8_t {
@@ -82,7 +107,7 @@ struct Fault {
   Wrong wrong = Wrong::none;
   Where where = Where::whole;
   int lane = 0, other = 0;
-  int bits = 0;  // of narrow and cut
+  int bits = 0;  // of narrow and cut; of held_up and low_logit a number
 
   bool at(int n) const { return n == node; }
 
@@ -105,6 +130,7 @@ struct Fault {
     if (!at(n)) return held(std::exp(x));
     if (wrong == Wrong::other_function) return held(std::exp2(x));
     if (wrong == Wrong::minus_one) return held(std::expm1(x));
+    if (wrong == Wrong::held_up) return held(std::exp(std::max(x, -static_cast<double>(bits))));
     return held(altered(std::exp(x), x));
   }
   double logarithm(int n, double x) const {

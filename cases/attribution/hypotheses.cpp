@@ -156,6 +156,16 @@ Between between(const std::vector<Modelled>& used, const std::vector<bool>& coun
   return sum;
 }
 
+// What is stored, in one direction to the bits of its format.
+bool cuts_as_stored(const Explanation& e, const Modelled& m) {
+  const std::string_view dtype = m.answer->attributes.text("dtype");
+  const int bits = dtype == "f16" ? 11 : dtype == "bf16" ? 8 : 0;
+  return e.stage == "output" && bits != 0 &&
+         (e.fault.wrong == Wrong::cut
+              ? e.fault.bits == bits
+              : e.fault.wrong >= Wrong::stored_down && e.fault.wrong <= Wrong::stored_away);
+}
+
 // The hypothesis that explains these answers; of several stages that explain them alike the one that the probes named, or none.
 std::optional<Explanation> decided(const std::vector<Modelled>& used, const std::vector<Held>& all,
                                    const std::vector<double>& without, const std::vector<bool>& counts,
@@ -207,11 +217,11 @@ std::optional<Explanation> decided(const std::vector<Modelled>& used, const std:
   std::vector<const Explanation*> left_over;
   std::ranges::copy_if(alike, std::back_inserter(left_over), [&](const auto* e) { return !beaten(e); });
   if (left_over.empty()) left_over = alike;
-  // Of those that do not, that of the probes; else the earliest, whose result is all that the later ones see.
+  // Of those that do not, a store that cuts where the output's format would round; that of the probes; else the earliest, whose result is all that the later ones see.
   const Explanation* chosen = nullptr;
   for (const Explanation* e : left_over)
-    if (chosen == nullptr || e->stage == probed ||
-        (chosen->stage != probed && e->fault.node < chosen->fault.node))
+    if (chosen == nullptr || e->stage == probed || cuts_as_stored(*e, used[0]) ||
+        (chosen->stage != probed && !cuts_as_stored(*chosen, used[0]) && e->fault.node < chosen->fault.node))
       chosen = e;
   Explanation same = *chosen;
   const Explanation& rival = chosen == &order[0] ? order[1] : order[0];

@@ -13,10 +13,17 @@
 
 namespace assay::attribution {
 
+enum class NodeKind : std::uint8_t {
+  step,
+  loop,         // asked by a Sum
+  exponential,  // whose argument may be held above some number
+  source,       // which of several rows, heads or sequences is read: Fault::lane says which one instead
+  hidden,       // which keys are visible: hidden ones may have a logit that is not low enough
+};
 // A step of the computation, and the stage that it belongs to.
 struct Node {
   std::string_view name, stage;
-  bool loop = false;  // asked by a Sum
+  NodeKind kind = NodeKind::step;
 };
 
 class Model {

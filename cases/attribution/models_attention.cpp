@@ -70,9 +70,28 @@ class Attention final : public Model {
     std::vector<double> acc;
   };
 
+  // Of number i, which should be `right` of `count`, at this node or at the one that moves two together.
+  static std::int64_t taken(const Fault& f, int node, int both, std::int64_t i, std::int64_t right,
+                            std::int64_t count) {
+    const bool here = (f.at(node) || f.at(both)) && f.wrong == Wrong::elsewhere;
+    return here ? source(static_cast<Source>(f.lane), i, right, count) : right;
+  }
+  std::int64_t query(const Fault& f, const Row& r) const {  // as its place in the output, over dv
+    return problem_.out_index(r.b, taken(f, query_row, query_row, r.row, r.row, g_.rows),
+                              taken(f, query_head, query_head, r.head, r.head, g_.heads)) /
+           g_.dv;
+  }
+  std::size_t cache(const Fault& f, const Row& r, int head, int sequence) const {
+    return static_cast<std::size_t>(
+        taken(f, sequence, both_sequences, r.b, r.b, g_.batch) * g_.kv_heads +
+        taken(f, head, both_heads, r.head, problem_.kv_head(r.head), g_.kv_heads));
+  }
+  static bool moves_logits(const Fault& f) { return f.node >= query_row && f.node <= both_sequences; }
+
   double dot_of(const Fault& f, const Row& r, std::int64_t key) const {
-    const auto q = problem_.q(r.b, r.row, r.head);
-    const auto& keys = keys_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
+    const auto q = std::span(problem_.all_q())
+                       .subspan(static_cast<std::size_t>(query(f, r) * g_.d), static_cast<std::size_t>(g_.d));
+    const auto& keys = keys_[cache(f, r, key_head, key_sequence)];
     const double* k = &keys[static_cast<std::size_t>(key * g_.d)];
     if (quantises_) return dot_of_codes(f, r, k);
     Sum s(f, dot_addition, g_.d);
@@ -83,8 +102,7 @@ class Attention final : public Model {
   static double rounded(double x) { return std::isnan(x) ? 0 : std::clamp(std::nearbyint(x), -127.0, 127.0); }
   // q as int8 in blocks of 32, each with the largest over 127 as its scale, in f16.
   double dot_of_codes(const Fault& f, const Row& r, const double* k) const {
-    const double* q =
-        &plain_q_[static_cast<std::size_t>(problem_.out_index(r.b, r.row, r.head) / g_.dv * g_.d)];
+    const double* q = &plain_q_[static_cast<std::size_t>(query(f, r) * g_.d)];
     Sum s(f, block_added, g_.d / 32);
     for (std::int64_t first = 0; first < g_.d; first += 32) {
       double most = 0;
@@ -103,8 +121,9 @@ class Attention final : public Model {
     return s.total();
   }
   double logit(const Fault& f, const Row& r, std::int64_t key) const {
-    double s = f.node >= dot_product && f.node <= block_added ? dot_of(f, r, key)
-                                                              : r.dots[static_cast<std::size_t>(key)];
+    double s = moves_logits(f) || (f.node >= dot_product && f.node <= block_added)
+                   ? dot_of(f, r, key)
+                   : r.dots[static_cast<std::size_t>(key)];
     s = f.multiply(scaled, f.value(dot, s), f.value(scale_read, g_.scale));
     if (g_.softcap > 0 || (f.at(cap_product) && f.wrong == Wrong::uncalled)) {
       const double cap = f.value(cap_read, g_.softcap);
@@ -114,7 +133,10 @@ class Attention final : public Model {
       const double far = std::fabs(static_cast<double>(problem_.position(r.b, r.row) - key));
       s = f.subtract(
           biased, s,
-          f.multiply(slope_product, f.value(slope_read, problem_.slope(r.head)), f.value(distance, far)));
+          f.multiply(
+              slope_product,
+              f.value(slope_read, problem_.slope(taken(f, slope_head, slope_head, r.head, r.head, g_.heads))),
+              f.value(distance, far)));
     }
     return s;
   }
@@ -131,9 +153,11 @@ class Attention final : public Model {
   void absorb(const Fault& f, const Row& r, std::int64_t first, std::int64_t last, Stream& stream) const {
     std::vector<double> w;
     std::vector<std::int64_t> keys;
-    for (std::int64_t j = first; j < last; ++j)
-      if (f.value(visible, problem_.visible(r.b, r.row, j) ? 1 : 0) > 0)
-        keys.push_back(j), w.push_back(logit(f, r, j));
+    const bool low = f.at(visible) && f.wrong == Wrong::low_logit;
+    for (std::int64_t j = first; j < last; ++j) {
+      const bool seen = f.value(visible, problem_.visible(r.b, r.row, j) ? 1 : 0) > 0;
+      if (seen || low) keys.push_back(j), w.push_back(seen ? logit(f, r, j) : -f.bits);
+    }
     if (w.empty()) return;
     const double top = largest(f, tile_maximum, w);
     if (top > stream.top) {
@@ -155,7 +179,7 @@ class Attention final : public Model {
       weight = rounded;
     }
     stream.sum = f.add(sum_addition, stream.sum, f.value(tile_sum, sum.total()));
-    const auto& values = values_[static_cast<std::size_t>(r.b * g_.kv_heads + problem_.kv_head(r.head))];
+    const auto& values = values_[cache(f, r, value_head, value_sequence)];
     for (std::size_t at = 0; at < columns_.size(); ++at) {
       Sum block(f, value_addition, n);
       for (std::int64_t j = 0; j < n; ++j)
@@ -170,7 +194,8 @@ class Attention final : public Model {
   }
 
   void one(const Fault& f, const Row& r, std::vector<double>& out) const {
-    const KeyRange range = problem_.range(r.b, r.row);
+    const bool all_keys = f.at(visible) && f.wrong == Wrong::low_logit;
+    const KeyRange range = all_keys ? KeyRange{0, problem_.length(r.b)} : problem_.range(r.b, r.row);
     const std::int64_t part = (g_.length + parts_ - 1) / parts_;
     std::vector<Stream> streams(static_cast<std::size_t>(parts_));
     for (std::int64_t p = 0; p < parts_; ++p) {
@@ -184,7 +209,8 @@ class Attention final : public Model {
     Stream& whole = streams[0];
     if (parts_ > 1) merge(f, streams);
     if (g_.sinks && !(whole.sum == 0 && whole.top == kMinusInfinity)) {
-      const double sink = f.value(sink_read, problem_.sink(r.head));
+      const double sink =
+          f.value(sink_read, problem_.sink(taken(f, sink_head, sink_head, r.head, r.head, g_.heads)));
       if (sink > whole.top) {
         const double factor = f.exponential(sink_rescale, f.subtract(sink_fall, whole.top, sink));
         whole.sum = f.multiply(sink_sum_rescaled, whole.sum, factor);
@@ -201,7 +227,11 @@ class Attention final : public Model {
 
   void merge(const Fault& f, std::vector<Stream>& streams) const {
     double top = kMinusInfinity;
-    for (const Stream& s : streams) top = f.larger(part_maximum, top, s.top);
+    const double of_empty = f.value(part_empty, kMinusInfinity);
+    for (const Stream& s : streams) {
+      top = f.larger(part_maximum, top, s.top);
+      if (s.top == kMinusInfinity) top = std::max(top, of_empty);
+    }
     if (top == kMinusInfinity) top = 0;
     const auto factor = [&](const Stream& s) {
       return s.top == top ? 1.0 : f.exponential(part_weight, f.subtract(part_fall, s.top, top));
@@ -212,6 +242,7 @@ class Attention final : public Model {
     for (double& x : whole.acc) x = f.multiply(first_weighed, x, first);
     for (std::size_t p = 1; p < streams.size(); ++p) {
       const Stream& part = streams[p];
+      if (part.top == kMinusInfinity && of_empty != kMinusInfinity) whole.sum += std::exp(of_empty - top);
       if (part.sum == 0) continue;
       const double w = factor(part);
       whole.sum = f.add(part_sum_added, whole.sum, f.multiply(part_sum_weighed, w, part.sum));

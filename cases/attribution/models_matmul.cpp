@@ -82,7 +82,7 @@ class Matmul final : public Model {
   static constexpr Node kNodes[] = {{"an element of a", "codec"},
                                     {"an element of b", "codec"},
                                     {"a product", "dot"},
-                                    {"an addition", "dot", true},
+                                    {"an addition", "dot", NodeKind::loop},
                                     {"the dot product", "dot"},
                                     {"the largest of a group", "codec"},
                                     {"largest over largest code", "codec"},

@@ -130,8 +130,8 @@ class Softmax final : public RowModel {
                                     {"the sink", "sink"},
                                     {"the maximum with the sink", "sink"},
                                     {"logit less maximum", "exp"},
-                                    {"the exponential", "exp"},
-                                    {"an addition to the sum of the weights", "row_sum", true},
+                                    {"the exponential", "exp", NodeKind::exponential},
+                                    {"an addition to the sum of the weights", "row_sum", NodeKind::loop},
                                     {"the sum of the weights", "row_sum"},
                                     {"sink less maximum", "sink"},
                                     {"the sink's weight", "sink"},
@@ -163,10 +163,10 @@ class Logsumexp final : public RowModel {
       const double top = largest(
           f, maximum,
           std::span(x_).subspan(static_cast<std::size_t>(row * cols_), static_cast<std::size_t>(cols_)));
-      const double shift = std::isfinite(top) ? top : 0;
+      const double shift = std::isfinite(top) ? top : 0, taken = f.value(shift_taken, shift);
       Sum weights(f, addition, cols_);
       for (std::int64_t i = 0; i < cols_; ++i)
-        weights.add(f.exponential(exponent, f.subtract(shifted, at(row, i), shift)));
+        weights.add(f.exponential(exponent, f.subtract(shifted, at(row, i), taken)));
       const double sum = f.value(total, weights.total());
       y.push_back(f.value(result, f.add(joined, shift, f.logarithm(log, sum))));
     }
@@ -174,11 +174,12 @@ class Logsumexp final : public RowModel {
   }
 
  private:
-  enum : int { maximum, shifted, exponent, addition, total, log, joined, result };
+  enum : int { maximum, shift_taken, shifted, exponent, addition, total, log, joined, result };
   static constexpr Node kNodes[] = {{"the maximum", "max"},
+                                    {"the maximum as it is taken off", "max"},
                                     {"logit less maximum", "exp"},
-                                    {"the exponential", "exp"},
-                                    {"an addition to the sum of the weights", "row_sum", true},
+                                    {"the exponential", "exp", NodeKind::exponential},
+                                    {"an addition to the sum of the weights", "row_sum", NodeKind::loop},
                                     {"the sum of the weights", "row_sum"},
                                     {"the logarithm", "output"},
                                     {"maximum and logarithm", "output"},
@@ -271,13 +272,13 @@ class Norm final : public RowModel {
     beta_added,
     result
   };
-  static constexpr Node kNodes[] = {{"an addition to the sum", "moments", true},
+  static constexpr Node kNodes[] = {{"an addition to the sum", "moments", NodeKind::loop},
                                     {"the mean's quotient", "moments"},
                                     {"the count of a running mean", "moments"},
                                     {"element less mean", "moments"},
                                     {"element less new mean", "moments"},
                                     {"a square", "moments"},
-                                    {"an addition to the squares", "moments", true},
+                                    {"an addition to the squares", "moments", NodeKind::loop},
                                     {"the sum", "moments"},
                                     {"the sum of squares", "moments"},
                                     {"the variance's quotient", "moments"},

@@ -98,6 +98,28 @@ std::string unread(Bench& bench) {
   return some ? none : "";
 }
 
+bool reads_other_rows(Bench& bench) {
+  const Answer& o = bench.original();
+  const std::int64_t rows = bench.the_case().attributes.integer("rows");
+  if (rows < 2 || o.got.empty() || o.truths.empty() || o.truths[0].value.empty()) return false;
+  const auto width = std::ssize(o.truths[0].value) / rows;
+  std::int64_t worst = 0;
+  double largest = -1;
+  for (std::size_t i = 0; i < o.got[0].size(); ++i) {
+    const double far =
+        std::fabs(o.got[0][i] - o.truths[0].value[i]) / std::max(o.truths[0].limit[i], 0x1p-149);
+    if (!(far <= 1) && !(far <= largest)) largest = far, worst = static_cast<std::int64_t>(i) / width;
+  }
+  if (largest < 0) return false;
+  const Answer alike = bench.ask(Edit([=](const TensorSpec& t, std::vector<float>& x) {
+    if (t.name != "x") return;
+    const std::ptrdiff_t columns = t.shape.back();
+    const std::vector<float> row(x.begin() + worst * columns, x.begin() + (worst + 1) * columns);
+    for (auto at = x.begin(); at != x.end(); at += columns) std::ranges::copy(row, at);
+  }));
+  return alike.ran && !alike.bad;
+}
+
 // Whether runs that differ in nothing, poison and placement included, give different bits. What changes with every third call
 // only is seen by four.
 bool unsteady(Bench& bench) {

@@ -22,10 +22,58 @@ bool some_unseen(const Answer& answer) {
          std::find(answer.got[0].begin(), answer.got[0].end(), 0.0) != answer.got[0].end();
 }
 
+// Whether each row that is wrong is alpha times the truth plus beta, with alpha and beta of its own.
+bool one_affine_map_each(const Answer& a) {
+  if (!a.ran || a.got.empty()) return false;
+  const auto &want = a.truths[0].value, &got = a.got[0], &limit = a.truths[0].limit;
+  const auto n = static_cast<std::size_t>(width(a));
+  for (std::size_t row = 0; row + n <= want.size(); row += n) {
+    double mx = 0, my = 0, xx = 0, xy = 0;
+    for (std::size_t i = row; i < row + n; ++i)
+      mx += want[i] / static_cast<double>(n), my += got[i] / static_cast<double>(n);
+    for (std::size_t i = row; i < row + n; ++i)
+      xx += (want[i] - mx) * (want[i] - mx), xy += (want[i] - mx) * (got[i] - my);
+    const double alpha = xx > 0 ? xy / xx : 1;
+    for (std::size_t i = row; i < row + n; ++i)
+      if (!(std::fabs(got[i] - my - alpha * (want[i] - mx)) <= (1 + std::fabs(alpha)) * limit[i]))
+        return false;
+  }
+  return true;
+}
+
+// A row that depends on others: by its sum or moments alone, or by its elements.
+bool reads_others(Bench& bench, Attribution& a) {
+  if (bench.first().verdict.status != Status::wrong || !reads_other_rows(bench)) return false;
+  a.decided = true;
+  const std::string_view op = bench.the_case().op->name;
+  if (op == "softmax" && look(bench.original(), width(bench.original())).factor)
+    name(a, "row_sum", "each weight of a row is off by one factor, and right where all rows are alike");
+  else if (op.ends_with("norm") &&
+           one_affine_map_each(bench.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
+             if (t.name == "gamma") std::fill(x.begin(), x.end(), 1.0F);
+             if (t.name == "beta") std::fill(x.begin(), x.end(), 0.0F);
+           }))))
+    name(a, "moments", "a row's mean and factor alone depend on other rows");
+  else
+    name(a, "addressing", "the worst row is right where all others have its numbers: it depends on theirs");
+  return true;
+}
+
+// The same rows, each with its largest logit everywhere: whatever a maximum is taken of, it is that.
+bool right_with_each_row_its_largest(Bench& bench) {
+  const Answer answer = bench.ask(Edit([](const TensorSpec& t, std::vector<float>& x) {
+    if (t.name != "x") return;
+    const std::ptrdiff_t columns = t.shape.back();
+    for (auto row = x.begin(); row != x.end(); row += columns)
+      std::fill(row, row + columns, *std::max_element(row, row + columns));
+  }));
+  return answer.ran && !answer.bad;
+}
+
 }  // namespace
 
 void attribute_softmax(Bench& bench, Attribution& a) {
-  if (early(bench, a)) return;
+  if (early(bench, a) || reads_others(bench, a)) return;
   const bool summed = bench.the_case().op->name == "logsumexp";  // one number comes of a row
   // Short rows, whose limits are a few roundings wide; many of them, so that one rounding that happens to be none hides nothing. What
   // they do not show, rows of the case's own length may.
@@ -136,6 +184,8 @@ void attribute_softmax(Bench& bench, Attribution& a) {
   if (only_by_layout(bench, a)) return;
   own_shape = true;
   if (plain() || features()) return;
+  if (bench.original().not_finite && right_with_each_row_its_largest(bench))
+    return name(a, "max", "weights overflow; where all logits of a row are its largest, none does");
   a.against.push_back("no probe is wrong: what the case's own data have is not among them");
 }
 
@@ -157,7 +207,7 @@ bool mean_is_off(const Answer& exact) {
 }  // namespace
 
 void attribute_norm(Bench& bench, Attribution& a) {
-  if (early(bench, a)) return;
+  if (early(bench, a) || reads_others(bench, a)) return;
   if (has(bench, "dtype", "f32") && !bench.original().not_finite &&
       passes(bench, a, {{"dtype", "f32"}}, Edit{}, "stored as f32"))
     return name(a, "output", "the rounding to the output's format is what it needs");

@@ -65,7 +65,7 @@ std::vector<Row> corpus(const Options& o) {
       r.line = fmt::format("{} backend=museum variant={}", other.empty() ? found->line : other, exhibit);
     } else if (const std::string kernels = row.optional_text("plugin"); !kernels.empty()) {
       r.name = row.text("variant");
-      r.line = fmt::format("{} backend={}:{}", row.text("case"), escaped_path(kernels), r.name);
+      r.line = fmt::format("{} backend={} variant={}", row.text("case"), escaped_path(kernels), r.name);
     } else {
       std::int64_t left = row.integer("which", 1, 1000);
       int id = 0;
