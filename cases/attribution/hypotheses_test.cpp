@@ -105,5 +105,36 @@ TEST(Hypotheses, what_explains_alike_is_tied_until_an_answer_lies_at_one_of_both
   }
 }
 
+// What is read elsewhere, what an exponential is held above, and what hides a key and does not.
+TEST(Hypotheses, other_heads_sequences_and_numbers_put_in_place_of_others_are_found) {
+  struct Row {
+    const char *line, *fault, *stage;
+  };
+  constexpr Row kRows[] = {
+      {"attention heads=6 kv_heads=2 d=24 len=5 kv=f32 dtype=f32 fill=uniform",
+       "which head of K and V: the one's of that number modulo their count", "addressing"},
+      {"attention batch=3 heads=2 d=24 len=5 kv=f32 dtype=f32 fill=uniform",
+       "which sequence of V: the first's", "addressing"},
+      {"attention heads=2 d=24 q=4 len=5 kv=f32 dtype=f32 fill=uniform", "which row of q: the one's before",
+       "addressing"},
+      {"attention heads=4 d=24 len=5 kv=f32 dtype=f32 alibi=yes fill=uniform",
+       "which head's slope: the next one's", "scale"},
+      {"attention heads=2 d=24 len=40 kv=f32 dtype=f32 fill=deep",
+       "the exponential: its argument no less than -8", "exp"},
+      {"attention heads=2 d=24 q=4 len=9 mask=random kv=f32 dtype=f32 fill=abyss",
+       "which keys are visible: -10000 where a key is hidden", "mask"},
+      {"softmax rows=6 cols=40 dtype=f32 fill=wide", "the exponential: its argument no less than -8", "exp"},
+      {"logsumexp rows=6 cols=40 fill=gaussian", "the maximum as it is taken off: in f16", "max"}};
+  for (const Row& row : kRows) {
+    const std::string line = std::string(row.line) + " seed=";
+    const Op& op = *expand(parse_case(line + "1")).front().op;
+    const std::vector<Answer> all = {answer(line + "1", row.fault), answer(line + "2", row.fault)};
+    const auto e = explain(op, all, "unknown");
+    ASSERT_TRUE(e) << row.fault;
+    EXPECT_EQ(e->stage, row.stage) << row.fault << " | " << e->what;
+    EXPECT_FALSE(explain(op, {answer(line + "1", ""), answer(line + "2", "")}, "unknown")) << row.line;
+  }
+}
+
 }  // namespace
 }  // namespace assay::attribution

@@ -40,7 +40,6 @@ bool single_is_wrong(Bench& bench, const std::vector<Change>& changes, std::stri
 // What is wrong of operands in their own formats: their sum, where each of their elements alone is right.
 void sum_or_codec(Bench& bench, Attribution& a, const std::vector<Change>& changes, const char* why) {
   for (const std::string operand : {"a", "b"}) {
-    if (bench.the_case().attributes.text(operand) == "f32") continue;
     std::vector<Change> all = changes;
     for (Change& c : all)
       if (c.first == (operand == "a" ? "n" : "m")) c.second = "64";

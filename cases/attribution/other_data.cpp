@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "cases/attribution/conclusion.hpp"
 #include "reference/inputs/random.hpp"
@@ -98,10 +99,13 @@ std::string unread(Bench& bench) {
   return some ? none : "";
 }
 
-bool reads_other_rows(Bench& bench) {
+namespace {
+
+// The row of the element that is farthest from the truth, in limits; nothing where none is beyond, or there is but one row.
+std::optional<std::int64_t> worst_row(const Bench& bench) {
   const Answer& o = bench.original();
   const std::int64_t rows = bench.the_case().attributes.integer("rows");
-  if (rows < 2 || o.got.empty() || o.truths.empty() || o.truths[0].value.empty()) return false;
+  if (rows < 2 || o.got.empty() || o.truths.empty() || o.truths[0].value.empty()) return std::nullopt;
   const auto width = std::ssize(o.truths[0].value) / rows;
   std::int64_t worst = 0;
   double largest = -1;
@@ -110,11 +114,18 @@ bool reads_other_rows(Bench& bench) {
         std::fabs(o.got[0][i] - o.truths[0].value[i]) / std::max(o.truths[0].limit[i], 0x1p-149);
     if (!(far <= 1) && !(far <= largest)) largest = far, worst = static_cast<std::int64_t>(i) / width;
   }
-  if (largest < 0) return false;
+  return largest < 0 ? std::nullopt : std::optional(worst);
+}
+
+}  // namespace
+
+bool reads_other_rows(Bench& bench) {
+  const auto worst = worst_row(bench);
+  if (!worst) return false;
   const Answer alike = bench.ask(Edit([=](const TensorSpec& t, std::vector<float>& x) {
     if (t.name != "x") return;
     const std::ptrdiff_t columns = t.shape.back();
-    const std::vector<float> row(x.begin() + worst * columns, x.begin() + (worst + 1) * columns);
+    const std::vector<float> row(x.begin() + *worst * columns, x.begin() + (*worst + 1) * columns);
     for (auto at = x.begin(); at != x.end(); at += columns) std::ranges::copy(row, at);
   }));
   return alike.ran && !alike.bad;
