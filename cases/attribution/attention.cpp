@@ -123,6 +123,9 @@ bool Attention::plain() {
     return name("addressing", "the weights are right, and meet other keys' V"), true;
   if (rising.ran && !rising.bad && questions_.own_shape())
     rising = questions_.ask({}, Logits::rising, Rows::many_bits);
+  if (rising.ran && rising.bad && off_by_part(rising))
+    return name("merge", "the weights are off by factors that are alike for neighbours, one for each part"),
+           true;
   if (rising.ran && rising.bad)
     return name("rescale",
                 "a maximum that rises in every tile gives wrong weights, one that does not right ones"),
@@ -214,6 +217,8 @@ void Attention::equal_weights(const Answer& equal) {
   if (!w.uniform) {
     const Answer one = questions_.ask({AttentionQuestions::few_keys()}, Logits::first, Rows::one_hot);
     if (one.ran && one.bad && !counted_twice(equal)) return first_tile(one);
+    if (off_by_part(equal))
+      return name("merge", "equal weights are off by factors, one for each part of the split");
     a_.against.push_back("equal weights are off, and not by one factor");
     return name("addressing", "with equal logits some keys count more than once");
   }
@@ -242,7 +247,7 @@ void Attention::first_tile(const Answer& first) {
     if (w.slope < -0.999) return name("qk", "falling logits give equal weights");
     return name("scale", "the error of log(weight) grows with the logit");
   }
-  if (questions_.casts_weights && !w.gross)
+  if (questions_.casts_weights && (!w.gross || within_a_cast(first)))
     return name("p_cast", "weights are off by roundings, and the contract casts them");
   if (questions_.converts_q && !w.uniform)
     return name("qk", "logits of one product give wrong weights, and q is converted");

@@ -21,6 +21,18 @@ bool Attention::counts_more(const Answer& equal) {
   return k != 0;
 }
 
+// Whether no weight is off by more than a step of an 8-bit format to which the contract casts them.
+bool Attention::within_a_cast(const Answer& a) {
+  const std::string_view cast = a.contract ? std::string_view(a.contract->text("p")) : "";
+  const double step = cast == "e4m3fn" ? 0x1p-3 : cast == "e5m2" ? 0x1p-2 : 0;
+  if (step == 0) return false;
+  for (std::size_t i = 0; i < a.got[0].size(); ++i)
+    if (!(std::fabs(a.got[0][i] - a.truths[0].value[i]) <=
+          step * a.truths[0].value[i] + a.truths[0].limit[i]))
+      return false;
+  return true;
+}
+
 // Keys at an end have no weight, and the others what they would have beside them: the sum has them all.
 void Attention::lost_from_values(const Answer& equal) {
   const std::size_t n = columns_of(equal);
@@ -68,6 +80,34 @@ bool Attention::counted_twice(const Answer& a) {
   return false;
 }
 
+bool Attention::off_by_part(const Answer& a) const {
+  if (questions_.split < 2 || !a.ran || a.got.empty()) return false;
+  constexpr int kFewest = 3;  // keys that share a factor
+  const std::size_t n = columns_of(a);
+  const auto &want = a.truths[0].value, &got = a.got[0], &limit = a.truths[0].limit;
+  bool some = false;
+  for (std::size_t row = 0; row < want.size(); row += n) {
+    std::int64_t runs = 0;
+    int keys = kFewest;
+    double floor = INFINITY, ceiling = -INFINITY;
+    bool bad = false;
+    for (std::size_t i = row; i < row + n; ++i) {
+      bad = bad || !(std::fabs(got[i] - want[i]) <= limit[i]);
+      if (!(want[i] > 8 * limit[i])) continue;
+      const double low = (got[i] - limit[i]) / want[i], high = (got[i] + limit[i]) / want[i];
+      if (std::max(floor, low) <= std::min(ceiling, high)) {
+        floor = std::max(floor, low), ceiling = std::min(ceiling, high), ++keys;
+        continue;
+      }
+      if (keys < kFewest) return false;
+      ++runs, keys = 1, floor = low, ceiling = high;
+    }
+    if (!bad) continue;
+    if (runs < 2 || runs > questions_.split) return false;
+    some = true;
+  }
+  return some;
+}
 bool Attention::some_twice_for_others(const Answer& a) {
   bool lost = false, twice = false;
   for (std::size_t i = 0; i < a.got[0].size(); ++i) {

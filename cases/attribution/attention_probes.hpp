@@ -23,6 +23,7 @@ class Attention {
   bool wrong_at_last();
   static bool counts_more(const Answer& equal);
   static bool left_out_below_a_format(const Answer& a);
+  static bool within_a_cast(const Answer& a);
   void lost_from_values(const Answer& equal);
   // A kernel that is wrong in another way with K and V in formats of their own: its codec is what differs.
   bool codec_differs(const Weights& w);
@@ -31,6 +32,8 @@ class Attention {
   static bool some_columns_right(const Answer& a);
   // Whether a weight is more than half too large.
   static bool counted_twice(const Answer& a);
+  // Whether a split's weights are off by factors that are alike for neighbours, as few of them as it has parts.
+  bool off_by_part(const Answer& a) const;
   // Whether each weight is right, lost or twice what it should be.
   static bool some_twice_for_others(const Answer& a);
   // Whether all that is wrong are small weights that became 0.

@@ -139,6 +139,11 @@ std::string place(Bench& bench, const std::string& stage) {
   return asked.empty() ? own : asked;
 }
 
+bool right_as_f32(Bench& bench) {
+  const Answer answer = bench.ask({{"dtype", "f32"}}, Edit{});
+  return answer.ran && !answer.bad;
+}
+
 // What the probes leave open, or took for its neighbour.
 void by_hypotheses(Bench& bench, Attribution& a) {
   one_nan(bench), other_data(bench);
@@ -193,6 +198,10 @@ Attribution attribute(const Case& c, const InputLists& lists, Workers& workers, 
     if (probed != std::end(kProbed)) {
       probed->run(bench, a);
       if (numbers && !a.decided) by_hypotheses(bench, a);
+    } else if (single != std::end(kOneStage) && c.op->name == "dequantize" && status == Status::wrong &&
+               c.attributes.text("dtype") != "f32" && right_as_f32(bench)) {
+      a.stage = "output";
+      a.support.push_back("stored as f32 it is right");
     } else if (single != std::end(kOneStage)) {
       a.stage = single->stage;
       a.support.push_back(fmt::format("{} has no other stage that changes numbers", c.op->name));

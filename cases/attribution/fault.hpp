@@ -47,13 +47,14 @@ enum class Wrong : std::uint8_t {
   every_second_lost,
   uncalled,   // what the case does not have is done
   held_up,    // an exponential whose argument is no less than -Fault::bits
+  dropped,    // ... that is 0 below it
   elsewhere,  // another row, head or sequence is read: Fault::lane
   low_logit,  // hidden keys have the logit -Fault::bits
   count
 };
 
 // Which row, head or sequence is read in place of number i: of `count` of them, of which i should be `right`.
-enum class Source : std::uint8_t { first, before, after, modulo, clamped, halved, count };
+enum class Source : std::uint8_t { first, before, after, modulo, clamped, halved, of_two, of_four, count };
 inline std::int64_t source(Source s, std::int64_t i, std::int64_t right, std::int64_t count) {
   switch (s) {
     case Source::first:
@@ -68,6 +69,10 @@ inline std::int64_t source(Source s, std::int64_t i, std::int64_t right, std::in
       return std::min(count - 1, i);
     case Source::halved:
       return std::min(count - 1, i / 2);
+    case Source::of_two:
+      return right / 2 * 2;
+    case Source::of_four:
+      return right / 4 * 4;
     case Source::count:
       break;
   }
@@ -107,7 +112,7 @@ struct Fault {
   Wrong wrong = Wrong::none;
   Where where = Where::whole;
   int lane = 0, other = 0;
-  int bits = 0;  // of narrow and cut; of held_up and low_logit a number
+  int bits = 0;  // of narrow and cut; of held_up, dropped and low_logit a number
 
   bool at(int n) const { return n == node; }
 
@@ -130,6 +135,7 @@ struct Fault {
     if (!at(n)) return held(std::exp(x));
     if (wrong == Wrong::other_function) return held(std::exp2(x));
     if (wrong == Wrong::minus_one) return held(std::expm1(x));
+    if (wrong == Wrong::dropped) return x < -bits ? 0 : held(std::exp(x));
     if (wrong == Wrong::held_up) return held(std::exp(std::max(x, -static_cast<double>(bits))));
     return held(altered(std::exp(x), x));
   }

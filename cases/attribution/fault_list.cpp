@@ -43,6 +43,7 @@ constexpr std::string_view kWords[] = {"right",
                                        "without every second element",
                                        "done where there is none",
                                        "its argument no less than -{}",
+                                       "0 where its argument is less than -{}",
                                        "",
                                        "-{} where a key is hidden"};
 constexpr std::string_view kSources[] = {"the first's",
@@ -50,7 +51,9 @@ constexpr std::string_view kSources[] = {"the first's",
                                          "the next one's",
                                          "the one's of that number modulo their count",
                                          "the last one's that there is, of that number or less",
-                                         "that of half the number"};
+                                         "that of half the number",
+                                         "the first one's of each two",
+                                         "the first one's of each four"};
 static_assert(std::size(kSources) == static_cast<std::size_t>(Source::count));
 static_assert(std::size(kWords) == static_cast<std::size_t>(Wrong::count));
 
@@ -99,7 +102,8 @@ std::vector<Fault> faults(std::span<const Node> nodes) {
     const auto numbers = [&](Wrong wrong, std::span<const int> each) {
       for (const int n : each) all.push_back({node, wrong, Where::whole, 0, 0, n});
     };
-    if (kind == NodeKind::exponential) numbers(Wrong::held_up, kHeldAbove);
+    if (kind == NodeKind::exponential)
+      numbers(Wrong::held_up, kHeldAbove), numbers(Wrong::dropped, kHeldAbove);
     if (kind == NodeKind::hidden) numbers(Wrong::low_logit, kHiddenBy);
     for (int pair = 0; pair < kLanes * kLanes && loop; ++pair)
       if (pair / kLanes != pair % kLanes)

@@ -117,6 +117,8 @@ TEST(Hypotheses, other_heads_sequences_and_numbers_put_in_place_of_others_are_fo
        "which sequence of V: the first's", "addressing"},
       {"attention heads=2 d=24 q=4 len=5 kv=f32 dtype=f32 fill=uniform", "which row of q: the one's before",
        "addressing"},
+      {"attention heads=4 d=24 q=2 len=7 kv=f32 dtype=f32 fill=uniform",
+       "which head's maximum and sum: the first one's of each two", "addressing"},
       {"attention heads=4 d=24 len=5 kv=f32 dtype=f32 alibi=yes fill=uniform",
        "which head's slope: the next one's", "scale"},
       {"attention heads=2 d=24 len=40 kv=f32 dtype=f32 fill=deep",
@@ -124,6 +126,10 @@ TEST(Hypotheses, other_heads_sequences_and_numbers_put_in_place_of_others_are_fo
       {"attention heads=2 d=24 q=4 len=9 mask=random kv=f32 dtype=f32 fill=abyss",
        "which keys are visible: -10000 where a key is hidden", "mask"},
       {"softmax rows=6 cols=40 dtype=f32 fill=wide", "the exponential: its argument no less than -8", "exp"},
+      {"softmax rows=6 cols=40 dtype=f32 softcap=2 temperature=0.6 fill=wide",
+       "the temperature behind the softcap: done where there is none", "scale"},
+      {"attention heads=2 d=24 len=5 kv=f32 dtype=f32 sinks=yes fill=uniform",
+       "sink times scale: done where there is none", "sink"},
       {"logsumexp rows=6 cols=40 fill=gaussian", "the maximum as it is taken off: in f16", "max"}};
   for (const Row& row : kRows) {
     const std::string line = std::string(row.line) + " seed=";

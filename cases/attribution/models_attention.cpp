@@ -86,7 +86,7 @@ class Attention final : public Model {
         taken(f, sequence, both_sequences, r.b, r.b, g_.batch) * g_.kv_heads +
         taken(f, head, both_heads, r.head, problem_.kv_head(r.head), g_.kv_heads));
   }
-  static bool moves_logits(const Fault& f) { return f.node >= query_row && f.node <= both_sequences; }
+  static bool moves_logits(const Fault& f) { return f.node >= query_row && f.node <= statistics_head; }
 
   double dot_of(const Fault& f, const Row& r, std::int64_t key) const {
     const auto q = std::span(problem_.all_q())
@@ -124,39 +124,43 @@ class Attention final : public Model {
     double s = moves_logits(f) || (f.node >= dot_product && f.node <= block_added)
                    ? dot_of(f, r, key)
                    : r.dots[static_cast<std::size_t>(key)];
-    s = f.multiply(scaled, f.value(dot, s), f.value(scale_read, g_.scale));
+    const bool scaled_last = f.at(cap_first) && f.wrong == Wrong::uncalled;
+    const auto scale = [&] { s = f.multiply(scaled, f.value(dot, s), f.value(scale_read, g_.scale)); };
+    if (!scaled_last) scale();
     if (g_.softcap > 0 || (f.at(cap_product) && f.wrong == Wrong::uncalled)) {
       const double cap = f.value(cap_read, g_.softcap);
       s = f.multiply(cap_product, cap, f.tangent(cap_tanh, f.divide(cap_quotient, s, cap)));
     }
+    if (scaled_last) scale();
     if (g_.alibi) {
       const double far = std::fabs(static_cast<double>(problem_.position(r.b, r.row) - key));
-      s = f.subtract(
-          biased, s,
-          f.multiply(
-              slope_product,
-              f.value(slope_read, problem_.slope(taken(f, slope_head, slope_head, r.head, r.head, g_.heads))),
-              f.value(distance, far)));
+      const double slope =
+          f.value(slope_read, problem_.slope(taken(f, slope_head, slope_head, r.head, r.head, g_.heads)));
+      const double bias = f.multiply(slope_product, slope, f.value(distance, far));
+      s = f.subtract(biased, s, f.at(bias_scaled) && f.wrong == Wrong::uncalled ? bias * g_.scale : bias);
     }
     return s;
   }
 
+  int bits_of_cast() const { return cast_ == "f16" ? 11 : cast_ == "e4m3fn" ? 4 : cast_ == "e5m2" ? 3 : 8; }
   // Narrower, or rounded in a direction: of the weight itself, not of what the cast made of it.
   double cast_weight(const Fault& f, double weight) const {
     const bool other_cast = f.wrong == Wrong::identity || f.wrong == Wrong::narrow || f.wrong == Wrong::cut;
     if (f.at(cast) && other_cast) return f.wrong == Wrong::identity ? weight : f.value(cast, weight);
     if (f.at(cast) && f.wrong >= Wrong::stored_down && f.wrong <= Wrong::stored_away && cast_ != "f32")
-      return directed(weight, cast_ == "f16" ? 11 : 8, f.wrong);
+      return directed(weight, bits_of_cast(), f.wrong);
     return f.value(cast, cast_ == "f32" ? weight : round_to(scalar_format(cast_), weight));
   }
 
   void absorb(const Fault& f, const Row& r, std::int64_t first, std::int64_t last, Stream& stream) const {
     std::vector<double> w;
     std::vector<std::int64_t> keys;
-    const bool low = f.at(visible) && f.wrong == Wrong::low_logit;
+    // A softcap behind the mask makes -cap of what is hidden.
+    const bool capped = g_.softcap > 0 && f.at(visible) && f.wrong == Wrong::uncalled;
+    const bool low = capped || (f.at(visible) && f.wrong == Wrong::low_logit);
     for (std::int64_t j = first; j < last; ++j) {
       const bool seen = f.value(visible, problem_.visible(r.b, r.row, j) ? 1 : 0) > 0;
-      if (seen || low) keys.push_back(j), w.push_back(seen ? logit(f, r, j) : -f.bits);
+      if (seen || low) keys.push_back(j), w.push_back(seen ? logit(f, r, j) : capped ? -g_.softcap : -f.bits);
     }
     if (w.empty()) return;
     const double top = largest(f, tile_maximum, w);
@@ -193,8 +197,37 @@ class Attention final : public Model {
     }
   }
 
+  // In two passes over the keys: the second takes the maximum and the sum of another row or head.
+  void by_other_statistics(const Fault& f, const Row& r, std::vector<double>& out) const {
+    const Row other{r.b,
+                    taken(f, statistics_row, statistics_row, r.row, r.row, g_.rows),
+                    taken(f, statistics_head, statistics_head, r.head, r.head, g_.heads),
+                    {}};
+    const auto logits = [&](const Row& of) {
+      std::vector<std::pair<std::int64_t, double>> all;
+      const KeyRange range = problem_.range(of.b, of.row);
+      for (std::int64_t j = range.first; j < range.last; ++j)
+        if (problem_.visible(of.b, of.row, j)) all.emplace_back(j, logit(f, of, j));
+      return all;
+    };
+    const auto theirs = logits(other);
+    double top = kMinusInfinity, sum = 0;
+    for (const auto& [j, s] : theirs) top = std::max(top, s);
+    if (g_.sinks) top = std::max(top, problem_.sink(other.head));
+    for (const auto& [j, s] : theirs) sum += std::exp(s - top);
+    if (g_.sinks) sum += std::exp(problem_.sink(other.head) - top);
+    std::vector<double> acc(columns_.size(), 0.0);
+    const auto& values = values_[cache(f, r, value_head, value_sequence)];
+    for (const auto& [j, s] : logits(r))
+      for (std::size_t c = 0; c < acc.size(); ++c)
+        acc[c] += std::exp(s - top) * values[static_cast<std::size_t>(j * g_.dv + columns_[c])];
+    for (const double each : acc) out.push_back(stored(f, result, g_.dtype, sum == 0 ? 0 : each / sum));
+  }
+
   void one(const Fault& f, const Row& r, std::vector<double>& out) const {
-    const bool all_keys = f.at(visible) && f.wrong == Wrong::low_logit;
+    if (f.at(statistics_row) || f.at(statistics_head)) return by_other_statistics(f, r, out);
+    const bool all_keys =
+        f.at(visible) && (f.wrong == Wrong::low_logit || (f.wrong == Wrong::uncalled && g_.softcap > 0));
     const KeyRange range = all_keys ? KeyRange{0, problem_.length(r.b)} : problem_.range(r.b, r.row);
     const std::int64_t part = (g_.length + parts_ - 1) / parts_;
     std::vector<Stream> streams(static_cast<std::size_t>(parts_));
@@ -209,8 +242,9 @@ class Attention final : public Model {
     Stream& whole = streams[0];
     if (parts_ > 1) merge(f, streams);
     if (g_.sinks && !(whole.sum == 0 && whole.top == kMinusInfinity)) {
-      const double sink =
+      double sink =
           f.value(sink_read, problem_.sink(taken(f, sink_head, sink_head, r.head, r.head, g_.heads)));
+      if (f.at(sink_scaled) && f.wrong == Wrong::uncalled) sink *= g_.scale;
       if (sink > whole.top) {
         const double factor = f.exponential(sink_rescale, f.subtract(sink_fall, whole.top, sink));
         whole.sum = f.multiply(sink_sum_rescaled, whole.sum, factor);

@@ -61,11 +61,14 @@ class Softmax final : public RowModel {
       for (std::int64_t i = 0; i < cols_; ++i) {
         if (!(f.value(visible, seen(row, i) ? 1 : 0) > 0)) continue;
         double s = f.value(read, at(row, i));
-        if (temperature_ != 1) s = f.divide(cooled, s, f.value(temperature_read, temperature_));
+        const bool cooled_last = f.at(order) && f.wrong == Wrong::uncalled;
+        const auto cool = [&] { s = f.divide(cooled, s, f.value(temperature_read, temperature_)); };
+        if (temperature_ != 1 && !cooled_last) cool();
         if (softcap_ > 0) {
           const double cap = f.value(cap_read, softcap_);
           s = f.multiply(cap_product, cap, f.tangent(cap_tanh, f.divide(cap_quotient, s, cap)));
         }
+        if (temperature_ != 1 && cooled_last) cool();
         logits.push_back(s), columns.push_back(i);
       }
       if (logits.empty()) continue;
@@ -73,6 +76,7 @@ class Softmax final : public RowModel {
       double top = largest(f, maximum, logits);
       double sink = kMinusInfinity;
       if (!sinks_.empty()) sink = f.value(sink_read, sinks_[static_cast<std::size_t>(row)]);
+      if (f.at(sink_cooled) && f.wrong == Wrong::uncalled) sink /= temperature_;
       top = f.larger(sink_maximum, top, sink);
       Sum weights(f, addition, n);
       for (std::int64_t i = 0; i < n; ++i) {
@@ -104,8 +108,10 @@ class Softmax final : public RowModel {
     cap_quotient,
     cap_tanh,
     cap_product,
+    order,
     maximum,
     sink_read,
+    sink_cooled,
     sink_maximum,
     shifted,
     exponent,
@@ -126,8 +132,10 @@ class Softmax final : public RowModel {
                                     {"logit over softcap", "scale"},
                                     {"tanh of the softcap", "scale"},
                                     {"softcap times tanh", "scale"},
+                                    {"the temperature behind the softcap", "scale"},
                                     {"the maximum", "max"},
                                     {"the sink", "sink"},
+                                    {"sink over temperature", "sink"},
                                     {"the maximum with the sink", "sink"},
                                     {"logit less maximum", "exp"},
                                     {"the exponential", "exp", NodeKind::exponential},

@@ -35,7 +35,7 @@ bool one_affine_map_each(const Answer& a) {
       xx += (want[i] - mx) * (want[i] - mx), xy += (want[i] - mx) * (got[i] - my);
     const double alpha = xx > 0 ? xy / xx : 1;
     for (std::size_t i = row; i < row + n; ++i)
-      if (!(std::fabs(got[i] - my - alpha * (want[i] - mx)) <= (1 + std::fabs(alpha)) * limit[i]))
+      if (!(std::fabs(got[i] - my - alpha * (want[i] - mx)) <= 2 * (1 + std::fabs(alpha)) * limit[i]))
         return false;
   }
   return true;
