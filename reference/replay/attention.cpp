@@ -59,13 +59,13 @@ struct AttentionReplay::Data {
 
   // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
   std::vector<float> logits(const AttentionSchedule& how, const std::vector<float>& q, std::int64_t rows) {
-    const std::tuple order(how.dot_lanes, how.dot_fold, how.fma);
+    const std::tuple order(how.qk, how.dot_lanes, how.dot_fold, how.fma);
     {
       const std::lock_guard lock(mutex_);
       if (order == last_order_ && q == last_q_) return last_;
     }
     Schedule dot;
-    dot.lanes = how.dot_lanes, dot.fma = how.fma;
+    dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.fma = how.fma;
     dot.fold = how.dot_fold;
     const std::vector<double> sums =
         GemmReplay({rows, keys.d, "f32", q}, {keys.keys, keys.d, "f32", {keys.k.begin(), keys.k.end()}})
@@ -94,7 +94,7 @@ struct AttentionReplay::Data {
 
  private:
   std::mutex mutex_;
-  std::tuple<std::int64_t, std::string, bool> last_order_;
+  std::tuple<std::string, std::int64_t, std::string, bool> last_order_;
   std::vector<float> last_q_, last_;
 };
 
@@ -115,8 +115,10 @@ namespace {
 std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const ReplayQueries& queries,
                        std::int64_t row) {
   if (how.origin == 0 || !queries.visible) return 0;
+  const std::int64_t slot = how.origin_group ? row * queries.group + queries.head : row,
+                     first = slot - slot % how.origin;
   for (std::int64_t j = 0; j < keys; ++j)
-    if (queries.visible(row - row % how.origin, j)) return j;
+    if (queries.visible(how.origin_group ? first / queries.group : first, j)) return j;
   return 0;
 }
 
@@ -162,7 +164,9 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
   result.lse.resize(static_cast<std::size_t>(queries.rows));
   result.known.resize(static_cast<std::size_t>(queries.rows));
   // Rows whose tiles begin at one key.
-  const std::int64_t block_rows = how.origin > 0 ? std::min(kBlockRows, how.origin) : kBlockRows;
+  const std::int64_t block_rows = how.origin == 0    ? kBlockRows
+                                  : how.origin_group ? 1
+                                                     : std::min(kBlockRows, how.origin);
   parallel_units(
       static_cast<std::size_t>((queries.rows + block_rows - 1) / block_rows), [&](std::size_t block) {
         const std::int64_t first = static_cast<std::int64_t>(block) * block_rows;

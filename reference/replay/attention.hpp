@@ -28,6 +28,7 @@ struct ReplayQueries {
   double softcap = 0;                                    // 0: none; needs cap of the schedule
   float slope = 0;                                       // of alibi; with bias of the schedule
   std::int64_t first = 0;                                // the position of row 0 among the keys
+  std::int64_t head = 0, group = 1;                      // which of how many heads of the group
   float sink = -std::numeric_limits<float>::infinity();  // with sink of the schedule
 };
 struct ReplayedRows {

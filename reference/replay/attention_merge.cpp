@@ -86,8 +86,9 @@ void in_lanes(const AttentionSchedule& how, std::span<const RowPart> parts, std:
 // merge=weights: likewise.
 void one_by_one(const AttentionSchedule& how, std::span<const RowPart> parts, std::vector<float>& o,
                 RowEnd& end) {
+  const Exp exp = exp_of(how.rescale_libm ? Exponential::libm : how.exp);
   for (std::size_t s = 0; s < parts.size(); ++s) {
-    const float w = end.add(parts[s].top, parts[s].sum, s == 0);
+    const float w = end.add(parts[s].top, parts[s].sum, s == 0, exp);
     if (s > 0 && parts[s].sum == 0) continue;
     for (std::size_t c = 0; c < o.size(); ++c) {
       const float product = w * parts[s].o[c];
@@ -110,6 +111,7 @@ FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> pa
     one_by_one(how, parts, o, end);
   float sunk = 1;
   if (how.sink == SinkStep::last) sunk = end.sink(sink, exp_of(Exponential::libm));
+  if (how.sink == SinkStep::own) sunk = end.sink(sink, exp_of(how.exp));
   if (how.sink == SinkStep::exp2f) sunk = end.sink(sink * static_cast<float>(kLog2E), exp2_subnormal);
   FinishedRow row{std::move(o), log_sum(parts[0], scale).value_or(std::numeric_limits<float>::quiet_NaN()),
                   true};

@@ -47,9 +47,10 @@ class AttentionRow {
   }
   // A logit of argument=scaled with the steps of its own that it has: softcap (0: none), then slope |i - j|.
   float logit(float s, float softcap, float slope, float distance) const {
-    const bool to_base_two = (how_.bias || how_.cap) && !natural(how_.exp);
+    const bool to_base_two = (how_.bias || how_.cap != CapStep::none) && !natural(how_.exp);
     float x = s * (to_base_two ? factor_ : constant_);
-    if (softcap > 0) x = softcap * std::tanh(x / softcap);
+    if (softcap > 0)
+      x = softcap * (how_.cap == CapStep::series9 ? series9_tanh(x / softcap) : std::tanh(x / softcap));
     if (how_.bias) x -= slope * distance;
     return to_base_two ? x * static_cast<float>(kLog2E) : x;
   }
@@ -220,9 +221,9 @@ struct RowEnd {
   float top = kMinusInfinity, sum = 0;
 
   // Returns the part's weight; `top` is the largest of all parts.
-  float add(float part_top, float part_sum, bool first) {
+  float add(float part_top, float part_sum, bool first, Exp exp) {
     const float m = top == kMinusInfinity ? 0.0f : top;
-    const float w = part_top == m ? 1.0f : std::exp(part_top - m);
+    const float w = part_top == m ? 1.0f : exp(part_top - m);
     if (first)
       sum = part_sum * w;
     else if (part_sum != 0)

@@ -17,7 +17,7 @@ namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit, f32", "of q.k"},
+    AttentionScheduleKey{"qk", "hopper_bf16", "a matrix unit, f32, f16", "of q.k"},
     AttentionScheduleKey{"pv", "hopper_bf16", "a matrix unit, f32, f16", "of the weighted values"},
     AttentionScheduleKey{"p", "bf16", "a format that pv takes", "to which weights are rounded"},
     AttentionScheduleKey{"out", "bf16", "f32|f16|bf16", "of the output"},
@@ -26,7 +26,8 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"argument", "fma", "fma|mul_sub|scaled|sub_mul|scaled_twice|scaled_fma|fma_max",
                          "operations of the exponent"},
     AttentionScheduleKey{"constant", "double", "double|float", "in which scale * log2 e is formed"},
-    AttentionScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul|sleef|degree5|arm",
+    AttentionScheduleKey{"exp", "exp2f",
+                         "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul|sleef|degree5|arm|series9",
                          "the exponential"},
     AttentionScheduleKey{"rescale", "sub_mul", "sub_mul|as_argument",
                          "operations of the old maximum's exponent"},
@@ -54,12 +55,14 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"values_fma", "yes", "no|yes",
                          "values=tile: rescaling and addition of a tile are one rounding"},
     AttentionScheduleKey{"rescale_exp", "same", "same|libm", "the exponential of the rescaling"},
-    AttentionScheduleKey{"cap", "none", "none|libm", "argument=scaled: the tanh of softcap"},
+    AttentionScheduleKey{"cap", "none", "none|libm|series9", "argument=scaled: the tanh of softcap"},
     AttentionScheduleKey{"bias", "none", "none|subtract",
                          "argument=scaled: alibi, a product and a difference"},
-    AttentionScheduleKey{"sink", "none", "none|last|exp2f", "one more logit at the end; not with merge=logs"},
+    AttentionScheduleKey{"sink", "none", "none|last|exp2f|own",
+                         "one more logit at the end; not with merge=logs"},
     AttentionScheduleKey{"origin", "0", "0..65536",
                          "rows whose tiles begin where the first of them sees its first key; 0: at key 0"},
+    AttentionScheduleKey{"origin_rows", "head", "head|group", "whose rows these are"},
     AttentionScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
     AttentionScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
     AttentionScheduleKey{"q", "none", "none|f16|bf16|e4m3fn",
@@ -75,11 +78,13 @@ constexpr std::array<std::string_view, 2> kNoYes = {"no", "yes"}, kOrders = {"as
                                           kRescales = {"sub_mul", "as_argument"},
                                           kValues = {"chained", "tile"};
 constexpr std::array<std::string_view, 3> kSums = {"thread", "tile", "vectors"};
-constexpr std::array<std::string_view, 10> kExps = {"ex2",     "exp2f",       "expf",  "nearest", "libm",
-                                                    "taylor7", "taylor7_mul", "sleef", "degree5", "arm"};
+constexpr std::array<std::string_view, 11> kExps = {"ex2",     "exp2f",   "expf",        "nearest",
+                                                    "libm",    "taylor7", "taylor7_mul", "sleef",
+                                                    "degree5", "arm",     "series9"};
 constexpr std::array<std::string_view, 3> kMerges = {"logs", "weights", "lanes"},
-                                          kSinks = {"none", "last", "exp2f"};
-constexpr std::array<std::string_view, 2> kCaps = {"none", "libm"}, kBiases = {"none", "subtract"};
+                                          kCaps = {"none", "libm", "series9"};
+constexpr std::array<std::string_view, 4> kSinks = {"none", "last", "exp2f", "own"};
+constexpr std::array<std::string_view, 2> kBiases = {"none", "subtract"}, kOriginRows = {"head", "group"};
 constexpr std::array<std::string_view, 4> kQueries = {"none", "f16", "bf16", "e4m3fn"};
 constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
 constexpr std::array<std::string_view, 3> kQuotients = {"reciprocal", "division", "approx"};
@@ -112,7 +117,7 @@ std::size_t word(std::string_view key, std::string_view text, const Words& words
 }
 
 void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
-  if (key == "qk") s.qk = value == "f32" ? value : matrix_unit(value).name;
+  if (key == "qk") s.qk = value == "f32" || value == "f16" ? value : matrix_unit(value).name;
   if (key == "pv") s.pv = value == "f32" || value == "f16" ? value : matrix_unit(value).name;
   if (key == "p") s.p = value;
   if (key == "out") s.out = kOuts[word(key, value, kOuts)];
@@ -139,10 +144,11 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "fma") s.fma = word(key, value, kNoYes) == 1;
   if (key == "values_fma") s.values_fma = word(key, value, kNoYes) == 1;
   if (key == "rescale_exp") s.rescale_libm = word(key, value, kRescaleExps) == 1;
-  if (key == "cap") s.cap = word(key, value, kCaps) == 1;
+  if (key == "cap") s.cap = static_cast<CapStep>(word(key, value, kCaps));
   if (key == "bias") s.bias = word(key, value, kBiases) == 1;
   if (key == "sink") s.sink = static_cast<SinkStep>(word(key, value, kSinks));
   if (key == "origin") s.origin = count(key, value, 0);
+  if (key == "origin_rows") s.origin_group = word(key, value, kOriginRows) == 1;
   if (key == "closed") s.closed = word(key, value, kNoYes) == 1;
   if (key == "merge_fold") s.merge_fold = value;
   if (key == "merge_groups") s.merge_groups = count(key, value);
@@ -195,12 +201,14 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     if (!accepts(pv, schedule.p)) refuse("p", schedule.p);
     if (schedule.tile % pv.group != 0) refuse("tile", std::to_string(schedule.tile));
   }
-  if (schedule.argument != Argument::scaled && schedule.cap) refuse("cap", "libm");
+  if (schedule.argument != Argument::scaled && schedule.cap != CapStep::none)
+    refuse("cap", name(kCaps, schedule.cap));
   if (schedule.argument != Argument::scaled && schedule.bias) refuse("bias", "subtract");
   if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink != SinkStep::none)
     refuse("sink", name(kSinks, schedule.sink));
+  if (schedule.sink == SinkStep::own && !natural(schedule.exp)) refuse("sink", "own");
   const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16";
-  if (rounds_q != (schedule.qk == "f32") && schedule.q != "none") refuse("q", schedule.q);
+  if (rounds_q == sums_in_a_unit(schedule.qk) && schedule.q != "none") refuse("q", schedule.q);
   if (schedule.q == "e4m3fn" && !accepts(matrix_unit(schedule.qk), schedule.q)) refuse("q", schedule.q);
   for (const std::string* products : {&schedule.qk, &schedule.pv})
     if (schedule.fused != 0 &&
@@ -234,7 +242,8 @@ std::string print_schedule(const AttentionSchedule& s) {
   add("dot_lanes", s.dot_lanes), add("dot_fold", s.dot_fold), add("fma", name(kNoYes, s.fma)),
       add("values_fma", name(kNoYes, s.values_fma)), add("rescale_exp", name(kRescaleExps, s.rescale_libm));
   add("cap", name(kCaps, s.cap)), add("bias", name(kBiases, s.bias)), add("sink", name(kSinks, s.sink));
-  add("origin", s.origin), add("closed", name(kNoYes, s.closed)), add("merge_groups", s.merge_groups);
+  add("origin", s.origin), add("origin_rows", name(kOriginRows, s.origin_group)),
+      add("closed", name(kNoYes, s.closed)), add("merge_groups", s.merge_groups);
   add("q", s.q), add("p_shift", s.p_shift), add("fused", s.fused), add("promote", s.promote);
   return text;
 }

@@ -13,29 +13,30 @@
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
-// qk=f32 and pv=f32 are sums in f32, of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
+// qk=f32 and pv=f32 are sums in f32 (qk=f16: products and sums are rounded to f16), of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
 // as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C
 // library's expf, whatever the weights' exponential is.
 //
 // fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
 // argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library
-// (softcap), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S scale first and the
+// (softcap; cap=series9: exponentials.hpp), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S scale first and the
 // last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o times
-// expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=exp2f: by CUDA's exp2f, of s log2 e.
+// expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=own: by the schedule's exponential, of base e; sink=exp2f: by
+// CUDA's exp2f, of s log2 e.
 //
 // q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and
 // rounded to the format; the divisor joins the scale of its S (not with merge=logs). p_shift=N: weights times 2^N are rounded to p, and the quotient times
 // 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a multiple of it and the open
 // sum is rescaled as o is.
 //
-// origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0. closed=yes: keys that the mask hides
-// take no place among the lanes.
+// origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0; origin_rows=group: of N rows of all
+// heads of a group, those of one position after each other. closed=yes: keys that the mask hides take no place among the lanes.
 //
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
 // L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded as `merge_fold` says, and
 //   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
-// merge=weights: w_s = expf(m_s - max m) by the C library, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
+// merge=weights: w_s = e^(m_s - max m) by the exponential of the rescaling, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
 // merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes, folded
 // as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part.
@@ -68,6 +69,7 @@ enum class Exponential : std::uint8_t {
   sleef,
   degree5,
   arm,
+  series9,
 };
 constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // base e
 std::string_view to_string(Exponential e);
@@ -75,7 +77,8 @@ enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile, vectors };
 enum class ValueChain : std::uint8_t { chained, tile };
 enum class Merge : std::uint8_t { logs, weights, lanes };
-enum class SinkStep : std::uint8_t { none, last, exp2f };
+enum class SinkStep : std::uint8_t { none, last, exp2f, own };
+enum class CapStep : std::uint8_t { none, libm, series9 };
 enum class Quotient : std::uint8_t { reciprocal, division, approx };
 
 struct AttentionSchedule {
@@ -103,9 +106,11 @@ struct AttentionSchedule {
   bool fma = true;         // qk=f32, pv=f32
   bool values_fma = true;  // values=tile: o a plus the tile's sum in one rounding
   bool rescale_libm = false;
-  bool cap = false, bias = false;  // a step for softcap, alibi
+  CapStep cap = CapStep::none;
+  bool bias = false;  // a step for alibi
   SinkStep sink = SinkStep::none;
-  std::int64_t origin = 0;  // rows that share the first key of their tiles; 0: key 0
+  std::int64_t origin = 0;    // rows that share the first key of their tiles; 0: key 0
+  bool origin_group = false;  // these rows are of all heads of a group
   bool closed = false;
   std::string merge_fold = "halving";
   std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o

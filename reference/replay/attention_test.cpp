@@ -11,28 +11,11 @@
 #include <sstream>
 
 #include "reference/error.hpp"
-#include "reference/formats/scalar.hpp"
+#include "reference/replay/attention_testing.hpp"
 #include "reference/replay/special_functions.hpp"
 
 namespace assay {
 namespace {
-
-// The numbers that the device was given: four fields of 16 bits of a mixed counter, added.
-std::vector<float> drawn(std::uint64_t seed, std::size_t first, std::size_t count, float scale,
-                         const std::string& format) {
-  std::vector<float> x(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint64_t z = (first + i) + (seed << 40) + 0x9E3779B97F4A7C15U;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    z ^= z >> 31;
-    std::int64_t sum = -131070;
-    for (int field = 0; field < 4; ++field) sum += static_cast<std::int64_t>(z >> (16 * field) & 0xFFFF);
-    x[i] = static_cast<float>(
-        round_to(scalar_format(format), static_cast<double>(static_cast<float>(sum) * (0x1p-15f * scale))));
-  }
-  return x;
-}
 
 struct GoldenRow {
   std::string format, kernel;
@@ -96,52 +79,6 @@ TEST(AttentionReplay, rows_of_an_h200_are_replayed_with_no_bit_different) {
     EXPECT_EQ(r.replayed(r.schedule), r.out)
         << r.kernel << " " << r.format << " d=" << r.d << " keys=" << r.keys;
   }
-}
-
-// Softcap, alibi, a sink, a window whose tiles begin with it, hidden keys without a lane, parts of keys merged by weights: each has a
-// bit of its own to say. What the kernels of the cpu backend store by these steps is held against them in identify_level_test.
-TEST(AttentionReplay, each_step_around_the_softmax_shows) {
-  const std::int64_t keys = 150, d = 16, rows = 40;
-  const auto numbers = [](std::uint64_t seed, std::int64_t count) {
-    return drawn(seed, 0, static_cast<std::size_t>(count), 1, "f16");
-  };
-  const auto q = numbers(1, rows * d), k = numbers(2, keys * d), v = numbers(3, keys * d);
-  const AttentionReplay replay({keys, d, d, k, v, "f32"});
-  const std::string whole =
-      "qk=f32 pv=f32 p=f32 out=f32 tile=16 argument=scaled exp=libm rescale_exp=libm sums=tile sum_fma=no "
-      "lanes=4 pack=1 "
-      "values=tile values_fma=no cap=libm bias=subtract sink=last origin=1 closed=yes split=3 part=50 "
-      "merge=weights";
-  const auto out = [&](const std::string& from, const std::string& to) {
-    std::string text = whole;
-    if (!from.empty()) text.replace(text.find(from), from.size(), to);
-    ReplayQueries queries{rows, q, 0.25, [&](std::int64_t i, std::int64_t j) {
-                            return j <= keys - rows + i && j > keys - rows + i - 131 && j % 7 != 3;
-                          }};
-    queries.softcap = text.find("cap=libm") != std::string::npos ? 4 : 0;
-    queries.slope = 0.01f, queries.first = keys - rows, queries.sink = 0.5f;
-    return replay.run(parse_attention_schedule(text), queries).out;
-  };
-  const std::vector<float> healthy = out("", "");
-  EXPECT_EQ(out("", ""), healthy);
-  for (const auto& [from, to] :
-       std::vector<std::pair<std::string, std::string>>{{"cap=libm", "cap=none"},
-                                                        {"bias=subtract", "bias=none"},
-                                                        {"sink=last", "sink=none"},
-                                                        {"origin=1", "origin=0"},
-                                                        {"closed=yes", "closed=no"},
-                                                        {"part=50", "part=0"},
-                                                        {"split=3", "split=2"}})
-    EXPECT_NE(out(from, to), healthy) << from;
-  // In exact arithmetic how parts are cut and merged is no difference; here each output is a mean of values below 4, by as many
-  // roundings in f32 as there are keys, and no more than twenty besides.
-  const float limit = 4 * static_cast<float>(keys + 20) * 0x1p-24f;
-  const std::vector<float> other = out("split=3 part=50", "split=1 part=0");
-  for (std::size_t i = 0; i < healthy.size(); ++i) EXPECT_LE(std::fabs(other[i] - healthy[i]), limit) << i;
-  for (const std::string bad : {"cap=libm", "bias=subtract"}) {
-    EXPECT_THROW(parse_attention_schedule("argument=fma " + bad), InputError);
-  }
-  EXPECT_THROW(parse_attention_schedule("split=2 sink=last"), InputError);
 }
 
 // Sinks in base two, alibi in front of log2 e, parts merged in lanes, q rounded or scaled to 8 bits, weights shifted and promoted, o kept in

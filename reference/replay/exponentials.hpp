@@ -7,6 +7,8 @@
 //   degree5      n = floor(x log2 e + 1/2), r = x - n ln 2 in one fused step, a polynomial of degree 5; 0 below ln 2^-126
 //   arm          n by a shifter, r in two fused steps, a polynomial of degree 5 in r and r^2
 //   nearest      e^x rounded once
+//   series9      in f64, rounded once at the end: n = floor(x log2 e + 1/2), r = x - n ln 2 in two steps, the series of degree 9, 2^n; 0
+//                below -104, +Inf above 89
 //   cuda_expf    CUDA's expf (special_functions.hpp); of a mixture alone, whose schedule one kernel on a GPU may have
 #pragma once
 
@@ -15,8 +17,11 @@
 namespace assay {
 
 using RowExp = float (*)(float);
-inline constexpr std::string_view kRowExps = "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm|cuda_expf";
+inline constexpr std::string_view kRowExps =
+    "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm|series9|cuda_expf";
 // One of these words.
 RowExp row_exp(std::string_view word);
+// tanh by the steps of series9, rounded once: (e - 1) / (e + 1) of e = e^(2 x) in f64; x itself below 2^-13, +-1 above 20.
+float series9_tanh(float x);
 
 }  // namespace assay

@@ -53,7 +53,7 @@ void require_attention_schedule(const AttentionGeometry& g, const AttentionSched
   const auto refuse = [](const char* what) {
     throw InputError(InputErrorKind::bad_value, std::string("the schedule has no step for ") + what);
   };
-  if (g.softcap != 0 && !schedule.cap) refuse("softcap: cap=none");
+  if (g.softcap != 0 && schedule.cap == CapStep::none) refuse("softcap: cap=none");
   if (g.sinks && schedule.sink == SinkStep::none) refuse("sinks: sink=none");
   if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
   if (g.rotate != RotateKind::none) refuse("rotate");
@@ -89,6 +89,7 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Atten
           }
           ReplayQueries queries{g.rows, q, g.scale};
           queries.softcap = g.softcap, queries.first = keys - g.rows;
+          queries.head = head - kv_head * g.group(), queries.group = g.group();
           if (g.alibi) queries.slope = static_cast<float>(problem.slope(head));
           if (g.sinks) queries.sink = static_cast<float>(problem.sink(head));
           if (g.mask != MaskKind::none)
@@ -116,7 +117,7 @@ std::vector<ReplayStage> attention_stages(const Attributes& attributes, const Te
     const AttentionGeometry g = attention_geometry(attributes);
     const AttentionSchedule schedule = parse_attention_schedule(text);
     Schedule dot;
-    dot.acc = schedule.qk, dot.lanes = schedule.qk == "f32" ? schedule.dot_lanes : 1;
+    dot.acc = schedule.qk, dot.lanes = sums_in_a_unit(schedule.qk) ? 1 : schedule.dot_lanes;
     const std::int64_t each = dot.unit() != nullptr ? dot.unit()->group : 1;
     const auto cut_q = [&inputs, g, each](std::int64_t t) {
       TensorSet set = inputs;

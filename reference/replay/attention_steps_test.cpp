@@ -1,0 +1,120 @@
+// Each step that a schedule of fused attention has a word for shows in the bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reference/error.hpp"
+#include "reference/replay/attention.hpp"
+#include "reference/replay/attention_testing.hpp"
+#include "reference/replay/exponentials.hpp"
+
+namespace assay {
+namespace {
+
+// Softcap, alibi, a sink, a window whose tiles begin with it, hidden keys without a lane, parts of keys merged by weights: each has a
+// bit of its own to say. What the kernels of the cpu backend store by these steps is held against them in identify_level_test.
+TEST(AttentionReplay, each_step_around_the_softmax_shows) {
+  const std::int64_t keys = 150, d = 16, rows = 40;
+  const auto numbers = [](std::uint64_t seed, std::int64_t count) {
+    return drawn(seed, 0, static_cast<std::size_t>(count), 1, "f16");
+  };
+  const auto q = numbers(1, rows * d), k = numbers(2, keys * d), v = numbers(3, keys * d);
+  const AttentionReplay replay({keys, d, d, k, v, "f32"});
+  const std::string whole =
+      "qk=f32 pv=f32 p=f32 out=f32 tile=16 argument=scaled exp=libm rescale_exp=libm sums=tile sum_fma=no "
+      "lanes=4 pack=1 "
+      "values=tile values_fma=no cap=libm bias=subtract sink=last origin=1 closed=yes split=3 part=50 "
+      "merge=weights";
+  const auto out = [&](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    ReplayQueries queries{rows, q, 0.25, [&](std::int64_t i, std::int64_t j) {
+                            return j <= keys - rows + i && j > keys - rows + i - 131 && j % 7 != 3;
+                          }};
+    queries.softcap = text.find("cap=libm") != std::string::npos ? 4 : 0;
+    queries.slope = 0.01f, queries.first = keys - rows, queries.sink = 0.5f;
+    return replay.run(parse_attention_schedule(text), queries).out;
+  };
+  const std::vector<float> healthy = out("", "");
+  EXPECT_EQ(out("", ""), healthy);
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"cap=libm", "cap=none"},
+                                                        {"bias=subtract", "bias=none"},
+                                                        {"sink=last", "sink=none"},
+                                                        {"origin=1", "origin=0"},
+                                                        {"closed=yes", "closed=no"},
+                                                        {"part=50", "part=0"},
+                                                        {"split=3", "split=2"}})
+    EXPECT_NE(out(from, to), healthy) << from;
+  // In exact arithmetic how parts are cut and merged is no difference; here each output is a mean of values below 4, by as many
+  // roundings in f32 as there are keys, and no more than twenty besides.
+  const float limit = 4 * static_cast<float>(keys + 20) * 0x1p-24f;
+  const std::vector<float> other = out("split=3 part=50", "split=1 part=0");
+  for (std::size_t i = 0; i < healthy.size(); ++i) EXPECT_LE(std::fabs(other[i] - healthy[i]), limit) << i;
+  for (const std::string bad : {"cap=libm", "bias=subtract"}) {
+    EXPECT_THROW(parse_attention_schedule("argument=fma " + bad), InputError);
+  }
+  EXPECT_THROW(parse_attention_schedule("split=2 sink=last"), InputError);
+}
+
+// The steps of a kernel whose exponential is a series in f64, of which a group's heads share tiles: each has a bit of its own to say.
+// What a driver stores by them: gpu/vulkan_replay.
+TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
+  const std::int64_t keys = 150, d = 32, rows = 40;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             q = drawn(1, 0, static_cast<std::size_t>(rows * d), 1, "f16");
+  const AttentionReplay replay({keys, d, d, k, v, "f32"});
+  const std::string whole =
+      "qk=f32 pv=f32 p=f32 out=f32 tile=8 argument=scaled exp=series9 sums=tile sum_fma=no lanes=8 pack=1 "
+      "fold=sequential quotient=division fma=no cap=series9 sink=own origin=8 origin_rows=group split=3 "
+      "part=50 "
+      "merge=weights";
+  const auto out = [&](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    ReplayQueries queries{rows, q, 0.25, [&](std::int64_t i, std::int64_t j) {
+                            return j <= keys - rows + i && j > keys - rows + i - 77;
+                          }};
+    queries.softcap = text.find("cap=none") == std::string::npos ? 4 : 0;
+    queries.first = keys - rows, queries.sink = 0.5f, queries.head = 1, queries.group = 3;
+    return replay.run(parse_attention_schedule(text), queries).out;
+  };
+  const std::vector<float> healthy = out("", "");
+  EXPECT_EQ(out("", ""), healthy);
+  EXPECT_EQ(print_schedule(parse_attention_schedule(print_schedule(parse_attention_schedule(whole)))),
+            print_schedule(parse_attention_schedule(whole)));
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"qk=f32", "qk=f16"},
+                                                        {"exp=series9", "exp=taylor7"},
+                                                        {"cap=series9", "cap=none"},
+                                                        {"sink=own", "sink=none"},
+                                                        {"fold=sequential", "fold=reverse"},
+                                                        {"origin_rows=group", "origin_rows=head"},
+                                                        {"merge=weights", "merge=lanes"}})
+    EXPECT_NE(out(from, to), healthy) << from;
+  EXPECT_THROW(parse_attention_schedule("exp=exp2f argument=scaled sink=own"), InputError);
+  EXPECT_THROW(parse_attention_schedule("argument=fma cap=series9"), InputError);
+}
+
+// The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the other.
+TEST(AttentionReplay, the_series_is_the_exponential_but_for_its_last_rounding) {
+  const RowExp series = row_exp("series9"), nearest = row_exp("nearest");
+  for (float x = -80; x < 0; x += 0x1.3p-10f) {
+    const float a = series(x), b = nearest(x);
+    EXPECT_LE(std::fabs(a - b), b * 0x1p-23f) << x;
+  }
+  EXPECT_EQ(series(0), 1);
+  EXPECT_EQ(series(-105), 0);
+  EXPECT_TRUE(std::isinf(series(90)));
+  EXPECT_TRUE(std::isnan(series(std::nanf(""))));
+  EXPECT_EQ(series9_tanh(21), 1);
+  EXPECT_EQ(series9_tanh(-0x1p-14f), -0x1p-14f);
+  EXPECT_EQ(series9_tanh(-0.5f), -series9_tanh(0.5f));
+}
+
+}  // namespace
+}  // namespace assay
