@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "backends/plugin/attention.hpp"
+#include "backends/vulkan/attention_plan.hpp"
 #include "backends/vulkan/kernels.hpp"
 
 namespace assay_vulkan {
@@ -30,34 +31,6 @@ enum Flag : std::uint32_t {
   kResume = 512,
 };
 constexpr std::int64_t kLargestHead = 1024;
-constexpr std::int64_t kPartKeys = 1024;
-
-// Query rows of a workgroup: as many of a head's as its shared memory takes, a power of two.
-std::uint32_t rows_of(const Call& call, const Device& device) {
-  const std::int64_t rows = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
-  const std::int64_t bytes = 6 * call.integer("d") + 4 * call.integer("dv");  // with the codes of q8
-  std::uint32_t count = 1;
-  while (count < 8 && count < rows && 2 * count * bytes <= device.can().shared_bytes) count *= 2;
-  return count;
-}
-
-// Keys that one dispatch takes, so that no shader's loops run longer than the device lets them: per step of
-// lanes() keys its blocks of K, its rows, and its groups of four keys of V with their addresses.
-std::int64_t keys_at_a_time(const Call& call, const Device& device) {
-  const std::int64_t lanes = device.subgroup();
-  const std::int64_t d = call.integer("d"), dv = call.integer("dv");
-  const std::int64_t step =
-      (d / 32 + 1) * 12 + 4 * rows_of(call, device) + (lanes / 4 + 1) * (dv / lanes + 20) + 16;
-  const std::int64_t items = call.integer("batch") * call.integer("heads") * call.integer("q");  // at most
-  const std::int64_t loops = device.can().loop_limit / Session::passes(items) - 10 * (d + dv);
-  return std::max<std::int64_t>(1, loops / step) * lanes;
-}
-
-// At least two parts, so that the merge is never idle.
-std::int64_t part_count(const Call& call, const Device& device) {
-  const std::int64_t keys = std::min(kPartKeys, keys_at_a_time(call, device));
-  return std::max<std::int64_t>(2, (call.integer("len") + keys - 1) / keys);
-}
 
 std::string name_of(const char* kind, const Format& k, const Format& v) {
   return std::string("attention_") + kind + "_" + std::string(k.name) + "_" + std::string(v.name);
@@ -100,7 +73,7 @@ struct Attention {
     const std::int64_t len = call.integer("len");
     const std::int64_t query_rows = call.integer("batch") * call.integer("q") * call.integer("heads");
     params.integer[8] = parts;
-    params.integer[9] = (len + parts - 1) / parts;
+    params.integer[9] = part_keys(len, parts);
     const std::int64_t rows_per_head = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
     const std::int64_t items =
         call.integer("batch") * call.integer("kv_heads") * ((rows_per_head + rows - 1) / rows) * parts;

@@ -31,6 +31,11 @@ std::string version_text(std::uint32_t version) {
 
 }  // namespace
 
+// llvmpipe's compute threads leave subnormals as the process has them, and its subgroupAdd is a loop over the lanes.
+std::string_view lane_fold_of(VkDriverId driver) {
+  return driver == VK_DRIVER_ID_MESA_LLVMPIPE ? "sequential" : "";
+}
+
 void Device::create_instance() {
   std::uint32_t version = 0;
   check(vk_.EnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion");
@@ -94,6 +99,7 @@ void Device::examine() {
   can_.largest_allocation = v11.maxMemoryAllocationSize;
   // llvmpipe ends every loop once an invocation has gone round 65535 times, and goes on with wrong numbers.
   can_.loop_limit = v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE ? 60000 : INT64_C(1) << 40;
+  can_.lane_fold = lane_fold_of(v12.driverID);
   can_.shared_bytes = properties.properties.limits.maxComputeSharedMemorySize;
 
   VkPhysicalDeviceVulkan11Features f11{};

@@ -34,8 +34,13 @@ struct Capabilities {
   std::string matrix_unit(std::string_view element) const;
   std::uint64_t largest_allocation = 0;
   std::uint32_t shared_bytes = 0;
+  std::string lane_fold;        // lane_fold_of
   std::int64_t loop_limit = 0;  // iterations of all loops of an invocation together
 };
+
+// The order in which a driver's subgroupAdd adds the lanes, as a schedule says it; "" where it is not known, or is not all that a driver
+// does as it likes: device_test asks products, sums and quotients too.
+std::string_view lane_fold_of(VkDriverId driver);
 
 // A kernel launched: which shader, with which constants, over how many workgroups, with what parameters.
 // Constant 0 is the workgroup's size, set by the device to its subgroup's. `name` says what the constants

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "backends/vulkan/device.hpp"
@@ -185,6 +188,49 @@ TEST_F(DeviceArithmetic, packed_integer_dot_products_are_exact) {
       wanted += static_cast<std::int8_t>(a[i] >> e) * static_cast<std::int8_t>(b[i] >> e);
     ASSERT_EQ(static_cast<std::int32_t>(got[i]), wanted);
   }
+}
+
+// Schedules are declared whole where these hold: replay.cpp.
+TEST_F(DeviceArithmetic,
+       products_and_sums_are_rounded_apart_and_subnormals_kept_where_schedules_are_declared) {
+  if (on->can().lane_fold.empty()) GTEST_SKIP() << on->can().name << " declares no schedules";
+  expect_same(12, [](float a, float b) {
+    const volatile float product = a * b;
+    return product + a;
+  });
+  expect_same(14, [](float a, float b) { return a * b; });
+  expect_same(4, [](float a, float b) { return a / b; });
+}
+// The sum of a subgroup's lanes in each order that a schedule has a word for.
+std::map<std::string, float> folds(std::vector<float> x) {
+  std::map<std::string, float> sums;
+  const std::size_t lanes = x.size();
+  sums["sequential"] = std::accumulate(x.begin() + 1, x.end(), x.front());
+  sums["reverse"] = std::accumulate(x.rbegin() + 1, x.rend(), x.back());
+  std::vector<float> y = x;
+  for (std::size_t half = lanes / 2; half > 0; half /= 2)
+    for (std::size_t l = 0; l < half; ++l) y[l] += y[l + half];
+  sums["halving"] = y.front();
+  for (std::size_t by = 1; by < lanes; by *= 2)
+    for (std::size_t l = 0; l + by < lanes; l += 2 * by) x[l] += x[l + by];
+  sums["adjacent"] = x.front();
+  return sums;
+}
+TEST_F(DeviceArithmetic, a_subgroup_adds_its_lanes_in_the_order_that_is_declared) {
+  std::mt19937 random(5);
+  Bits a(std::size_t{512} * on->subgroup());
+  for (std::uint32_t& x : a) x = 0x3F000000U + static_cast<std::uint32_t>(random()) % 0x1000000U;
+  const Bits got = probe(*on, 13, a, a);
+  std::map<std::string, std::size_t> equal;
+  for (std::size_t first = 0; first < a.size(); first += on->subgroup()) {
+    std::vector<float> x;
+    for (std::size_t l = first; l < first + on->subgroup(); ++l) x.push_back(value(a[l]));
+    for (const auto& [fold, sum] : folds(x))
+      equal[fold] += std::bit_cast<std::uint32_t>(sum) == got[first] ? 1U : 0U;
+  }
+  for (const auto& [fold, count] : equal) std::printf("%s: %zu of 512\n", fold.c_str(), count);
+  if (on->can().lane_fold.empty()) GTEST_SKIP() << on->can().name << " declares no schedules";
+  EXPECT_EQ(equal[on->can().lane_fold], 512U);
 }
 
 // What FP8 matrices multiply: every code of a row as it was stored, and numbers rounded to codes. Scales apart, one a row.

@@ -1,8 +1,10 @@
 #include "backends/vulkan/kernels.hpp"
 
 #include <array>
+#include <vector>
 
 #include "backends/plugin/kernels.hpp"
+#include "backends/vulkan/replay.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -66,7 +68,15 @@ constexpr auto kKernels = std::to_array<Kernel>({
 
 }  // namespace
 
-std::span<const Kernel> kernels() { return kKernels; }
+std::span<const Kernel> kernels() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> list(kKernels.begin(), kKernels.end());
+    const std::span<const Kernel> more = replay_kernels();
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }();
+  return rows;
+}
 
 std::string ftz(const Device& device) { return device.can().denormals_preserved ? "" : " ftz=yes"; }
 

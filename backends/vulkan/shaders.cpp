@@ -1,5 +1,6 @@
 #include "backends/vulkan/shaders.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -25,7 +26,7 @@ constexpr auto kShaders = std::to_array<Shader>({
 // SPIR-V: five words of header, then instructions; the first word of one is its length << 16 | opcode.
 constexpr std::size_t kHeaderWords = 5;
 constexpr std::uint32_t kOpEntryPoint = 15, kOpExecutionMode = 16, kOpCapability = 17,
-                        kOpExecutionModeId = 331;
+                        kOpExecutionModeId = 331, kOpDecorate = 71, kNoContraction = 42;
 
 // OpEntryPoint: execution model, id, name as words ended by a 0 byte, interface variables.
 void append_entry_point(std::span<const std::uint32_t> old, std::string_view name,
@@ -44,6 +45,19 @@ void append_entry_point(std::span<const std::uint32_t> old, std::string_view nam
   out.insert(out.end(), old.begin() + static_cast<std::ptrdiff_t>(interface), old.end());
 }
 
+// Products, sums, differences and quotients of floats, scalars and vectors: word 2 of each is its result's id.
+bool is_arithmetic(std::uint32_t opcode) {
+  constexpr std::uint32_t kOpFNegate = 127, kOpFAdd = 129, kOpFSub = 131, kOpFMul = 133, kOpFDiv = 136,
+                          kOpVectorTimesScalar = 142;
+  constexpr std::array kArithmetic = {kOpFNegate, kOpFAdd, kOpFSub, kOpFMul, kOpFDiv, kOpVectorTimesScalar};
+  return std::ranges::find(kArithmetic, opcode) != kArithmetic.end();
+}
+void append_no_contraction(std::span<const std::uint32_t> module, std::vector<std::uint32_t>& out) {
+  for (std::size_t i = kHeaderWords; i < module.size(); i += module[i] >> 16)
+    if (is_arithmetic(module[i] & 0xFFFFU))
+      out.insert(out.end(), {3U << 16 | kOpDecorate, module[i + 2], kNoContraction});
+}
+
 }  // namespace
 
 std::span<const std::uint32_t> shader(std::string_view name) {
@@ -58,7 +72,7 @@ std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module
   std::vector<std::uint32_t> out(module.begin(), module.begin() + kHeaderWords);
   std::uint32_t entry = 0;
   bool capabilities_done = false;
-  bool modes_done = false;
+  bool modes_done = false, decorated = false;
   for (std::size_t i = kHeaderWords; i < module.size(); i += module[i] >> 16) {
     const std::uint32_t opcode = module[i] & 0xFFFFU;
     if (!capabilities_done && opcode != kOpCapability) {
@@ -73,6 +87,10 @@ std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module
         out.insert(out.end(), {4U << 16 | kOpExecutionMode, entry, modes[m], modes[m + 2]});
       }
       modes_done = true;
+    }
+    if (!decorated && opcode == kOpDecorate) {
+      append_no_contraction(module, out);
+      decorated = true;
     }
     const std::span<const std::uint32_t> instruction = module.subspan(i, module[i] >> 16);
     if (opcode == kOpEntryPoint) {

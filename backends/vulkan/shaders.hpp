@@ -11,8 +11,9 @@ namespace assay_vulkan {
 
 std::span<const std::uint32_t> shader(std::string_view name);
 
-// The module with its entry point renamed and execution modes added to it. modes: triples of execution mode,
-// capability, width of the floats.
+// The module with its entry point renamed, execution modes added to it, and every product, sum, difference and quotient of floats
+// decorated NoContraction, so that no driver makes one rounding of two, or adds in another order. modes: triples of execution
+// mode, capability, width of the floats.
 std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module, std::string_view name,
                                            std::span<const std::uint32_t> modes);
 

@@ -27,6 +27,9 @@ void main() {
     if (kWhich == 9) y = uintBitsToFloat(bf16_code(a));
     if (kWhich == 10) y = f16_value(floatBitsToUint(a) & 0xFFFFu);
     if (kWhich == 11) y = intBitsToFloat(dot_int8(floatBitsToInt(a), floatBitsToInt(b)));
+    if (kWhich == 12) y = a * b + a;
+    if (kWhich == 13) y = subgroupAdd(a);
+    if (kWhich == 14) y = a * b;
     store_f32(P.scratch[2] + uint64_t(u) * 4, y);
   }
 }
