@@ -18,12 +18,17 @@ void check_known(const Device& device) {
                       "): the order in which it adds the lanes of a subgroup is not");
 }
 
+template <void (*kCheck)(const Call&, const Device&)>
+void checked(const Call& call, const Device& device) {
+  check_known(device);
+  kCheck(call, device);
+}
+
 // Attention. Logits are S times the scale, weights e^(x - max) by exact.glsl; a lane has a key of a tile, and the tile's weights are
 // added across the subgroup; o takes one key after the other.
 template <void (*kCheck)(const Call&, const Device&)>
 void attention_replay_check(const Call& call, const Device& device) {
-  check_known(device);
-  kCheck(call, device);
+  checked<kCheck>(call, device);
   if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
   if (call.text("mask") == "window" && keys_at_a_time(call, device) < call.integer("len"))
     throw Unsupported("no schedule cuts the tiles of a window where a dispatch ends");
@@ -73,28 +78,43 @@ std::string matrix_contract(const Call& call, const Device& device) {
          schedule(call, "qk:" + unit + "/pv:" + unit + "/p:" + type, kTile, kTile,
                   "/sums:thread/lanes:1/pack:1/values:tile/values_fma:no");
 }
+// Where schedules are declared, subnormals are kept, whatever the driver promises.
+std::string without_flushing(std::string contract) {
+  constexpr std::string_view kFlushing = " ftz=yes";
+  const std::size_t at = contract.find(kFlushing);
+  return at == std::string::npos ? contract : contract.erase(at, kFlushing.size());
+}
+std::string acc_of(const std::string& contract) {
+  constexpr std::size_t kBehind = 4;  // "acc="
+  return contract.substr(kBehind, contract.find(' ') - kBehind);
+}
+bool is_scaled(const std::string& contract) {
+  return contract.find("epilogue_roundings=0") == std::string::npos;
+}
+
 // A defect on purpose: declares that the lanes are added from the last to the first.
 std::string reversed_contract(const Call& call, const Device& device) {
   return attention_whole_contract(call, device) + of_lanes(call, device, "qk:f32/pv:f32/p:f32", "reverse");
 }
 
-// Products: a lane has a column, and adds one product after the other.
-template <void (*kCheck)(const Call&, const Device&)>
-void matmul_replay_check(const Call& call, const Device& device) {
-  check_known(device);
-  kCheck(call, device);
+// A mixture: a token's row meets an expert's weights by itself; silu by a quotient; the experts' results follow topk_ids.
+std::string moe_replay_contract(const Call& call, const Device& device) {
+  const std::string contract = without_flushing(moe_contract(call, device)), acc = acc_of(contract);
+  const char* scales = is_scaled(contract) ? "/down.scales:a_b/up.scales:a_b" : "";
+  return contract + " level=replay schedule=exp:series9/combine:slots/up.acc:" + acc + "/down.acc:" + acc +
+         scales;
 }
+
+// Products: a lane has a column, and adds one product after the other.
 template <auto kContract>
 std::string matmul_contract(const Call& call, const Device& device) {
-  const std::string contract = kContract(call, device);
-  const std::string acc = contract.substr(4, contract.find(' ') - 4);  // behind "acc="
-  const bool scaled = contract.find("epilogue_roundings=0") == std::string::npos;
+  const std::string contract = without_flushing(kContract(call, device));
   const std::string_view path = call.text("path");
   return contract +
          (path == "e4m3fn" ? " scale=divide code=divide"
           : path == "q8"   ? " scale=divide code=reciprocal"
                            : "") +
-         " level=replay schedule=acc:" + acc + (scaled ? "/scales:a_b" : "");
+         " level=replay schedule=acc:" + acc_of(contract) + (is_scaled(contract) ? "/scales:a_b" : "");
 }
 // A defect on purpose: declares two sums side by side.
 std::string paired_contract(const Call& call, const Device& device) {
@@ -106,7 +126,7 @@ std::string paired_contract(const Call& call, const Device& device) {
   {"attention", variant, false, never, attention_replay_check<attention_##kind##_check>, attention_##kind##_name, contract, \
    attention_##kind##_run}
 #define ASSAY_MATMUL(variant, kind, contract) \
-  {"matmul", variant, false, never, matmul_replay_check<matmul_##kind##_check>, matmul_##kind##_name, contract, matmul_##kind##_run}
+  {"matmul", variant, false, never, checked<matmul_##kind##_check>, matmul_##kind##_name, contract, matmul_##kind##_run}
 // clang-format on
 
 constexpr auto kRows = std::to_array<Kernel>({
@@ -120,6 +140,7 @@ constexpr auto kRows = std::to_array<Kernel>({
     ASSAY_MATMUL("scalar_replay", scalar, matmul_contract<matmul_scalar_contract>),
     ASSAY_MATMUL("matrix_replay", matrix, matmul_contract<matmul_matrix_contract>),
     ASSAY_MATMUL("scalar_as_pairs", scalar, paired_contract),
+    {"moe", "replay", false, never, checked<moe_check>, moe_name, moe_replay_contract, moe_run},
 });
 #undef ASSAY_ATTENTION
 #undef ASSAY_MATMUL
