@@ -138,7 +138,8 @@ const GemmKernel kMmaS8 = {"gemm_mma_s8",
                            [](Path path) { return path == Path::codes; },
                            check_int8,
                            [](const DeviceInfo&) { return std::string("acc=i32"); },
-                           [](Run&, const Gemm& g) { gemm_mma_s8<<<grid_of(g), kThreads>>>(g); }};
+                           [](Run&, const Gemm& g) { gemm_mma_s8<<<grid_of(g), kThreads>>>(g); },
+                           [](const DeviceInfo&) { return std::string("acc:i32"); }};
 
 }  // namespace
 

@@ -123,6 +123,8 @@ TEST(CudaKernels, a_schedule_is_declared_whole) {
   EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("wgmma_e4m3_p4_replay"),
             "acc=hopper_fp8 order=sequential promote=4 dequant_roundings=1 epilogue_roundings=2 level=replay "
             "schedule=acc:hopper_fp8/chunk:128/scales:a_b");
+  EXPECT_EQ(product("int8_tok", "int4_ch").declare("dp4a_replay"),
+            "acc=i32 dequant_roundings=1 epilogue_roundings=3 level=replay schedule=acc:i32/scales:a_b");
   EXPECT_EQ(product("bf16", "bf16").declare("mma_bf16_replay", 8, 0),
             "refused: this kernel is for compute capability 9.0, not 8.0");
 }

@@ -88,7 +88,8 @@ const GemmKernel kDp4a = {"gemm_dot4_s8",
                           [](Path path) { return path == Path::codes; },
                           nullptr,
                           [](const DeviceInfo&) { return std::string("acc=i32"); },
-                          [](Run&, const Gemm& g) { gemm_dot4_s8<<<grid_of(g), kSide * kSide>>>(g); }};
+                          [](Run&, const Gemm& g) { gemm_dot4_s8<<<grid_of(g), kSide * kSide>>>(g); },
+                          [](const DeviceInfo&) { return std::string("acc:i32"); }};
 
 }  // namespace
 

@@ -76,10 +76,12 @@ inline constexpr const char* kExpUlp = "2";
 inline constexpr const char* kTanhUlp = "4";
 inline constexpr const char* kLogUlp = "2";
 inline constexpr const char* kSiluUlp = "3";  // g / (1 + exp(-g))
+inline constexpr const char* kExpWord = "";   // of a schedule: none says OCML's expf
 #else
 inline constexpr const char* kExpUlp = "1.28";
 inline constexpr const char* kTanhUlp = "2";
 inline constexpr const char* kLogUlp = "1";
+inline constexpr const char* kExpWord = "cuda_expf";
 inline constexpr const char* kSiluUlp = "2.3";  // exp's 1.28, half a unit each of the sum and the quotient
 #endif
 

@@ -35,7 +35,8 @@ const auto kOps = std::to_array<Kernel>({
     ASSAY_OP(kv_write, bits, nullptr, kv_write_check),
     ASSAY_GEMM_ROWS("dp4a", gemm_dp4a, matmul_has_integers, moe_has_integers),
     ASSAY_GEMM_ROWS("f32", gemm_f32, nullptr, nullptr),
-    ASSAY_REPLAY_ROW("f32_replay", gemm_f32, false),
+    ASSAY_REPLAY_ROWS("f32_replay", gemm_f32, false),
+    ASSAY_REPLAY_ROWS("dp4a_replay", gemm_dp4a, false),
 });
 #undef ASSAY_OP
 

@@ -83,19 +83,34 @@ std::string matmul_contract(const GemmKernel& kernel, const Call& call, const De
          (product.path == Path::e4m3fn ? " scale=divide code=divide" : "");
 }
 
-void matmul_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
-  matmul_check(kernel, call, device);
-  const Product product = product_of_matmul(call);
+namespace {
+
+void check_schedule(const GemmKernel& kernel, const Product& product, const DeviceInfo& device) {
   if (product.path == Path::q8 || format_row(product.a).format.second || format_row(product.b).format.second)
     throw Unsupported(
         "a schedule is of sums of operands with one scale at most: no path=q8, no second scale");
   kernel.schedule(device);  // throws for a device whose unit is not described
 }
 
+// "acc:f32/scales:a_b", each key behind `prefix`.
+std::string product_schedule(const GemmKernel& kernel, Path path, const DeviceInfo& device,
+                             std::string_view prefix = "") {
+  std::string text = std::string(prefix) + kernel.schedule(device);
+  if (path == Path::codes || path == Path::e4m3fn) text += "/scales:a_b";
+  for (std::size_t at = text.find('/'); at != std::string::npos; at = text.find('/', at + 1))
+    text.insert(at + 1, prefix);
+  return text;
+}
+
+}  // namespace
+
+void matmul_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
+  matmul_check(kernel, call, device);
+  check_schedule(kernel, product_of_matmul(call), device);
+}
 std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
-  const Path path = product_of_matmul(call).path;
-  return matmul_contract(kernel, call, device) + " level=replay schedule=" + kernel.schedule(device) +
-         (path == Path::codes || path == Path::e4m3fn ? "/scales:a_b" : "");
+  return matmul_contract(kernel, call, device) +
+         " level=replay schedule=" + product_schedule(kernel, product_of_matmul(call).path, device);
 }
 
 void matmul_run(const GemmKernel& kernel, Run& run) {
@@ -133,6 +148,19 @@ std::string moe_contract(const GemmKernel& kernel, const Call& call, const Devic
   // silu: exp, an addition and a quotient.
   return product_contract(kernel, product_of_moe(call), device) + " gate_up=f32 silu_ulp=" + kSiluUlp +
          " expert_out=f32";
+}
+
+void moe_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
+  moe_check(kernel, call, device);
+  check_schedule(kernel, product_of_moe(call), device);
+  if (*kExpWord == '\0') throw Unsupported("no schedule has a word for this compiler's expf");
+}
+// The experts' results are added in the order of topk_ids.
+std::string moe_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
+  const Path path = product_of_moe(call).path;
+  return moe_contract(kernel, call, device) + " level=replay schedule=exp:" + kExpWord + "/combine:slots/" +
+         product_schedule(kernel, path, device, "up.") + "/" +
+         product_schedule(kernel, path, device, "down.");
 }
 
 void moe_run(const GemmKernel& kernel, Run& run) {

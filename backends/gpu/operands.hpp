@@ -85,16 +85,28 @@ std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, c
 void moe_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 std::string moe_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 void moe_run(const GemmKernel& kernel, Run& run);
+void moe_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
+std::string moe_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device);
 
-#define ASSAY_REPLAY_ROW(word, kernel, hidden)                                                           \
-  Kernel {                                                                                               \
-    "matmul", word, never,                                                                               \
-        [](const Call& call, const DeviceInfo& device) { matmul_replay_check(kernel(), call, device); }, \
-        [](const Call&) { return kernel().name; },                                                       \
-        [](const Call& call, const DeviceInfo& device) {                                                 \
-          return matmul_replay_contract(kernel(), call, device);                                         \
-        },                                                                                               \
-        [](Run& run) { matmul_run(kernel(), run); }, hidden                                              \
+#define ASSAY_REPLAY_ROWS(word, kernel, hidden)                                                           \
+  Kernel{"matmul",                                                                                        \
+         word,                                                                                            \
+         never,                                                                                           \
+         [](const Call& call, const DeviceInfo& device) { matmul_replay_check(kernel(), call, device); }, \
+         [](const Call&) { return kernel().name; },                                                       \
+         [](const Call& call, const DeviceInfo& device) {                                                 \
+           return matmul_replay_contract(kernel(), call, device);                                         \
+         },                                                                                               \
+         [](Run& run) { matmul_run(kernel(), run); },                                                     \
+         hidden},                                                                                         \
+      Kernel {                                                                                            \
+    "moe", word, never,                                                                                   \
+        [](const Call& call, const DeviceInfo& device) { moe_replay_check(kernel(), call, device); },     \
+        [](const Call&) { return kernel().name; },                                                        \
+        [](const Call& call, const DeviceInfo& device) {                                                  \
+          return moe_replay_contract(kernel(), call, device);                                             \
+        },                                                                                                \
+        [](Run& run) { moe_run(kernel(), run); }, hidden                                                  \
   }
 
 // Rows of the list for a GemmKernel `kernel()`: both ops, selected by `word`.
