@@ -63,6 +63,11 @@ std::string f16_contract(const Call& call, const Device& device) {
   return attention_f16_contract(call, device) +
          of_lanes(call, device, "qk:f16/pv:f32/p:f32", device.can().lane_fold);
 }
+// A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
+std::string q8_contract(const Call& call, const Device& device) {
+  return attention_q8_contract(call, device) +
+         of_lanes(call, device, "q:q8_0/qk:f32/dot_block:32/pv:f32/p:f32", device.can().lane_fold);
+}
 std::string split_contract(const Call& call, const Device& device) {
   const std::int64_t parts = part_count(call, device);
   return attention_split_contract(call, device) +
@@ -134,6 +139,7 @@ constexpr auto kRows = std::to_array<Kernel>({
     ASSAY_ATTENTION("split_replay", split, split_contract),
     ASSAY_ATTENTION("p_f16_replay", p_f16, p_f16_contract),
     ASSAY_ATTENTION("f16_replay", f16, f16_contract),
+    ASSAY_ATTENTION("q8_replay", q8, q8_contract),
     ASSAY_ATTENTION("convert_f16_replay", convert_f16, whole_contract<attention_convert_f16_contract>),
     ASSAY_ATTENTION("matrix_replay", matrix, matrix_contract),
     ASSAY_ATTENTION("whole_as_reversed", whole, reversed_contract),

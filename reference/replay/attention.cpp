@@ -57,8 +57,26 @@ struct AttentionReplay::Data {
   std::vector<float> v_columns;  // [dv, keys]: a unit sums along the last axis
   std::map<std::pair<std::string, std::int64_t>, PackedOperand> k, v;
 
+  // q.k by exact sums of blocks: of codes of 8 bits and scales of 11 these have fewer than 53 bits.
+  std::vector<float> block_logits(std::int64_t block, const std::vector<float>& q, std::int64_t rows) const {
+    std::vector<float> s(static_cast<std::size_t>(rows * keys.keys), 0.0F);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < keys.keys; ++j) {
+        float& sum = s[static_cast<std::size_t>(i * keys.keys + j)];
+        for (std::int64_t first = 0; first < keys.d; first += block) {
+          double exact = 0;
+          for (std::int64_t c = first; c < std::min(keys.d, first + block); ++c)
+            exact += static_cast<double>(q[static_cast<std::size_t>(i * keys.d + c)]) *
+                     static_cast<double>(keys.k[static_cast<std::size_t>(j * keys.d + c)]);
+          sum += static_cast<float>(exact);
+        }
+      }
+    return s;
+  }
+
   // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
   std::vector<float> logits(const AttentionSchedule& how, const std::vector<float>& q, std::int64_t rows) {
+    if (how.dot_block > 1) return block_logits(how.dot_block, q, rows);
     const std::tuple order(how.qk, how.dot_lanes, how.dot_fold, how.fma);
     {
       const std::lock_guard lock(mutex_);
@@ -132,10 +150,29 @@ float scaled_query(const ScalarFormat& format, std::span<float> q) {
   for (float& x : q) x = rounded(&format, std::min(kLargest, std::max(-kLargest, x / divisor)));
   return divisor;
 }
+constexpr std::size_t kQueryBlock = 32;
+// A block of q becomes int8 codes times a step in f16; one whose step has no reciprocal, no numbers.
+void round_block(std::span<float> q) {
+  constexpr float kLargest = 127;
+  static const ScalarFormat& f16 = scalar_format("f16");
+  float largest = 0;
+  for (const float x : q) largest = std::max(largest, std::fabs(x));
+  const float step = largest / kLargest, inverse = step == 0 ? 0 : 1 / step, stored = rounded(&f16, step);
+  if (step != 0 && !std::isnormal(inverse)) {
+    std::ranges::fill(q, std::nanf(""));
+    return;
+  }
+  for (float& x : q) x = std::nearbyint(std::min(kLargest, std::max(-kLargest, x * inverse))) * stored;
+}
 // Rounds a block of rows of q as the schedule says; the divisor of each row where rows are scaled.
 std::vector<float> rounded_queries(const AttentionSchedule& how, std::int64_t d, std::vector<float>& q) {
   std::vector<float> divisors;
   if (how.q == "none") return divisors;
+  if (how.q == "q8_0") {
+    for (std::size_t first = 0; first < q.size(); first += kQueryBlock)
+      round_block(std::span(q).subspan(first, kQueryBlock));
+    return divisors;
+  }
   const ScalarFormat& format = scalar_format(how.q);
   if (how.q != "e4m3fn") {
     for (float& x : q) x = rounded(&format, x);

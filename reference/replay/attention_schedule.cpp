@@ -50,6 +50,7 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"part", "0", "0..16777216",
                          "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
     AttentionScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k"},
+    AttentionScheduleKey{"dot_block", "1", "1..256", "qk=f32: products of q.k that are summed exactly first"},
     AttentionScheduleKey{"dot_fold", "halving", kFoldWords, "how these are added"},
     AttentionScheduleKey{"fma", "yes", "no|yes", "qk=f32, pv=f32: product and sum are one rounding"},
     AttentionScheduleKey{"values_fma", "yes", "no|yes",
@@ -65,8 +66,8 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"origin_rows", "head", "head|group", "whose rows these are"},
     AttentionScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
     AttentionScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
-    AttentionScheduleKey{"q", "none", "none|f16|bf16|e4m3fn",
-                         "to which q is rounded; e4m3fn: rows are scaled"},
+    AttentionScheduleKey{"q", "none", "none|f16|bf16|e4m3fn|q8_0",
+                         "to which q is rounded; e4m3fn: rows are scaled, q8_0: blocks"},
     AttentionScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
     AttentionScheduleKey{"fused", "0", "0..64",
                          "products of an instruction of the units; 0: all that they fuse"},
@@ -85,7 +86,7 @@ constexpr std::array<std::string_view, 3> kMerges = {"logs", "weights", "lanes"}
                                           kCaps = {"none", "libm", "series9"};
 constexpr std::array<std::string_view, 4> kSinks = {"none", "last", "exp2f", "own"};
 constexpr std::array<std::string_view, 2> kBiases = {"none", "subtract"}, kOriginRows = {"head", "group"};
-constexpr std::array<std::string_view, 4> kQueries = {"none", "f16", "bf16", "e4m3fn"};
+constexpr std::array<std::string_view, 5> kQueries = {"none", "f16", "bf16", "e4m3fn", "q8_0"};
 constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
 constexpr std::array<std::string_view, 3> kQuotients = {"reciprocal", "division", "approx"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
@@ -140,6 +141,7 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "merge") s.merge = static_cast<Merge>(word(key, value, kMerges));
   if (key == "part") s.part = count(key, value, 0, 1 << 24);
   if (key == "dot_lanes") s.dot_lanes = count(key, value);
+  if (key == "dot_block") s.dot_block = count(key, value, 1, 256);
   if (key == "dot_fold") s.dot_fold = value;
   if (key == "fma") s.fma = word(key, value, kNoYes) == 1;
   if (key == "values_fma") s.values_fma = word(key, value, kNoYes) == 1;
@@ -207,7 +209,9 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink != SinkStep::none)
     refuse("sink", name(kSinks, schedule.sink));
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) refuse("sink", "own");
-  const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16";
+  if (schedule.dot_block > 1 && (schedule.qk != "f32" || schedule.dot_lanes > 1))
+    refuse("dot_block", std::to_string(schedule.dot_block));
+  const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16" || schedule.q == "q8_0";
   if (rounds_q == sums_in_a_unit(schedule.qk) && schedule.q != "none") refuse("q", schedule.q);
   if (schedule.q == "e4m3fn" && !accepts(matrix_unit(schedule.qk), schedule.q)) refuse("q", schedule.q);
   for (const std::string* products : {&schedule.qk, &schedule.pv})
@@ -239,8 +243,9 @@ std::string print_schedule(const AttentionSchedule& s) {
   add("values", name(kValues, s.values)), add("quotient", name(kQuotients, s.quotient));
   add("split", s.split), add("merge_lanes", s.merge_lanes), add("merge_fold", s.merge_fold),
       add("merge", name(kMerges, s.merge)), add("part", s.part);
-  add("dot_lanes", s.dot_lanes), add("dot_fold", s.dot_fold), add("fma", name(kNoYes, s.fma)),
-      add("values_fma", name(kNoYes, s.values_fma)), add("rescale_exp", name(kRescaleExps, s.rescale_libm));
+  add("dot_lanes", s.dot_lanes), add("dot_block", s.dot_block), add("dot_fold", s.dot_fold),
+      add("fma", name(kNoYes, s.fma)), add("values_fma", name(kNoYes, s.values_fma)),
+      add("rescale_exp", name(kRescaleExps, s.rescale_libm));
   add("cap", name(kCaps, s.cap)), add("bias", name(kBiases, s.bias)), add("sink", name(kSinks, s.sink));
   add("origin", s.origin), add("origin_rows", name(kOriginRows, s.origin_group)),
       add("closed", name(kNoYes, s.closed)), add("merge_groups", s.merge_groups);

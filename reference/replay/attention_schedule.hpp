@@ -25,7 +25,9 @@
 // expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=own: by the schedule's exponential, of base e; sink=exp2f: by
 // CUDA's exp2f, of s log2 e.
 //
-// q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and
+// dot_block=N: of q.k N neighbouring products are one exact sum, which is rounded to f32 and added to the sum so far (dot_lanes=1).
+// q=q8_0: blocks of 32 are divided by max |q| / 127, by a product with its reciprocal, rounded to nearest even, and multiplied by that
+// step in f16. q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and
 // rounded to the format; the divisor joins the scale of its S (not with merge=logs). p_shift=N: weights times 2^N are rounded to p, and the quotient times
 // 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a multiple of it and the open
 // sum is rescaled as o is.
@@ -100,8 +102,8 @@ struct AttentionSchedule {
   std::int64_t split = 1;
   std::int64_t merge_lanes = 32;
   Merge merge = Merge::logs;
-  std::int64_t part = 0;       // keys; 0: by tiles
-  std::int64_t dot_lanes = 1;  // qk=f32
+  std::int64_t part = 0;                      // keys; 0: by tiles
+  std::int64_t dot_lanes = 1, dot_block = 1;  // qk=f32
   std::string dot_fold = "halving";
   bool fma = true;         // qk=f32, pv=f32
   bool values_fma = true;  // values=tile: o a plus the tile's sum in one rounding

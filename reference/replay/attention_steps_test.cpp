@@ -96,6 +96,13 @@ TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
                                                         {"origin_rows=group", "origin_rows=head"},
                                                         {"merge=weights", "merge=lanes"}})
     EXPECT_NE(out(from, to), healthy) << from;
+  // q in blocks of 8 bits, of which each joins the logit by one rounding.
+  const std::vector<float> blocks = out("qk=f32", "q=q8_0 dot_block=32 qk=f32");
+  EXPECT_NE(out("qk=f32", "q=q8_0 qk=f32"), blocks);
+  EXPECT_NE(out("qk=f32", "q=q8_0 dot_block=16 qk=f32"), blocks);
+  EXPECT_NE(out("qk=f32", "dot_block=32 qk=f32"), blocks);
+  EXPECT_THROW(parse_attention_schedule("qk=f32 dot_block=32 dot_lanes=2"), InputError);
+  EXPECT_THROW(parse_attention_schedule("dot_block=32"), InputError);
   EXPECT_THROW(parse_attention_schedule("exp=exp2f argument=scaled sink=own"), InputError);
   EXPECT_THROW(parse_attention_schedule("argument=fma cap=series9"), InputError);
 }

@@ -57,6 +57,7 @@ void require_attention_schedule(const AttentionGeometry& g, const AttentionSched
   if (g.sinks && schedule.sink == SinkStep::none) refuse("sinks: sink=none");
   if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
   if (g.rotate != RotateKind::none) refuse("rotate");
+  if (schedule.q == "q8_0" && g.d % 32 != 0) refuse("blocks of q that are not whole: q=q8_0");
 }
 
 void replay_attention(Truth& truth, const AttentionProblem& problem, const AttentionProblem& asked,
