@@ -13,8 +13,8 @@
 #include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
 #include "reference/replay/attention_merge.hpp"
-#include "reference/replay/attention_row.hpp"
 #include "reference/replay/attention_values.hpp"
+#include "reference/replay/attention_weights.hpp"
 #include "reference/replay/replay.hpp"
 
 namespace assay {
@@ -50,12 +50,29 @@ struct UnitProduct {
   }
 };
 
+// Rows of d columns in the order in which instructions of 16 products take them: four neighbours of each of four runs.
+std::vector<float> gathered(std::span<const float> rows, std::int64_t d, std::int64_t run) {
+  constexpr std::int64_t kProducts = 16, kRuns = 4, kNeighbours = 4, kPair = 2;
+  std::vector<float> to(rows.begin(), rows.end());
+  if (run == kNeighbours || d % (kRuns * run) != 0) return to;
+  const std::int64_t steps = run / kNeighbours;  // that share their runs
+  for (std::size_t first = 0; first < to.size(); first += static_cast<std::size_t>(d))
+    for (std::int64_t at = 0; at < d; ++at) {
+      const std::int64_t step = at / kProducts, k = at % kProducts, half = k / (kRuns * kPair);
+      const std::int64_t column = step / steps * kRuns * run + k / kPair % kRuns * run +
+                                  step % steps * kNeighbours + half * kPair + k % kPair;
+      to[first + static_cast<std::size_t>(at)] = rows[first + static_cast<std::size_t>(column)];
+    }
+  return to;
+}
+
 }  // namespace
 
 struct AttentionReplay::Data {
   ReplayKeys keys;
   std::vector<float> v_columns;  // [dv, keys]: a unit sums along the last axis
-  std::map<std::pair<std::string, std::int64_t>, PackedOperand> k, v;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, PackedOperand> k;
+  std::map<std::pair<std::string, std::int64_t>, PackedOperand> v;
 
   // q.k by exact sums of blocks: of codes of 8 bits and scales of 11 these have fewer than 53 bits.
   std::vector<float> block_logits(std::int64_t block, const std::vector<float>& q, std::int64_t rows) const {
@@ -94,11 +111,13 @@ struct AttentionReplay::Data {
     return s;
   }
 
-  const PackedOperand& packed_k(const UnitProduct& of) {
-    const std::pair key(std::string(of.unit.name), of.fused);
+  const PackedOperand& packed_k(const UnitProduct& of, std::int64_t run) {
+    const std::tuple key(std::string(of.unit.name), of.fused, run);
     auto at = k.find(key);
     if (at == k.end())
-      at = k.emplace(key, of.packed(PackedOperand::Side::b, keys.format, keys.k, keys.keys, keys.d)).first;
+      at = k.emplace(key, of.packed(PackedOperand::Side::b, keys.format, gathered(keys.k, keys.d, run),
+                                    keys.keys, keys.d))
+               .first;
     return at->second;
   }
   const PackedOperand& packed_v(const UnitProduct& of) {
@@ -190,18 +209,17 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
   std::optional<UnitProduct> qk, pv;
   if (sums_in_a_unit(how.qk)) qk.emplace(matrix_unit(how.qk), how.fused);
   if (sums_in_a_unit(how.pv)) pv.emplace(matrix_unit(how.pv), how.fused);
-  const PackedOperand* packed_k = qk ? &data_->packed_k(*qk) : nullptr;
+  const PackedOperand* packed_k = qk ? &data_->packed_k(*qk, how.dot_run) : nullptr;
   const PackedOperand* packed_v = pv ? &data_->packed_v(*pv) : nullptr;
-  const ScalarFormat* p_format = format_of(how.p);
   const ScalarFormat* out_format = format_of(how.out);
   const auto scale = static_cast<float>(queries.scale);
-  const float p_factor = std::ldexp(1.0f, static_cast<int>(how.p_shift));
   ReplayedRows result;
   result.out.resize(static_cast<std::size_t>(queries.rows * kv.dv));
   result.lse.resize(static_cast<std::size_t>(queries.rows));
   result.known.resize(static_cast<std::size_t>(queries.rows));
   // Rows whose tiles begin at one key.
-  const std::int64_t block_rows = how.origin == 0    ? kBlockRows
+  const std::int64_t block_rows = how.slack > 0      ? how.slack_rows
+                                  : how.origin == 0  ? kBlockRows
                                   : how.origin_group ? 1
                                                      : std::min(kBlockRows, how.origin);
   parallel_units(
@@ -221,37 +239,12 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         if (!qk) {
           s = data_->logits(how, q_block, rows);
         } else {
-          const PackedOperand q = qk->packed(PackedOperand::Side::a, kv.format, q_block, rows, kv.d);
+          const PackedOperand q =
+              qk->packed(PackedOperand::Side::a, kv.format, gathered(q_block, kv.d, how.dot_run), rows, kv.d);
           fused_gemm(qk->unit, q, *packed_k, s.data(), kv.keys);
         }
-        std::vector<float> rescale(static_cast<std::size_t>(rows) * tiles);
-        std::vector<float> tops(static_cast<std::size_t>(how.split * rows)), sums(tops.size());
-        AttentionRow row(how, queries.scale);
-        Weights weigh{how, row, {}, {}};
-        for (std::int64_t i = 0; i < rows; ++i) {
-          float* const of_row = s.data() + i * kv.keys;
-          if (!divisors.empty()) row.set_query_scale(divisors[static_cast<std::size_t>(i)]);
-          if (how.argument == Argument::scaled)
-            for (std::int64_t j = 0; j < kv.keys; ++j)
-              of_row[j] =
-                  row.logit(of_row[j], static_cast<float>(queries.softcap), queries.slope,
-                            std::fabs(static_cast<float>(queries.first + first + i) - static_cast<float>(j)));
-          for (std::size_t part = 0; part < plan.size(); ++part) {
-            row.start();
-            for (const auto& [from, to, place] : plan[part]) {
-              const std::span<float> w(of_row + from, static_cast<std::size_t>(to - from));
-              const auto sees = [&, from = from](std::int64_t j) {
-                return !queries.visible || queries.visible(first + i, from + j);
-              };
-              rescale[static_cast<std::size_t>(i) * tiles + place] = weigh.tile(w, sees);
-              for (float& x : w) x = rounded(p_format, x * p_factor);
-            }
-            row.finish();
-            sums[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.sum;
-            tops[part * static_cast<std::size_t>(rows) + static_cast<std::size_t>(i)] = row.top;
-          }
-        }
-        WeightedRows of{how, rows, kv.dv, tiles, rescale, {}};
+        const WeighedBlock weighed = weigh_rows(how, queries, kv.keys, first, rows, divisors, plan, s);
+        WeightedRows of{how, rows, kv.dv, tiles, weighed.rescale, {}};
         std::optional<PackedOperand> p;
         if (pv) {
           p.emplace(pv->packed(PackedOperand::Side::a, how.p, s, rows, kv.keys));
@@ -271,10 +264,12 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
           std::vector<RowPart> parts;
           for (std::size_t part = 0; part < plan.size(); ++part) {
             const std::size_t at = part * static_cast<std::size_t>(rows) + i;
-            parts.push_back({tops[at], sums[at], std::span(values[part]).subspan(i * dv, dv)});
+            parts.push_back(
+                {weighed.tops[at], weighed.sums[at], std::span(values[part]).subspan(i * dv, dv)});
           }
-          const FinishedRow finished = finish_row(how, parts, scale, queries.sink);
           const std::size_t row_of_all = static_cast<std::size_t>(first) + i;
+          const FinishedRow finished =
+              finish_row(how, parts, scale, queries.sink_of(static_cast<std::int64_t>(row_of_all)));
           result.known[row_of_all] = finished.known ? 1 : 0;
           result.lse[row_of_all] = finished.lse;
           for (std::size_t c = 0; c < dv; ++c)

@@ -62,7 +62,7 @@ FinishedRow by_logs(const AttentionSchedule& how, std::span<const RowPart> parts
 // merge=lanes: o and l of all parts.
 void in_lanes(const AttentionSchedule& how, std::span<const RowPart> parts, std::vector<float>& o,
               RowEnd& end) {
-  const Exp exp = exp_of(how.exp);
+  const Exp exp = how.merge_exp2f ? exp2_subnormal : exp_of(how.exp);
   const float shift = end.top == kMinusInfinity ? 0.0f : end.top;
   std::vector<float> lanes(static_cast<std::size_t>(how.merge_lanes), 0.0f), weights;
   for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -97,10 +97,34 @@ void one_by_one(const AttentionSchedule& how, std::span<const RowPart> parts, st
   }
 }
 
+// deal: what a part was dealt to becomes the part, sums first to last.
+RowPart joined(const AttentionSchedule& how, std::span<const RowPart> dealt, std::span<float> o) {
+  const Exp exp = exp_of(how.exp);
+  RowPart part{kMinusInfinity, 0, o};
+  for (const RowPart& each : dealt) part.top = std::max(part.top, each.top);
+  for (const RowPart& each : dealt) {
+    const float w = each.top == part.top ? 1.0f : exp(each.top - part.top), l = w * each.sum;
+    part.sum += l;
+    for (std::size_t c = 0; c < o.size(); ++c) {
+      const float product = w * each.o[c];
+      o[c] += product;
+    }
+  }
+  return part;
+}
+
 }  // namespace
 
-FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> parts, float scale,
+FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> given, float scale,
                        float sink) {
+  std::vector<RowPart> parts(given.begin(), given.end());
+  const std::size_t deal = static_cast<std::size_t>(how.deal), dv = given[0].o.size();
+  std::vector<float> of_parts(deal > 1 ? given.size() / deal * dv : 0, 0.0f);
+  if (deal > 1) {
+    parts.clear();
+    for (std::size_t p = 0; p < given.size() / deal; ++p)
+      parts.push_back(joined(how, given.subspan(p * deal, deal), std::span(of_parts).subspan(p * dv, dv)));
+  }
   if (parts.size() > 1 && how.merge == Merge::logs) return by_logs(how, parts, scale);
   RowEnd end;
   for (const RowPart& part : parts) end.top = std::max(end.top, part.top);

@@ -61,20 +61,30 @@ class AttentionRow {
     constant_ = how_.constant_double ? static_cast<float>(static_cast<double>(factor_) * base)
                                      : factor_ * static_cast<float>(base);
   }
+  // The maximum of a tile as the row's is compared with it; argument=scaled and fma_max.
+  float largest(std::span<const float> s, Argument argument) const {
+    float most = kMinusInfinity;
+    for (const float x : s) most = std::max(most, x);
+    return argument == Argument::fma_max ? most * constant_ : most;
+  }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
-  float tile(std::span<float> s) {
+  float tile(std::span<float> s) { return tile(s, how_.argument, false); }
+  // hold: the maximum stays.
+  float tile(std::span<float> s, Argument argument, bool hold) {
     const float c = constant_;
     float now = top;
-    if (how_.argument == Argument::scaled) {
+    if (hold) {
+      // slack
+    } else if (argument == Argument::scaled) {
       for (const float x : s) now = std::max(now, x);
-    } else if (how_.argument == Argument::scaled_twice) {
+    } else if (argument == Argument::scaled_twice) {
       for (float& x : s) {
         const float once = x * factor_;
         now = std::max(now, x = once * static_cast<float>(kLog2E));
       }
-    } else if (how_.argument == Argument::scaled_fma) {
+    } else if (argument == Argument::scaled_fma) {
       for (float& x : s) now = std::max(now, x = x * factor_);
-    } else if (how_.argument == Argument::fma_max) {
+    } else if (argument == Argument::fma_max) {
       float largest = kMinusInfinity;
       for (const float x : s) largest = std::max(largest, x);
       now = std::max(now, largest * c);
@@ -85,19 +95,19 @@ class AttentionRow {
     top = now;
     const float m = now == kMinusInfinity ? 0.0f : now;
     const float e = static_cast<float>(kLog2E);
-    const float mc = how_.argument == Argument::scaled_fma ? m * e : m * c;
+    const float mc = argument == Argument::scaled_fma ? m * e : m * c;
     float a = 0;
     if (old != kMinusInfinity) {
-      const bool plain = how_.argument == Argument::scaled || how_.argument == Argument::scaled_twice ||
-                         how_.argument == Argument::fma_max;
-      const float k = how_.argument == Argument::scaled_fma ? e : c;
-      a = rescale_exp_(plain                                ? old - m
-                       : how_.rescale == Rescale::sub_mul   ? (old - m) * k
-                       : how_.argument == Argument::mul_sub ? old * k - mc
-                                                            : std::fma(old, k, -mc));
+      const bool plain =
+          argument == Argument::scaled || argument == Argument::scaled_twice || argument == Argument::fma_max;
+      const float k = argument == Argument::scaled_fma ? e : c;
+      a = rescale_exp_(plain                              ? old - m
+                       : how_.rescale == Rescale::sub_mul ? (old - m) * k
+                       : argument == Argument::mul_sub    ? old * k - mc
+                                                          : std::fma(old, k, -mc));
     }
     for (float& x : s) {
-      switch (how_.argument) {
+      switch (argument) {
         case Argument::fma:
           x = std::fma(x, c, -mc);
           break;

@@ -66,6 +66,16 @@ constexpr std::array kKeys = {
     AttentionScheduleKey{"origin_rows", "head", "head|group", "whose rows these are"},
     AttentionScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
     AttentionScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
+    AttentionScheduleKey{"merge_exp", "same", "same|exp2f",
+                         "merge=lanes: the exponential of the parts' maxima"},
+    AttentionScheduleKey{"deal", "1", "1..64", "to how many a part's tiles are dealt in turn"},
+    AttentionScheduleKey{
+        "slack", "0", "0..64",
+        "how far above its maximum a logit of a group's heads may be before it moves; 0: not at all"},
+    AttentionScheduleKey{"slack_rows", "8", "1..64", "heads whose maxima move together"},
+    AttentionScheduleKey{"edge", "same", "same|scaled", "slack: the argument of tiles that are not whole"},
+    AttentionScheduleKey{"dot_run", "4", "4..64",
+                         "columns of a run, of four of which an instruction of q.k takes four each"},
     AttentionScheduleKey{"q", "none", "none|f16|bf16|e4m3fn|q8_0",
                          "to which q is rounded; e4m3fn: rows are scaled, q8_0: blocks"},
     AttentionScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
@@ -87,7 +97,8 @@ constexpr std::array<std::string_view, 3> kMerges = {"logs", "weights", "lanes"}
 constexpr std::array<std::string_view, 4> kSinks = {"none", "last", "exp2f", "own"};
 constexpr std::array<std::string_view, 2> kBiases = {"none", "subtract"}, kOriginRows = {"head", "group"};
 constexpr std::array<std::string_view, 5> kQueries = {"none", "f16", "bf16", "e4m3fn", "q8_0"};
-constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"};
+constexpr std::array<std::string_view, 2> kRescaleExps = {"same", "libm"}, kMergeExps = {"same", "exp2f"},
+                                          kEdges = {"same", "scaled"};
 constexpr std::array<std::string_view, 3> kQuotients = {"reciprocal", "division", "approx"};
 constexpr std::array<std::string_view, 3> kOuts = {"f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 7> kArguments = {"fma",          "mul_sub",    "scaled", "sub_mul",
@@ -155,6 +166,12 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   if (key == "merge_fold") s.merge_fold = value;
   if (key == "merge_groups") s.merge_groups = count(key, value);
   if (key == "q") s.q = kQueries[word(key, value, kQueries)];
+  if (key == "merge_exp") s.merge_exp2f = word(key, value, kMergeExps) == 1;
+  if (key == "deal") s.deal = count(key, value, 1, 64);
+  if (key == "slack") s.slack = count(key, value, 0, 64);
+  if (key == "slack_rows") s.slack_rows = count(key, value, 1, 64);
+  if (key == "edge") s.edge_scaled = word(key, value, kEdges) == 1;
+  if (key == "dot_run") s.dot_run = count(key, value, 4, 64);
   if (key == "p_shift") s.p_shift = count(key, value, 0, 16);
   if (key == "fused") s.fused = count(key, value, 0, 64);
   if (key == "promote") s.promote = count(key, value, 0, 1 << 24);
@@ -225,6 +242,13 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
       (vector_values || (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||
        schedule.promote % matrix_unit(schedule.pv).group != 0))
     refuse("promote", std::to_string(schedule.promote));
+  // What maxima are compared with is formed so in these two alone, and rows with a scale of their own move alone.
+  const bool compared = schedule.argument == Argument::scaled || schedule.argument == Argument::fma_max;
+  if (schedule.slack > 0 && (!compared || schedule.closed || schedule.origin > 0 || schedule.q == "e4m3fn"))
+    refuse("slack", std::to_string(schedule.slack));
+  if (schedule.edge_scaled && schedule.slack == 0) refuse("edge", "scaled");
+  if (schedule.dot_run != 4 && (schedule.dot_run % 4 != 0 || !sums_in_a_unit(schedule.qk)))
+    refuse("dot_run", std::to_string(schedule.dot_run));
   if (schedule.tile % schedule.warps != 0) refuse("warps", std::to_string(schedule.warps));
   return schedule;
 }
@@ -249,6 +273,8 @@ std::string print_schedule(const AttentionSchedule& s) {
   add("cap", name(kCaps, s.cap)), add("bias", name(kBiases, s.bias)), add("sink", name(kSinks, s.sink));
   add("origin", s.origin), add("origin_rows", name(kOriginRows, s.origin_group)),
       add("closed", name(kNoYes, s.closed)), add("merge_groups", s.merge_groups);
+  add("merge_exp", name(kMergeExps, s.merge_exp2f)), add("deal", s.deal), add("slack", s.slack);
+  add("slack_rows", s.slack_rows), add("edge", name(kEdges, s.edge_scaled)), add("dot_run", s.dot_run);
   add("q", s.q), add("p_shift", s.p_shift), add("fused", s.fused), add("promote", s.promote);
   return text;
 }

@@ -41,7 +41,14 @@
 // merge=weights: w_s = e^(m_s - max m) by the exponential of the rescaling, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
 // merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes, folded
 // as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
-// part=N: parts of N keys instead, whose tiles begin with the part.
+// part=N: parts of N keys instead, whose tiles begin with the part. merge_exp=exp2f: the exponential of merge=lanes.
+// deal=N: a part's tiles are dealt to N in turn, each with m, l and o of its own; these are added first to last, times e^(m_n - m), 1 where
+// they are equal.
+//
+// slack=N: rows are the heads of a group at one position; m stays until a tile has a logit above m + N in some row of slack_rows
+// neighbouring ones; then all of these have m' as above. edge=scaled: a tile some of whose places are before the first key that is seen or
+// behind the last has argument=scaled.
+// dot_run=N: an instruction of 16 products of q.k takes four neighbours of each of four neighbouring runs of N columns.
 #pragma once
 
 #include <cstdint>
@@ -116,7 +123,12 @@ struct AttentionSchedule {
   bool closed = false;
   std::string merge_fold = "halving";
   std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o
-  std::string q = "none";         // format that q is rounded to
+  bool merge_exp2f = false;       // merge=lanes
+  std::int64_t deal = 1;          // of a part's tiles
+  std::int64_t slack = 0, slack_rows = 8;
+  bool edge_scaled = false;
+  std::int64_t dot_run = 4;
+  std::string q = "none";  // format that q is rounded to
   std::int64_t p_shift = 0;
   std::int64_t fused = 0;    // products of one instruction; 0: as many as the unit fuses
   std::int64_t promote = 0;  // keys that pv sums before they are added to o in f32; 0: all

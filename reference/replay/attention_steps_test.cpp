@@ -1,6 +1,7 @@
 // Each step that a schedule of fused attention has a word for shows in the bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -105,6 +106,61 @@ TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
   EXPECT_THROW(parse_attention_schedule("dot_block=32"), InputError);
   EXPECT_THROW(parse_attention_schedule("exp=exp2f argument=scaled sink=own"), InputError);
   EXPECT_THROW(parse_attention_schedule("argument=fma cap=series9"), InputError);
+}
+
+// Heads of a group that move their maxima together, tiles dealt to warps, columns in another order: each has a bit of its own to say.
+// What a device stores by these steps: gpu/replay.
+TEST(AttentionReplay, each_step_of_heads_that_move_together_shows) {
+  const std::int64_t keys = 700, d = 64, heads = 6;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             q = drawn(1, 0, static_cast<std::size_t>(heads * d), 4, "f16");
+  const std::vector<float> slopes = {0.01f, 0.02f, 0.03f, 0.04f, 0.05f, 0.06f},
+                           sinks = {20, 21, 22, 23, 24, 25};
+  const AttentionReplay replay({keys, d, d, k, v, "f16"});
+  const std::string whole =
+      "qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=32 argument=fma_max constant=float exp=ex2 sums=thread "
+      "sum_fma=no lanes=8 pack=1 fold=adjacent edge=scaled merge_exp=exp2f slack=8 slack_rows=8 deal=4 "
+      "dot_run=8 quotient=division split=3 part=256 merge=lanes merge_lanes=512 merge_fold=16.8.4.2.1.32*16 "
+      "merge_groups=16 sink=exp2f";
+  const auto out = [&](const std::string& from, const std::string& to, std::int64_t window = 650) {
+    std::string text = whole;
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    ReplayQueries queries{heads, q, 0.25, [=](std::int64_t, std::int64_t j) { return j >= keys - window; }};
+    queries.first = keys - 1, queries.heads = true, queries.slopes = slopes, queries.sinks = sinks;
+    return replay.run(parse_attention_schedule(text), queries).out;
+  };
+  const std::vector<float> healthy = out("", "");
+  EXPECT_EQ(out("", ""), healthy);
+  const std::string canonical = print_schedule(parse_attention_schedule(whole));
+  EXPECT_EQ(print_schedule(parse_attention_schedule(canonical)), canonical);
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"slack=8", "slack=1"},
+                                                        {"slack_rows=8", "slack_rows=2"},
+                                                        {"edge=scaled", "edge=same"},
+                                                        {"deal=4", "deal=2"},
+                                                        {"deal=4", "deal=1"},
+                                                        {"dot_run=8", "dot_run=4"},
+                                                        {"fma_max", "scaled"},
+                                                        {"sink=exp2f", "sink=none"}})
+    EXPECT_NE(out(from, to), healthy) << from << " " << to;
+  // The two exponentials differ where one flushes: parts that are 2^-130 of the others, whose values are 0.
+  const std::size_t low = 256 * static_cast<std::size_t>(d);
+  std::vector<float> k_low(k.size(), 5.625f), v_low(v.size(), 0), ones(q.size(), 1);
+  std::fill_n(k_low.begin(), low, 0.0f), std::fill_n(v_low.begin(), low, 1024.0f);
+  const AttentionReplay flushed({keys, d, d, k_low, v_low, "f16"});
+  ReplayQueries all{heads, ones, 0.25};
+  all.heads = true, all.slopes = slopes, all.sinks = sinks;
+  std::string flushing = whole;
+  flushing.erase(flushing.find("merge_exp=exp2f "), 16);
+  EXPECT_GT(flushed.run(parse_attention_schedule(whole), all).out.front(), 0);
+  EXPECT_EQ(flushed.run(parse_attention_schedule(flushing), all).out.front(), 0);
+  // A head whose maximum moves alone has other bits than among those that move with it.
+  EXPECT_NE(out("slack_rows=8", "slack_rows=1"), healthy);
+  EXPECT_THROW(parse_attention_schedule("slack=8 argument=fma"), InputError);
+  EXPECT_THROW(parse_attention_schedule("edge=scaled"), InputError);
+  EXPECT_THROW(parse_attention_schedule("dot_run=6"), InputError);
+  EXPECT_THROW(parse_attention_schedule("qk=f32 dot_run=8"), InputError);
 }
 
 // The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the other.

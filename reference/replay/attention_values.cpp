@@ -60,7 +60,13 @@ std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64
     for (std::int64_t from = begin; from < end; from += how.tile)
       part.push_back({from, std::min(end, from + how.tile), place++});
     if (how.descending) std::ranges::reverse(part);
-    parts.push_back(std::move(part));
+    for (std::int64_t w = 0; w < how.deal; ++w) {
+      std::vector<Tile> dealt;
+      for (std::size_t t = static_cast<std::size_t>(w); t < part.size();
+           t += static_cast<std::size_t>(how.deal))
+        dealt.push_back(part[t]);
+      parts.push_back(std::move(dealt));
+    }
   }
   return parts;
 }

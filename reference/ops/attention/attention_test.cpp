@@ -293,34 +293,6 @@ TEST(Attention, kernels_that_keep_their_contract_stay_within_the_order_free_limi
   fmt::print("{} outputs\n", all.outputs);
 }
 
-// A kernel on 8-bit codes says its steps whole: rows of q scaled to e4m3, weights shifted, sums promoted. What contradicts the rest of the
-// contract is refused.
-TEST(Attention, a_schedule_of_eight_bit_codes_is_judged_by_its_bits) {
-  const AttentionCase c = attention_case(
-      {{"heads", "2"}, {"d", "64"}, {"q", "3"}, {"len", "200"}, {"kv", "e4m3fn"}, {"dtype", "f32"}},
-      Design::gaussian, 3);
-  const std::string rest =
-      " qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn tile=128 exp_ulp=2 promote=128 level=replay schedule=";
-  const std::string schedule =
-      "qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/out:f32/tile:128/argument:scaled/constant:float/exp:ex2/"
-      "sum_fma:no/"
-      "fold:adjacent/quotient:division/q:e4m3fn/p_shift:8/promote:";
-  const auto judged = [&](const std::string& contract) {
-    return op("attention")
-        .truth(c.attributes, c.inputs, Contract::parse(contract, attention_contract()))
-        .at(0);
-  };
-  const Truth promoted = judged("q=e4m3fn p_shift=8" + rest + schedule + "128");
-  EXPECT_TRUE(std::ranges::all_of(promoted.limit, [](double limit) { return limit == 0; }));
-  EXPECT_NE(promoted.value, judged("q=e4m3fn p_shift=8" + rest + schedule + "32").value);
-  const Truth plain =
-      judged("q=e4m3fn p_shift=8 qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn tile=128 exp_ulp=2 promote=128");
-  for (std::size_t i = 0; i < plain.value.size(); ++i)
-    EXPECT_LE(std::fabs(promoted.value[i] - plain.value[i]), plain.limit[i]) << i;
-  for (const char* contradicts : {"p_shift=8", "q=e4m3fn", "q=e4m3fn p_shift=8 scores=f16"})
-    EXPECT_THROW(judged(contradicts + rest + schedule + "128"), InputError) << contradicts;
-}
-
 TEST(Attention, the_order_free_limit_is_sharp_on_gaussian_input_and_catches_a_wrong_scale) {
   Judgement good, bad, peaked;
   const AttributeMap a = {{"heads", "1"}, {"d", "128"}, {"len", "4096"}, {"kv", "f16"}};

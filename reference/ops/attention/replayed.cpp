@@ -15,6 +15,11 @@ bool all_finite(std::span<const float> x) {
   return std::ranges::all_of(x, [](float each) { return std::isfinite(each); });
 }
 
+// Whether a kernel may hand codes of the one format to a unit as numbers of the other, unchanged.
+bool widens(const std::string& from, const std::string& to) {
+  return to == "f16" && (from == "e4m3fn" || from == "e5m2");
+}
+
 struct Declared {
   AttentionSchedule schedule;
   std::string k_format;  // of ReplayKeys
@@ -39,11 +44,12 @@ Declared declared(const std::string& text, const AttentionGeometry& g, const Con
     refuse_contract(fmt::format("the schedule has out={}, the case dtype={}", d.schedule.out, g.dtype));
   const bool unit = sums_in_a_unit(d.schedule.qk) || sums_in_a_unit(d.schedule.pv);
   const std::string& q_format = d.schedule.q == "none" ? g.dtype : d.schedule.q;
-  if (unit && (g.k_format != q_format || g.v_format != q_format))
+  const auto is_taken = [&](const std::string& kv) { return kv == q_format || widens(kv, q_format); };
+  if (unit && (!is_taken(g.k_format) || !is_taken(g.v_format)))
     refuse_contract(
         fmt::format("k={} v={} beside q in {}; on a matrix unit a schedule has q, k and v of one format",
                     g.k_format, g.v_format, q_format));
-  if (!unit) d.k_format = "f32";
+  d.k_format = unit ? q_format : "f32";
   return d;
 }
 
@@ -57,6 +63,10 @@ void require_attention_schedule(const AttentionGeometry& g, const AttentionSched
   if (g.sinks && schedule.sink == SinkStep::none) refuse("sinks: sink=none");
   if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
   if (g.rotate != RotateKind::none) refuse("rotate");
+  if (schedule.slack > 0 && g.rows != 1) refuse("heads at several positions that move together: slack");
+  constexpr std::int64_t kRuns = 4;
+  if (schedule.dot_run != kRuns && g.d % (kRuns * schedule.dot_run) != 0)
+    refuse("a d that runs of dot_run do not fill");
   if (schedule.q == "q8_0" && g.d % 32 != 0) refuse("blocks of q that are not whole: q=q8_0");
 }
 
@@ -80,27 +90,37 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Atten
             head_of(keys, g.dv, [&](double* to) { problem.decode_v(b, kv_head, 0, keys, to); });
         if (keys == 0 || !all_finite(k) || !all_finite(v)) continue;
         const AttentionReplay replay({keys, g.d, g.dv, k, v, d.k_format});
-        for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
-          std::vector<float> q;
+        // Rows of one run: the positions of a head, or with slack the heads of a group at one position.
+        const bool together = d.schedule.slack > 0;
+        const std::int64_t first_head = kv_head * g.group(), rows_of_run = together ? g.group() : g.rows;
+        for (std::int64_t head = first_head; head < first_head + (together ? 1 : g.group()); ++head) {
+          const auto place = [&](std::int64_t r) {
+            return together ? std::pair(std::int64_t{0}, head + r) : std::pair(r, head);
+          };
+          std::vector<float> q, slopes, sinks;
           std::vector<bool> finite;
-          for (std::int64_t i = 0; i < g.rows; ++i) {
-            const std::span<const double> row = asked.q(b, i, head);
+          for (std::int64_t r = 0; r < rows_of_run; ++r) {
+            const auto [i, of_head] = place(r);
+            const std::span<const double> row = asked.q(b, i, of_head);
             finite.push_back(std::ranges::all_of(row, [](double x) { return std::isfinite(x); }));
             for (const double x : row) q.push_back(finite.back() ? static_cast<float>(x) : 0.0F);
+            if (g.alibi) slopes.push_back(static_cast<float>(problem.slope(of_head)));
+            if (g.sinks) sinks.push_back(static_cast<float>(problem.sink(of_head)));
           }
-          ReplayQueries queries{g.rows, q, g.scale};
-          queries.softcap = g.softcap, queries.first = keys - g.rows;
-          queries.head = head - kv_head * g.group(), queries.group = g.group();
-          if (g.alibi) queries.slope = static_cast<float>(problem.slope(head));
-          if (g.sinks) queries.sink = static_cast<float>(problem.sink(head));
+          if (together && std::ranges::find(finite, false) != finite.end()) continue;
+          ReplayQueries queries{rows_of_run, q, g.scale};
+          queries.softcap = g.softcap, queries.first = keys - g.rows, queries.heads = together;
+          queries.head = head - first_head, queries.group = g.group();
+          queries.slopes = slopes, queries.sinks = sinks;
           if (g.mask != MaskKind::none)
             queries.visible = [&](std::int64_t i, std::int64_t j) { return problem.visible(b, i, j); };
           const ReplayedRows rows = replay.run(d.schedule, queries);
-          for (std::int64_t i = 0; i < g.rows; ++i)
+          for (std::int64_t r = 0; r < rows_of_run; ++r)
             for (std::int64_t c = 0; c < g.dv; ++c) {
-              const auto row = static_cast<std::size_t>(i);
-              const double y = static_cast<double>(rows.out[static_cast<std::size_t>(i * g.dv + c)]);
-              const auto at = static_cast<std::size_t>(problem.out_index(b, i, head) + c);
+              const auto row = static_cast<std::size_t>(r);
+              const auto [i, of_head] = place(r);
+              const double y = static_cast<double>(rows.out[static_cast<std::size_t>(r * g.dv + c)]);
+              const auto at = static_cast<std::size_t>(problem.out_index(b, i, of_head) + c);
               if (finite[row] && rows.known[row] != 0 && std::isfinite(y))
                 truth.value[at] = y, truth.limit[at] = 0;
             }
