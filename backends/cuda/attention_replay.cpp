@@ -31,11 +31,13 @@ void check_vector(const Call& call, const DeviceInfo&) {
       throw Unsupported("no schedule has a step for how " + std::string(call.text(name)) + " is decoded");
 }
 
-// What all have in common: logits times log2 e, then differences; nothing is contracted (-fmad=false).
-std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::string_view more) {
+// What all have in common; nothing is contracted (-fmad=false). Logits are times log2 e, and most kernels then take differences.
+std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::string_view more,
+                     std::string_view argument = "scaled") {
   std::string text = " level=replay schedule=" + std::string(units) +
                      "/out:" + std::string(call.text("dtype")) + "/tile:" + std::to_string(tile) +
-                     "/argument:scaled/constant:float/sum_fma:no/quotient:division" + std::string(more);
+                     "/argument:" + std::string(argument) + "/constant:float/sum_fma:no/quotient:division" +
+                     std::string(more);
   if (call.yes("alibi")) text += "/bias:subtract";
   if (call.yes("sinks")) text += "/sink:exp2f";
   return text;
@@ -51,14 +53,39 @@ std::string decode_contract(const Call& call, const DeviceInfo& device) {
 }
 
 // The merge: a warp folds its sums by halves, then the 16 warps' follow each other.
+std::string merge(const Call& call, std::int64_t parts, std::int64_t keys) {
+  return "/split:" + std::to_string(parts) + "/part:" + std::to_string(keys) +
+         "/merge:lanes/merge_lanes:" + std::to_string(kMergeThreads) +
+         "/merge_fold:16.8.4.2.1.32*16/merge_groups:" +
+         std::to_string(attention_merge_groups(static_cast<int>(call.integer("dv"))));
+}
 std::string split_contract(const Call& call, const DeviceInfo& device) {
   const AttentionParts parts = attention_split_parts(call, device);
   return attention_split_contract(call, device) +
          schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call),
-                  std::string(kWarpSums) + "/split:" + std::to_string(parts.count) +
-                      "/part:" + std::to_string(parts.keys) + "/merge:lanes/merge_lanes:" +
-                      std::to_string(kMergeThreads) + "/merge_fold:16.8.4.2.1.32*16/merge_groups:" +
-                      std::to_string(attention_merge_groups(static_cast<int>(call.integer("dv")))));
+                  std::string(kWarpSums) + merge(call, parts.count, parts.keys));
+}
+
+void split_mma_check(const Call& call, const DeviceInfo& device) {
+  attention_split_mma_check(call, device);
+  check_steps(call);
+  if (attention_split_mma_scaled(call))
+    throw Unsupported("no schedule has a step for scales beside the codes that a unit multiplies: " +
+                      std::string(call.text("k")));
+}
+// A warp has every fourth tile of a part and the heads of a block; a lane of a column has a key of eight. Where nothing lies between the
+// scale and the maximum, whole tiles fold both into one rounding.
+template <int kSlack>
+std::string split_mma_contract(const Call& call, const DeviceInfo& device) {
+  const SplitMmaShape shape = attention_split_mma_shape(call, device);
+  const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(shape.operands);
+  return attention_split_mma_contract(call, device) +
+         schedule(call, "qk:" + unit + "/pv:" + unit + "/p:" + std::string(shape.operands), shape.tile,
+                  "/exp:ex2/sums:thread/lanes:8/pack:1/fold:adjacent/edge:scaled/merge_exp:exp2f/slack:" +
+                      std::to_string(kSlack) + "/slack_rows:" + std::to_string(shape.heads) +
+                      "/deal:" + std::to_string(shape.warps) + "/dot_run:" + std::to_string(shape.elements) +
+                      merge(call, shape.parts, shape.part_keys),
+                  call.yes("alibi") ? "scaled" : "fma_max");
 }
 
 void prefill_check(const Call& call, const DeviceInfo& device) {
@@ -100,6 +127,11 @@ constexpr auto kRows = std::to_array<Kernel>({
      attention_decode_run},
     {"attention", "split_replay", never, check_vector, attention_split_name, split_contract,
      attention_split_run},
+    {"attention", "split_mma_replay", never, split_mma_check, attention_split_mma_name,
+     split_mma_contract<kSplitMmaSlack>, attention_split_mma_run},
+    // A defect on purpose: declares that the maximum moves earlier than it does.
+    {"attention", "split_mma_as_slack_1", never, split_mma_check, attention_split_mma_name,
+     split_mma_contract<1>, attention_split_mma_run, true},
     {"attention", "prefill_mma_replay", never, prefill_check, attention_prefill_mma_name, prefill_contract,
      attention_prefill_mma_run},
     ASSAY_FP8(p1, 32),

@@ -156,6 +156,15 @@ TEST(CudaAttention, a_schedule_is_declared_whole_where_every_step_has_a_word) {
   EXPECT_TRUE(split.ends_with("/bias:subtract/sink:exp2f")) << split;
   EXPECT_EQ(key(declared({{"q", "64"}}).contract("prefill_mma_replay", 8), "schedule").substr(0, 40),
             "qk:a100_f16/pv:a100_f16/p:f16/out:f16/ti");
+  const std::string split_mma = key(declared({{"kv", "e4m3fn"}}).contract("split_mma_replay"), "schedule");
+  EXPECT_NE(split_mma.find("/argument:fma_max/constant:float/"), std::string::npos) << split_mma;
+  EXPECT_NE(split_mma.find("/edge:scaled/merge_exp:exp2f/slack:8/slack_rows:8/deal:4/dot_run:16/split:"),
+            std::string::npos)
+      << split_mma;
+  EXPECT_NE(
+      key(declared({{"alibi", "yes"}}).contract("split_mma_replay"), "schedule").find("/argument:scaled/"),
+      std::string::npos);
+  EXPECT_NE(declared({{"kv", "e4m3fn_head"}}).refusal("split_mma_replay").find("scales"), std::string::npos);
   const std::string fp8 = declared({{"kv", "e4m3fn"}}).contract("fp8_wgmma_p4_replay");
   EXPECT_EQ(key(fp8, "promote"), "128");
   EXPECT_TRUE(key(fp8, "schedule").ends_with("/promote:128")) << fp8;

@@ -21,6 +21,17 @@ ASSAY_UNIT_ATTENTION(prefill_mma);
 ASSAY_UNIT_ATTENTION(split_mma);
 #undef ASSAY_UNIT_ATTENTION
 
+// What of split_mma a schedule says: keys of a tile and of a part, parts, heads of a block, warps that share a part, elements of K that
+// a lane loads at once, and how far logits may be above the maximum before it moves.
+struct SplitMmaShape {
+  std::string_view operands;
+  std::int64_t tile, part_keys, parts, heads, warps, elements;
+};
+SplitMmaShape attention_split_mma_shape(const Call& call, const DeviceInfo& device);
+inline constexpr int kSplitMmaSlack = 8;
+// Whether K and V have scales, which this kernel applies to logits and outputs.
+bool attention_split_mma_scaled(const Call& call);
+
 // FP8: a number after p is the steps of 32 keys that are summed in the matrix unit before they are added in
 // f32; 0: all.
 void attention_fp8_wgmma_check(const Call& call, const DeviceInfo& device);

@@ -30,6 +30,9 @@ SplitFormat split_format(const Call& call) {
   return {};
 }
 
+static_assert(kSlack == kSplitMmaSlack);
+
+int heads_of_block(std::int64_t group) { return group <= 8 ? 8 : 16; }
 int head_blocks(std::int64_t group) { return static_cast<int>(group <= 8 ? 1 : (group + 15) / 16); }
 
 SplitPlan plan(const Call& call, const DeviceInfo& device) {
@@ -69,7 +72,7 @@ SplitPlan split_mma_plan(std::int64_t len, std::int64_t d, int bytes, std::int64
 }
 
 void launch_split_mma(const SplitMmaArgs& args, SplitCodes codes) {
-  const int heads_per_block = args.a.group <= 8 ? 8 : 16;
+  const int heads_per_block = heads_of_block(args.a.group);
   const dim3 grid(static_cast<unsigned>(args.partials.parts),
                   static_cast<unsigned>(args.a.kv_heads * head_blocks(args.a.group)),
                   static_cast<unsigned>(args.a.batch));
@@ -112,13 +115,25 @@ void attention_split_mma_check(const Call& call, const DeviceInfo& device) {
   matrix_generation(device);
 }
 
+SplitMmaShape attention_split_mma_shape(const Call& call, const DeviceInfo& device) {
+  const SplitPlan p = plan(call, device);
+  const SplitFormat format = split_format(call);
+  return {format.codes == SplitCodes::bfloat ? "bf16" : "f16",
+          p.tile,
+          p.part_keys,
+          p.parts,
+          heads_of_block(call.integer("heads") / call.integer("kv_heads")),
+          kSplitWarps,
+          16 / format.bytes};
+}
+bool attention_split_mma_scaled(const Call& call) { return split_format(call).scaled; }
+
 std::string_view attention_split_mma_name(const Call&) { return "attention_split_mma"; }
 
 std::string attention_split_mma_contract(const Call& call, const DeviceInfo& device) {
-  const SplitPlan p = plan(call, device);
-  const std::string_view operands = split_format(call).codes == SplitCodes::bfloat ? "bf16" : "f16";
-  const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(operands);
-  return attention_contract(unit, operands, unit, p.tile, p.part_keys / kSplitWarps, p.parts * kSplitWarps);
+  const SplitMmaShape s = attention_split_mma_shape(call, device);
+  const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(s.operands);
+  return attention_contract(unit, s.operands, unit, s.tile, s.part_keys / s.warps, s.parts * s.warps);
 }
 
 void attention_split_mma_run(Run& run) {
