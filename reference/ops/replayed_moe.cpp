@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
 
 #include "reference/formats/scalar.hpp"
-#include "reference/near_names.hpp"
 #include "reference/ops/moe_hidden.hpp"
 #include "reference/ops/replayed_matmul.hpp"
 #include "reference/replay/declared.hpp"
@@ -23,40 +23,21 @@ struct MoeSchedule {
   GroupedSchedule up, down;
 };
 
+constexpr std::array kKeys = {
+    ScheduleKey{"exp", "libm", kRowExps, "of silu"},
+    ScheduleKey{"silu", "quotient", "quotient|sigmoid", "g / (1 + e^-g), or g times a reciprocal"},
+    ScheduleKey{"combine", "experts", "experts|slots", "the order of a token's experts"},
+    ScheduleKey{"code", "division", "division|reciprocal", "of h on path=codes"}};
+constexpr ScheduleGrammar kGrammar("schedule of moe", kKeys);
+
 MoeSchedule parse_moe_schedule(std::string_view text) {
   MoeSchedule s;
-  struct Word {
-    std::string_view name, allowed;
-    std::string* value;
-    bool seen = false;
-  };
-  Word words[] = {{"exp", kRowExps, &s.exp},
-                  {"silu", "quotient|sigmoid", &s.silu},
-                  {"combine", "experts|slots", &s.combine},
-                  {"code", "division|reciprocal", &s.code}};
-  const auto is_one_of = [](std::string_view value, std::string_view allowed) {
-    for (std::size_t at = 0; at <= allowed.size();) {
-      const std::string_view each = allowed.substr(at, allowed.find('|', at) - at);
-      if (each == value) return true;
-      at += each.size() + 1;
-    }
-    return false;
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string_view pair = text.substr(at, end - at);
-    at = end + 1;
-    if (pair.empty() || pair.starts_with("up.") || pair.starts_with("down.")) continue;
-    const std::size_t equals = pair.find('=');
-    Word* word = std::ranges::find(words, pair.substr(0, equals), &Word::name);
-    if (word == std::end(words))
-      throw unknown_name("key of a schedule of moe", pair.substr(0, equals),
-                         {"exp", "silu", "combine", "code", "up.acc", "down.acc"});
-    const std::string_view value = equals == std::string_view::npos ? "" : pair.substr(equals + 1);
-    if (word->seen || !is_one_of(value, word->allowed))
-      throw InputError(InputErrorKind::bad_value, fmt::format("schedule of moe: '{}'; wanted: {}={}, once",
-                                                              excerpt(pair), word->name, word->allowed));
-    *word->value = value, word->seen = true;
+  std::string own;  // without those of its two products
+  for (const auto& [key, value] : schedule_pairs(text, ""))
+    if (!key.starts_with("up.") && !key.starts_with("down.")) own += fmt::format(" {}={}", key, value);
+  for (const auto& [key, value] : kGrammar.pairs(own, "")) {
+    kGrammar.word(key, value);
+    (key == "exp" ? s.exp : key == "silu" ? s.silu : key == "combine" ? s.combine : s.code) = value;
   }
   s.up = parse_grouped_schedule(text, "up."), s.down = parse_grouped_schedule(text, "down.");
   return s;

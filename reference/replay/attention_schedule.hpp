@@ -56,6 +56,8 @@
 #include <string>
 #include <string_view>
 
+#include "reference/replay/schedule_text.hpp"
+
 namespace assay {
 
 enum class Argument : std::uint8_t {
@@ -138,10 +140,7 @@ struct AttentionSchedule {
 // Whether qk or pv names a matrix unit.
 bool sums_in_a_unit(std::string_view products);
 
-struct AttentionScheduleKey {
-  std::string_view name, fallback, allowed, meaning;
-};
-std::span<const AttentionScheduleKey> attention_schedule_keys();
+std::span<const ScheduleKey> attention_schedule_keys();
 // Keys that are left out have their defaults. Throws InputError unknown_name or bad_value.
 AttentionSchedule parse_attention_schedule(std::string_view text);
 // Canonical: every key, in the table's order.

@@ -3,52 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "reference/near_names.hpp"
-#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    MomentsKey{"lanes", "1", "1..65536", "moments side by side"},
-    MomentsKey{"chunk", "0", "0..65536", "terms of a lane after which its moments begin anew"},
-    MomentsKey{"merge", "sequential", "sequential|carry",
-               "chunks one after another, or as a binary counter carries, what is left into the lowest"},
-    MomentsKey{"share", "quotient", "quotient|reciprocal", "d / n, d (1 / n)"},
-    MomentsKey{"fma", "no", "no|yes", "the last product of a sum is not rounded"},
-    MomentsKey{"join", "nested", "nested|shared", "of chunks: S + (S + d d c n), (S + S) + (c d)(d n)"},
-    MomentsKey{"lane_join", "nested", "nested|shared", "the same of lanes"},
-    MomentsKey{"fold", "sequential", kFoldWords, "how the lanes are joined"},
+    ScheduleKey{"lanes", "1", "1..65536", "moments side by side"},
+    ScheduleKey{"chunk", "0", "0..65536", "terms of a lane after which its moments begin anew"},
+    ScheduleKey{"merge", "sequential", "sequential|carry",
+                "chunks one after another, or as a binary counter carries, what is left into the lowest"},
+    ScheduleKey{"share", "quotient", "quotient|reciprocal", "d / n, d (1 / n)"},
+    ScheduleKey{"fma", "no", "no|yes", "the last product of a sum is not rounded"},
+    ScheduleKey{"join", "nested", "nested|shared", "of chunks: S + (S + d d c n), (S + S) + (c d)(d n)"},
+    ScheduleKey{"lane_join", "nested", "nested|shared", "the same of lanes"},
+    ScheduleKey{"fold", "sequential", kFoldWords, "how the lanes are joined"},
 };
 constexpr std::string_view kPrefix = "moments.";
 
-[[noreturn]] void refuse(const MomentsKey& key, std::string_view value) {
-  throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {}{}={}; allowed: {}", kPrefix, key.name,
-                                                          excerpt(value), key.allowed));
-}
-
-// 0 for the first of two words, 1 for the second.
-bool second(const MomentsKey& key, std::string_view value) {
-  const std::size_t bar = key.allowed.find('|');
-  if (value == key.allowed.substr(0, bar)) return false;
-  if (value != key.allowed.substr(bar + 1)) refuse(key, value);
-  return true;
-}
-
-std::int64_t integer(const MomentsKey& key, std::string_view value) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool plain = !value.empty() && (value.size() == 1 || value.front() != '0');
-  const std::int64_t least = key.name == "lanes" ? 1 : 0;
-  if (error != std::errc() || end != value.data() + value.size() || !plain || number < least ||
-      number > 65536)
-    refuse(key, value);
-  return number;
-}
+constexpr ScheduleGrammar kGrammar("schedule", kKeys, kPrefix);
 
 std::string value_of(const MomentsSchedule& s, std::string_view key) {
   if (key == "lanes") return std::to_string(s.lanes);
@@ -117,30 +93,19 @@ struct Chunks {
 
 }  // namespace
 
-std::span<const MomentsKey> moments_keys() { return kKeys; }
+std::span<const ScheduleKey> moments_keys() { return kKeys; }
 
 MomentsSchedule parse_moments(std::string_view text) {
   MomentsSchedule s;
-  std::vector<std::string_view> seen;
-  for (const auto& [name, value] : schedule_pairs(text, kPrefix)) {
-    const auto key = std::ranges::find(kKeys, name, &MomentsKey::name);
-    if (key == kKeys.end()) {
-      std::vector<std::string> names;
-      for (const MomentsKey& each : kKeys) names.emplace_back(each.name);
-      throw unknown_name("key of moments", name, names);
-    }
-    if (std::ranges::find(seen, name) != seen.end())
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("schedule: {}{} is given twice", kPrefix, name));
-    seen.push_back(name);
-    if (name == "lanes") s.lanes = integer(*key, value);
-    if (name == "chunk") s.chunk = integer(*key, value);
-    if (name == "merge") s.merge = second(*key, value) ? MomentsSchedule::carry : MomentsSchedule::sequential;
-    if (name == "share") s.reciprocal = second(*key, value);
-    if (name == "fma") s.fma = second(*key, value);
-    if (name == "join") s.join = second(*key, value) ? MomentsSchedule::shared : MomentsSchedule::nested;
-    if (name == "lane_join")
-      s.lane_join = second(*key, value) ? MomentsSchedule::shared : MomentsSchedule::nested;
+  for (const auto& [name, value] : kGrammar.pairs(text, kPrefix)) {
+    const auto second = [&, name = name, value = value] { return kGrammar.word(name, value) == 1; };
+    if (name == "lanes") s.lanes = kGrammar.number(name, value);
+    if (name == "chunk") s.chunk = kGrammar.number(name, value);
+    if (name == "merge") s.merge = second() ? MomentsSchedule::carry : MomentsSchedule::sequential;
+    if (name == "share") s.reciprocal = second();
+    if (name == "fma") s.fma = second();
+    if (name == "join") s.join = second() ? MomentsSchedule::shared : MomentsSchedule::nested;
+    if (name == "lane_join") s.lane_join = second() ? MomentsSchedule::shared : MomentsSchedule::nested;
     if (name == "fold") s.fold = value;
   }
   s.fold = s.lanes == 1 ? "sequential" : to_string(fold_of(s.fold, s.lanes), s.lanes);
@@ -149,7 +114,7 @@ MomentsSchedule parse_moments(std::string_view text) {
 
 std::string print_moments(const MomentsSchedule& s) {
   std::string text;
-  for (const MomentsKey& key : kKeys)
+  for (const ScheduleKey& key : kKeys)
     if (const std::string value = value_of(s, key.name); value != key.fallback)
       text += fmt::format("{}{}{}={}", text.empty() ? "" : " ", kPrefix, key.name, value);
   return text;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "reference/replay/fold.hpp"
+#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 
@@ -36,10 +37,7 @@ struct MomentsSchedule {
   bool operator==(const MomentsSchedule&) const = default;
 };
 
-struct MomentsKey {
-  std::string_view name, fallback, allowed, meaning;
-};
-std::span<const MomentsKey> moments_keys();
+std::span<const ScheduleKey> moments_keys();
 
 // Pairs of `text` whose keys begin with "moments."; others are left alone. Throws InputError unknown_name or bad_value.
 MomentsSchedule parse_moments(std::string_view text);

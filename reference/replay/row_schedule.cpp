@@ -10,29 +10,8 @@
 namespace assay {
 namespace {
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('|', at), text.size());
-    words.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 bool has(std::string_view list, std::string_view word) {
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find('|', at), list.size());
-    if (list.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
-// Word `index` of a list that has so many.
-std::string_view word_at(std::string_view list, std::size_t index) {
-  for (; index > 0; --index) list.remove_prefix(list.find('|') + 1);
-  return list.substr(0, list.find('|'));
+  return std::ranges::count(words_of(list), word) > 0;
 }
 
 std::size_t index_of(std::string_view op, std::string_view name) {
@@ -49,7 +28,7 @@ std::size_t index_of(std::string_view op, std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string_view> row_words(const RowScheduleKey& key) { return split(key.words); }
+std::vector<std::string_view> row_words(const RowScheduleKey& key) { return words_of(key.words); }
 
 bool has_row_schedule(std::string_view op) { return !row_keys(op).empty(); }
 
@@ -89,21 +68,13 @@ RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
   RowSchedule s;
   s.op = op;
   std::vector<std::string_view> seen;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
-    const std::string_view pair = text.substr(at, end - at);
-    at = end + 1;
-    if (pair.empty() || pair.starts_with("sum.") || pair.starts_with("squares.") ||
-        pair.starts_with("moments."))
-      continue;
-    const std::size_t separator = pair.find_first_of("=:");
-    const std::string_view key = pair.substr(0, separator);
-    if (separator == std::string_view::npos || std::ranges::find(seen, key) != seen.end())
-      throw InputError(
-          InputErrorKind::bad_value,
-          fmt::format("schedule of {}: '{}'; wanted: each key once, as key=value", op, excerpt(pair)));
+  for (const auto& [key, value] : schedule_pairs(text, "")) {
+    if (key.starts_with("sum.") || key.starts_with("squares.") || key.starts_with("moments.")) continue;
+    if (std::ranges::find(seen, key) != seen.end())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("schedule of {}: {} is given twice", op, excerpt(key)));
     seen.push_back(key);
-    s = s.with(key, pair.substr(separator + 1));
+    s = s.with(key, value);
   }
   const auto allowed = [&](const char* prefix, bool has_it) {
     if (!has_it && (" " + std::string(text)).find(std::string(" ") + prefix) != std::string::npos)

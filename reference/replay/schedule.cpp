@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 
 #include "reference/near_names.hpp"
-#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 namespace {
@@ -46,29 +44,7 @@ bool is_wide(Tail tail) { return tail == Tail::vector || tail == Tail::first || 
 constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
 
-[[noreturn]] void refuse(std::string_view key, std::string_view value) {
-  std::string_view allowed;
-  for (const ScheduleKey& each : kKeys)
-    if (each.name == key) allowed = each.allowed;
-  throw InputError(InputErrorKind::bad_value,
-                   fmt::format("schedule: {}={}; allowed: {}", key, excerpt(value), allowed));
-}
-
-std::int64_t integer(std::string_view key, std::string_view text, std::int64_t least, std::int64_t most) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool plain = !text.empty() && (text.size() == 1 || text.front() != '0');
-  if (error != std::errc() || end != text.data() + text.size() || !plain || value < least || value > most)
-    refuse(key, text);
-  return value;
-}
-
-template <typename Words>
-std::size_t word(std::string_view key, std::string_view text, const Words& words) {
-  const auto found = std::find(words.begin(), words.end(), text);
-  if (found == words.end()) refuse(key, text);
-  return static_cast<std::size_t>(found - words.begin());
-}
+constexpr ScheduleGrammar kGrammar("schedule", kKeys);
 
 std::vector<std::string_view> pieces(std::string_view text, char separator) {
   std::vector<std::string_view> list;
@@ -86,58 +62,56 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
     Accumulator known;
     if (!find_accumulator(value, known) || (known.kind == Accumulator::Kind::integer && value != "i32") ||
         (known.unit != nullptr && known.unit->combine == Combine::wrap))
-      refuse(key, value);
+      kGrammar.refuse(key, value);
     s.acc = value;
   } else if (key == "fma") {
-    s.fma = word(key, value, std::array<std::string_view, 2>{"no", "yes"}) == 1;
+    s.fma = kGrammar.word(key, value) == 1;
   } else if (key == "lanes") {
-    s.lanes = integer(key, value, 1, 65536);
+    s.lanes = kGrammar.number(key, value);
   } else if (key == "pack") {
-    s.pack = integer(key, value, 1, 65536);
+    s.pack = kGrammar.number(key, value);
   } else if (key == "fold") {
     s.fold = value;
   } else if (key == "tail") {
-    s.tail = static_cast<Tail>(word(key, tail_of(value), kTails));
+    s.tail = static_cast<Tail>(kGrammar.word(key, tail_of(value), kTails));
     const bool wide = is_wide(s.tail);
     const bool has_width = value.find(':') != std::string_view::npos;
-    if (wide != has_width) refuse(key, value);
-    s.tail_width = wide ? integer(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
+    if (wide != has_width) kGrammar.refuse(key, value);
+    s.tail_width = wide ? kGrammar.number(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
   } else if (key == "head") {
-    s.head = integer(key, value, 0, 65536);
+    s.head = kGrammar.number(key, value);
   } else if (key == "cascade") {
-    s.cascade = integer(key, value, 0, 65536);
-    if (s.cascade == 1) refuse(key, value);
+    s.cascade = kGrammar.number(key, value, 0, 65536);
+    if (s.cascade == 1) kGrammar.refuse(key, value);
   } else if (key == "order") {
-    const std::size_t order =
-        word(key, value, std::array<std::string_view, 3>{"ascending", "descending", "swapped"});
+    const std::size_t order = kGrammar.word(key, value);
     s.descending = order == 1, s.swapped = order == 2;
   } else if (key == "chunk") {
-    s.chunk = integer(key, value, 0, INT32_MAX);
+    s.chunk = kGrammar.number(key, value);
   } else if (key == "chunk_acc") {
-    s.chunk_acc = kFloats[word(key, value, kFloats)];
+    s.chunk_acc = kFloats[kGrammar.word(key, value)];
   } else if (key == "split") {
-    s.split = integer(key, value, 1, 65536);
+    s.split = kGrammar.number(key, value);
   } else if (key == "slicing") {
-    s.slicing = static_cast<Slicing>(word(key, tail_of(value), kSlicings));
-    if ((s.slicing == Slicing::cuts) != (value.find(':') != std::string_view::npos)) refuse(key, value);
+    s.slicing = static_cast<Slicing>(kGrammar.word(key, tail_of(value), kSlicings));
+    if ((s.slicing == Slicing::cuts) != (value.find(':') != std::string_view::npos))
+      kGrammar.refuse(key, value);
     s.cuts.clear();
     if (s.slicing == Slicing::cuts)
       for (const std::string_view cut : pieces(value.substr(value.find(':') + 1), '.')) {
-        s.cuts.push_back(integer(key, cut, 1, INT32_MAX));
-        if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) refuse(key, value);
+        s.cuts.push_back(kGrammar.number(key, cut, 1, INT32_MAX));
+        if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) kGrammar.refuse(key, value);
       }
   } else if (key == "quantum") {
-    s.quantum = integer(key, value, 1, 1048576);
+    s.quantum = kGrammar.number(key, value);
   } else if (key == "part") {
-    s.part = kFloats[word(key, value, kFloats)];
+    s.part = kFloats[kGrammar.word(key, value)];
   } else if (key == "merge") {
     s.merge = value;
   } else if (key == "merge_acc") {
-    s.merge_acc = kFloats[word(key, value, kFloats)];
+    s.merge_acc = kFloats[kGrammar.word(key, value)];
   } else if (key == "scales") {
-    s.scales = kScales[word(key, value, kScales)];
-  } else {
-    throw unknown_name("schedule key", key, names_of(kKeys));
+    s.scales = kScales[kGrammar.word(key, value)];
   }
 }
 
@@ -201,10 +175,10 @@ void finish(Schedule& s) {
   if (s.unit() != nullptr && s.chunk % s.unit()->group != 0)
     throw InputError(InputErrorKind::bad_value, fmt::format("schedule: chunk={}; {} adds blocks of {}",
                                                             s.chunk, s.acc, s.unit()->group));
-  if (s.tail_width > s.lanes) refuse("tail", value_of(s, "tail"));
+  if (s.tail_width > s.lanes) kGrammar.refuse("tail", value_of(s, "tail"));
   if (s.slicing == Slicing::cuts) {
     const auto count = static_cast<std::int64_t>(s.cuts.size()) + 1;
-    if (s.split != 1 && s.split != count) refuse("slicing", value_of(s, "slicing"));
+    if (s.split != 1 && s.split != count) kGrammar.refuse("slicing", value_of(s, "slicing"));
     s.split = count;
   }
   s.fold = to_string(fold_of(s.fold, s.lanes), s.lanes);
@@ -215,32 +189,9 @@ void finish(Schedule& s) {
 
 std::span<const ScheduleKey> schedule_keys() { return kKeys; }
 
-std::vector<SchedulePair> schedule_pairs(std::string_view text, std::string_view prefix) {
-  std::vector<SchedulePair> list;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" /", at), text.size());
-    std::string_view pair = text.substr(at, end - at);
-    at = end + 1;
-    if (pair.empty() || !pair.starts_with(prefix)) continue;
-    pair.remove_prefix(prefix.size());
-    const std::size_t separator = pair.find_first_of("=:");
-    if (separator == std::string_view::npos)
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("schedule: '{}'; allowed: key=value pairs", excerpt(pair)));
-    list.push_back({pair.substr(0, separator), pair.substr(separator + 1)});
-  }
-  return list;
-}
-
 Schedule parse_schedule(std::string_view text, std::string_view prefix) {
   Schedule s;
-  std::vector<std::string_view> seen;
-  for (const auto& [key, value] : schedule_pairs(text, prefix)) {
-    if (std::find(seen.begin(), seen.end(), key) != seen.end())
-      throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {} is given twice", excerpt(key)));
-    seen.push_back(key);
-    set(s, key, value);
-  }
+  for (const auto& [key, value] : kGrammar.pairs(text, prefix)) set(s, key, value);
   finish(s);
   return s;
 }

@@ -28,6 +28,7 @@
 
 #include "reference/arithmetic/accumulator.hpp"
 #include "reference/replay/fold.hpp"
+#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 
@@ -74,10 +75,7 @@ struct Schedule {
   const MatrixUnit* unit() const { return find_matrix_unit(acc); }
 };
 
-// One row per key of the text: what `assay identify --help` and the errors are made of.
-struct ScheduleKey {
-  std::string_view name, fallback, allowed, meaning;
-};
+// What `assay identify --help` and the errors are made of.
 std::span<const ScheduleKey> schedule_keys();
 
 // `text` as above; keys that are left out have their defaults. With a prefix ("qk.") only keys that begin with it are taken, and

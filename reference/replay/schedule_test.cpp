@@ -4,11 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <numeric>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "reference/error.hpp"
+#include "reference/replay/attention_schedule.hpp"
+#include "reference/replay/moments_schedule.hpp"
 #include "reference/replay/replay.hpp"
+#include "reference/replay/row_schedule.hpp"
 #include "reference/replay/sum_plan.hpp"
 
 namespace assay {
@@ -145,6 +151,40 @@ TEST(Schedule, a_fold_says_its_additions) {
   EXPECT_EQ(pairs("2*2.1", 4), (P{{0, 2}, {1, 3}, {0, 1}}));
   EXPECT_EQ(pairs("halving", 3), (P{{0, 2}, {0, 1}}));
   EXPECT_EQ(pairs("adjacent", 3), (P{{0, 1}, {0, 2}}));
+}
+
+// One reader serves sums, moments, rows and attention: the same text is wrong in all of them, and each says what it allows.
+TEST(Schedule, every_grammar_refuses_alike_and_names_the_key) {
+  const auto refusal = [](const auto& parse) -> std::string {
+    try {
+      parse();
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "none";
+  };
+  struct Grammar {
+    const char *number, *word, *prefix;
+    std::function<void(std::string)> parse;
+  };
+  const std::vector<Grammar> grammars = {
+      {"lanes", "fma", "", [](const std::string& text) { parse_schedule(text); }},
+      {"lanes", "fma", "moments.", [](const std::string& text) { parse_moments(text); }},
+      {"lanes", "exp", "sum.", [](const std::string& text) { parse_row_schedule("softmax", text); }},
+      {"lanes", "order", "", [](const std::string& text) { parse_attention_schedule(text); }}};
+  for (const Grammar& g : grammars) {
+    const std::string key = g.prefix + std::string(g.number);
+    const auto said = [&](const std::string& text) { return refusal([&] { g.parse(text); }); };
+    EXPECT_EQ(said(key + "=64"), "none");
+    EXPECT_EQ(said(key + ":64"), "none");
+    for (const char* bad : {"064", "0", "65537", "6x", "-1", ""})
+      EXPECT_NE(said(key + "=" + bad).find("allowed: 1..65536"), std::string::npos) << key << bad;
+    EXPECT_NE(said(key + "=1 " + key + "=1").find("given twice"), std::string::npos) << key;
+    EXPECT_NE(said(g.prefix + std::string("lanse=1")).find("lanes"), std::string::npos) << key;
+    EXPECT_NE(said(key).find("key=value"), std::string::npos) << key;
+    const std::string words = (std::string(g.prefix) == "sum." ? "" : g.prefix) + std::string(g.word);
+    EXPECT_NE(said(words + "=maybe").find("allowed: "), std::string::npos) << words;
+  }
 }
 
 }  // namespace
