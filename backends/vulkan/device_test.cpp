@@ -6,75 +6,17 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "backends/vulkan/device.hpp"
+#include "backends/vulkan/device_testing.hpp"
 #include "backends/vulkan/session.hpp"
 
 namespace assay_vulkan {
 namespace {
 
-Device* device(std::string& why) {
-  static std::string reason;
-  static const std::unique_ptr<Device> made = [] {
-    try {
-      return std::make_unique<Device>("");
-    } catch (const std::exception& error) {
-      reason = error.what();
-      return std::unique_ptr<Device>();
-    }
-  }();
-  why = reason;
-  return made.get();
-}
-
-using Bits = std::vector<std::uint32_t>;
-
-Bits probe(Device& on, std::uint32_t which, const Bits& a, const Bits& b) {
-  const std::uint64_t bytes = (a.size() * 4 + 7) / 8 * 8;  // parameters lie behind: 8 bytes of alignment
-  Dispatch dispatch{"probe", "probe", {which}, 64, {}};
-  std::byte* memory = on.reserve(256 + 3 * bytes + sizeof(Params));
-  std::memcpy(memory + 256, a.data(), a.size() * 4);
-  std::memcpy(memory + 256 + bytes, b.data(), b.size() * 4);
-  for (std::uint64_t i = 0; i < 3; ++i) dispatch.params.scratch[i] = on.address() + 256 + i * bytes;
-  dispatch.params.integer[0] = static_cast<std::int64_t>(a.size());
-  on.run({dispatch}, 256 + 3 * bytes);
-  Bits result(a.size());
-  std::memcpy(result.data(), memory + 256 + 2 * bytes, result.size() * 4);
-  return result;
-}
-
-// Every `stride`-th float from first to last, by its bits.
-Bits floats(float first, float last, std::uint32_t stride) {
-  Bits bits;
-  const std::uint32_t low = std::min(std::bit_cast<std::uint32_t>(first), std::bit_cast<std::uint32_t>(last));
-  const std::uint32_t high =
-      std::max(std::bit_cast<std::uint32_t>(first), std::bit_cast<std::uint32_t>(last));
-  for (std::uint64_t x = low; x <= high; x += stride) bits.push_back(static_cast<std::uint32_t>(x));
-  return bits;
-}
-// Codes of every kind: a quarter each of any bits, numbers about 1, tiny ones, and special ones.
-Bits mixed(std::size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  constexpr std::uint32_t kSpecial[] = {0,           0x80000000U, 1,           0x807FFFFFU, 0x00800000U,
-                                        0x7F7FFFFFU, 0x7F800000U, 0xFF800000U, 0x7FC00000U, 0x3F800000U};
-  Bits bits(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t any = static_cast<std::uint32_t>(random());
-    bits[i] = i % 4 == 0   ? any
-              : i % 4 == 1 ? (any & 0x807FFFFFU) | (0x3C000000U + (any & 0x07800000U))
-              : i % 4 == 2 ? any & 0x81FFFFFFU
-                           : kSpecial[any % 10];
-  }
-  return bits;
-}
-
-float value(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 double ulp_error(float got, double exact) {
   const int exponent = std::max(std::ilogb(exact), -126);
   return std::fabs(double{got} - exact) / std::ldexp(1.0, exponent - 23);
@@ -102,19 +44,7 @@ class DeviceArithmetic : public testing::Test {
     std::printf("%zu inputs, at most %.4f ulp\n", inputs.size(), worst);
   }
   void expect_same(std::uint32_t which, const std::function<float(float, float)>& exact) const {
-    const Bits a = mixed(200000, 1);
-    const Bits b = mixed(200000, 2);
-    Bits shifted(b.size());  // so that every kind meets every kind
-    for (std::size_t i = 0; i < b.size(); ++i) shifted[i] = b[(i + i / 4) % b.size()];
-    const Bits got = probe(*on, which, a, shifted);
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      const float wanted = exact(value(a[i]), value(shifted[i]));
-      if (std::isnan(wanted)) {
-        ASSERT_TRUE(std::isnan(value(got[i]))) << std::hex << a[i] << " " << shifted[i];
-      } else {
-        ASSERT_EQ(got[i], std::bit_cast<std::uint32_t>(wanted)) << std::hex << a[i] << " " << shifted[i];
-      }
-    }
+    EXPECT_EQ(different(*on, which, exact).first, "");
   }
   Device* on = nullptr;
 };
@@ -188,49 +118,6 @@ TEST_F(DeviceArithmetic, packed_integer_dot_products_are_exact) {
       wanted += static_cast<std::int8_t>(a[i] >> e) * static_cast<std::int8_t>(b[i] >> e);
     ASSERT_EQ(static_cast<std::int32_t>(got[i]), wanted);
   }
-}
-
-// Schedules are declared whole where these hold: replay.cpp.
-TEST_F(DeviceArithmetic,
-       products_and_sums_are_rounded_apart_and_subnormals_kept_where_schedules_are_declared) {
-  if (on->can().lane_fold.empty()) GTEST_SKIP() << on->can().name << " declares no schedules";
-  expect_same(12, [](float a, float b) {
-    const volatile float product = a * b;
-    return product + a;
-  });
-  expect_same(14, [](float a, float b) { return a * b; });
-  expect_same(4, [](float a, float b) { return a / b; });
-}
-// The sum of a subgroup's lanes in each order that a schedule has a word for.
-std::map<std::string, float> folds(std::vector<float> x) {
-  std::map<std::string, float> sums;
-  const std::size_t lanes = x.size();
-  sums["sequential"] = std::accumulate(x.begin() + 1, x.end(), x.front());
-  sums["reverse"] = std::accumulate(x.rbegin() + 1, x.rend(), x.back());
-  std::vector<float> y = x;
-  for (std::size_t half = lanes / 2; half > 0; half /= 2)
-    for (std::size_t l = 0; l < half; ++l) y[l] += y[l + half];
-  sums["halving"] = y.front();
-  for (std::size_t by = 1; by < lanes; by *= 2)
-    for (std::size_t l = 0; l + by < lanes; l += 2 * by) x[l] += x[l + by];
-  sums["adjacent"] = x.front();
-  return sums;
-}
-TEST_F(DeviceArithmetic, a_subgroup_adds_its_lanes_in_the_order_that_is_declared) {
-  std::mt19937 random(5);
-  Bits a(std::size_t{512} * on->subgroup());
-  for (std::uint32_t& x : a) x = 0x3F000000U + static_cast<std::uint32_t>(random()) % 0x1000000U;
-  const Bits got = probe(*on, 13, a, a);
-  std::map<std::string, std::size_t> equal;
-  for (std::size_t first = 0; first < a.size(); first += on->subgroup()) {
-    std::vector<float> x;
-    for (std::size_t l = first; l < first + on->subgroup(); ++l) x.push_back(value(a[l]));
-    for (const auto& [fold, sum] : folds(x))
-      equal[fold] += std::bit_cast<std::uint32_t>(sum) == got[first] ? 1U : 0U;
-  }
-  for (const auto& [fold, count] : equal) std::printf("%s: %zu of 512\n", fold.c_str(), count);
-  if (on->can().lane_fold.empty()) GTEST_SKIP() << on->can().name << " declares no schedules";
-  EXPECT_EQ(equal[on->can().lane_fold], 512U);
 }
 
 // What FP8 matrices multiply: every code of a row as it was stored, and numbers rounded to codes. Scales apart, one a row.
