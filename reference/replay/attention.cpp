@@ -94,13 +94,13 @@ struct AttentionReplay::Data {
   // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
   std::vector<float> logits(const AttentionSchedule& how, const std::vector<float>& q, std::int64_t rows) {
     if (how.dot_block > 1) return block_logits(how.dot_block, q, rows);
-    const std::tuple order(how.qk, how.dot_lanes, how.dot_fold, how.fma);
+    const std::tuple order(how.qk, how.dot_lanes, how.dot_pack, how.dot_fold, how.fma);
     {
       const std::lock_guard lock(mutex_);
       if (order == last_order_ && q == last_q_) return last_;
     }
     Schedule dot;
-    dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.fma = how.fma;
+    dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.pack = how.dot_pack, dot.fma = how.fma;
     dot.fold = how.dot_fold;
     const std::vector<double> sums =
         GemmReplay({rows, keys.d, "f32", q}, {keys.keys, keys.d, "f32", {keys.k.begin(), keys.k.end()}})
@@ -131,7 +131,7 @@ struct AttentionReplay::Data {
 
  private:
   std::mutex mutex_;
-  std::tuple<std::string, std::int64_t, std::string, bool> last_order_;
+  std::tuple<std::string, std::int64_t, std::int64_t, std::string, bool> last_order_;
   std::vector<float> last_q_, last_;
 };
 

@@ -97,9 +97,27 @@ void one_by_one(const AttentionSchedule& how, std::span<const RowPart> parts, st
   }
 }
 
+// deal_merge=online: likewise, to the maximum so far.
+RowPart joined_online(Exp exp, std::span<const RowPart> dealt, std::span<float> o) {
+  RowPart part{kMinusInfinity, 0, o};
+  for (const RowPart& each : dealt) {
+    const float top = std::max(part.top, each.top);
+    if (top == kMinusInfinity) continue;
+    const float old = exp(part.top - top), added = exp(each.top - top);
+    const float l = each.sum * added;
+    part.sum = std::fma(part.sum, old, l), part.top = top;
+    for (std::size_t c = 0; c < o.size(); ++c) {
+      const float product = each.o[c] * added;
+      o[c] = std::fma(o[c], old, product);
+    }
+  }
+  return part;
+}
+
 // deal: what a part was dealt to becomes the part, sums first to last.
 RowPart joined(const AttentionSchedule& how, std::span<const RowPart> dealt, std::span<float> o) {
   const Exp exp = exp_of(how.exp);
+  if (how.deal_online) return joined_online(exp, dealt, o);
   RowPart part{kMinusInfinity, 0, o};
   for (const RowPart& each : dealt) part.top = std::max(part.top, each.top);
   for (const RowPart& each : dealt) {

@@ -44,6 +44,8 @@ constexpr std::array kKeys = {
     ScheduleKey{"part", "0", "0..16777216",
                 "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
     ScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k"},
+    ScheduleKey{"dot_pack", "1", "1..256",
+                "qk=f32: neighbouring columns that one of dot_lanes takes at a time"},
     ScheduleKey{"dot_block", "1", "1..256", "qk=f32: products of q.k that are summed exactly first"},
     ScheduleKey{"dot_fold", "halving", kFoldWords, "how these are added"},
     ScheduleKey{"fma", "yes", "no|yes", "qk=f32, pv=f32: product and sum are one rounding"},
@@ -60,6 +62,8 @@ constexpr std::array kKeys = {
     ScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
     ScheduleKey{"merge_exp", "same", "same|exp2f", "merge=lanes: the exponential of the parts' maxima"},
     ScheduleKey{"deal", "1", "1..64", "to how many a part's tiles are dealt in turn"},
+    ScheduleKey{"deal_merge", "whole", "whole|online",
+                "how these are added: to the largest maximum, or to that so far"},
     ScheduleKey{"slack", "0", "0..64",
                 "how far above its maximum a logit of a group's heads may be before it moves; 0: not at all"},
     ScheduleKey{"slack_rows", "8", "1..64", "heads whose maxima move together"},
@@ -83,10 +87,12 @@ void for_each_field(S& s, const F& f) {
   f("sums", s.sums), f("sum_fma", s.sum_fma), f("warps", s.warps), f("lanes", s.lanes), f("pack", s.pack);
   f("fold", s.fold), f("values", s.values), f("quotient", s.quotient), f("split", s.split);
   f("merge_lanes", s.merge_lanes), f("merge_fold", s.merge_fold), f("merge", s.merge), f("part", s.part);
-  f("dot_lanes", s.dot_lanes), f("dot_block", s.dot_block), f("dot_fold", s.dot_fold), f("fma", s.fma);
+  f("dot_lanes", s.dot_lanes), f("dot_pack", s.dot_pack), f("dot_block", s.dot_block),
+      f("dot_fold", s.dot_fold), f("fma", s.fma);
   f("values_fma", s.values_fma), f("rescale_exp", s.rescale_libm), f("cap", s.cap), f("bias", s.bias);
   f("sink", s.sink), f("origin", s.origin), f("origin_rows", s.origin_group), f("closed", s.closed);
-  f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal), f("slack", s.slack);
+  f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
+      f("deal_merge", s.deal_online), f("slack", s.slack);
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("q", s.q);
   f("p_shift", s.p_shift), f("fused", s.fused), f("promote", s.promote);
 }

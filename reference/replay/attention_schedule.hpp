@@ -43,7 +43,7 @@
 // as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part. merge_exp=exp2f: the exponential of merge=lanes.
 // deal=N: a part's tiles are dealt to N in turn, each with m, l and o of its own; these are added first to last, times e^(m_n - m), 1 where
-// they are equal.
+// they are equal. deal_merge=online: m' = max(m, m_n), l = fma(l, e^(m - m'), l_n e^(m_n - m')), and o likewise.
 //
 // slack=N: rows are the heads of a group at one position; m stays until a tile has a logit above m + N in some row of slack_rows
 // neighbouring ones; then all of these have m' as above. edge=scaled: a tile some of whose places are before the first key that is seen or
@@ -111,8 +111,8 @@ struct AttentionSchedule {
   std::int64_t split = 1;
   std::int64_t merge_lanes = 32;
   Merge merge = Merge::logs;
-  std::int64_t part = 0;                      // keys; 0: by tiles
-  std::int64_t dot_lanes = 1, dot_block = 1;  // qk=f32
+  std::int64_t part = 0;                                    // keys; 0: by tiles
+  std::int64_t dot_lanes = 1, dot_pack = 1, dot_block = 1;  // qk=f32
   std::string dot_fold = "halving";
   bool fma = true;         // qk=f32, pv=f32
   bool values_fma = true;  // values=tile: o a plus the tile's sum in one rounding
@@ -127,6 +127,7 @@ struct AttentionSchedule {
   std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o
   bool merge_exp2f = false;       // merge=lanes
   std::int64_t deal = 1;          // of a part's tiles
+  bool deal_online = false;
   std::int64_t slack = 0, slack_rows = 8;
   bool edge_scaled = false;
   std::int64_t dot_run = 4;

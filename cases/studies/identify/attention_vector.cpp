@@ -57,6 +57,20 @@ List times(const List& list, const Values& values, const Change& change) {
 
 constexpr std::array kNoYes = {false, true};
 
+// Tiles of few keys that a block's warps, or parts of them, take in turn, each with a softmax of its own.
+List dealt(const List& list) {
+  List on_gpus;
+  for (const AttentionSchedule& s : list)
+    if (s.pv == "f32" && s.p == "f32" && s.argument == Argument::scaled &&
+        (s.exp == Exponential::ex2 || s.exp == Exponential::exp2f || s.exp == Exponential::expf))
+      on_gpus.push_back(s);
+  List all = times(on_gpus, std::array{1, 2, 3, 4, 8, 16, 64}, [](AttentionSchedule& o, std::int64_t tile) {
+    o.tile = tile, o.sums = RowSums::thread, o.sum_fma = o.deal_online = true;
+  });
+  return times(all, std::array{2, 4, 5, 8, 10, 16, 32},
+               [](AttentionSchedule& o, std::int64_t deal) { o.deal = deal; });
+}
+
 List exponentials(const AttentionHead& head) {
   AttentionSchedule s;
   s.qk = s.pv = "f32", s.p = "f32", s.out = head.out, s.argument = Argument::scaled;
@@ -75,6 +89,7 @@ List exponentials(const AttentionHead& head) {
   list = times(list, kNoYes, [](AttentionSchedule& o, bool in_double) { o.constant_double = in_double; });
   list = times(list, std::array{"f32", "f16"}, [](AttentionSchedule& o, const char* pv) { o.pv = pv; });
   list = times(list, std::array{"f32", "f16", "bf16"}, [](AttentionSchedule& o, const char* p) { o.p = p; });
+  for (AttentionSchedule& each : dealt(list)) list.push_back(std::move(each));
   return list;
 }
 
@@ -87,8 +102,9 @@ List sums(const List& exponents, std::int64_t keys) {
   std::vector<std::int64_t> tiles;
   for (const std::int64_t tile : {1, 16, 32, 64, 128, 256, 512, 4096})
     if (tiles.empty() || tiles.back() < keys) tiles.push_back(tile);
-  List list = times(exponents, tiles, [](AttentionSchedule& o, std::int64_t tile) { o.tile = tile; });
-  List all;
+  List whole, all;
+  for (const AttentionSchedule& s : exponents) (s.deal > 1 ? all : whole).push_back(s);
+  const List list = times(whole, tiles, [](AttentionSchedule& o, std::int64_t tile) { o.tile = tile; });
   for (const AttentionSchedule& s : list) {
     for (const RowSums where : {RowSums::tile, RowSums::thread})
       for (const Lanes& l :
@@ -112,6 +128,7 @@ List sums(const List& exponents, std::int64_t keys) {
   List with_values;
   for (const AttentionSchedule& s : all) {
     with_values.push_back(s);
+    if (s.deal > 1) continue;
     for (const bool fma : kNoYes) {
       AttentionSchedule other = s;
       other.values = ValueChain::tile, other.values_fma = fma;
@@ -124,17 +141,36 @@ List sums(const List& exponents, std::int64_t keys) {
 struct DotLanes {
   std::int64_t lanes;
   const char* fold = "halving";
+  bool neighbours = false;  // a lane has d / lanes of them
 };
 
-List products(const List& sums) {
+List products(const List& sums, std::int64_t d) {
   // Vectors of 8 are halved once more, and their quarters added by neighbours.
-  const List list =
-      times(sums,
-            std::array{DotLanes{1}, DotLanes{4}, DotLanes{8}, DotLanes{16}, DotLanes{32}, DotLanes{64},
-                       DotLanes{128}, DotLanes{2}, DotLanes{256}, DotLanes{8, "4.1.2"},
-                       DotLanes{16, "8.4.1.2"}, DotLanes{32, "16.8.4.1.2"}, DotLanes{64, "32.16.8.4.1.2"},
-                       DotLanes{4, "adjacent"}, DotLanes{8, "adjacent"}},
-            [](AttentionSchedule& o, const DotLanes& l) { o.dot_lanes = l.lanes, o.dot_fold = l.fold; });
+  const List list = times(sums,
+                          std::array{DotLanes{1},
+                                     DotLanes{4},
+                                     DotLanes{8},
+                                     DotLanes{16},
+                                     DotLanes{32},
+                                     DotLanes{64},
+                                     DotLanes{128},
+                                     DotLanes{2},
+                                     DotLanes{256},
+                                     DotLanes{8, "4.1.2"},
+                                     DotLanes{16, "8.4.1.2"},
+                                     DotLanes{32, "16.8.4.1.2"},
+                                     DotLanes{64, "32.16.8.4.1.2"},
+                                     DotLanes{4, "adjacent"},
+                                     DotLanes{8, "adjacent"},
+                                     DotLanes{2, "halving", true},
+                                     DotLanes{4, "halving", true},
+                                     DotLanes{8, "halving", true},
+                                     DotLanes{16, "halving", true},
+                                     DotLanes{32, "halving", true}},
+                          [d](AttentionSchedule& o, const DotLanes& l) {
+                            o.dot_lanes = l.lanes, o.dot_fold = l.fold;
+                            if (l.neighbours && d % l.lanes == 0) o.dot_pack = d / l.lanes;
+                          });
   return times(list, std::array{"none", "f16", "bf16"}, [](AttentionSchedule& o, const char* q) { o.q = q; });
 }
 
@@ -187,7 +223,8 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
   // What is one on all that was asked stays together: the first of each kind is held against the next stage's inputs.
   constexpr auto kSums = "how weights and weighted values are summed and rescaled: logits of one product";
   const auto same_products = [](const AttentionSchedule& a, const AttentionSchedule& b) {
-    return a.pv == b.pv && a.p == b.p && a.exp == b.exp;
+    return a.pv == b.pv && a.p == b.p && a.exp == b.exp && a.deal == b.deal &&
+           (a.deal == 1 || a.tile == b.tile);
   };
   const List sums_of_each = stage(kSums, AttentionDesign::single_products,
                                   sums(first_of_each(by_exponential, same_products), head.keys));
@@ -204,14 +241,17 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
   constexpr auto kProducts = "the order in which q.k is summed: drawn inputs";
   const List of_each =
       stage(kProducts, AttentionDesign::drawn,
-            products(first_of_each(by_sums, [&](const AttentionSchedule& a, const AttentionSchedule& b) {
-              return a.fma == b.fma && same_products(a, b);
-            })));
+            products(first_of_each(by_sums,
+                                   [&](const AttentionSchedule& a, const AttentionSchedule& b) {
+                                     return a.fma == b.fma && same_products(a, b);
+                                   }),
+                     head.d));
   List all;
   for (const AttentionSchedule& product : of_each)
     for (AttentionSchedule s : by_sums) {
       if (s.fma != product.fma || !same_products(s, product)) continue;
       s.dot_lanes = product.dot_lanes, s.dot_fold = product.dot_fold, s.q = product.q;
+      s.dot_pack = product.dot_pack;
       all.push_back(s);
     }
   if (!all.empty()) found.left = stage(kProducts, AttentionDesign::drawn, all);
