@@ -60,6 +60,7 @@ cases/studies/attribution/misplaced.hpp  backends/assay_backend.h
 cases/studies/attribution/misplaced.cpp  cases/studies/attribution/misplaced.hpp
 cases/studies/attribution/misplaced_rows.cpp  cases/studies/attribution/misplaced.hpp
 cases/studies/cascade                    harness/* harness/cli/program.hpp harness/worker/ reference/ reports/file.hpp reports/page_text.hpp OWN | harness/testing/
+cases/studies/identify/flashinfer_subjects.py backends/adapters/python/assay_subjects.py
 cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/identify/moe_subjects.py   backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/lanes                      reference/ backends/hip/ OWN

@@ -34,8 +34,9 @@ constexpr std::array kKeys = {
     ScheduleKey{"lanes", "4", "1..65536", "partial sums of a row"},
     ScheduleKey{"pack", "2", "1..65536", "neighbouring keys that one lane takes at a time"},
     ScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
-    ScheduleKey{"values", "chained", "chained|tile",
-                "where a chain of pv begins: at the output so far, or at zero"},
+    ScheduleKey{"values", "chained", "chained|tile|carried",
+                "where a chain of pv begins: at the output so far, at zero, or at the first product, with "
+                "the output so far"},
     ScheduleKey{"quotient", "reciprocal", "reciprocal|division|approx", "o (1/l), o / l, o rcp(l)"},
     ScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
     ScheduleKey{"merge_lanes", "32", "1..65536", "partial sums of the parts' exponentials, or sums"},

@@ -10,7 +10,8 @@
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
 //                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile);
 //                                              sums=vectors: each `lanes` keys of a tile are folded in f32, these are added in f64
-//   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile
+//   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile; values=carried:
+//                                              o = fma(o, a, w_0 v_0), then the tile's other keys through o (pv=f32)
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
 // qk=f32 and pv=f32 are sums in f32 (qk=f16: products and sums are rounded to f16), of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
@@ -86,7 +87,7 @@ constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // bas
 std::string_view to_string(Exponential e);
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile, vectors };
-enum class ValueChain : std::uint8_t { chained, tile };
+enum class ValueChain : std::uint8_t { chained, tile, carried };
 enum class Merge : std::uint8_t { logs, weights, lanes };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };
 enum class CapStep : std::uint8_t { none, libm, series9 };

@@ -89,12 +89,13 @@ std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles)
   std::vector<float> o(static_cast<std::size_t>(b.rows * b.dv), 0.0f);
   std::vector<float> of_tile;
   const bool in_f16 = b.how.pv == "f16", promoted = b.how.promote > 0,
-             chained = b.how.values == ValueChain::chained || promoted;
+             chained = b.how.values == ValueChain::chained || promoted,
+             carried = b.how.values == ValueChain::carried;
   std::optional<OpenSum> open;
   if (promoted) open.emplace(b, o);
   for (const Tile& tile : tiles) {
     if (!chained) of_tile.assign(o.size(), 0.0f);
-    if (!chained) b.chain(tile.from, tile.to, of_tile.data());
+    if (!chained) b.chain(tile.from, carried ? tile.from + 1 : tile.to, of_tile.data());
     for (std::int64_t i = 0; i < b.rows; ++i) {
       const float a = b.rescale[static_cast<std::size_t>(i) * b.tiles + tile.place];
       for (std::int64_t at = i * b.dv; at < (i + 1) * b.dv; ++at) {
@@ -102,7 +103,7 @@ std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles)
         const float rescaled = o[c] * a;
         if (chained)
           o[c] = in_f16 && a != 1 ? to_f16(rescaled) : rescaled;
-        else if (b.how.values_fma)
+        else if (carried || b.how.values_fma)
           o[c] = std::fma(o[c], a, of_tile[c]);
         else
           o[c] = rescaled + of_tile[c];
@@ -111,8 +112,8 @@ std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles)
     }
     if (open)
       open->add(tile);
-    else if (chained)
-      b.chain(tile.from, tile.to, o.data());
+    else if (chained || carried)
+      b.chain(carried ? tile.from + 1 : tile.from, tile.to, o.data());
   }
   if (open && open->open()) open->close();
   return o;

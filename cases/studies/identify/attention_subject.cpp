@@ -17,10 +17,10 @@ void require_modelled(const AttentionGeometry& g) {
   const auto refuse = [](const std::string& what) {
     throw InputError(InputErrorKind::bad_value, "identify: no schedule of attention has a step for " + what);
   };
-  for (const std::string& format : {g.dtype, g.k_format, g.v_format})
-    if (format != "f32" && format != "f16" && format != "bf16")
-      refuse(
-          fmt::format("k={} v={} beside dtype={}; allowed: f32, f16, bf16", g.k_format, g.v_format, g.dtype));
+  constexpr std::array<std::string_view, 5> kNumbers = {"f32", "f16", "bf16", "e4m3fn", "e5m2"};
+  for (const std::string& format : {g.k_format, g.v_format})
+    if (std::ranges::find(kNumbers, format) == kNumbers.end())
+      refuse(fmt::format("k={} v={}; allowed: f32, f16, bf16, e4m3fn, e5m2", g.k_format, g.v_format));
   require_attention_schedule(g, {});
 }
 bool one_format(const AttentionGeometry& g) {

@@ -67,6 +67,8 @@ List dealt(const List& list) {
   List all = times(on_gpus, std::array{1, 2, 3, 4, 8, 16, 64}, [](AttentionSchedule& o, std::int64_t tile) {
     o.tile = tile, o.sums = RowSums::thread, o.sum_fma = o.deal_online = true;
   });
+  all = times(all, std::array{ValueChain::chained, ValueChain::carried},
+              [](AttentionSchedule& o, ValueChain values) { o.values = values; });
   return times(all, std::array{2, 4, 5, 8, 10, 16, 32},
                [](AttentionSchedule& o, std::int64_t deal) { o.deal = deal; });
 }

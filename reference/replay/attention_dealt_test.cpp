@@ -1,0 +1,119 @@
+// Tiles that are dealt to the warps of a block and merged online, against such a kernel written out; and keys in front of all tiles.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/replay/attention.hpp"
+#include "reference/replay/attention_testing.hpp"
+#include "reference/replay/special_functions.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::int64_t kKeys = 150, kD = 32, kTile = 4, kWarps = 5, kLanes = 4;
+
+struct State {
+  float m = -std::numeric_limits<float>::infinity(), l = 0;
+  std::vector<float> o = std::vector<float>(kD, 0.0f);
+};
+
+// A lane has kD / kLanes neighbouring columns; lanes are added by halves.
+float dot(const float* q, const float* k) {
+  float lanes[kLanes] = {};
+  for (std::int64_t lane = 0; lane < kLanes; ++lane)
+    for (std::int64_t c = 0; c < kD / kLanes; ++c) {
+      const std::int64_t at = lane * (kD / kLanes) + c;
+      lanes[lane] = std::fma(q[at], k[at], lanes[lane]);
+    }
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+// One row by kWarps warps, of which each takes every kWarps-th tile; what nvcc fuses is fused.
+std::vector<float> row_of(const float* q, const std::vector<float>& k, const std::vector<float>& v,
+                          float scale) {
+  const float c = scale * 1.44269504088896340736f;
+  std::vector<State> warps(kWarps);
+  for (std::int64_t first = 0; first < kKeys; first += kTile) {
+    State& s = warps[static_cast<std::size_t>(first / kTile % kWarps)];
+    const std::int64_t n = std::min(kTile, kKeys - first);
+    float x[kTile], m = s.m;
+    for (std::int64_t j = 0; j < n; ++j)
+      x[j] = dot(q, &k[static_cast<std::size_t>((first + j) * kD)]) * c, m = std::max(m, x[j]);
+    const float a = ex2_approx_ftz(s.m - m);
+    s.m = m;
+    for (std::int64_t j = 0; j < n; ++j) {
+      x[j] = ex2_approx_ftz(x[j] - m);
+      s.l = j == 0 ? std::fma(s.l, a, x[j]) : s.l + x[j];
+    }
+    for (std::int64_t e = 0; e < kD; ++e) {
+      float& o = s.o[static_cast<std::size_t>(e)];
+      const float product = x[0] * v[static_cast<std::size_t>(first * kD + e)];
+      o = std::fma(o, a, product);
+      for (std::int64_t j = 1; j < n; ++j)
+        o = std::fma(x[j], v[static_cast<std::size_t>((first + j) * kD + e)], o);
+    }
+  }
+  State all;
+  all.l = 1;
+  for (const State& s : warps) {
+    const float m = std::max(all.m, s.m), f = ex2_approx_ftz(all.m - m), g = ex2_approx_ftz(s.m - m),
+                l = s.l * g;
+    all.l = std::fma(all.l, f, l), all.m = m;
+    for (std::size_t e = 0; e < kD; ++e) {
+      const float product = s.o[e] * g;
+      all.o[e] = std::fma(all.o[e], f, product);
+    }
+  }
+  for (float& o : all.o) o *= rcp_approx_ftz(all.l);
+  return all.o;
+}
+
+TEST(AttentionReplay, tiles_dealt_to_warps_and_merged_online) {
+  constexpr std::int64_t kRows = 60;
+  const auto q = drawn(1, 0, kRows * kD, 1, "f16"), k = drawn(2, 0, kKeys * kD, 1, "f16"),
+             v = drawn(3, 0, kKeys * kD, 1, "f16");
+  std::vector<float> want;
+  for (std::int64_t i = 0; i < kRows; ++i)
+    for (const float y : row_of(&q[static_cast<std::size_t>(i * kD)], k, v, 0.375f)) want.push_back(y);
+  const AttentionReplay replay({kKeys, kD, kD, k, v, "f32"});
+  const auto out = [&](const std::string& from, const std::string& to) {
+    std::string text =
+        "qk=f32 pv=f32 p=f32 out=f32 tile=4 argument=scaled constant=float exp=ex2 sums=thread sum_fma=yes "
+        "lanes=1 pack=1 "
+        "values=carried quotient=approx deal=5 deal_merge=online dot_lanes=4 dot_pack=8";
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    return replay.run(parse_attention_schedule(text), {kRows, q, 0.375, {}}).out;
+  };
+  EXPECT_EQ(out("", ""), want);
+  const std::vector<std::pair<std::string, std::string>> others = {{"carried", "chained"},
+                                                                   {"deal_merge=online", "deal_merge=whole"},
+                                                                   {"deal=5", "deal=4"},
+                                                                   {"tile=4", "tile=8"},
+                                                                   {"dot_pack=8", "dot_pack=1"},
+                                                                   {"sum_fma=yes", "sum_fma=no"},
+                                                                   {"quotient=approx", "quotient=division"}};
+  for (const auto& [from, to] : others) EXPECT_NE(out(from, to), want) << to;
+}
+
+// A window hides the first keys: their logits, of more bits than the unit's operands have, are no weights.
+TEST(AttentionReplay, keys_in_front_of_the_first_tile_are_no_operands) {
+  constexpr std::int64_t kRows = 4;
+  const auto q = drawn(1, 0, kRows * kD, 1, "f16"), k = drawn(2, 0, kKeys * kD, 1, "f16"),
+             v = drawn(3, 0, kKeys * kD, 1, "f16");
+  const AttentionReplay replay({kKeys, kD, kD, k, v, "f16"});
+  ReplayQueries queries{kRows, q, 0.3, [](std::int64_t i, std::int64_t j) { return j >= 70 + i; }};
+  queries.slope = 0.37f;
+  const auto y =
+      replay
+          .run(parse_attention_schedule("qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=16 argument=scaled "
+                                        "exp=series9 bias=subtract origin=4"),
+               queries)
+          .out;
+  for (const float each : y) EXPECT_TRUE(std::isfinite(each));
+}
+
+}  // namespace
+}  // namespace assay
