@@ -8,6 +8,7 @@
 
 #include "cases/lists.hpp"
 #include "cases/studies/mutants/rules.hpp"
+#include "cases/studies/mutants/usual_truth.hpp"
 #include "harness/call.hpp"
 #include "reference/near_names.hpp"
 
@@ -34,12 +35,13 @@ void ask_rules(Shown& shown, const std::vector<std::vector<double>>& got,
                const Inputs& inputs) {
   const bool narrow = in_eight_bits(shown.defect.c);
   const bool integers = shown.defect.c.fill == "integers";
+  const auto values = mutants::usual_truth(shown.defect.c, inputs.set, truths);
   for (const auto& rule : mutants::rules()) {
     const auto accepts = [&](const std::vector<std::vector<double>>& outputs) {
       bool all = outputs.size() == truths.size() && good.size() == truths.size();
       for (std::size_t o = 0; all && o < truths.size(); ++o) {
         const auto spec = std::ranges::find(inputs.tensors, truths[o].output, &TensorSpec::name);
-        all = rule.accepts({truths[o].value, outputs[o], good[o], spec->format, narrow, integers});
+        all = rule.accepts({values[o], outputs[o], good[o], spec->format, narrow, integers});
       }
       return all;
     };

@@ -11,6 +11,7 @@
 
 #include "cases/lists.hpp"
 #include "cases/studies/mutants/rules.hpp"
+#include "cases/studies/mutants/usual_truth.hpp"
 #include "harness/backend_names.hpp"
 #include "harness/call.hpp"
 #include "harness/judge.hpp"
@@ -25,7 +26,7 @@ using Decoded = std::vector<std::vector<double>>;  // by output
 
 // One run of the kernel within a case: a case with a fault makes two, without the fault and with it.
 struct Stage {
-  std::vector<Truth> truths;
+  Decoded truth;      // as the usual rules know it
   Decoded reference;  // of the correct counterpart
   bool gaussian;      // what the usual checks run: gaussian inputs, no fault, rows side by side
 };
@@ -44,9 +45,9 @@ struct Prepared {
 };
 
 bool accepts(const Rule& rule, const Prepared& p, const Stage& stage, const Decoded& got) {
-  if (got.size() != stage.truths.size()) return false;
+  if (got.size() != stage.truth.size()) return false;
   for (std::size_t o = 0; o < got.size(); ++o)
-    if (!rule.accepts({stage.truths[o].value, got[o], stage.reference[o], p.formats[o], p.fp8, p.integers}))
+    if (!rule.accepts({stage.truth[o], got[o], stage.reference[o], p.formats[o], p.fp8, p.integers}))
       return false;
   return true;
 }
@@ -232,7 +233,8 @@ class Engine {
       if (key == "mutants") p.reached = parse_ranges(value);
     const Contract contract = Contract::parse(result.contract, p.c.op->contract);
     const auto add_stage = [&](TruthCache& cache, const Inputs& inputs, bool gaussian) {
-      p.stages.push_back({cache.of(p.c, inputs, contract), runs.at(p.stages.size()), gaussian});
+      p.stages.push_back({usual_truth(p.c, inputs.set, cache.of(p.c, inputs, contract)),
+                          runs.at(p.stages.size()), gaussian});
     };
     if (p.inputs.fault != nullptr) {
       TruthCache cache;
