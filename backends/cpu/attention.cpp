@@ -1,6 +1,7 @@
 #include "backends/cpu/attention.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -193,14 +194,25 @@ void attention_check(const Call& call) {
 }
 
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p) {
+  // Of a tile's weights each lane of exp_shift adds its share, and then the lanes are added as a tree.
+  const std::int64_t lanes = engine.exp_lanes;
+  const std::int64_t additions =
+      (tile + lanes - 1) / lanes - 1 + std::bit_width(static_cast<std::uint64_t>(std::min(lanes, tile) - 1));
   return "qk=f32 tile=" + std::to_string(tile) + " promote=" + std::to_string(tile) +
-         " exp_ulp=" + std::to_string(engine.exp_ulp) + " p=" + std::string(p) +
-         " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+         " exp_ulp=" + std::to_string(engine.exp_ulp) + " tanh_ulp=2 div_ulp=1 p=" + std::string(p) +
+         " denominator=exact rowsum=f32 rowsum_order=depth:" + std::to_string(additions) +
+         " pv=f32 out=dtype order=any";
 }
 
 void attention_replay_check(const Call& call) {
   attention_check(call);
   if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
+}
+
+void attention_tiles_check(const Call& call) {
+  attention_check(call);
+  if (call.text("mask") == "window")
+    throw Unsupported("the tiles of a window begin where it does, and at no multiple of their length");
 }
 
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,

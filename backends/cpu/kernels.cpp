@@ -10,6 +10,14 @@ namespace {
 
 std::string op_name(const Call& call) { return std::string(call.op()); }
 
+// Of a kernel that meets the tiles of keys in their order, in one part, and stores a logit before the maximum is subtracted.
+template <std::string (*kContract)(const Call& call, const Engine& engine)>
+std::string in_tiles(const Call& call, const Engine& engine) {
+  std::string text = kContract(call, engine);
+  const std::string_view any = " order=any";
+  return text.replace(text.find(any), any.size(), " order=tiles argument=rounded");
+}
+
 // clang-format off
 #define ASSAY_PLAIN(op) {#op, "", false, nullptr, op##_check, op_name, op##_contract, op##_run}
 #define ASSAY_NAMED(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}
@@ -20,6 +28,10 @@ std::string op_name(const Call& call) { return std::string(call.op()); }
   {#op, word, false, never, check, kernel##_name, kernel##_replay_contract, kernel##_run}
 #define ASSAY_REPLAYED_PLAIN(op, check) \
   {#op, "replay", false, never, check, op_name, op##_replay_contract, op##_run}
+// The same kernel, with the order of its tiles declared: judged key by key, which takes a limit longer than the kernel.
+#define ASSAY_IN_TILES(kind) \
+  {"attention", #kind "_tiles", false, never, attention_tiles_check, attention_##kind##_name, \
+   in_tiles<attention_##kind##_contract>, attention_##kind##_run}
 #define ASSAY_ATTENTION(kind, listed, check) ASSAY_KIND(attention, kind, listed, attention_##kind##_chosen, check)
 // clang-format on
 
@@ -55,6 +67,10 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_ATTENTION(decode_q8, false, attention_decode_q8_check),
     ASSAY_ATTENTION(deferred, false, attention_deferred_check),
     ASSAY_ATTENTION(convert_f16, true, attention_check),
+    ASSAY_IN_TILES(decode),
+    ASSAY_IN_TILES(prefill),
+    ASSAY_IN_TILES(prefill_p_f16),
+    ASSAY_IN_TILES(convert_f16),
     ASSAY_REPLAYED(attention, "decode_replay", attention_replay_check, attention_decode),
     ASSAY_REPLAYED(attention, "prefill_replay", attention_replay_check, attention_prefill),
     ASSAY_REPLAYED(attention, "prefill_p_f16_replay", attention_replay_check, attention_prefill_p_f16),

@@ -72,6 +72,7 @@ ASSAY_ATTENTION(deferred);
 void attention_deferred_check(const Call& call);
 ASSAY_ATTENTION(convert_f16);
 #undef ASSAY_ATTENTION
+void attention_tiles_check(const Call& call);
 void attention_replay_check(const Call& call);
 std::string attention_decode_replay_contract(const Call& call, const Engine& engine);
 std::string attention_prefill_replay_contract(const Call& call, const Engine& engine);

@@ -75,8 +75,8 @@
 // matrix unit's bound then takes no floor of a logarithm (DotMagnitudes::scaled).
 //
 // With numbers: `assay explain 'attention heads=1 d=64 len=1000 kv=f16 variant=prefill_p_f16' -b cpu`, column 0.
-// Gaussian inputs, seed 1; qk (lanes:16), pv (64 keys to a partial sum) and rowsum in f32, P in f16, tiles of 64 keys, exp_ulp 2;
-// 17 tiles may be touched.
+// Gaussian inputs, seed 1; qk (lanes:16), pv (64 keys to a partial sum) and rowsum (depth:7 in a tile) in f32, P in f16, tiles of 64
+// keys, exp_ulp 2; 17 tiles may be touched.
 //   o = 0.0413,  A = 0.765,  D = 0.771,  B = X = 11.7,  W = 35.5,  sum|v_j| = 790,  changes = 16
 //   scale E_qk              gamma_8 B = 8 * 2^-24 * 11.7                   0.56e-5
 //   4 u B + 10 u X          14 * 2^-24 * 11.7                              0.98e-5
@@ -86,7 +86,7 @@
 //   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    90 %
 //   E_pv                    (gamma_64 + gamma_18) A = 82 * 2^-24 * 0.765   0.04e-4     1 %
 //   changes u_pv A          16 * 2^-24 * 0.765                             0.01e-4
-//   |o| e_l                 0.0413 * 5.9e-6                                0.00e-4
+//   |o| e_l                 0.0413 * 2.5e-6                                0.00e-4
 //   R                                                                      3.94e-4
 //   store in f16            2^-11 (|o| + R)                                0.20e-4     5 %
 //   limit                                                                  4.15e-4
