@@ -28,8 +28,9 @@ struct KillArguments {
   bool planted_alone = false, quiet = false, replay = false;
 };
 
-// What the whole table must reach, of the mutants that are not excused: what it has reached, rounded down.
-constexpr double kLeastKilled = 0.93;
+// What the whole table must reach, of the mutants that are not excused: what it has reached, 96 %, less one in a hundred, which a
+// change of the kernels may cost by mutants that nobody has looked at yet.
+constexpr double kLeastKilled = 0.95;
 
 std::string among_suites(const std::string& name) { return suites_directory() + "/studies/" + name; }
 
