@@ -29,7 +29,8 @@ constexpr Fault corruption(std::string_view name, std::string_view ops, std::str
           inject};
 }
 
-constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matmul moe";
+// Of attention the first tensor is q.
+constexpr std::string_view kRows = "softmax logsumexp layernorm rmsnorm wht matmul moe attention";
 // moe: nothing is claimed of a token that meets an infinity.
 constexpr std::string_view kInfinite = "softmax logsumexp layernorm rmsnorm wht matmul quantize";
 constexpr std::string_view kFloating = "softmax logsumexp layernorm rmsnorm wht matmul quantize attention";
@@ -39,7 +40,7 @@ constexpr std::string_view kManyScales = "attention matmul moe dequantize";
 constexpr Fault kFaults[] = {
     // Values: kernel and reference see them.
     on_values("nan_value", kRows, Requirement::contain, "one element of the first tensor", "NaN",
-              "propagates within its row, group or token; all others keep their bits", nan_value),
+              "propagates within its row, group, token or query; all others keep their bits", nan_value),
     on_values("nan_code", "quantize dequantize kv_write", Requirement::judge, "one element of x", "NaN",
               "a format that has a NaN gives it back", nan_code),
     on_values("nan_leader", "argmax", Requirement::judge, "x[0,0]", "NaN",
