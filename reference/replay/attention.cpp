@@ -30,18 +30,20 @@ const ScalarFormat* format_of(const std::string& name) {
 }
 
 // The operands of a product on a unit, of which each instruction takes `fused` products (0, or no fewer than the unit can: all of them):
-// where these are fewer, zeros fill the places between.
+// where these are fewer, zeros fill the places between. The first instruction begins with product `origin`: zeros lead to it.
 struct UnitProduct {
-  UnitProduct(const MatrixUnit& of, std::int64_t products)
-      : unit(of), fused(products >= of.group ? 0 : products) {}
+  UnitProduct(const MatrixUnit& of, std::int64_t products, std::int64_t origin = 0)
+      : unit(of),
+        fused(products == 0 || products >= of.group ? of.group : products),
+        lead((fused - origin % fused) % fused) {}
   const MatrixUnit& unit;
-  std::int64_t fused;
+  std::int64_t fused, lead;
 
-  std::int64_t places(std::int64_t k) const { return fused == 0 ? k : k / fused * unit.group + k % fused; }
+  std::int64_t places(std::int64_t k) const { return (k + lead) / fused * unit.group + (k + lead) % fused; }
   PackedOperand packed(PackedOperand::Side side, std::string_view format, std::span<const float> values,
                        std::int64_t rows, std::int64_t k) const {
-    const std::int64_t width = places(k + (fused == 0 ? 0 : (fused - k % fused) % fused));
-    if (width == k) return {unit, side, format, values.data(), rows, k, k};
+    if (fused == unit.group && lead == 0) return {unit, side, format, values.data(), rows, k, k};
+    const std::int64_t width = (k + lead + fused - 1) / fused * unit.group;
     std::vector<float> spread(static_cast<std::size_t>(rows * width), 0.0f);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < k; ++c)
@@ -72,7 +74,7 @@ struct AttentionReplay::Data {
   ReplayKeys keys;
   std::vector<float> v_columns;  // [dv, keys]: a unit sums along the last axis
   std::map<std::tuple<std::string, std::int64_t, std::int64_t>, PackedOperand> k;
-  std::map<std::pair<std::string, std::int64_t>, PackedOperand> v;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, PackedOperand> v;
 
   // q.k by exact sums of blocks: of codes of 8 bits and scales of 11 these have fewer than 53 bits.
   std::vector<float> block_logits(std::int64_t block, const std::vector<float>& q, std::int64_t rows) const {
@@ -121,7 +123,8 @@ struct AttentionReplay::Data {
     return at->second;
   }
   const PackedOperand& packed_v(const UnitProduct& of) {
-    const std::pair key(std::string(of.unit.name), of.fused);
+    const std::tuple key(std::string(of.unit.name), of.fused, of.lead);
+    const std::lock_guard lock(mutex_);
     auto at = v.find(key);
     if (at == v.end())
       at =
@@ -206,11 +209,10 @@ std::vector<float> rounded_queries(const AttentionSchedule& how, std::int64_t d,
 
 ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQueries& queries) const {
   const ReplayKeys& kv = data_->keys;
-  std::optional<UnitProduct> qk, pv;
+  std::optional<UnitProduct> qk;
+  const MatrixUnit* const pv_unit = sums_in_a_unit(how.pv) ? &matrix_unit(how.pv) : nullptr;
   if (sums_in_a_unit(how.qk)) qk.emplace(matrix_unit(how.qk), how.fused);
-  if (sums_in_a_unit(how.pv)) pv.emplace(matrix_unit(how.pv), how.fused);
   const PackedOperand* packed_k = qk ? &data_->packed_k(*qk, how.dot_run) : nullptr;
-  const PackedOperand* packed_v = pv ? &data_->packed_v(*pv) : nullptr;
   const ScalarFormat* out_format = format_of(how.out);
   const auto scale = static_cast<float>(queries.scale);
   ReplayedRows result;
@@ -245,10 +247,13 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         }
         const WeighedBlock weighed = weigh_rows(how, queries, kv.keys, first, rows, divisors, plan, s);
         WeightedRows of{how, rows, kv.dv, tiles, weighed.rescale, {}};
+        std::optional<UnitProduct> pv;
         std::optional<PackedOperand> p;
-        if (pv) {
+        if (pv_unit != nullptr) {
+          pv.emplace(*pv_unit, how.fused, origin);
+          const PackedOperand* const packed_v = &data_->packed_v(*pv);
           p.emplace(pv->packed(PackedOperand::Side::a, how.p, s, rows, kv.keys));
-          of.chain = [&](std::int64_t from, std::int64_t to, float* out) {
+          of.chain = [&, packed_v](std::int64_t from, std::int64_t to, float* out) {
             const std::int64_t end = to == kv.keys ? p->depth() : pv->places(to);
             fused_gemm_range(pv->unit, *p, *packed_v, pv->places(from), end, out, kv.dv);
           };

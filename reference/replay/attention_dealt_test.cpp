@@ -98,21 +98,27 @@ TEST(AttentionReplay, tiles_dealt_to_warps_and_merged_online) {
   for (const auto& [from, to] : others) EXPECT_NE(out(from, to), want) << to;
 }
 
-// A window hides the first keys: their logits, of more bits than the unit's operands have, are no weights.
+// A window hides the first keys, whose logits have more bits than the unit's operands: it is as if there were none of them.
 TEST(AttentionReplay, keys_in_front_of_the_first_tile_are_no_operands) {
-  constexpr std::int64_t kRows = 4;
+  constexpr std::int64_t kRows = 4, kHidden = 70;
   const auto q = drawn(1, 0, kRows * kD, 1, "f16"), k = drawn(2, 0, kKeys * kD, 1, "f16"),
              v = drawn(3, 0, kKeys * kD, 1, "f16");
-  const AttentionReplay replay({kKeys, kD, kD, k, v, "f16"});
-  ReplayQueries queries{kRows, q, 0.3, [](std::int64_t i, std::int64_t j) { return j >= 70 + i; }};
-  queries.slope = 0.37f;
-  const auto y =
-      replay
-          .run(parse_attention_schedule("qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=16 argument=scaled "
-                                        "exp=series9 bias=subtract origin=4"),
-               queries)
-          .out;
-  for (const float each : y) EXPECT_TRUE(std::isfinite(each));
+  const auto out = [&](std::int64_t hidden, std::int64_t left_out) {
+    const std::ptrdiff_t from = left_out * kD;
+    const AttentionReplay replay(
+        {kKeys - left_out, kD, kD, {k.begin() + from, k.end()}, {v.begin() + from, v.end()}, "f16"});
+    ReplayQueries queries{kRows, q, 0.3,
+                          [=](std::int64_t i, std::int64_t j) { return j >= hidden - left_out + i; }};
+    queries.slope = 0.37f, queries.first = kKeys - kRows - left_out;
+    return replay
+        .run(parse_attention_schedule(
+                 "qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=16 argument=scaled exp=series9 "
+                 "bias=subtract origin=4"),
+             queries)
+        .out;
+  };
+  EXPECT_EQ(out(kHidden, 0), out(kHidden, kHidden));
+  EXPECT_NE(out(kHidden, 0), out(kHidden + 1, 0));
 }
 
 }  // namespace
