@@ -112,7 +112,7 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
         "quotient=division",
         "qk=f32 pv=f32 p=f32 out=f16 tile=4 argument=scaled constant=float exp=exp2f lanes=1 pack=1 "
         "quotient=approx "
-        "deal=8 deal_merge=online dot_lanes=4 dot_pack=16",
+        "values=carried deal=8 deal_merge=online dot_lanes=4 dot_pack=16",
         "qk=f32 pv=f32 p=f32 out=f16 tile=128 argument=scaled constant=float exp=exp2f sums=tile lanes=32 "
         "pack=1 "
         "sum_fma=no quotient=division"}) {

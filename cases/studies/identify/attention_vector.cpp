@@ -226,7 +226,7 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
   constexpr auto kSums = "how weights and weighted values are summed and rescaled: logits of one product";
   const auto same_products = [](const AttentionSchedule& a, const AttentionSchedule& b) {
     return a.pv == b.pv && a.p == b.p && a.exp == b.exp && a.deal == b.deal &&
-           (a.deal == 1 || a.tile == b.tile);
+           (a.deal == 1 || (a.tile == b.tile && a.values == b.values));
   };
   const List sums_of_each = stage(kSums, AttentionDesign::single_products,
                                   sums(first_of_each(by_exponential, same_products), head.keys));
