@@ -115,6 +115,7 @@ struct AttentionReplay::Data {
 
   const PackedOperand& packed_k(const UnitProduct& of, std::int64_t run) {
     const std::tuple key(std::string(of.unit.name), of.fused, run);
+    const std::lock_guard lock(mutex_);
     auto at = k.find(key);
     if (at == k.end())
       at = k.emplace(key, of.packed(PackedOperand::Side::b, keys.format, gathered(keys.k, keys.d, run),

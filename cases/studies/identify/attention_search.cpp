@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -12,6 +14,7 @@
 #include "cases/studies/identify/attention_regions.hpp"
 #include "cases/studies/identify/attention_vector.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -181,12 +184,12 @@ class Search {
   // Further draws for as long as they tell apart what gave the same bits so far; the schedule is then the first that is left.
   void narrow(const std::vector<AttentionSchedule>& others) {
     left_ = {*card_.schedule};
-    for (const AttentionSchedule& s : others) {
-      if (s == left_.front()) continue;
-      if (over()) break;
-      if (std::ranges::all_of(refuters_, [&](const auto& r) { return r->unequal(s) == 0; }))
-        left_.push_back(s);
-    }
+    std::vector<AttentionSchedule> rest;
+    std::ranges::remove_copy(others, std::back_inserter(rest), left_.front());
+    keep_if(rest, [&](const AttentionSchedule& s) {
+      return !over() && std::ranges::all_of(refuters_, [&](const auto& r) { return r->unequal(s) == 0; });
+    });
+    left_.insert(left_.end(), rest.begin(), rest.end());
     for (int idle = 0; left_.size() > 1 && idle < kIdleDraws && !over();) {
       const std::optional<AttentionAnswer> more = ask(++card_.last_seed);
       if (!more) break;
@@ -194,7 +197,7 @@ class Search {
       for (const AttentionHead& head : more->heads) {
         const std::size_t of_head = left_.size();
         const ReplayedHead replayed(head);
-        std::erase_if(left_, [&](const AttentionSchedule& s) { return replayed.unequal(s) != 0; });
+        keep_if(left_, [&](const AttentionSchedule& s) { return replayed.unequal(s) == 0; });
         card_.compared += head.outputs();
         if (left_.size() == of_head) continue;
         kept_.push_back(std::make_unique<AttentionHead>(head));
@@ -213,6 +216,15 @@ class Search {
       return;
     }
     card_.also = static_cast<std::int64_t>(left_.size()) - 1;
+  }
+
+  // Those for which `keep` is true, asked side by side.
+  void keep_if(std::vector<AttentionSchedule>& list,
+               const std::function<bool(const AttentionSchedule&)>& keep) {
+    std::vector<char> kept(list.size(), 0);
+    parallel_units(list.size(), [&](std::size_t i) { kept[i] = keep(list[i]) ? 1 : 0; });
+    std::size_t at = 0;
+    std::erase_if(list, [&](const AttentionSchedule&) { return kept[at++] == 0; });
   }
 
   // What every other value of each field would have changed on the first draw.

@@ -4,8 +4,10 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <span>
 
 #include "cases/studies/identify/attention_regions.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -22,19 +24,27 @@ class Evidence {
     }
   }
   bool empty() const { return heads_.empty(); }
-  // Outputs of the first head that differs, or an estimate of their count; 0: every bit of all.
-  std::int64_t unequal(const AttentionSchedule& s) {
-    for (std::size_t i = 0; i < replayed_.size(); ++i) {
-      const std::int64_t rows = replayed_[i]->head().rows;
-      std::int64_t bad =
-          rows > 1 ? rows * replayed_[i]->unequal(s, 1) : 0;  // one row refutes most, and stands for all
-      if (bad == 0) bad = replayed_[i]->unequal(s);
-      if (bad == 0) continue;
-      std::rotate(replayed_.begin(), replayed_.begin() + static_cast<std::ptrdiff_t>(i),
-                  replayed_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      return bad;
+  // Of each schedule the outputs of the first head that differs, or an estimate of their count; 0: every bit of all.
+  std::vector<std::int64_t> unequal(std::span<const AttentionSchedule> list) {
+    std::vector<std::int64_t> counts(list.size(), 0);
+    std::vector<std::size_t> refuted_by(list.size(), 0);
+    parallel_units(list.size(), [&](std::size_t at) {
+      for (std::size_t i = 0; i < replayed_.size() && counts[at] == 0; ++i) {
+        const std::int64_t rows = replayed_[i]->head().rows;
+        // One row refutes most, and stands for all.
+        if (rows > 1) counts[at] = rows * replayed_[i]->unequal(list[at], 1);
+        if (counts[at] == 0) counts[at] = replayed_[i]->unequal(list[at]);
+        refuted_by[at] = i;
+      }
+    });
+    const auto last =
+        std::find_if(counts.rbegin(), counts.rend(), [](std::int64_t count) { return count != 0; });
+    if (last != counts.rend()) {
+      const auto front =
+          static_cast<std::ptrdiff_t>(refuted_by[static_cast<std::size_t>(counts.rend() - last) - 1]);
+      std::rotate(replayed_.begin(), replayed_.begin() + front, replayed_.begin() + front + 1);
     }
-    return 0;
+    return counts;
   }
 
  private:
@@ -210,11 +220,14 @@ VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAns
       return left;
     }
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const AttentionSchedule& s : list) {
-      if (over()) break;
-      const std::int64_t unequal = evidence.unequal(s);
-      if (unequal < least) least = unequal, found.nearest = s;
-      if (unequal == 0) left.push_back(s);
+    constexpr std::size_t kTogether = 64;
+    for (std::size_t first_of = 0; first_of < list.size() && !over(); first_of += kTogether) {
+      const auto together = std::span(list).subspan(first_of, std::min(kTogether, list.size() - first_of));
+      const std::vector<std::int64_t> unequal = evidence.unequal(together);
+      for (std::size_t i = 0; i < together.size(); ++i) {
+        if (unequal[i] < least) least = unequal[i], found.nearest = together[i];
+        if (unequal[i] == 0) left.push_back(together[i]);
+      }
     }
     if (left.empty() && found.stage.empty()) found.stage = name;
     return left;

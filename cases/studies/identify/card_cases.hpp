@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cases/studies/identify/attention_regions.hpp"
@@ -24,7 +25,7 @@ struct Options {
   std::vector<std::string> words, backends;
   std::string json, schedule, record, answers;
   std::int64_t outputs = 10'000;
-  int masks = 8, threads = 1;
+  int masks = 8, threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   double seconds = 20;
   bool invariance = false;
 };
