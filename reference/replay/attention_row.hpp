@@ -164,7 +164,11 @@ class AttentionRow {
   }
   void add(std::span<const float> w, float a) {
     if (how_.sums == RowSums::thread) return add_to_lanes(w, a);
-    if (how_.sums == RowSums::vectors) return add_rescaled(static_cast<float>(in_vectors(w)), a);
+    if (how_.sums == RowSums::vectors) {
+      sum *= a;
+      sum = static_cast<float>(static_cast<double>(sum) + in_vectors(w));
+      return;
+    }
     const auto range = static_cast<std::size_t>(how_.tile / how_.warps);
     for (std::size_t first = 0; first < static_cast<std::size_t>(how_.tile); first += range) {
       std::fill(lanes_.begin(), lanes_.end(), 0.0f);

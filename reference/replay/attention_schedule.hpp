@@ -9,7 +9,8 @@
 //   a    = exp((m - m') c)                     likewise (`rescale`)
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
 //                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile);
-//                                              sums=vectors: each `lanes` keys of a tile are folded in f32, these are added in f64
+//                                              sums=vectors: each `lanes` keys of a tile are folded in f32, these are added in f64, and
+//                                              l a, rounded, joins them before the sum is rounded
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile; values=carried:
 //                                              o = fma(o, a, w_0 v_0), then the tile's other keys through o (pv=f32)
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
