@@ -4,12 +4,27 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <optional>
 
 #include "cases/attribution/conclusion.hpp"
+#include "cases/attribution/models.hpp"
 #include "reference/inputs/random.hpp"
 
 namespace assay::attribution {
+namespace {
+
+void random_numbers(const TensorSpec& t, std::vector<float>& x, std::uint64_t seed) {
+  const Stream draw(seed, t.name);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(4 * draw.uniform(i) - 2);
+}
+
+// Small shapes of an op.
+struct SmallShape {
+  std::string_view op;
+  std::vector<std::vector<Change>> shapes;  // the first that the kernel takes
+};
+
+}  // namespace
+
 // Where the case has a NaN: the same case with one in each input in turn, which tells the stages apart that lose it.
 void one_nan(Bench& bench) {
   bool has = false;
@@ -30,11 +45,6 @@ void one_nan(Bench& bench) {
                       }));
 }
 
-void random_numbers(const TensorSpec& t, std::vector<float>& x, std::uint64_t seed) {
-  const Stream draw(seed, t.name);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(4 * draw.uniform(i) - 2);
-}
-
 // The same case with other numbers, which every stage has something to do with: more to hold hypotheses against.
 void other_data(Bench& bench) {
   constexpr std::int64_t kMostElements = 100'000;
@@ -48,10 +58,6 @@ void other_data(Bench& bench) {
 
 // Small shapes of which nothing is a power of two, for stages that explain alike what was asked so far: q.k is q.k times scale where the
 // scale is 1, one block of many is none, a weight of 1 rounds as V does.
-struct SmallShape {
-  std::string_view op;
-  std::vector<std::vector<Change>> shapes;  // the first that the kernel takes
-};
 void other_shape(Bench& bench) {
   static const SmallShape kSmall[] = {
       {"attention",
@@ -82,9 +88,7 @@ std::string unread(Bench& bench) {
   for (const TensorSpec& operand : before.tensors) {
     if (operand.role != TensorRole::data) continue;
     const Answer after = bench.ask(Edit([&](const TensorSpec& t, std::vector<float>& x) {
-      const Stream draw(3, t.name);
-      if (t.name == operand.name)
-        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(4 * draw.uniform(i) - 2);
+      if (t.name == operand.name) random_numbers(t, x, 3);
     }));
     if (!after.ran || after.status != RunStatus::done) continue;
     bool differs = false, should = false;
@@ -99,33 +103,15 @@ std::string unread(Bench& bench) {
   return some ? none : "";
 }
 
-namespace {
-
-// The row of the element that is farthest from the truth, in limits; nothing where none is beyond, or there is but one row.
-std::optional<std::int64_t> worst_row(const Bench& bench) {
+bool reads_other_rows(Bench& bench) {
   const Answer& o = bench.original();
   const std::int64_t rows = bench.the_case().attributes.integer("rows");
-  if (rows < 2 || o.got.empty() || o.truths.empty() || o.truths[0].value.empty()) return std::nullopt;
-  const auto width = std::ssize(o.truths[0].value) / rows;
-  std::int64_t worst = 0;
-  double largest = -1;
-  for (std::size_t i = 0; i < o.got[0].size(); ++i) {
-    const double far =
-        std::fabs(o.got[0][i] - o.truths[0].value[i]) / std::max(o.truths[0].limit[i], 0x1p-149);
-    if (!(far <= 1) && !(far <= largest)) largest = far, worst = static_cast<std::int64_t>(i) / width;
-  }
-  return largest < 0 ? std::nullopt : std::optional(worst);
-}
-
-}  // namespace
-
-bool reads_other_rows(Bench& bench) {
-  const auto worst = worst_row(bench);
-  if (!worst) return false;
+  if (rows < 2 || o.got.empty() || o.truths.empty()) return false;
+  const std::int64_t worst = worst_element(o) / (std::ssize(o.truths[0].value) / rows);
   const Answer alike = bench.ask(Edit([=](const TensorSpec& t, std::vector<float>& x) {
     if (t.name != "x") return;
     const std::ptrdiff_t columns = t.shape.back();
-    const std::vector<float> row(x.begin() + *worst * columns, x.begin() + (*worst + 1) * columns);
+    const std::vector<float> row(x.begin() + worst * columns, x.begin() + (worst + 1) * columns);
     for (auto at = x.begin(); at != x.end(); at += columns) std::ranges::copy(row, at);
   }));
   return alike.ran && !alike.bad;

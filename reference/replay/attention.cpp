@@ -247,6 +247,8 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
           fused_gemm(qk->unit, q, *packed_k, s.data(), kv.keys);
         }
         const WeighedBlock weighed = weigh_rows(how, queries, kv.keys, first, rows, divisors, plan, s);
+        // Keys in front of the first tile have no weight, whatever their logits are.
+        for (std::int64_t i = 0; i < rows; ++i) std::fill_n(s.begin() + i * kv.keys, origin, 0.0f);
         WeightedRows of{how, rows, kv.dv, tiles, weighed.rescale, {}};
         std::optional<UnitProduct> pv;
         std::optional<PackedOperand> p;

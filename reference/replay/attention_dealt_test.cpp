@@ -80,12 +80,11 @@ TEST(AttentionReplay, tiles_dealt_to_warps_and_merged_online) {
     for (const float y : row_of(&q[static_cast<std::size_t>(i * kD)], k, v, 0.375f)) want.push_back(y);
   const AttentionReplay replay({kKeys, kD, kD, k, v, "f32"});
   const auto out = [&](const std::string& from, const std::string& to) {
-    std::string text =
+    const std::string whole =
         "qk=f32 pv=f32 p=f32 out=f32 tile=4 argument=scaled constant=float exp=ex2 sums=thread sum_fma=yes "
         "lanes=1 pack=1 "
         "values=carried quotient=approx deal=5 deal_merge=online dot_lanes=4 dot_pack=8";
-    if (!from.empty()) text.replace(text.find(from), from.size(), to);
-    return replay.run(parse_attention_schedule(text), {kRows, q, 0.375, {}}).out;
+    return replay.run(parse_attention_schedule(with_word(whole, from, to)), {kRows, q, 0.375, {}}).out;
   };
   EXPECT_EQ(out("", ""), want);
   const std::vector<std::pair<std::string, std::string>> others = {{"carried", "chained"},

@@ -61,7 +61,7 @@ class AttentionRow {
     constant_ = how_.constant_double ? static_cast<float>(static_cast<double>(factor_) * base)
                                      : factor_ * static_cast<float>(base);
   }
-  // The maximum of a tile as the row's is compared with it; argument=scaled and fma_max.
+  // The maximum of a tile as the row's is compared with it, of numbers that `argument` has scaled.
   float largest(std::span<const float> s, Argument argument) const {
     float most = kMinusInfinity;
     for (const float x : s) most = std::max(most, x);
@@ -69,27 +69,16 @@ class AttentionRow {
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
   float tile(std::span<float> s) { return tile(s, how_.argument, false); }
-  // hold: the maximum stays.
+  // hold: the maximum stays (slack).
   float tile(std::span<float> s, Argument argument, bool hold) {
     const float c = constant_;
     float now = top;
-    if (hold) {
-      // slack
-    } else if (argument == Argument::scaled) {
-      for (const float x : s) now = std::max(now, x);
-    } else if (argument == Argument::scaled_twice) {
+    if (!hold) {
       for (float& x : s) {
-        const float once = x * factor_;
-        now = std::max(now, x = once * static_cast<float>(kLog2E));
+        if (argument == Argument::scaled_twice || argument == Argument::scaled_fma) x *= factor_;
+        if (argument == Argument::scaled_twice) x *= static_cast<float>(kLog2E);
       }
-    } else if (argument == Argument::scaled_fma) {
-      for (float& x : s) now = std::max(now, x = x * factor_);
-    } else if (argument == Argument::fma_max) {
-      float largest = kMinusInfinity;
-      for (const float x : s) largest = std::max(largest, x);
-      now = std::max(now, largest * c);
-    } else {
-      for (const float x : s) now = std::max(now, x);
+      now = std::max(now, largest(s, argument));
     }
     const float old = top;
     top = now;

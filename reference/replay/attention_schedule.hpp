@@ -15,24 +15,24 @@
 //                                              o = fma(o, a, w_0 v_0), then the tile's other keys through o (pv=f32)
 // and at the end out(o / l), the quotient as `quotient` says: approx is o rcp(l), by the multi-function unit.
 //
-// qk=f32 and pv=f32 are sums in f32 (qk=f16: products and sums are rounded to f16), of products that are rounded first or, with fma=yes, not: of q.k in dot_lanes partial sums folded
-// as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and each rescaling. rescale_exp=libm: a by the C
-// library's expf, whatever the weights' exponential is.
+// qk=f32 and pv=f32 are sums in f32 (qk=f16: products and sums are rounded to f16), of products that are rounded first or, with fma=yes,
+// not: of q.k in dot_lanes partial sums folded as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and
+// each rescaling. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
 //
 // fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
-// argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library
-// (softcap; cap=series9: exponentials.hpp), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S scale first and the
-// last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o times
-// expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=own: by the schedule's exponential, of base e; sink=exp2f: by
-// CUDA's exp2f, of s log2 e.
+// argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library (softcap;
+// cap=series9: exponentials.hpp), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S
+// scale first and the last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o
+// times expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=own: by the schedule's exponential, of base e;
+// sink=exp2f: by CUDA's exp2f, of s log2 e.
 //
 // dot_block=N: of q.k N neighbouring products are one exact sum, which is rounded to f32 and added to the sum so far (dot_lanes=1).
 // q=q8_0: blocks of 32 are divided by max |q| / 127, by a product with its reciprocal, rounded to nearest even, and multiplied by that
-// step in f16. q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that is 0) and
-// rounded to the format; the divisor joins the scale of its S (not with merge=logs). p_shift=N: weights times 2^N are rounded to p, and the quotient times
-// 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a multiple of it and the open
-// sum is rescaled as o is.
+// step in f16. q=f16, q=bf16: q is rounded to the format first (qk=f32). q=e4m3fn: a row of q is divided by max |q| / 448 (1 where that
+// is 0) and rounded to the format; the divisor joins the scale of its S (not with merge=logs). p_shift=N: weights times 2^N are rounded
+// to p, and the quotient times 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a
+// multiple of it and the open sum is rescaled as o is.
 //
 // origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0; origin_rows=group: of N rows of all
 // heads of a group, those of one position after each other. closed=yes: keys that the mask hides take no place among the lanes.
@@ -40,12 +40,13 @@
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
 // L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded as `merge_fold` says, and
 //   out = out_format(sum of fma(expf(L_s - L), o_s, .)), first to last
-// merge=weights: w_s = e^(m_s - max m) by the exponential of the rescaling, 1 where they are equal; l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
-// merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes, folded
-// as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
+// merge=weights: w_s = e^(m_s - max m) by the exponential of the rescaling, 1 where they are equal;
+//   l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
+// merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes,
+//   folded as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part. merge_exp=exp2f: the exponential of merge=lanes.
 // deal=N: a part's tiles are dealt to N in turn, each with m, l and o of its own; these are added first to last, times e^(m_n - m), 1 where
-// they are equal. deal_merge=online: m' = max(m, m_n), l = fma(l, e^(m - m'), l_n e^(m_n - m')), and o likewise.
+//   they are equal. deal_merge=online: m' = max(m, m_n), l = fma(l, e^(m - m'), l_n e^(m_n - m')), and o likewise.
 //
 // slack=N: rows are the heads of a group at one position; m stays until a tile has a logit above m + N in some row of slack_rows
 // neighbouring ones; then all of these have m' as above. edge=scaled: a tile some of whose places are before the first key that is seen or

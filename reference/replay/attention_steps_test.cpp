@@ -30,8 +30,7 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
       "values=tile values_fma=no cap=libm bias=subtract sink=last origin=1 closed=yes split=3 part=50 "
       "merge=weights";
   const auto out = [&](const std::string& from, const std::string& to) {
-    std::string text = whole;
-    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    const std::string text = with_word(whole, from, to);
     ReplayQueries queries{rows, q, 0.25, [&](std::int64_t i, std::int64_t j) {
                             return j <= keys - rows + i && j > keys - rows + i - 131 && j % 7 != 3;
                           }};
@@ -75,8 +74,7 @@ TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {
       "part=50 "
       "merge=weights";
   const auto out = [&](const std::string& from, const std::string& to) {
-    std::string text = whole;
-    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    const std::string text = with_word(whole, from, to);
     ReplayQueries queries{rows, q, 0.25, [&](std::int64_t i, std::int64_t j) {
                             return j <= keys - rows + i && j > keys - rows + i - 77;
                           }};
@@ -124,8 +122,7 @@ TEST(AttentionReplay, each_step_of_heads_that_move_together_shows) {
       "dot_run=8 quotient=division split=3 part=256 merge=lanes merge_lanes=512 merge_fold=16.8.4.2.1.32*16 "
       "merge_groups=16 sink=exp2f";
   const auto out = [&](const std::string& from, const std::string& to, std::int64_t window = 650) {
-    std::string text = whole;
-    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    const std::string text = with_word(whole, from, to);
     ReplayQueries queries{heads, q, 0.25, [=](std::int64_t, std::int64_t j) { return j >= keys - window; }};
     queries.first = keys - 1, queries.heads = true, queries.slopes = slopes, queries.sinks = sinks;
     return replay.run(parse_attention_schedule(text), queries).out;

@@ -27,4 +27,10 @@ inline std::vector<float> drawn(std::uint64_t seed, std::size_t first, std::size
   return x;
 }
 
+// A schedule with one of its words another; nothing changed where `from` is "".
+inline std::string with_word(std::string text, const std::string& from, const std::string& to) {
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
 }  // namespace assay

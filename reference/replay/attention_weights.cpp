@@ -115,11 +115,6 @@ WeighedBlock weigh_rows(const AttentionSchedule& how, const ReplayQueries& queri
       weigh_together(how, row, plan[part], of);
       for (std::int64_t i = 0; i < rows; ++i) of.finish(row[static_cast<std::size_t>(i)], at(part, i));
     }
-  // Keys in front of the first tile have no weight, whatever their logits are.
-  std::int64_t begin = keys;
-  for (const auto& part : plan)
-    for (const Tile& t : part) begin = std::min(begin, t.from);
-  for (std::int64_t i = 0; i < rows; ++i) std::fill_n(s.begin() + i * keys, begin, 0.0f);
   return std::move(of.block);
 }
 
