@@ -1,5 +1,8 @@
 // The guards of assay-worker for a worker in another language: the shared memory mapped with the access that each request
 // names, and the line that tells of a fault. Plain C functions, to be called by ctypes or the like.
+#include <sys/types.h>
+
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,16 @@ namespace {
 assay::SlotMapping& mapping() {
   static auto* const memory = new assay::SlotMapping;  // never destroyed: views of it may outlive everything
   return *memory;
+}
+
+// What a framework has freed and Python has not asked for yet.
+struct Freed {
+  std::mutex mutex;
+  std::vector<void*> addresses;
+};
+Freed& freed() {
+  static auto* const list = new Freed;
+  return *list;
 }
 
 }  // namespace
@@ -41,4 +54,20 @@ ASSAY_GUARDS_EXPORT void* assay_guards_adopt(std::int64_t memory_bytes, const st
     reason[text.size()] = '\0';
     return nullptr;
   }
+}
+
+// The free function of PyTorch's pluggable allocator. A destructor may call it while an exception of Python is on its way, in which
+// no function of Python may run: that would lose the exception.
+ASSAY_GUARDS_EXPORT void assay_guards_free(void* address, ssize_t, int, void*) {
+  const std::lock_guard lock(freed().mutex);
+  freed().addresses.push_back(address);
+}
+
+// The next address that was freed; null: none is left.
+ASSAY_GUARDS_EXPORT void* assay_guards_next_freed() {
+  const std::lock_guard lock(freed().mutex);
+  if (freed().addresses.empty()) return nullptr;
+  void* const address = freed().addresses.back();
+  freed().addresses.pop_back();
+  return address;
 }

@@ -174,6 +174,22 @@ def memory():
     same(guarded_memory.first_other(poison, 0x5A), 99)
     same(guarded_memory.first_other((ctypes.c_ubyte * 0)(), 0x5A), -1)
 
+    # What a framework frees is heard of later, by whoever asks for memory next.
+    import host_memory
+    import torch_memory
+    allocator = guarded_memory.GuardedMemory(None)
+    heard = []
+    allocator.release = heard.append
+    free = torch_memory._release_for(allocator)
+    if os.path.exists(host_memory.LIBRARY):
+        free(ctypes.c_void_p(4096), ctypes.c_ssize_t(1), 0, None)
+        free(ctypes.c_void_p(8192), ctypes.c_ssize_t(1), 0, None)
+        same(heard, [])
+        allocator._hear()
+        same(sorted(heard), [4096, 8192])
+        allocator._hear()
+        same(len(heard), 2)
+
     # The decoy of a graph's capture: other rows, of one row other elements; and the same indices.
     rows = bytes(range(24))
     same(cuda_graph.decoy(tensor("x", 0), rows), [(0, rows[12:]), (12, rows[:12])])

@@ -163,6 +163,7 @@ class GuardedMemory:
         self.blocks, self.freed = {}, []
         self.in_use = self.peak = self.allocated = 0
         self.exhausted = False
+        self.next_freed = lambda: None  # an address that a framework has freed and not told of
 
     def place(self, call, slots, stack, memory, alignment=1):
         """Brings the planes of a call to the device. memory: the address of the shared memory. stack: tells the two poisons
@@ -184,6 +185,7 @@ class GuardedMemory:
             plane.read(memory)
         for plane in self.planes.values():
             plane.check()
+        self._hear()
         for block in [*self.blocks.values(), *self.freed]:
             block.check()
 
@@ -194,6 +196,7 @@ class GuardedMemory:
 
     def settle(self):
         """Behind a call, when the device is idle: what nobody holds any more may serve again."""
+        self._hear()
         for plane in self.planes.values():
             self.pool.give(plane.region)
         for block in self.freed:
@@ -202,6 +205,7 @@ class GuardedMemory:
 
     def forget(self):
         """What is counted from now on is of a new run."""
+        self._hear()
         self.run += 1
         self.in_use = self.peak = self.allocated = self.pool.mapped = 0
 
@@ -213,6 +217,7 @@ class GuardedMemory:
 
     def allocate(self, size):
         """For a framework. 0 where there is no more."""
+        self._hear()
         self.driver.make_current()
         mode = self.driver.exchange_capture_mode(CAPTURE_MODE_RELAXED)
         try:
@@ -229,6 +234,10 @@ class GuardedMemory:
         self.allocated += size
         self.peak = max(self.peak, self.in_use)
         return block.address
+
+    def _hear(self):
+        while address := self.next_freed():
+            self.release(address)
 
     def release(self, address):
         """It is not handed out again before the device is idle: another stream may still use it."""

@@ -4,9 +4,23 @@ earlier call left there."""
 
 import ctypes
 
+from host_memory import LIBRARY
+
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 _kept = []  # what PyTorch calls must outlive it
+
+
+def _release_for(memory):
+    """A tensor's destructor may run while an exception is on its way, which a function of Python would lose ("SystemError: error
+    return without exception set"). So a function of assay_guards.so notes the address, and `memory` asks for it later."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+        library.assay_guards_next_freed.restype = ctypes.c_void_p
+        memory.next_freed = library.assay_guards_next_freed
+        return library.assay_guards_free
+    except (OSError, AttributeError):  # not built
+        return _RELEASE(lambda address, _size, _device, _stream: memory.release(address or 0))
 
 
 def take_over(memory):
@@ -16,10 +30,7 @@ def take_over(memory):
     def allocate(size, _device, _stream):
         return memory.allocate(size) or None
 
-    def release(address, _size, _device, _stream):
-        memory.release(address or 0)
-
-    functions = _ALLOCATE(allocate), _RELEASE(release)
+    functions = _ALLOCATE(allocate), _release_for(memory)
     pointers = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
     try:
         allocator = torch._C._cuda_customAllocator(*pointers)
