@@ -84,6 +84,31 @@ std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shap
   return subject.crafted(shape, std::move(a), std::move(b), std::string(kCancelling));
 }
 
+// Runs of columns, each with an exponent of its own: sums of neighbouring chunks are far apart, and in which order they are added
+// shows in f32. Of drawn numbers in 8 bits the chunks' sums are so short that f32 adds them exactly, in any order.
+std::optional<Answer> ask_uneven(GemmSubject& subject, const GemmShape& shape, const Wide& wide,
+                                 std::int64_t run) {
+  const std::string a_format = subject.a_element(), b_format = subject.b_element();
+  std::vector<float> a = wide_numbers(a_format, shape.m * shape.k, 0, 0, 31);
+  std::vector<float> b = wide_numbers(b_format, shape.n * shape.k, 0, 0, 32);
+  std::uint64_t state = 33;
+  for (std::int64_t from = 0; from < shape.k; from += run) {
+    const auto span = static_cast<std::uint64_t>(wide.high - wide.low + 1);
+    const int exponent = wide.low + static_cast<int>(mix(next_mixed(state)) % span);
+    for (std::int64_t k = from; k < std::min(from + run, shape.k); ++k) {
+      for (std::int64_t r = 0; r < shape.m; ++r) {
+        float& x = a[static_cast<std::size_t>(r * shape.k + k)];
+        x = std::ldexp(x, exponent);
+      }
+      for (std::int64_t c = 0; c < shape.n; ++c) {
+        float& x = b[static_cast<std::size_t>(c * shape.k + k)];
+        x = std::ldexp(x, exponent);
+      }
+    }
+  }
+  return subject.crafted(shape, std::move(a), std::move(b), std::string(kUneven));
+}
+
 }  // namespace
 
 std::vector<Answer> crafted_calls(GemmSubject& subject, const GemmShape& shape) {
@@ -96,13 +121,18 @@ std::vector<Answer> crafted_calls(GemmSubject& subject, const GemmShape& shape) 
     if (std::optional<Answer> residue =
             ask_cancelling(subject, shape, 21 + 3 * static_cast<std::uint64_t>(i)))
       list.push_back(std::move(*residue));
+  if (subject.a_element() != subject.b_element()) return list;
   for (const Wide& wide : wide_calls(subject.a_element()))
-    if (subject.a_element() == subject.b_element())
-      if (std::optional<Answer> answer = subject.crafted(
-              shape, wide_numbers(subject.a_element(), shape.m * shape.k, wide.low, wide.high, 11),
-              wide_numbers(subject.b_element(), shape.n * shape.k, wide.low, wide.high, 12),
-              std::string(wide.what)))
-        list.push_back(std::move(*answer));
+    for (const std::int64_t run : {32, 128})
+      if (wide.what == kWide && 4 * run <= shape.k)
+        if (std::optional<Answer> uneven = ask_uneven(subject, shape, wide, run))
+          list.push_back(std::move(*uneven));
+  for (const Wide& wide : wide_calls(subject.a_element()))
+    if (std::optional<Answer> answer = subject.crafted(
+            shape, wide_numbers(subject.a_element(), shape.m * shape.k, wide.low, wide.high, 11),
+            wide_numbers(subject.b_element(), shape.n * shape.k, wide.low, wide.high, 12),
+            std::string(wide.what)))
+      list.push_back(std::move(*answer));
   return list;
 }
 

@@ -11,10 +11,10 @@ namespace assay {
 
 // How the lines of these calls begin.
 inline constexpr std::string_view kCancelling = "cancelling pairs", kTiny = "tiny numbers",
-                                  kWide = "wide numbers";
+                                  kWide = "wide numbers", kUneven = "uneven columns";
 
-// Crafted calls of one shape: products that cancel, so that what is stored is rounding errors alone; numbers far apart; numbers
-// near the least exponents. Those that the formats can hold.
+// Crafted calls of one shape: products that cancel, so that what is stored is rounding errors alone; runs of columns that are far
+// apart; numbers far apart; numbers near the least exponents. Those that the formats can hold.
 std::vector<Answer> crafted_calls(GemmSubject& subject, const GemmShape& shape);
 
 // The schedules that differ from `s` in one field and might pass for it: one block order, one fold, one promotion, one rounding.

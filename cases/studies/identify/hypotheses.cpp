@@ -179,6 +179,32 @@ std::vector<Schedule> unit_schedules(std::string_view a, std::string_view b) {
   return list;
 }
 
+namespace {
+
+std::vector<Schedule> slice_schedules(const Schedule& inner, std::int64_t n) {
+  std::vector<Schedule> list;
+  const std::int64_t g = inner.unit() != nullptr ? inner.unit()->group : 1;
+  std::set<std::int64_t> quanta{g, 2 * g, 4 * g, 8 * g, 16 * g};
+  for (const std::int64_t q : {8, 32, 64, 128, 256})
+    if (q % g == 0) quanta.insert(q);
+  for (std::int64_t split = 2; split <= 64; ++split)
+    for (const Slicing slicing :
+         {Slicing::even, Slicing::balanced, Slicing::proportional, Slicing::interleaved})
+      for (const std::int64_t quantum : quanta) {
+        if (split > (n + quantum - 1) / quantum) continue;
+        if (slicing == Slicing::interleaved && split > 8) continue;
+        for (const char* merge : {"sequential", "reverse", "halving", "adjacent"}) {
+          list.push_back(inner);
+          Schedule& s = list.back();
+          s.split = split, s.slicing = slicing, s.quantum = quantum;
+          s.merge = to_string(fold_of(merge, split), split);
+        }
+      }
+  return list;
+}
+
+}  // namespace
+
 std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n) {
   std::vector<Schedule> list{inner};
   const std::int64_t g = inner.unit() != nullptr ? inner.unit()->group : 1;
@@ -204,22 +230,19 @@ std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n) {
     s.chunk = length;
     if (length >= 2 && length < n) emit(std::move(s));
   }
-  std::set<std::int64_t> quanta{g, 2 * g, 4 * g, 8 * g, 16 * g};
-  for (const std::int64_t q : {8, 32, 64, 128, 256})
-    if (q % g == 0) quanta.insert(q);
-  for (std::int64_t split = 2; split <= 64; ++split)
-    for (const Slicing slicing :
-         {Slicing::even, Slicing::balanced, Slicing::proportional, Slicing::interleaved})
-      for (const std::int64_t quantum : quanta) {
-        if (split > (n + quantum - 1) / quantum) continue;
-        if (slicing == Slicing::interleaved && split > 8) continue;
-        for (const char* merge : {"sequential", "reverse", "halving", "adjacent"}) {
-          Schedule s = inner;
-          s.split = split, s.slicing = slicing, s.quantum = quantum;
-          s.merge = to_string(fold_of(merge, split), split);
-          emit(s);
-        }
-      }
+  for (Schedule& s : slice_schedules(inner, n)) emit(std::move(s));
+  return list;
+}
+
+std::vector<Schedule> promoted_slices(const Schedule& unit, std::int64_t n) {
+  std::vector<Schedule> list;
+  for (const std::int64_t blocks : {1, 2, 4, 8, 16}) {
+    Schedule s = unit;
+    s.chunk = blocks * unit.unit()->group;
+    if (s.chunk >= n) break;
+    for (Schedule& each : slice_schedules(s, n))
+      if (each.merge == "sequential" && each.quantum % s.chunk == 0) list.push_back(std::move(each));
+  }
   return list;
 }
 

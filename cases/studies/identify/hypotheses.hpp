@@ -20,5 +20,7 @@ std::vector<Schedule> lane_schedules(std::int64_t n, bool products = true);
 std::vector<Schedule> double_schedules(std::int64_t n, bool products);
 // How a kernel may cut n terms into chunks and slices: `inner` in each of them.
 std::vector<Schedule> outer_schedules(const Schedule& inner, std::int64_t n);
+// A unit's sums promoted within slices: chunks of 1, 2, 4, 8 and 16 blocks in each way of slicing that cuts no chunk.
+std::vector<Schedule> promoted_slices(const Schedule& unit, std::int64_t n);
 
 }  // namespace assay

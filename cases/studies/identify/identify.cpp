@@ -76,6 +76,11 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   // What silicon was seen to do first, and few slices before many.
   std::ranges::stable_sort(
       cut, {}, [](const Schedule& s) { return std::pair(s.unit()->standing != Standing::silicon, s.split); });
+  for (const Schedule& s : units) {
+    if (s.unit() == nullptr || s.unit()->standing != Standing::silicon) continue;
+    const std::vector<Schedule> of = promoted_slices(s, n);
+    cut.insert(cut.end(), of.begin(), of.end());
+  }
   std::vector<Schedule> lanes = lane_schedules(n);
   // Without a unit for these formats the lanes alone; where there is one, whichever is the shorter search first.
   const SearchOptions first_that_fits{
@@ -164,9 +169,11 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     if (residue) crafted.insert(crafted.begin(), *residue);
     card.sharp = sharp;
     // Found on one answer, confirmed by the others.
+    bool fitted = false;  // something fitted the last one
     const auto found_on = [&](const Answer& base) {
       std::vector<RowPiece> pieces = find(base, stored_as, known, subject.a_element(), subject.b_element(),
                                           options, !first->a_scale.empty() || !first->b_scale.empty());
+      fitted = std::ranges::any_of(pieces, [](const RowPiece& p) { return p.schedule.has_value(); });
       if (&base != &*first) confirm(pieces, *first, stored_as);
       for (const Answer& answer : crafted)
         if (&base != &answer) confirm(pieces, answer, stored_as);
@@ -177,8 +184,8 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
                                      std::ssize(residue->got);
     card.pieces = found_on(some ? crafted.front() : *first);
     if (some && !sharp && !all_found(card.pieces)) card.pieces = found_on(*first);
-    // What hid in a store of 8 bits, an answer that refuted it shows: the search goes on there.
-    for (std::size_t i = 0; i < crafted.size() && !sharp && !all_found(card.pieces); ++i) {
+    // What hid in a store of 8 bits, or where sums are short, an answer that refuted it shows: the search goes on there.
+    for (std::size_t i = 0; i < crafted.size() && (!sharp || fitted) && !all_found(card.pieces); ++i) {
       std::vector<RowPiece> pieces = found_on(crafted[i]);
       if (all_found(pieces)) card.pieces = std::move(pieces);
     }

@@ -139,6 +139,28 @@ TEST(Identify, what_fits_by_chance_gives_way_to_what_a_crafted_answer_shows_and_
   }
 }
 
+// cuBLAS of FP8 with K in slices: sums of 128 products are so short that f32 adds them exactly, in nearly any order.
+TEST(Identify, promotion_within_slices_is_found_though_drawn_numbers_hardly_show_it) {
+  static constexpr std::int64_t kSlice = 384, kK = 2048;
+  Loops loops(
+      [](const float* a, const float* b, std::int64_t n) {
+        float s = 0;
+        for (std::int64_t k = 0; k < n; k += kSlice) {
+          const auto size = static_cast<std::size_t>(std::min(kSlice, n - k));
+          s += static_cast<float>(promoted_dot(matrix_unit("hopper_fp8"), {std::span(a + k, size), "e4m3fn"},
+                                               {std::span(b + k, size), "e4m3fn"}, 0, 4));
+        }
+        return s;
+      },
+      "e4m3fn");
+  const Schedule truth = parse_schedule("acc=hopper_fp8 chunk=128 split=6 quantum=128");
+  const ShapeCard card = identify_shape(loops, {4, 32, kK}, {}, {.most_mask_calls = 4, .search_seconds = 60});
+  ASSERT_TRUE(card.identified());
+  ASSERT_EQ(card.pieces.size(), 1U);
+  EXPECT_EQ(signature(plan_sum(*card.pieces[0].schedule, kK)), signature(plan_sum(truth, kK)))
+      << print_schedule(*card.pieces[0].schedule);
+}
+
 TEST(Identify, rows_of_two_schedules_are_told_apart) {
   class TwoKernels : public Loops {
    public:

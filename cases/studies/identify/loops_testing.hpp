@@ -11,6 +11,7 @@
 
 #include "cases/studies/identify/subject.hpp"
 #include "reference/arithmetic/matrix_unit.hpp"
+#include "reference/formats/scalar.hpp"
 #include "reference/mix.hpp"
 #include "reference/replay/sum_plan.hpp"
 
@@ -147,7 +148,7 @@ inline const std::vector<Known>& known() {
   return list;
 }
 
-// Loops as a subject. bits: bf16 operands, or f32 ones with all 24 bits.
+// Loops as a subject, of operands in a scalar format.
 class Loops : public GemmSubject {
  public:
   Loops(Dot dot, std::string element, std::string stored = "f32")
@@ -161,8 +162,8 @@ class Loops : public GemmSubject {
       std::vector<float> list;
       for (std::int64_t i = 0; i < count; ++i) {
         const double u = static_cast<double>(mix(next_mixed(state)) >> 11) * 0x1p-53 - 0.5;
-        list.push_back(element_ == "bf16" ? static_cast<float>(round_to_width(u, Width::bf16))
-                                          : static_cast<float>(u));
+        list.push_back(element_ == "f32" ? static_cast<float>(u)
+                                         : static_cast<float>(round_to(scalar_format(element_), u)));
       }
       return list;
     };

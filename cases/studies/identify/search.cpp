@@ -107,6 +107,30 @@ std::vector<double> stored_outputs(const Answer& answer, const std::vector<doubl
   return out;
 }
 
+namespace {
+
+// A row may fit by chance what is another row's whole schedule: pieces are joined where one of their schedules fits all.
+void join(std::vector<RowPiece>& pieces, const Answer& answer, const std::string& stored_as) {
+  const std::vector<std::int64_t> all = spread(answer.b.rows, answer.b.rows);
+  for (std::size_t of = pieces.size(); of-- > 0;) {
+    if (!pieces[of].schedule) continue;
+    for (std::size_t with = 0; with < pieces.size(); ++with) {
+      if (with == of || !pieces[with].schedule) continue;
+      const Excerpt rows(answer, pieces[with].rows, all);
+      const auto differs = [&](const Schedule& s) { return rows.unequal(s, stored_as) > 0; };
+      if (differs(*pieces[of].schedule)) continue;
+      std::erase_if(pieces[of].also, differs);
+      pieces[of].rows.insert(pieces[of].rows.end(), pieces[with].rows.begin(), pieces[with].rows.end());
+      std::ranges::sort(pieces[of].rows);
+      pieces[of].compared += pieces[with].compared;
+      pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(with));
+      return join(pieces, answer, stored_as);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
                              const std::vector<Schedule>& hypotheses, const SearchOptions& options) {
   const auto start = std::chrono::steady_clock::now();
@@ -203,6 +227,7 @@ std::vector<RowPiece> search(const Answer& answer, const std::string& stored_as,
     left = std::move(others);
     pieces.push_back(std::move(piece));
   }
+  join(pieces, answer, stored_as);
   return pieces;
 }
 
