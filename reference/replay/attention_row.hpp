@@ -65,6 +65,7 @@ class AttentionRow {
   float largest(std::span<const float> s, Argument argument) const {
     float most = kMinusInfinity;
     for (const float x : s) most = std::max(most, x);
+    if (argument == Argument::scaled_fma_max) return most * static_cast<float>(kLog2E);
     return argument == Argument::fma_max ? most * constant_ : most;
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
@@ -75,7 +76,9 @@ class AttentionRow {
     float now = top;
     if (!hold) {
       for (float& x : s) {
-        if (argument == Argument::scaled_twice || argument == Argument::scaled_fma) x *= factor_;
+        if (argument == Argument::scaled_twice || argument == Argument::scaled_fma ||
+            argument == Argument::scaled_fma_max)
+          x *= factor_;
         if (argument == Argument::scaled_twice) x *= static_cast<float>(kLog2E);
       }
       now = std::max(now, largest(s, argument));
@@ -87,8 +90,8 @@ class AttentionRow {
     const float mc = argument == Argument::scaled_fma ? m * e : m * c;
     float a = 0;
     if (old != kMinusInfinity) {
-      const bool plain =
-          argument == Argument::scaled || argument == Argument::scaled_twice || argument == Argument::fma_max;
+      const bool plain = argument == Argument::scaled || argument == Argument::scaled_twice ||
+                         argument == Argument::fma_max || argument == Argument::scaled_fma_max;
       const float k = argument == Argument::scaled_fma ? e : c;
       a = rescale_exp_(plain                              ? old - m
                        : how_.rescale == Rescale::sub_mul ? (old - m) * k
@@ -120,6 +123,9 @@ class AttentionRow {
         case Argument::fma_max:
           x = std::fma(x, c, -m);
           break;
+        case Argument::scaled_fma_max:
+          x = std::fma(x, e, -m);
+          break;
       }
       x = exp_(x);
     }
@@ -128,7 +134,7 @@ class AttentionRow {
   }
   // Folds the lanes where they were kept apart.
   void finish() {
-    if (how_.sums == RowSums::thread) sum = fold_(lanes_);
+    if (how_.sums == RowSums::thread || how_.sums == RowSums::lane) sum = fold_(lanes_);
   }
 
   float top = kMinusInfinity, sum = 0;
@@ -153,6 +159,13 @@ class AttentionRow {
   }
   void add(std::span<const float> w, float a) {
     if (how_.sums == RowSums::thread) return add_to_lanes(w, a);
+    if (how_.sums == RowSums::lane) {
+      before_ = lanes_;
+      std::fill(lanes_.begin(), lanes_.end(), 0.0f);
+      add_to_lanes(w, 1);
+      for (std::size_t i = 0; i < lanes_.size(); ++i) lanes_[i] = rescaled(before_[i], a, lanes_[i]);
+      return;
+    }
     if (how_.sums == RowSums::vectors) {
       sum *= a;
       sum = static_cast<float>(static_cast<double>(sum) + in_vectors(w));
@@ -163,16 +176,14 @@ class AttentionRow {
       std::fill(lanes_.begin(), lanes_.end(), 0.0f);
       if (first < w.size()) add_to_lanes(w.subspan(first, std::min(range, w.size() - first)), 1);
       const float part = fold_(lanes_);
-      add_rescaled(part, first == 0 ? a : 1);
+      sum = rescaled(sum, first == 0 ? a : 1, part);
     }
   }
-  void add_rescaled(float part, float rescale) {
-    if (how_.sum_fma) {
-      sum = std::fma(sum, rescale, part);
-    } else {
-      sum *= rescale;
-      sum += part;
-    }
+  // l a + part.
+  float rescaled(float l, float a, float part) const {
+    if (how_.sum_fma) return std::fma(l, a, part);
+    l *= a;
+    return l + part;
   }
   // What is left behind the last whole vector is added one by one.
   double in_vectors(std::span<const float> w) {
@@ -189,7 +200,7 @@ class AttentionRow {
   const AttentionSchedule& how_;
   Exp exp_, rescale_exp_;
   float scale_, factor_ = 0, constant_ = 0;
-  std::vector<float> lanes_;
+  std::vector<float> lanes_, before_;
   LaneFold fold_;
 };
 

@@ -9,6 +9,7 @@
 //   a    = exp((m - m') c)                     likewise (`rescale`)
 //   l    = l a + w_j                           each of `lanes` partial sums by itself, key j of the tile to lane
 //                                              (j / pack) mod lanes, folded at the end (sums=thread) or in each tile (sums=tile);
+//                                              sums=lane: a lane's weights of a tile are added from 0, then to its l a;
 //                                              sums=vectors: each `lanes` keys of a tile are folded in f32, these are added in f64, and
 //                                              l a, rounded, joins them before the sum is rounded
 //   o    = o a + sum p(w_j) v_j                by chains of `pv` through o (values=chained) or from zero in each tile; values=carried:
@@ -64,13 +65,14 @@
 namespace assay {
 
 enum class Argument : std::uint8_t {
-  fma,           // fma(S, c, -(m c))
-  mul_sub,       // S c - m c, three roundings
-  scaled,        // x = S c, m of those; x - m
-  sub_mul,       // (S - m) c
-  scaled_twice,  // x = S scale log2 e, two roundings, m of those; x - m
-  scaled_fma,    // z = S scale, m of those; fma(z, log2 e, -(m log2 e))
-  fma_max,       // x = S, m = max(S c) rounded; fma(S, c, -m)
+  fma,             // fma(S, c, -(m c))
+  mul_sub,         // S c - m c, three roundings
+  scaled,          // x = S c, m of those; x - m
+  sub_mul,         // (S - m) c
+  scaled_twice,    // x = S scale log2 e, two roundings, m of those; x - m
+  scaled_fma,      // z = S scale, m of those; fma(z, log2 e, -(m log2 e))
+  fma_max,         // x = S, m = max(S c) rounded; fma(S, c, -m)
+  scaled_fma_max,  // z = S scale, m = max(z log2 e) rounded; fma(z, log2 e, -m)
 };
 enum class Exponential : std::uint8_t {
   ex2,  // special_functions.hpp
@@ -88,7 +90,7 @@ enum class Exponential : std::uint8_t {
 constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // base e
 std::string_view to_string(Exponential e);
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
-enum class RowSums : std::uint8_t { thread, tile, vectors };
+enum class RowSums : std::uint8_t { thread, tile, vectors, lane };
 enum class ValueChain : std::uint8_t { chained, tile, carried };
 enum class Merge : std::uint8_t { logs, weights, lanes };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };

@@ -129,6 +129,16 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
        {"promote=128", "promote=0"},
        {"promote=128", "promote=4096"},
        {"p_shift=8", "p_shift=0"}});
+  shows(
+      "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=128 argument=scaled_fma_max constant=float exp=ex2 "
+      "sums=lane sum_fma=yes lanes=4 fold=adjacent quotient=approx q=e4m3fn",
+      {{"sums=lane", "sums=tile"},
+       {"sums=lane", "sums=thread"},
+       {"sum_fma=yes", "sum_fma=no"},
+       {"fold=adjacent", "fold=halving"},
+       {"lanes=4", "lanes=2"},
+       {"argument=scaled_fma_max", "argument=scaled_fma"},
+       {"argument=scaled_fma_max", "argument=scaled_twice"}});
   for (const char* bad :
        {"qk=f32 pv=f32 p=f32 q=e4m3fn", "q=f16", "promote=40", "promote=96", "qk=f32 pv=f32 p=f32 promote=64",
         "split=2 sink=exp2f", "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn q=e4m3fn split=2", "merge_fold=3",
@@ -139,7 +149,7 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
   std::vector<float> twice = q;
   for (float& x : twice) x *= 2;
   for (const char* argument :
-       {"fma", "mul_sub", "scaled", "sub_mul", "scaled_twice", "scaled_fma", "fma_max"}) {
+       {"fma", "mul_sub", "scaled", "sub_mul", "scaled_twice", "scaled_fma", "fma_max", "scaled_fma_max"}) {
     const AttentionSchedule s = parse_attention_schedule(
         "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=64 q=e4m3fn argument=" + std::string(argument));
     EXPECT_EQ(replay.run(s, {rows, twice, 0.25, {}}).out, replay.run(s, {rows, q, 0.5, {}}).out) << argument;

@@ -38,13 +38,13 @@ std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
   };
   std::vector<AttentionSchedule> list;
   for (const Exponential exp : {Exponential::exp2f, Exponential::nearest})
-    for (const RowSums sums : {RowSums::thread, RowSums::tile})
+    for (const RowSums sums : {RowSums::thread, RowSums::tile, RowSums::lane})
       for (const Lanes& lanes : {Lanes{4, 2, "halving"}, Lanes{4, 2, "adjacent"}, Lanes{1, 1, "halving"},
                                  Lanes{4, 2, "adjacent", 2}, Lanes{4, 2, "adjacent", 4}})
         for (const ValueChain values : {ValueChain::chained, ValueChain::tile})
           for (const Argument argument :
                {Argument::mul_sub, Argument::fma, Argument::fma_max, Argument::scaled, Argument::scaled_twice,
-                Argument::scaled_fma, Argument::sub_mul})
+                Argument::scaled_fma, Argument::scaled_fma_max, Argument::sub_mul})
             for (const bool constant_double : {true, false})
               for (const bool fma : {true, false})
                 for (const Quotient quotient : {Quotient::reciprocal, Quotient::division, Quotient::approx}) {
@@ -102,8 +102,9 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     for (const std::int64_t warps : {1, 2, 4})
       if (s.tile % warps == 0) add("warps", [&](AttentionSchedule& o) { o.warps = warps; });
   add("order", [](AttentionSchedule& o) { o.descending = !o.descending; });
-  for (const Argument a : {Argument::fma, Argument::mul_sub, Argument::scaled, Argument::sub_mul,
-                           Argument::scaled_twice, Argument::scaled_fma, Argument::fma_max})
+  for (const Argument a :
+       {Argument::fma, Argument::mul_sub, Argument::scaled, Argument::sub_mul, Argument::scaled_twice,
+        Argument::scaled_fma, Argument::fma_max, Argument::scaled_fma_max})
     add("argument", [&](AttentionSchedule& o) { o.argument = a; });
   add("constant", [](AttentionSchedule& o) { o.constant_double = !o.constant_double; });
   for (const Exponential e : {Exponential::ex2, Exponential::exp2f, Exponential::nearest})
@@ -111,8 +112,8 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
   add("rescale", [](AttentionSchedule& o) {
     o.rescale = o.rescale == Rescale::sub_mul ? Rescale::as_argument : Rescale::sub_mul;
   });
-  add("sums",
-      [](AttentionSchedule& o) { o.sums = o.sums == RowSums::thread ? RowSums::tile : RowSums::thread; });
+  for (const RowSums sums : {RowSums::thread, RowSums::tile, RowSums::lane})
+    add("sums", [&](AttentionSchedule& o) { o.sums = sums; });
   add("sum_fma", [](AttentionSchedule& o) { o.sum_fma = !o.sum_fma; });
   add("lanes", [](AttentionSchedule& o) { o.lanes = o.lanes == 1 ? 4 : 1; });
   add("pack", [](AttentionSchedule& o) { o.pack = o.pack == 1 ? 2 : 1; });
