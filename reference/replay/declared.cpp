@@ -26,6 +26,21 @@ std::int64_t height(const SumPlan& plan) {
   return of[static_cast<std::size_t>(plan.result)];
 }
 
+// Whether the bits of `s` are those of a unit promoted every `chunk` terms (0: never), in slices or not. Chunks added one after another
+// are slices too.
+bool is_promoted(const Schedule& s, std::int64_t chunk, bool may_split, std::int64_t n) {
+  if (s.chunk == chunk || (s.chunk == 0 && chunk >= n)) return true;
+  Schedule same = s;
+  same.chunk = chunk;
+  if (s.split > 1 || (chunk == 0 && !may_split)) {
+    same.split = 1, same.merge = "sequential";
+  } else if (chunk == 0) {
+    same.split = (n + s.chunk - 1) / s.chunk, same.slicing = Slicing::even, same.quantum = s.chunk;
+    same.merge = "sequential";
+  }
+  return signature(plan_sum(same, n)) == signature(plan_sum(s, n));
+}
+
 }  // namespace
 
 std::string contradiction(const Contract& contract, const Schedule& s, std::int64_t n) {
@@ -34,7 +49,8 @@ std::string contradiction(const Contract& contract, const Schedule& s, std::int6
   if (acc == "i32") return "";
   if (const MatrixUnit* unit = s.unit()) {
     const auto promote = static_cast<std::int64_t>(contract.number("promote"));
-    if (promote * unit->group != s.chunk && !(s.chunk == 0 && promote * unit->group >= n))
+    const bool may_split = order_of(contract.text("order")) != Order::sequential;
+    if (!is_promoted(s, promote * unit->group, may_split, n))
       return fmt::format("promote={} is declared, the bits are those of chunk={} ({} blocks)", promote,
                          s.chunk, s.chunk / unit->group);
     if (order_of(contract.text("order")) == Order::sequential && (s.split > 1 || s.descending))

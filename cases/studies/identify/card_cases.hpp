@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@
 #include "cases/studies/identify/row_regions.hpp"
 #include "cases/studies/identify/row_subject.hpp"
 #include "reference/ops/op.hpp"
+#include "reports/file.hpp"
 
 namespace assay {
 
@@ -36,30 +39,55 @@ inline void remember(std::vector<T>& known, const std::optional<T>& schedule) {
   if (schedule && std::ranges::find(known, *schedule) == known.end()) known.push_back(*schedule);
 }
 
+// The cards as they come: on the terminal at once, and in the file of --json, which is whole after each of them.
+class CardList {
+ public:
+  explicit CardList(std::string path) : path_(std::move(path)) {
+    if (path_.empty()) return;
+    const ReportFile refused_now(path_);  // rather than after the first card
+    grows_ = !std::filesystem::exists(path_) || std::filesystem::is_regular_file(path_);
+  }
+  void add(const std::string& text, const std::string& as_json) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    json_ += (json_.empty() ? "" : ",\n") + as_json;
+    if (grows_) write_report(path_, "[\n" + json_ + "]\n");
+  }
+  // Of a pipe, or where there was no card.
+  void finish() const {
+    if (!path_.empty() && (!grows_ || json_.empty())) write_report(path_, "[\n" + json_ + "]\n");
+  }
+
+ private:
+  std::string path_, json_;
+  bool grows_ = false;
+};
+
 // Cases of which each is a card, or is judged by a declared schedule.
 struct CardCases {
-  CardCases(const Options& given, const Kernels& those) : options(given), kernels(those) {}
+  CardCases(const Options& given, const Kernels& those, CardList& list)
+      : options(given), kernels(those), cards(list) {}
   const Options& options;
   Kernels kernels;
+  CardList& cards;
   bool finding = false, nothing = true;
-  std::string json;
 
  protected:
   void judged(const Case& c, const std::string& text, bool ok) {
     fmt::print("{}  {}", c.line(), text);
+    std::fflush(stdout);
     finding |= !ok, nothing = false;
   }
   void show(const std::string& text, const std::string& as_json, bool refused) {
-    fmt::print("{}\n", text);
-    json += (json.empty() ? "" : ",\n") + as_json;
+    cards.add(text + "\n", as_json);
     nothing &= refused;
   }
   // Whether one schedule holds over calls of a kernel that differ in what `over` names; an entry of the list as a card is.
   void decided(const std::string& key, const std::string& over, const std::string& verdict,
-               const std::string& detail) {
+               const std::string& detail, const std::string& text) {
     const nlohmann::ordered_json entry = {
         {"subject", key}, {"invariance", {{"over", over}, {"result", verdict}, {"detail", detail}}}};
-    json += (json.empty() ? "" : ",\n") + entry.dump(1);
+    cards.add(key + "\n" + text, entry.dump(1));
     finding |= verdict == "refuted";
   }
 };
@@ -96,8 +124,7 @@ struct RowCases : CardCases {
     for (auto& [key, kernel] : kernels_) {
       std::ranges::sort(kernel.regions, {}, &RowRegion::rows);
       const RowInvariance invariance = row_invariance(*kernel.subject, kernel.cols, kernel.regions);
-      decided(key, "rows", invariance.verdict, invariance.detail);
-      fmt::print("{}\n{}", key, invariance_text(invariance));
+      decided(key, "rows", invariance.verdict, invariance.detail, invariance_text(invariance));
     }
   }
 
@@ -136,8 +163,8 @@ struct AttentionCases : CardCases {
     if (!options.invariance) return;
     for (const auto& [key, regions] : kernels_) {
       const AttentionInvariance invariance = attention_invariance(regions, options.outputs);
-      decided(key, "calls", invariance.verdict, invariance.detail);
-      fmt::print("{}\n  invariance over calls: {}: {}\n", key, invariance.verdict, invariance.detail);
+      decided(key, "calls", invariance.verdict, invariance.detail,
+              fmt::format("  invariance over calls: {}: {}\n", invariance.verdict, invariance.detail));
     }
   }
 

@@ -8,7 +8,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "cases/studies/identify/border.hpp"
 #include "cases/studies/identify/crafted.hpp"
 #include "cases/studies/identify/hypotheses.hpp"
 #include "reference/error.hpp"
@@ -18,6 +17,8 @@ namespace assay {
 namespace {
 
 constexpr std::uint64_t kFirstSeed = 1;
+constexpr std::int64_t kEvidence = std::int64_t{1}
+                                   << 28;  // products of one answer that a field's other value is tried on
 
 bool all_found(const std::vector<RowPiece>& pieces) {
   return !pieces.empty() &&
@@ -223,6 +224,12 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     const RowPiece& piece = card.pieces.front();
     const Schedule& s = *piece.schedule;
     std::vector<RowPiece> one(1);
+    // What another value of a field would have shown, some rows show.
+    const std::int64_t row_products = std::max<std::int64_t>(1, shape.n * shape.k);
+    std::vector<std::int64_t> shown;
+    for (const std::int64_t i :
+         spread(std::ssize(piece.rows), std::max<std::int64_t>(4, kEvidence / row_products)))
+      shown.push_back(piece.rows[static_cast<std::size_t>(i)]);
     for (const ScheduleKey& key : schedule_keys()) {
       const std::string text = " " + print_schedule(s) + " ";
       const std::size_t at = text.find(fmt::format(" {}=", key.name));
@@ -234,7 +241,7 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
       for (const Tampered& t : tampered(s, shape.k)) {
         if (t.field != e.field) continue;
         one[0] = RowPiece{};
-        one[0].rows = piece.rows, one[0].schedule = t.schedule;
+        one[0].rows = shown, one[0].schedule = t.schedule;
         std::string what;
         try {
           confirm(one, *first, stored_as);
@@ -256,61 +263,6 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
   }
   finish();
   return card;
-}
-
-void unify(std::vector<ShapeCard>& shapes) {
-  for (std::size_t i = 1; i < shapes.size(); ++i) {
-    if (!shapes[i].identified() || shapes[i].pieces.size() != 1) continue;
-    // The shapes before it that had one schedule among them, and what all of them and this one admit.
-    for (std::size_t j = 0; j < i; ++j) {
-      if (!shapes[j].identified() || shapes[j].pieces.size() != 1) continue;
-      const Schedule region = *shapes[j].pieces.front().schedule;
-      std::vector<RowPiece*> members;
-      for (std::size_t k = 0; k < i; ++k)
-        if (shapes[k].identified() && shapes[k].pieces.size() == 1 &&
-            *shapes[k].pieces.front().schedule == region)
-          members.push_back(&shapes[k].pieces.front());
-      members.push_back(&shapes[i].pieces.front());
-      std::vector<Schedule> common{*members.back()->schedule};
-      common.insert(common.end(), members.back()->also.begin(), members.back()->also.end());
-      for (const RowPiece* m : members)
-        std::erase_if(common, [&](const Schedule& s) {
-          return *m->schedule != s && std::ranges::find(m->also, s) == m->also.end();
-        });
-      if (common.empty()) continue;
-      const Schedule chosen = std::ranges::find(common, region) != common.end() ? region : common.front();
-      for (RowPiece* m : members) {
-        if (*m->schedule == chosen) continue;
-        std::erase(m->also, chosen);
-        m->also.insert(m->also.begin(), *m->schedule);
-        m->schedule = chosen;
-      }
-      break;
-    }
-  }
-}
-
-std::optional<Border> find_border(GemmSubject& subject, const ShapeCard& low, const ShapeCard& high,
-                                  char axis) {
-  const auto value = [&](const GemmShape& s) { return axis == 'm' ? s.m : axis == 'n' ? s.n : s.k; };
-  if (!low.identified() || !high.identified()) return std::nullopt;
-  const auto border =
-      halved_border(value(low.shape), value(high.shape), [&](std::int64_t size) -> std::optional<int> {
-        GemmShape middle = low.shape;
-        (axis == 'm' ? middle.m : axis == 'n' ? middle.n : middle.k) = size;
-        const std::optional<Answer> answer = subject.drawn(middle, kFirstSeed);
-        if (!answer) return std::nullopt;
-        const auto fits = [&](const Schedule& s) {
-          const std::vector<RowPiece> pieces =
-              search(*answer, subject.stored_as(), {s}, {.alternatives = false});
-          return all_found(pieces);
-        };
-        const bool as_low = fits(*low.pieces.front().schedule), as_high = fits(*high.pieces.front().schedule);
-        if (as_low == as_high) return std::nullopt;
-        return as_low ? 0 : 1;
-      });
-  if (!border) return std::nullopt;
-  return Border{axis, border->last, border->next};
 }
 
 }  // namespace assay

@@ -223,6 +223,23 @@ TEST(FindBorder, the_last_size_of_the_first_schedule_is_found_along_each_axis) {
   }
 }
 
+TEST(FindBorder, of_a_kernel_that_takes_multiples_of_16_alone_is_found_in_steps_of_16) {
+  class Aligned : public Regions {
+   public:
+    using Regions::Regions;
+    std::optional<Answer> crafted(const GemmShape& s, std::vector<float> a, std::vector<float> b,
+                                  const std::string& what) override {
+      if (s.k % 16 != 0) throw std::runtime_error("k is no multiple of 16");
+      return Regions::crafted(s, std::move(a), std::move(b), what);
+    }
+  } kernel(strided(8, false, false), strided(4, false, false), 'k', 208);
+  const auto border = find_border(kernel, card_of({2, 32, 128}, "acc=f32 lanes=8"),
+                                  card_of({2, 32, 512}, "acc=f32 lanes=4"), 'k');
+  ASSERT_TRUE(border);
+  EXPECT_EQ(border->last, 192);
+  EXPECT_EQ(border->next, 208);
+}
+
 TEST(FindBorder, a_third_schedule_in_between_or_an_end_without_one_gives_no_border) {
   const GemmShape few{4, 8, 40}, many{4, 8, 150};
   Regions third(strided(4, false, false), strided(2, false, false), 'k', 41);
@@ -266,6 +283,12 @@ TEST(Declared, what_the_bits_contradict_is_named_and_what_they_allow_is_not) {
   EXPECT_NE(says("acc=hopper_fp8 promote=4", "acc=hopper_fp8"), "");
   EXPECT_NE(says("acc=hopper_fp8 order=sequential", "acc=hopper_fp8 split=2 quantum=32"), "");
   EXPECT_NE(says("acc=f32", "acc=bf16"), "");
+  // Chunks that are added one after another are slices: which of both a kernel does leaves no trace.
+  EXPECT_EQ(says("acc=hopper_tf32", "acc=hopper_tf32 chunk=32"), "");
+  EXPECT_NE(says("acc=hopper_tf32 order=sequential", "acc=hopper_tf32 chunk=32"), "");
+  EXPECT_EQ(says("acc=hopper_fp8 promote=4", "acc=hopper_fp8 split=4 quantum=128"), "");
+  EXPECT_NE(says("acc=hopper_fp8 promote=4", "acc=hopper_fp8 split=2 quantum=128"), "");
+  EXPECT_NE(says("acc=hopper_fp8 promote=4", "acc=hopper_fp8 split=4 quantum=128 merge=halving"), "");
 }
 
 }  // namespace

@@ -11,18 +11,14 @@
 #include <optional>
 
 #include "cases/lists.hpp"
-#include "cases/studies/identify/card.hpp"
 #include "cases/studies/identify/card_cases.hpp"
-#include "cases/studies/identify/invariance.hpp"
-#include "cases/studies/identify/replay_level.hpp"
-#include "cases/studies/identify/worker_subject.hpp"
+#include "cases/studies/identify/matmul_cases.hpp"
 #include "harness/backend_names.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/plan.hpp"
 #include "harness/suites.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/parallel.hpp"
-#include "reference/replay/declared.hpp"
 #include "reports/file.hpp"
 
 namespace assay {
@@ -30,9 +26,7 @@ namespace {
 
 int identify(const Options& options) {
   set_reference_threads(options.threads);
-  std::unique_ptr<ReportFile> file;
-  if (!options.json.empty())
-    file = std::make_unique<ReportFile>(options.json);  // refused now rather than at the end
+  CardList list(options.json);
   std::optional<AnswerFile> answers;
   if (!options.record.empty()) answers.emplace(options.record, AnswerFile::Mode::write);
   if (!options.answers.empty()) answers.emplace(options.answers, AnswerFile::Mode::read);
@@ -41,124 +35,37 @@ int identify(const Options& options) {
   const Kernels kernels{workers, answers ? &*answers : nullptr};
   const Plan plan = make_plan(gather_lines(options.words), {options.backends, "", 0, 1, false, 1}, known_list,
                               input_lists(), [&](const std::string& b) { return workers.open(b).variants; });
-  std::map<std::string, Card> cards;
-  std::vector<std::string> order;
-  std::map<std::string, std::vector<Schedule>> found;
-  AttentionCases attention(options, kernels);
-  RowCases rows(options, kernels);
-  MoeCases moe(options, kernels);
-  bool finding = false, nothing = true;
-  std::string json = "[\n";
   std::vector<Case> cases;
-  for (const Group& group : plan.groups)
-    for (const Case& c : group.cases) cases.push_back(c);
-  std::map<std::string, std::unique_ptr<GemmSubject>> subjects;
-  for (const Case& c : cases) {
-    if (c.op->name == "attention") {
-      attention.take(c);
-      continue;
-    }
-    if (has_row_schedule(c.op->name)) {
-      rows.take(c);
-      continue;
-    }
-    if (c.op->name == "moe") {
-      moe.take(c);
-      continue;
-    }
-    if (c.op->name != "matmul")
+  for (const Group& group : plan.groups) cases.insert(cases.end(), group.cases.begin(), group.cases.end());
+  for (const Case& c : cases)
+    if (c.op->name != "matmul" && c.op->name != "attention" && c.op->name != "moe" &&
+        !has_row_schedule(c.op->name))
       throw InputError(
           InputErrorKind::bad_value,
           fmt::format(
               "identify: op {}; allowed: matmul, moe, attention, softmax, logsumexp, rmsnorm, layernorm, wht",
               c.op->name));
-    std::map<std::string, std::string> given = c.attributes.all();
-    const GemmShape shape{c.attributes.integer("m"), c.attributes.integer("n"), c.attributes.integer("k")};
-    std::string key = fmt::format("{} a={} b={} dtype={} path={} fill={} backend={}{}", c.op->name,
-                                  given["a"], given["b"], given["dtype"], given["path"], c.fill, c.backend,
-                                  c.variant.empty() ? "" : " variant=" + c.variant);
-    if (!cards.contains(key)) {
-      order.push_back(key);
-      cards[key].subject = key;
-      cards[key].backend = options.answers.empty() ? workers.open(c.backend).description
-                                                   : "answers kept in " + options.answers;
-      subjects[key] = worker_subject(c, kernels);
-    }
-    if (!options.schedule.empty()) {
-      const Schedule declared = parse_schedule(options.schedule);
-      const std::int64_t outputs = std::max<std::int64_t>(1, shape.m * shape.n);
-      const int seeds =
-          static_cast<int>(std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000));
-      const ReplayVerdict verdict = judge_by_replay(*subjects[key], shape, declared, seeds);
-      fmt::print("{}  {}", c.line(), describe(verdict, declared));
-      finding |= !verdict.ok(), nothing = false;
-      continue;
-    }
-    Card& card = cards[key];
-    ShapeCard one = identify_shape(*subjects[key], shape, found[key],
-                                   {.most_mask_calls = options.masks,
-                                    .least_outputs = options.outputs,
-                                    .search_seconds = options.seconds});
-    for (const RowPiece& p : one.pieces) {
-      if (!p.schedule) continue;
-      std::vector<Schedule>& list = found[key];
-      std::vector<Schedule> candidates{*p.schedule};
-      candidates.insert(candidates.end(), p.also.begin(), p.also.end());
-      for (const Schedule& s : candidates)
-        if (std::ranges::find(list, s) == list.end()) list.push_back(s);
-    }
-    card.shapes.push_back(std::move(one));
-    fmt::print(stderr, "{} {}x{}x{}: {} calls, {:.1f} s\n", key, shape.m, shape.n, shape.k,
-               card.shapes.back().calls, card.shapes.back().seconds);
+  MatmulCases matmul(options, kernels, list);
+  AttentionCases attention(options, kernels, list);
+  RowCases rows(options, kernels, list);
+  MoeCases moe(options, kernels, list);
+  for (const Case& c : cases)
+    if (c.op->name == "matmul") matmul.expect(c);
+  for (const Case& c : cases) {
+    if (c.op->name == "attention")
+      attention.take(c);
+    else if (c.op->name == "moe")
+      moe.take(c);
+    else if (c.op->name == "matmul")
+      matmul.take(c);
+    else
+      rows.take(c);
   }
   rows.finish();
   attention.finish();
-  finding |= rows.finding || attention.finding || moe.finding,
-      nothing &= rows.nothing && attention.nothing && moe.nothing;
-  for (const std::string& more : {attention.json, rows.json, moe.json})
-    json += (json.size() > 2 && !more.empty() ? ",\n" : "") + more;
-  for (const std::string& key : options.schedule.empty() ? order : std::vector<std::string>{}) {
-    Card& card = cards[key];
-    unify(card.shapes);
-    for (std::size_t i = 1; i < card.shapes.size(); ++i) {
-      const ShapeCard &low = card.shapes[i - 1], &high = card.shapes[i];
-      if (!low.identified() || !high.identified() || low.pieces.size() != 1 || high.pieces.size() != 1 ||
-          *low.pieces[0].schedule == *high.pieces[0].schedule)
-        continue;
-      const bool m = low.shape.m < high.shape.m, n = low.shape.n < high.shape.n,
-                 k = low.shape.k < high.shape.k;
-      if (m + n + k != 1) continue;
-      if (const auto border = find_border(*subjects[key], low, high, m ? 'm' : n ? 'n' : 'k'))
-        card.borders.push_back(*border);
-    }
-    if (options.invariance) decide_invariance(card, *subjects[key]);
-    fmt::print("{}", card_text(card));
-    for (const ShapeCard& shape : card.shapes) {
-      nothing &= !shape.refused.empty();
-      if (!shape.identified() || shape.declared_contract.empty()) continue;
-      const Contract contract = Contract::parse(shape.declared_contract, op("matmul").contract);
-      for (const RowPiece& p : shape.pieces) {
-        const std::string against = contradiction(contract, *p.schedule, shape.shape.k);
-        // Fields that other values explain as well accuse nobody.
-        const bool sure =
-            contract.text("acc") != p.schedule->acc
-                ? shape.concludes("acc")
-                : std::ranges::all_of(std::array{"order", "lanes", "chunk", "split"},
-                                      [&](const char* field) { return shape.concludes(field); });
-        if (against.empty() || !sure) continue;
-        finding = true;
-        fmt::print("\n  fallback {}x{}x{}: {}\n", shape.shape.m, shape.shape.n, shape.shape.k, against);
-        break;
-      }
-    }
-    finding |= card.invariance == "refuted";
-    json += (json.size() > 2 ? ",\n" : "") + card_json(card);
-    fmt::print("\n");
-  }
-  if (file != nullptr) {
-    file->stream() << json << "]\n";
-    file->finish();
-  }
+  list.finish();
+  const bool finding = rows.finding || attention.finding || moe.finding || matmul.finding;
+  const bool nothing = rows.nothing && attention.nothing && moe.nothing && matmul.nothing;
   return nothing ? kNothingExecuted : finding ? kFinding : kGreen;
 }
 
@@ -181,7 +88,9 @@ int main(int argc, char** argv) {
   std::string backends;
   app.add_option("--backend,-b", backends, "Whose kernels");
   app.add_option("--json", options.json, "Write the cards to this file");
-  app.add_option("--outputs", options.outputs, "Outputs to compare for each shape, at least")
+  app.add_option_function<double>(
+         "--outputs", [&](double outputs) { options.outputs = static_cast<std::int64_t>(outputs); },
+         "Outputs to compare for each shape, at least")
       ->check(CLI::Range(1.0, 1e12));
   app.add_option("--masks", options.masks, "Most calls with masks for each shape; 0: none")
       ->check(CLI::Range(0, 1000));

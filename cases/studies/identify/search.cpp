@@ -61,12 +61,6 @@ struct Excerpt {
   }
 };
 
-std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
-  std::vector<std::int64_t> list;
-  for (std::int64_t i = 0; i < std::min(count, most); ++i) list.push_back(i * count / std::min(count, most));
-  return list;
-}
-
 std::vector<Schedule> with_scales(const Schedule& s, const Answer& answer, bool scaled) {
   if (s.scales != "none" || (!scaled && answer.a_scale.empty() && answer.b_scale.empty())) return {s};
   std::vector<Schedule> list;
@@ -75,6 +69,12 @@ std::vector<Schedule> with_scales(const Schedule& s, const Answer& answer, bool 
 }
 
 }  // namespace
+
+std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t i = 0; i < std::min(count, most); ++i) list.push_back(i * count / std::min(count, most));
+  return list;
+}
 
 bool same_number(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 

@@ -13,6 +13,8 @@ namespace assay {
 // What a kernel of this schedule stores, given the sums before its epilogue: scales, then the store's rounding.
 std::vector<double> stored_outputs(const Answer& answer, const std::vector<double>& sums,
                                    const std::string& scales, const std::string& stored_as);
+// At most `most` of `count` places, evenly.
+std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most);
 // Equal as numbers; NaN is equal to NaN.
 bool same_number(double x, double y);
 
