@@ -13,6 +13,7 @@
 #include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
 #include "reference/replay/attention_merge.hpp"
+#include "reference/replay/attention_row.hpp"
 #include "reference/replay/attention_values.hpp"
 #include "reference/replay/attention_weights.hpp"
 #include "reference/replay/replay.hpp"
@@ -22,9 +23,6 @@ namespace {
 
 constexpr std::int64_t kBlockRows = 64;
 
-float rounded(const ScalarFormat* format, float x) {
-  return format == nullptr ? x : static_cast<float>(round_to(*format, static_cast<double>(x)));
-}
 const ScalarFormat* format_of(const std::string& name) {
   return name == "f32" ? nullptr : &scalar_format(name);
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_schedule.hpp"
 #include "reference/replay/exponentials.hpp"
 #include "reference/replay/fold.hpp"
@@ -16,6 +17,14 @@ namespace assay {
 
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 inline constexpr double kLog2E = 1.4426950408889634;
+
+// A cast or a store: 16 bits overflow to infinity, 8 bits saturate, which is all that hardware converts them by. nullptr: f32.
+inline float rounded(const ScalarFormat* format, float x) {
+  if (format == nullptr) return x;
+  const bool wide = format->exponent_bits + format->fraction_bits == 15;
+  return static_cast<float>(
+      round_to(*format, static_cast<double>(x), {.overflow = wide ? Overflow::ieee : Overflow::saturate}));
+}
 
 using Exp = float (*)(float);
 inline float nearest_exp(float x) {

@@ -165,6 +165,31 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
             out("qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn out=f32 tile=512 argument=scaled q=e4m3fn p_shift=8"));
 }
 
+// A maximum that is rounded once more than the logits is below them by up to half its last place: of logits near 10^15 that is millions, and
+// the weight is infinite. In 16 bits it stays so, and infinity times 0 is NaN, as the H100 stores; it did not become 65504.
+TEST(AttentionReplay, a_weight_that_overflows_is_infinite_in_16_bits) {
+  const std::int64_t keys = 64, d = 16;
+  for (const char* format : {"f16", "bf16"}) {
+    auto q = drawn(1, 0, d, 8192, format);
+    const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, format);
+    std::vector<float> v(static_cast<std::size_t>(keys * d), 0.0f);
+    const AttentionReplay replay({keys, d, d, k, v, format});
+    int infinite = 0;
+    for (int i = 0; i < 16; ++i) {
+      const std::string name(format);
+      const auto out =
+          replay
+              .run(parse_attention_schedule("qk=hopper_" + name + " pv=hopper_" + name + " p=" + name +
+                                            " out=f32 tile=32 argument=fma_max constant=float exp=ex2"),
+                   {1, q, 1e6 * (1 + i / 16.0), {}})
+              .out;
+      infinite += std::isnan(out[0]) ? 1 : 0;
+      EXPECT_TRUE(std::isnan(out[0]) || out[0] == 0) << out[0];
+    }
+    EXPECT_GT(infinite, 0) << format;
+  }
+}
+
 TEST(AttentionReplay, a_tampered_schedule_is_refuted) {
   const std::vector<GoldenRow> rows = golden_rows();
   const std::map<std::string, std::function<void(AttentionSchedule&)>> tampering = {

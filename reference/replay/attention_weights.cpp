@@ -38,7 +38,7 @@ class Weighing {
     block.rescale[static_cast<std::size_t>(i) * tiles_ + t.place] = a;
     for (float& x : tile(i, t)) {
       x *= p_factor_;
-      if (p_format_ != nullptr) x = static_cast<float>(round_to(*p_format_, static_cast<double>(x)));
+      x = rounded(p_format_, x);
     }
   }
   void finish(AttentionRow& row, std::size_t at) {

@@ -116,7 +116,8 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
         "qk=f32 pv=f32 p=f32 out=f16 tile=128 argument=scaled constant=float exp=exp2f sums=tile lanes=32 "
         "pack=1 "
         "sum_fma=no quotient=division"}) {
-    const AttentionCard card = identify_attention(kernel_of(hidden, 3), {}, {.outputs = 1'000, .seconds = 1e4});
+    const AttentionCard card =
+        identify_attention(kernel_of(hidden, 3), {}, {.outputs = 1'000, .seconds = 1e4});
     ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
     const AttentionSchedule truth = parse_attention_schedule(hidden);
     EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
