@@ -36,11 +36,16 @@ std::vector<Schedule> worth_cutting(const std::vector<Schedule>& inner) {
   return list;
 }
 
-// Lanes that are as long as a chunk are chunks: the plainer spelling of the same additions.
-void respell(RowPiece& piece, std::int64_t n) {
+// Lanes that are as long as a chunk are chunks: the plainer spelling of the same additions. exact: products are, so that fused or not is
+// the same.
+void respell(RowPiece& piece, std::int64_t n, bool exact) {
   const Schedule found = *piece.schedule;
   if (found.lanes == 1 || found.unit() != nullptr) return;
-  const std::uint64_t same = signature(plan_sum(found, n));
+  const auto additions = [&](Schedule s) {
+    s.fma &= !exact;
+    return signature(plan_sum(s, n));
+  };
+  const std::uint64_t same = additions(found);
   const auto keys = [](const Schedule& s) { return std::ranges::count(print_schedule(s), '='); };
   Schedule plain = found;
   plain.lanes = plain.pack = 1, plain.head = plain.cascade = 0, plain.fold = "halving",
@@ -48,7 +53,7 @@ void respell(RowPiece& piece, std::int64_t n) {
   for (std::int64_t lanes = 1; lanes < found.lanes; lanes *= 2) {
     plain.lanes = lanes;
     for (const Schedule& s : outer_schedules(plain, n))
-      if (s != found && keys(s) <= keys(found) && signature(plan_sum(s, n)) == same) {
+      if (s != found && keys(s) <= keys(found) && additions(s) == same) {
         piece.also.insert(piece.also.begin(), found);
         piece.schedule = s;
         return;
@@ -93,7 +98,7 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   std::vector<RowPiece> by_lanes =
       search(answer, stored_as, lanes, {.scaled = scaled, .seconds = options.search_seconds});
   if (all_found(by_lanes)) {
-    for (RowPiece& piece : by_lanes) respell(piece, n);
+    for (RowPiece& piece : by_lanes) respell(piece, n, a != "f32" && b != "f32");
     return by_lanes;
   }
   if (n <= 1024 && !cut.empty()) {

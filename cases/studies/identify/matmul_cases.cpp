@@ -39,7 +39,8 @@ void find_borders(Card& card, GemmSubject& subject) {
     if (!low.identified() || !high.identified() || low.pieces.size() != 1 || high.pieces.size() != 1 ||
         *low.pieces[0].schedule == *high.pieces[0].schedule)
       continue;
-    const bool m = low.shape.m < high.shape.m, n = low.shape.n < high.shape.n, k = low.shape.k < high.shape.k;
+    const bool m = low.shape.m != high.shape.m, n = low.shape.n != high.shape.n,
+               k = low.shape.k != high.shape.k;
     if (m + n + k != 1) continue;
     if (const auto border = find_border(subject, low, high, m ? 'm' : n ? 'n' : 'k'))
       card.borders.push_back(*border);
