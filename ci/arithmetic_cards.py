@@ -31,6 +31,9 @@ def short(kernel):
 
 
 def distilled(shape):
+    """None of a case that no kernel took."""
+    if "not_run" in shape:
+        return None
     pieces = shape.get("pieces")
     if pieces:
         found = shape["identified"]
@@ -39,8 +42,6 @@ def distilled(shape):
     else:
         schedule, compared, unequal = shape["schedule"], shape["compared"], shape["unequal"]
         found = schedule != "unknown"
-    if shape.get("not_run") or shape.get("refused"):
-        return None
     card = {"case": shape["line"], "schedule": schedule if found else "unknown", "equal": compared - unequal, "of": compared,
             "kernels": list(dict.fromkeys(short(k) for k in shape["kernels"] if "elementwise" not in k))[:3]}
     if not found:
