@@ -37,6 +37,11 @@ inline Exp exp_of(Exponential e) {
   return e == Exponential::ex2 ? ex2_approx_ftz : e == Exponential::exp2f ? exp2_subnormal : cuda_expf;
 }
 
+inline float libm_tanh(float x) { return std::tanh(x); }
+inline Exp tanh_of(CapStep cap) {
+  return cap == CapStep::series9 ? series9_tanh : cap == CapStep::cuda_tanhf ? cuda_tanhf : libm_tanh;
+}
+
 // The softmax of one row: weights and rescalings, tile by tile.
 class AttentionRow {
  public:
@@ -44,6 +49,7 @@ class AttentionRow {
       : how_(how),
         exp_(exp_of(how.exp)),
         rescale_exp_(how.rescale_libm ? exp_of(Exponential::libm) : exp_),
+        tanh_(tanh_of(how.cap)),
         scale_(static_cast<float>(scale)),
         lanes_(static_cast<std::size_t>(how.lanes), 0.0f),
         fold_(how.fold, how.lanes) {
@@ -58,8 +64,7 @@ class AttentionRow {
   float logit(float s, float softcap, float slope, float distance) const {
     const bool to_base_two = (how_.bias || how_.cap != CapStep::none) && !natural(how_.exp);
     float x = s * (to_base_two ? factor_ : constant_);
-    if (softcap > 0)
-      x = softcap * (how_.cap == CapStep::series9 ? series9_tanh(x / softcap) : std::tanh(x / softcap));
+    if (softcap > 0) x = softcap * tanh_(x / softcap);
     if (how_.bias) x -= slope * distance;
     return to_base_two ? x * static_cast<float>(kLog2E) : x;
   }
@@ -207,7 +212,7 @@ class AttentionRow {
   }
 
   const AttentionSchedule& how_;
-  Exp exp_, rescale_exp_;
+  Exp exp_, rescale_exp_, tanh_;
   float scale_, factor_ = 0, constant_ = 0;
   std::vector<float> lanes_, before_;
   LaneFold fold_;

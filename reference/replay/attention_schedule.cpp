@@ -56,7 +56,7 @@ constexpr std::array kKeys = {
     ScheduleKey{"values_fma", "yes", "no|yes",
                 "values=tile: rescaling and addition of a tile are one rounding"},
     ScheduleKey{"rescale_exp", "same", "same|libm", "the exponential of the rescaling"},
-    ScheduleKey{"cap", "none", "none|libm|series9", "argument=scaled: the tanh of softcap"},
+    ScheduleKey{"cap", "none", "none|libm|series9|cuda_tanhf", "argument=scaled: the tanh of softcap"},
     ScheduleKey{"bias", "none", "none|subtract", "argument=scaled: alibi, a product and a difference"},
     ScheduleKey{"sink", "none", "none|last|exp2f|own", "one more logit at the end; not with merge=logs"},
     ScheduleKey{"origin", "0", "0..65536",

@@ -23,7 +23,7 @@
 // fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
 // argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library (softcap;
-// cap=series9: exponentials.hpp), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S
+// cap=series9: exponentials.hpp; cap=cuda_tanhf: special_functions.hpp), and bias=subtract, x = x - slope |i - j| (alibi); with an exponential of base two and either, x = S
 // scale first and the last step is x = x log2 e. sink=last adds a logit s at the very end (not with merge=logs): with s > m first l and o
 // times expf(m - s) and m = s, then l = l + expf(s - m), by the C library; sink=own: by the schedule's exponential, of base e;
 // sink=exp2f: by CUDA's exp2f, of s log2 e.
@@ -94,7 +94,7 @@ enum class RowSums : std::uint8_t { thread, tile, vectors, lane };
 enum class ValueChain : std::uint8_t { chained, tile, carried };
 enum class Merge : std::uint8_t { logs, weights, lanes };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };
-enum class CapStep : std::uint8_t { none, libm, series9 };
+enum class CapStep : std::uint8_t { none, libm, series9, cuda_tanhf };
 enum class Quotient : std::uint8_t { reciprocal, division, approx };
 
 struct AttentionSchedule {

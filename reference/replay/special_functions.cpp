@@ -102,6 +102,22 @@ float cuda_expf(float x) {
   return ex2_approx_ftz(f) * std::bit_cast<float>(scale);
 }
 
+float cuda_tanhf(float x) {
+  constexpr float kPolynomialEnd = 0.6000000238418579f, kFlat = 9.010913848876953f;
+  constexpr float kTwoLog2E = 2.885390043258667f;
+  const float magnitude = std::fabs(x);
+  if (magnitude >= kFlat) return std::copysign(1.0f, x);
+  if (magnitude >= kPolynomialEnd) {
+    const float e = ex2_approx_ftz(magnitude * kTwoLog2E);  // e^(2 |x|)
+    return std::copysign(std::fma(rcp_approx_ftz(e + 1.0f), -2.0f, 1.0f), x);
+  }
+  const float square = x * x;
+  float r = 0.01573968306183815f;
+  for (const float c : {-0.05230396240949631f, 0.13315297663211823f, -0.33332768082618713f, 0.0f})
+    r = std::fma(r, square, c);
+  return std::fma(r, x, x);
+}
+
 std::optional<float> lg2_approx_ftz(float x) {
   if (!(x >= 1) || std::isinf(x)) return std::nullopt;
   const auto bits = std::bit_cast<std::uint32_t>(x);

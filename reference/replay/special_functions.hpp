@@ -25,6 +25,8 @@ float exp2_subnormal(float x);
 float rcp_approx_ftz(float x);
 // expf(x) as nvcc compiles it without -use_fast_math: 2^n ex2(f), x log2 e = n + f reduced in two fused steps.
 float cuda_expf(float x);
+// tanhf(x) likewise: an odd polynomial below 0.6, 1 - 2 / (e^(2 |x|) + 1) from there on, 1 from 9.01 on.
+float cuda_tanhf(float x);
 // lg2.approx.ftz.f32 for finite x >= 1; nothing for other x, of which the rule is not known.
 std::optional<float> lg2_approx_ftz(float x);
 // __logf(x): ln 2 times that.

@@ -102,7 +102,8 @@ __global__ void table(TableSlot* slots) {
 
 template <class F>
 __global__ void evaluate(const std::uint32_t* x, std::uint32_t* y, int n) {
-  for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = __float_as_uint(F::apply(__uint_as_float(x[i])));
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) y[i] = __float_as_uint(F::apply(__uint_as_float(x[i])));
 }
 
 template <class Visit>
@@ -152,7 +153,8 @@ void launch_table(Function function, TableSlot* slots, void* stream) {
 
 void launch_evaluate(Function function, const std::uint32_t* x, std::uint32_t* y, int n, void* stream) {
   with_function(function, [&](auto f) {
-    evaluate<decltype(f)><<<1, 256, 0, static_cast<cudaStream_t>(stream)>>>(x, y, n);
+    evaluate<decltype(f)>
+        <<<static_cast<unsigned>((n + 255) / 256), 256, 0, static_cast<cudaStream_t>(stream)>>>(x, y, n);
   });
 }
 

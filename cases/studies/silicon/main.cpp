@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cases/studies/silicon/exact.hpp"
 #include "cases/studies/silicon/fit.hpp"
 #include "cases/studies/silicon/program.hpp"
 #include "cases/studies/silicon/report.hpp"
@@ -21,7 +22,7 @@ namespace assay::silicon {
 namespace {
 
 struct Options {
-  bool self_test = false, questions = false;
+  bool self_test = false, questions = false, exact = false;
   double compare = 0, fit = 0, seconds = 1e9;
   std::string vectors, functions, repeat, json;
   std::vector<std::string> only;
@@ -162,6 +163,24 @@ void run_functions(const Options& o, const std::string& command) {
   write_file(o.functions, csv);
 }
 
+bool run_exact(const Options& o) {
+  constexpr std::uint64_t kEveryInput = std::uint64_t{1} << 32;
+  bool good = true;
+  for (const Function f : kModelled) {
+    const ExactTally t = compare_exactly(f, 0, kEveryInput, o.threads, [] {
+      return [device = std::make_shared<Device>()](Function of, const std::vector<std::uint32_t>& inputs) {
+        return device->evaluate(of, inputs);
+      };
+    });
+    fmt::print("{:20} {} inputs, {} differ", function_name(f), t.inputs, t.differ);
+    if (t.differ > 0) fmt::print("; first {:08x}: got {:08x}, model {:08x}", t.first, t.got, t.want);
+    fmt::print("\n");
+    std::fflush(stdout);
+    good &= t.differ == 0;
+  }
+  return good;
+}
+
 // INSTRUCTION:SEED:BATCH:TILE:ROW:COL
 bool run_repeat(const Options& o) {
   std::istringstream fields(o.repeat);
@@ -194,8 +213,8 @@ int run(const Options& o, const std::string& command) {
   bool good = true;
   fmt::print("seed {}, {} threads\n", o.seed, o.threads);
   if (o.self_test) good &= run_self_test(o);
-  const bool gpu = o.questions || o.compare > 0 || o.fit > 0 || !o.vectors.empty() || !o.functions.empty() ||
-                   !o.repeat.empty();
+  const bool gpu = o.questions || o.exact || o.compare > 0 || o.fit > 0 || !o.vectors.empty() ||
+                   !o.functions.empty() || !o.repeat.empty();
   if (gpu) {
     if (const std::string why = Device::why_not(); !why.empty()) {
       fmt::print("skipped: {}\n", why);
@@ -203,6 +222,7 @@ int run(const Options& o, const std::string& command) {
     }
     fmt::print("{}\n", provenance(command));
     if (o.questions) good &= run_questions();
+    if (o.exact) good &= run_exact(o);
     if (o.fit > 0) run_fit(o);
     if (!o.repeat.empty()) good &= run_repeat(o);
     if (!o.vectors.empty()) good &= run_vectors(o, command);
@@ -224,6 +244,7 @@ int main(int argc, char** argv) {
   app.add_flag("--self-test", o.self_test,
                "no GPU: does the comparison notice a model with one parameter changed?");
   app.add_flag("--questions", o.questions, "experiments written by hand, one a line");
+  app.add_flag("--exact", o.exact, "compare the functions that are modelled exactly, on every f32");
   app.add_option("--compare", o.compare, "compare at least this many outputs of each instruction");
   app.add_option("--fit", o.fit, "compare this many outputs with the model and all its neighbours");
   app.add_option("--vectors", o.vectors, "write the discriminating vectors and what the GPU gives for them");

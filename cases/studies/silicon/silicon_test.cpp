@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "cases/studies/silicon/exact.hpp"
 #include "cases/studies/silicon/exact_functions.hpp"
 #include "cases/studies/silicon/report.hpp"
 #include "cases/studies/silicon/self_test.hpp"
@@ -186,6 +187,64 @@ TEST(SiliconTable, merges_rows_that_are_all_nearest) {
   EXPECT_NE(csv.find("ex2.approx.f32,+,3,8388608,17,2.5000,41000000,1.5000,0.0000,\n"), std::string::npos)
       << csv;
   EXPECT_NE(csv.find("ex2.approx.f32,-,-149..127,"), std::string::npos) << csv;
+}
+
+// A device that is the model agrees everywhere; one that is off by the last bit at one input is found there, and a failing one heard.
+TEST(SiliconExact, finds_the_one_input_that_differs) {
+  constexpr std::uint64_t kBegin = 0x3f000000, kCount = 300'000;
+  const auto device = [](std::uint32_t off) {
+    return [off]() -> Evaluate {
+      return [off](Function f, const std::vector<std::uint32_t>& inputs) {
+        std::vector<std::uint32_t> results;
+        for (const std::uint32_t x : inputs) results.push_back(modelled(f, x) + (x == off ? 1 : 0));
+        return results;
+      };
+    };
+  };
+  for (const Function f : kModelled) {
+    const ExactTally same = compare_exactly(f, kBegin, kBegin + kCount, 2, device(0));
+    EXPECT_EQ(same.inputs, kCount);
+    EXPECT_EQ(same.differ, 0U);
+    const ExactTally other = compare_exactly(f, kBegin, kBegin + kCount, 2, device(kBegin + 77));
+    EXPECT_EQ(other.differ, 1U);
+    EXPECT_EQ(other.first, kBegin + 77);
+    EXPECT_EQ(other.got, other.want + 1);
+  }
+  const auto broken = []() -> Evaluate {
+    return [](Function, const std::vector<std::uint32_t>&) -> std::vector<std::uint32_t> {
+      throw std::runtime_error("no device");
+    };
+  };
+  EXPECT_THROW(compare_exactly(Function::tanhf, kBegin, kBegin + kCount, 2, broken), std::runtime_error);
+}
+
+// How many results of a binade are not the nearest, on the device as the committed table counted them and by the model: a model
+// that differs in few bits counts otherwise.
+TEST(SiliconExact, the_models_round_as_often_as_the_h200_did) {
+  std::ifstream file(ASSAY_REPORTS_DIR "/h200/function_ulp.csv");
+  ASSERT_TRUE(file);
+  constexpr double kYardstickUlp = 0x1p-23;
+  int binades = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name, sign, exponent, inputs, not_nearest;
+    for (std::string* field : {&name, &sign, &exponent, &inputs, &not_nearest})
+      std::getline(fields, *field, ',');
+    constexpr std::string_view kAsked = "-4 -3 -2 -1 0 1 2";
+    if (name != "tanhf" || sign == "-" || kAsked.find(exponent) == std::string_view::npos) continue;
+    std::uint64_t count = 0;
+    const std::uint32_t first = static_cast<std::uint32_t>(std::stoi(exponent) + 127) << 23;
+    for (std::uint32_t i = 0; i < 1U << 23; ++i) {
+      const float x = std::bit_cast<float>(first + i);
+      const auto got = static_cast<double>(std::bit_cast<float>(modelled(Function::tanhf, first + i)));
+      const double exact = exact_tanh(x);
+      const double off = std::fabs(got - exact) * std::ldexp(1.0, 23 - std::ilogb(exact));
+      count += off <= 0.5 + kYardstickUlp ? 0U : 1U;
+    }
+    EXPECT_EQ(count, std::stoull(not_nearest)) << line;
+    ++binades;
+  }
+  EXPECT_EQ(binades, 7);
 }
 
 // The committed table: every finite input of every function, and the figures that contracts are told to declare.
