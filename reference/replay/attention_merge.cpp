@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_row.hpp"
 #include "reference/replay/fold.hpp"
 #include "reference/replay/special_functions.hpp"
@@ -114,6 +115,43 @@ RowPart joined_online(Exp exp, std::span<const RowPart> dealt, std::span<float> 
   return part;
 }
 
+// merge=log2: parts that gave a quotient, rounded as the output is, and a logarithm; joined in groups, and these likewise.
+FinishedRow by_log2(const AttentionSchedule& how, std::span<const RowPart> parts) {
+  const Exp exp = exp_of(how.exp);
+  const ScalarFormat* const format = how.out == "f32" ? nullptr : &scalar_format(how.out);
+  FinishedRow row{{}, std::numeric_limits<float>::quiet_NaN(), true};
+  // A part or a group as it is stored: with a logarithm for its maximum, and a sum of 1.
+  const auto stored = [&](const RowPart& part, std::vector<float>& o) {
+    o.clear();
+    for (const float x : part.o) {
+      const float y = quotient(how, x, part.sum);
+      o.push_back(format == nullptr ? y : static_cast<float>(round_to(*format, static_cast<double>(y))));
+    }
+    if (part.sum == 0) return RowPart{kMinusInfinity, 0, o};
+    const std::optional<float> log = lg2_approx_ftz(part.sum);
+    row.known &= log.has_value();
+    return RowPart{part.top + log.value_or(0), 1, o};
+  };
+  std::vector<RowPart> given(parts.begin(), parts.end()), taken;
+  const auto groups = std::min(static_cast<std::size_t>(how.merge_groups), parts.size());
+  std::vector<std::vector<float>> o_given(parts.size()), o_taken(groups + 1);
+  for (std::size_t s = 0; s < parts.size(); ++s) given[s] = stored(parts[s], o_given[s]);
+  const auto group = [&](std::size_t first, std::size_t step, std::vector<float>& o) {
+    o.assign(parts[0].o.size(), 0.0f);
+    std::vector<RowPart> of_group;
+    for (std::size_t s = first; s < given.size(); s += step) of_group.push_back(given[s]);
+    return joined_online(exp, of_group, o);
+  };
+  if (how.merge_groups > 1) {
+    for (std::size_t g = 0; g < groups; ++g) taken.push_back(group(g, groups, o_taken[g]));
+    given.clear();
+    for (std::size_t g = 0; g < groups; ++g) given.push_back(stored(taken[g], o_given[g]));
+  }
+  const RowPart whole = group(0, 1, o_taken[groups]);
+  for (const float x : whole.o) row.y.push_back(quotient(how, x, whole.sum));
+  return row;
+}
+
 // deal: what a part was dealt to becomes the part, sums first to last.
 RowPart joined(const AttentionSchedule& how, std::span<const RowPart> dealt, std::span<float> o) {
   const Exp exp = exp_of(how.exp);
@@ -144,6 +182,7 @@ FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> gi
       parts.push_back(joined(how, given.subspan(p * deal, deal), std::span(of_parts).subspan(p * dv, dv)));
   }
   if (parts.size() > 1 && how.merge == Merge::logs) return by_logs(how, parts, scale);
+  if (parts.size() > 1 && how.merge == Merge::log2) return by_log2(how, parts);
   RowEnd end;
   for (const RowPart& part : parts) end.top = std::max(end.top, part.top);
   std::vector<float> o(parts[0].o.begin(), parts[0].o.end());

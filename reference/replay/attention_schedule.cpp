@@ -44,7 +44,7 @@ constexpr std::array kKeys = {
     ScheduleKey{"split", "1", "1..65536", "parts of consecutive tiles that are merged at the end"},
     ScheduleKey{"merge_lanes", "32", "1..65536", "partial sums of the parts' exponentials, or sums"},
     ScheduleKey{"merge_fold", "halving", kFoldWords, "how these are added"},
-    ScheduleKey{"merge", "logs", "logs|weights|lanes", "how parts are merged"},
+    ScheduleKey{"merge", "logs", "logs|weights|lanes|log2", "how parts are merged"},
     ScheduleKey{"part", "0", "0..16777216",
                 "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
     ScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k"},
@@ -58,12 +58,13 @@ constexpr std::array kKeys = {
     ScheduleKey{"rescale_exp", "same", "same|libm", "the exponential of the rescaling"},
     ScheduleKey{"cap", "none", "none|libm|series9|cuda_tanhf", "argument=scaled: the tanh of softcap"},
     ScheduleKey{"bias", "none", "none|subtract", "argument=scaled: alibi, a product and a difference"},
-    ScheduleKey{"sink", "none", "none|last|exp2f|own", "one more logit at the end; not with merge=logs"},
+    ScheduleKey{"sink", "none", "none|last|exp2f|own",
+                "one more logit at the end; not with merge=logs or log2"},
     ScheduleKey{"origin", "0", "0..65536",
                 "rows whose tiles begin where the first of them sees its first key; 0: at key 0"},
     ScheduleKey{"origin_rows", "head", "head|group", "whose rows these are"},
     ScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
-    ScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes: partial sums of the output"},
+    ScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes, log2: partial sums of the output"},
     ScheduleKey{"merge_exp", "same", "same|exp2f", "merge=lanes: the exponential of the parts' maxima"},
     ScheduleKey{"deal", "1", "1..64", "to how many a part's tiles are dealt in turn"},
     ScheduleKey{"deal_merge", "whole", "whole|online",
@@ -160,8 +161,15 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.argument != Argument::scaled && schedule.cap != CapStep::none)
     kGrammar.refuse("cap", text_of("cap", schedule.cap));
   if (schedule.argument != Argument::scaled && schedule.bias) kGrammar.refuse("bias", "subtract");
-  if (schedule.split > 1 && schedule.merge == Merge::logs && schedule.sink != SinkStep::none)
+  const bool by_logs = schedule.merge == Merge::logs || schedule.merge == Merge::log2;
+  if (schedule.split > 1 && by_logs && schedule.sink != SinkStep::none)
     kGrammar.refuse("sink", text_of("sink", schedule.sink));
+  // Maxima are to base two where the arguments of such an exponential are themselves compared.
+  const bool to_base_two = !natural(schedule.exp) && (schedule.argument == Argument::scaled ||
+                                                      schedule.argument == Argument::scaled_twice ||
+                                                      schedule.argument == Argument::fma_max);
+  if (schedule.merge == Merge::log2 && (!to_base_two || schedule.p_shift > 0))
+    kGrammar.refuse("merge", "log2");
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) kGrammar.refuse("sink", "own");
   if (schedule.dot_block > 1 && (schedule.qk != "f32" || schedule.dot_lanes > 1))
     kGrammar.refuse("dot_block", std::to_string(schedule.dot_block));

@@ -45,6 +45,9 @@
 //   l = sum w_s l_s, o = sum w_s o_s, first to last, and o / l.
 // merge=lanes: w_s = e^(m_s - max m) by the schedule's exponential; l = the rounded products w_s l_s, part s in lane s mod merge_lanes,
 //   folded as merge_fold says; o = fma(w_s, o_s, .) in merge_groups lanes likewise, added first to last; and o / l.
+// merge=log2: m is to base two; a part gives o_s = out(o / l) and L_s = m + lg2.approx(l). Part s goes to group s mod merge_groups, which
+//   takes its parts first to last: m' = max(m, L_s), l = fma(l, 2^(m - m'), 2^(L_s - m')), o = fma(o, 2^(m - m'), o_s 2^(L_s - m')).
+//   Several groups then are parts, which one group takes likewise; and o / l.
 // part=N: parts of N keys instead, whose tiles begin with the part. merge_exp=exp2f: the exponential of merge=lanes.
 // deal=N: a part's tiles are dealt to N in turn, each with m, l and o of its own; these are added first to last, times e^(m_n - m), 1 where
 //   they are equal. deal_merge=online: m' = max(m, m_n), l = fma(l, e^(m - m'), l_n e^(m_n - m')), and o likewise.
@@ -92,7 +95,7 @@ std::string_view to_string(Exponential e);
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile, vectors, lane };
 enum class ValueChain : std::uint8_t { chained, tile, carried };
-enum class Merge : std::uint8_t { logs, weights, lanes };
+enum class Merge : std::uint8_t { logs, weights, lanes, log2 };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };
 enum class CapStep : std::uint8_t { none, libm, series9, cuda_tanhf };
 enum class Quotient : std::uint8_t { reciprocal, division, approx };
@@ -129,7 +132,7 @@ struct AttentionSchedule {
   bool origin_group = false;  // these rows are of all heads of a group
   bool closed = false;
   std::string merge_fold = "halving";
-  std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o
+  std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o; merge=log2: of all
   bool merge_exp2f = false;       // merge=lanes
   std::int64_t deal = 1;          // of a part's tiles
   bool deal_online = false;

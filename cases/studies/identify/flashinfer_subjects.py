@@ -49,6 +49,8 @@ def whole(call, q, k, v):
     return decode(call, q, k, v, False)
 
 
+# With a workspace, more than 256 keys are split: into parts of 256, or longer ones where a device's multiprocessors would not hold all
+# blocks at once. Each part is stored in q's format with the logarithm of its sum to base two (merge=log2 of a schedule).
 @subject(op="attention", variant="decode_in_parts", contract=contract)
 def in_parts(call, q, k, v):
     return decode(call, q, k, v, True)
