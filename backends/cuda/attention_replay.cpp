@@ -47,6 +47,9 @@ constexpr std::string_view kWarpSums = "/exp:exp2f/sums:tile/lanes:32/pack:1/fol
 // A quad has a row: a lane two neighbouring keys of eight.
 constexpr std::string_view kQuadSums = "/exp:ex2/sums:thread/lanes:4/pack:2/fold:adjacent";
 
+// Scales beside the codes that a unit multiplies.
+const char* head_scales(bool scaled) { return scaled ? "/kv_scale:head" : ""; }
+
 std::string decode_schedule(const Call& call, const DeviceInfo& device, std::string_view tanh) {
   return attention_decode_contract(call, device) +
          schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums, "scaled", tanh);
@@ -75,9 +78,6 @@ std::string split_contract(const Call& call, const DeviceInfo& device) {
 void split_mma_check(const Call& call, const DeviceInfo& device) {
   attention_split_mma_check(call, device);
   check_steps(call);
-  if (attention_split_mma_scaled(call))
-    throw Unsupported("no schedule has a step for scales beside the codes that a unit multiplies: " +
-                      std::string(call.text("k")));
 }
 // A warp has every fourth tile of a part and the heads of a block; a lane of a column has a key of eight. Where nothing lies between the
 // scale and the maximum, whole tiles fold both into one rounding.
@@ -91,7 +91,8 @@ std::string split_mma_contract(const Call& call, const DeviceInfo& device) {
                       std::to_string(kSlack) + "/slack_rows:" + std::to_string(shape.heads) +
                       "/deal:" + std::to_string(shape.warps) + "/dot_run:" + std::to_string(shape.elements) +
                       merge(call, shape.parts, shape.part_keys),
-                  call.yes("alibi") || call.real("softcap") > 0 ? "scaled" : "fma_max");
+                  call.yes("alibi") || call.real("softcap") > 0 ? "scaled" : "fma_max") +
+         head_scales(attention_split_mma_scaled(call));
 }
 
 void prefill_check(const Call& call, const DeviceInfo& device) {
@@ -108,18 +109,15 @@ template <std::int64_t kPromote>
 void fp8_check(const Call& call, const DeviceInfo& device) {
   attention_fp8_wgmma_check(call, device);
   check_steps(call);
-  for (const char* name : {"k", "v"})
-    if (call.text(name) != "e4m3fn")
-      throw Unsupported("no schedule has a step for scales beside the codes that a unit multiplies: " +
-                        std::string(call.text(name)));
   if (kPromote > kFp8AttentionTile && call.text("mask") == "window")
     throw Unsupported("no schedule counts the tiles between two promotions from where a window begins");
 }
 template <auto kContract, std::int64_t kPromote>
 std::string fp8_contract(const Call& call, const DeviceInfo& device) {
-  return kContract(call, device) + schedule(call, "q:e4m3fn/qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/p_shift:8",
-                                            kFp8AttentionTile,
-                                            std::string(kQuadSums) + "/promote:" + std::to_string(kPromote));
+  return kContract(call, device) +
+         schedule(call, "q:e4m3fn/qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/p_shift:8", kFp8AttentionTile,
+                  std::string(kQuadSums) + "/promote:" + std::to_string(kPromote)) +
+         head_scales(call.text("k") != "e4m3fn" || call.text("v") != "e4m3fn");
 }
 
 // clang-format off

@@ -274,8 +274,8 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
                 {weighed.tops[at], weighed.sums[at], std::span(values[part]).subspan(i * dv, dv)});
           }
           const std::size_t row_of_all = static_cast<std::size_t>(first) + i;
-          const FinishedRow finished =
-              finish_row(how, parts, scale, queries.sink_of(static_cast<std::int64_t>(row_of_all)));
+          const FinishedRow finished = finish_row(
+              how, parts, scale, queries.sink_of(static_cast<std::int64_t>(row_of_all)), queries.v_scale);
           result.known[row_of_all] = finished.known ? 1 : 0;
           result.lse[row_of_all] = finished.lse;
           for (std::size_t c = 0; c < dv; ++c)

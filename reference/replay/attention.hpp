@@ -25,6 +25,7 @@ struct ReplayQueries {
   std::span<const float> q;
   double scale = 1;  // of q.k
   std::function<bool(std::int64_t, std::int64_t)> visible = {};
+  float k_scale = 1, v_scale = 1;                        // with kv_scale=head of the schedule
   double softcap = 0;                                    // 0: none; needs cap of the schedule
   float slope = 0;                                       // of alibi; with bias of the schedule
   std::int64_t first = 0;                                // the position of row 0 among the keys

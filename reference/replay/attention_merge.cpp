@@ -13,13 +13,13 @@
 namespace assay {
 namespace {
 
-// o / l, and without the power of two that weights were multiplied by.
-float quotient(const AttentionSchedule& how, float o, float l) {
+// o / l times a scale of V, and without the power of two that weights were multiplied by.
+float quotient(const AttentionSchedule& how, float o, float l, float scale = 1) {
   if (l == 0) return 0;
   const float y = how.quotient == Quotient::division ? o / l
                   : how.quotient == Quotient::approx ? o * rcp_approx_ftz(l)
                                                      : o * (1.0f / l);
-  return std::ldexp(y, -static_cast<int>(how.p_shift));
+  return y * std::ldexp(scale, -static_cast<int>(how.p_shift));
 }
 
 // m and l of a part, to base e.
@@ -171,8 +171,8 @@ RowPart joined(const AttentionSchedule& how, std::span<const RowPart> dealt, std
 
 }  // namespace
 
-FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> given, float scale,
-                       float sink) {
+FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> given, float scale, float sink,
+                       float v_scale) {
   std::vector<RowPart> parts(given.begin(), given.end());
   const std::size_t deal = static_cast<std::size_t>(how.deal), dv = given[0].o.size();
   std::vector<float> of_parts(deal > 1 ? given.size() / deal * dv : 0, 0.0f);
@@ -196,7 +196,7 @@ FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> gi
   if (how.sink == SinkStep::exp2f) sunk = end.sink(sink * static_cast<float>(kLog2E), exp2_subnormal);
   FinishedRow row{std::move(o), log_sum(parts[0], scale).value_or(std::numeric_limits<float>::quiet_NaN()),
                   true};
-  for (float& y : row.y) y = quotient(how, y * sunk, end.sum);
+  for (float& y : row.y) y = quotient(how, y * sunk, end.sum, how.head_scales ? v_scale : 1);
   return row;
 }
 

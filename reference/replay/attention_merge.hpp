@@ -18,7 +18,8 @@ struct FinishedRow {
   float lse;             // to base e; NaN where a step of it is not modelled
   bool known;            // whether every step of y is modelled
 };
-// sink: the logit of `sink` in the schedule; unused without.
-FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> parts, float scale, float sink);
+// sink: the logit of `sink` in the schedule; unused without; v_scale: of V, used with kv_scale=head.
+FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> parts, float scale, float sink,
+                       float v_scale);
 
 }  // namespace assay

@@ -79,6 +79,8 @@ constexpr std::array kKeys = {
                 "to which q is rounded; e4m3fn: rows are scaled, q8_0: blocks"},
     ScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
     ScheduleKey{"fused", "0", "0..64", "products of an instruction of the units; 0: all that they fuse"},
+    ScheduleKey{"kv_scale", "value", "value|head",
+                "where scales of K and V are applied: to each value, or to a head's logits and output"},
     ScheduleKey{"promote", "0", "0..16777216", "keys that a unit sums before they are added in f32; 0: all"},
 };
 constexpr ScheduleGrammar kGrammar("attention schedule", kKeys);
@@ -99,7 +101,7 @@ void for_each_field(S& s, const F& f) {
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("q", s.q);
-  f("p_shift", s.p_shift), f("fused", s.fused), f("promote", s.promote);
+  f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("promote", s.promote);
 }
 
 template <typename T>
@@ -181,9 +183,10 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     if (schedule.fused != 0 &&
         (!sums_in_a_unit(*products) || matrix_unit(*products).group % schedule.fused != 0))
       kGrammar.refuse("fused", std::to_string(schedule.fused));
-  // Logarithms of sums are formed with the scale alone.
+  // Logarithms of sums are formed with the scale alone, and stored outputs are then final.
   if (schedule.q == "e4m3fn" && schedule.split > 1 && schedule.merge == Merge::logs)
     kGrammar.refuse("q", schedule.q);
+  if (schedule.head_scales && schedule.split > 1 && by_logs) kGrammar.refuse("kv_scale", "head");
   const bool promotes = schedule.promote > 0;
   if (promotes &&
       (vector_values || (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||

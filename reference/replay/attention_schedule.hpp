@@ -55,6 +55,8 @@
 // slack=N: rows are the heads of a group at one position; m stays until a tile has a logit above m + N in some row of slack_rows
 // neighbouring ones; then all of these have m' as above. edge=scaled: a tile some of whose places are before the first key that is seen or
 // behind the last has argument=scaled.
+// kv_scale=head: products take the codes of K and V; the scale of a head's K joins that of its S (in front of q's divisor), and o / l is
+// multiplied by that of its V, times 2^-p_shift. Not with merge=logs or log2.
 // dot_run=N: an instruction of 16 products of q.k takes four neighbours of each of four neighbouring runs of N columns.
 #pragma once
 
@@ -142,6 +144,7 @@ struct AttentionSchedule {
   std::string q = "none";  // format that q is rounded to
   std::int64_t p_shift = 0;
   std::int64_t fused = 0;    // products of one instruction; 0: as many as the unit fuses
+  bool head_scales = false;  // of K and V, beside their codes
   std::int64_t promote = 0;  // keys that pv sums before they are added to o in f32; 0: all
   bool operator==(const AttentionSchedule&) const = default;
 };

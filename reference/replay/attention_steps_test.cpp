@@ -161,6 +161,30 @@ TEST(AttentionReplay, each_step_of_heads_that_move_together_shows) {
   EXPECT_THROW(parse_attention_schedule("qk=f32 dot_run=8"), InputError);
 }
 
+// A scale of K joins that of S before anything else, one of V comes last: each one rounding more than without.
+TEST(AttentionReplay, scales_beside_the_codes_are_one_rounding_each) {
+  const std::int64_t keys = 90, d = 32, rows = 8;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "e4m3fn"),
+             q = drawn(1, 0, static_cast<std::size_t>(rows * d), 1, "f16");
+  const AttentionReplay replay({keys, d, d, k, v, "f16"});
+  const std::string whole =
+      "qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=16 argument=scaled constant=float exp=ex2 "
+      "quotient=division kv_scale=";
+  constexpr float kScale = 0.3f, kOfK = 1.1f, kOfV = 0.7f;
+  const auto out = [&](const std::string& word, float scale, float k_scale, float v_scale) {
+    ReplayQueries queries{rows, q, static_cast<double>(scale), {}};
+    queries.k_scale = k_scale, queries.v_scale = v_scale;
+    return replay.run(parse_attention_schedule(whole + word), queries).out;
+  };
+  const std::vector<float> scaled = out("head", kScale, kOfK, kOfV);
+  std::vector<float> after = out("value", kScale * kOfK, 1, 1);
+  for (float& y : after) y *= kOfV;
+  EXPECT_EQ(scaled, after);
+  EXPECT_NE(scaled, out("value", kScale, kOfK, kOfV));
+  EXPECT_THROW(parse_attention_schedule(whole + "head split=2"), InputError);
+}
+
 // The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the other.
 TEST(AttentionReplay, the_series_is_the_exponential_but_for_its_last_rounding) {
   const RowExp series = row_exp("series9"), nearest = row_exp("nearest");

@@ -96,7 +96,8 @@ WeighedBlock weigh_rows(const AttentionSchedule& how, const ReplayQueries& queri
   for (std::int64_t i = 0; i < apart; ++i) row.emplace_back(how, queries.scale);
   for (std::int64_t i = 0; i < rows; ++i) {
     AttentionRow& of_row = row[static_cast<std::size_t>(how.slack > 0 ? i : 0)];
-    if (!divisors.empty()) of_row.set_query_scale(divisors[static_cast<std::size_t>(i)]);
+    const float divisor = divisors.empty() ? 1.0f : divisors[static_cast<std::size_t>(i)];
+    of_row.set_query_scale(how.head_scales ? queries.k_scale * divisor : divisor);
     if (how.argument == Argument::scaled) of.make_logits(of_row, i, 0, keys);
     if (how.slack > 0) continue;
     Weights weigh{how, of_row, {}, {}};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reference/formats/scaled.hpp"
 #include "reference/replay/attention.hpp"
 #include "reference/replay/declared.hpp"
 
@@ -18,6 +19,19 @@ bool all_finite(std::span<const float> x) {
 // Whether a kernel may hand codes of the one format to a unit as numbers of the other, unchanged.
 bool widens(const std::string& from, const std::string& to) {
   return to == "f16" && (from == "e4m3fn" || from == "e5m2");
+}
+
+// The format of K's or V's codes beside whose products a head's scale stands; its own name where it has no such scale.
+std::string codes_of(const std::string& name) {
+  const Format& f = format(name);
+  const bool of_head =
+      f.kind == FormatKind::scaled && (f.axis == ScaleAxis::tensor || f.axis == ScaleAxis::head);
+  return of_head ? std::string(f.element) : name;
+}
+// The scale of a head's K or V; 1 where its format has none.
+float scale_of_head(const Encoded& tensor, std::int64_t kv_head) {
+  if (codes_of(tensor.format) == tensor.format) return 1;
+  return stored_scale(tensor, format(tensor.format), kv_head * tensor.shape.back());
 }
 
 struct Declared {
@@ -45,7 +59,13 @@ Declared declared(const std::string& text, const AttentionGeometry& g, const Con
   const bool unit = sums_in_a_unit(d.schedule.qk) || sums_in_a_unit(d.schedule.pv);
   const std::string& q_format = d.schedule.q == "none" ? g.dtype : d.schedule.q;
   const auto is_taken = [&](const std::string& kv) { return kv == q_format || widens(kv, q_format); };
-  if (unit && (!is_taken(g.k_format) || !is_taken(g.v_format)))
+  const bool beside = d.schedule.head_scales;
+  if (beside && codes_of(g.k_format) == g.k_format && codes_of(g.v_format) == g.v_format)
+    refuse_contract(fmt::format("kv_scale=head, and neither k={} nor v={} has a scale of a tensor or a head",
+                                g.k_format, g.v_format));
+  const std::string k = beside ? codes_of(g.k_format) : g.k_format,
+                    v = beside ? codes_of(g.v_format) : g.v_format;
+  if (unit && (!is_taken(k) || !is_taken(v)))
     refuse_contract(
         fmt::format("k={} v={} beside q in {}; on a matrix unit a schedule has q, k and v of one format",
                     g.k_format, g.v_format, q_format));
@@ -76,18 +96,24 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Atten
     const AttentionGeometry& g = problem.geometry();
     const Declared d = declared(text, g, contract);
     std::vector<double> numbers;
-    const auto head_of = [&](std::int64_t count, std::int64_t width, const auto& decode) {
+    // Numbers, or their codes: what decodes to code times scale, exact in f64, is divided by that scale.
+    const auto head_of = [&](std::int64_t count, std::int64_t width, float scale, const auto& decode) {
       numbers.resize(static_cast<std::size_t>(count * width));
       decode(numbers.data());
+      for (double& x : numbers) x /= static_cast<double>(scale);
       return std::vector<float>(numbers.begin(), numbers.end());
     };
     for (std::int64_t b = 0; b < g.batch; ++b)
       for (std::int64_t kv_head = 0; kv_head < g.kv_heads; ++kv_head) {
         const std::int64_t keys = problem.length(b);
+        const bool beside = d.schedule.head_scales;
+        const float k_scale = beside ? scale_of_head(problem.k(), kv_head) : 1,
+                    v_scale = beside ? scale_of_head(problem.v(), kv_head) : 1;
+        if (k_scale == 0 || v_scale == 0) continue;  // no number has its code
         const std::vector<float> k =
-            head_of(keys, g.d, [&](double* to) { problem.decode_k(b, kv_head, 0, keys, to); });
+            head_of(keys, g.d, k_scale, [&](double* to) { problem.decode_k(b, kv_head, 0, keys, to); });
         const std::vector<float> v =
-            head_of(keys, g.dv, [&](double* to) { problem.decode_v(b, kv_head, 0, keys, to); });
+            head_of(keys, g.dv, v_scale, [&](double* to) { problem.decode_v(b, kv_head, 0, keys, to); });
         if (keys == 0 || !all_finite(k) || !all_finite(v)) continue;
         const AttentionReplay replay({keys, g.d, g.dv, k, v, d.k_format});
         // Rows of one run: the positions of a head, or with slack the heads of a group at one position.
@@ -112,6 +138,7 @@ void replay_attention(Truth& truth, const AttentionProblem& problem, const Atten
           queries.softcap = g.softcap, queries.first = keys - g.rows, queries.heads = together;
           queries.head = head - first_head, queries.group = g.group();
           queries.slopes = slopes, queries.sinks = sinks;
+          queries.k_scale = k_scale, queries.v_scale = v_scale;
           if (g.mask != MaskKind::none)
             queries.visible = [&](std::int64_t i, std::int64_t j) { return problem.visible(b, i, j); };
           const ReplayedRows rows = replay.run(d.schedule, queries);

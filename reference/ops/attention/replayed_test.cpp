@@ -42,6 +42,37 @@ TEST(ReplayedAttention, a_schedule_of_eight_bit_codes_is_judged_by_its_bits) {
     EXPECT_THROW(judged(contradicts + rest + schedule + "128"), InputError) << contradicts;
 }
 
+// The scales of a head's K and V beside the codes that the unit multiplies: within the limit of the numbers, and no other schedule takes
+// such codes.
+TEST(ReplayedAttention, scales_of_a_head_stand_beside_its_codes) {
+  const auto of = [](const char* kv) {
+    return attention_case({{"heads", "4"},
+                           {"kv_heads", "2"},
+                           {"d", "64"},
+                           {"q", "3"},
+                           {"len", "200"},
+                           {"page", "16"},
+                           {"k", kv},
+                           {"v", "e4m3fn_head"},
+                           {"dtype", "f32"}},
+                          Design::gaussian, 3);
+  };
+  const AttentionCase c = of("e4m3fn_head");
+  const std::string
+      limits = "q=e4m3fn p_shift=8 qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn tile=128 exp_ulp=2 promote=128",
+      bits = limits +
+             " level=replay schedule=qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/out:f32/tile:128/"
+             "argument:scaled/constant:float/exp:ex2/sum_fma:no/fold:adjacent/"
+             "quotient:division/q:e4m3fn/p_shift:8/promote:128";
+  const Truth by_bits = judged_by(c, bits + "/kv_scale:head"), plain = judged_by(c, limits);
+  EXPECT_TRUE(std::ranges::all_of(by_bits.limit, [](double limit) { return limit == 0; }));
+  for (std::size_t i = 0; i < plain.value.size(); ++i)
+    EXPECT_LE(std::fabs(by_bits.value[i] - plain.value[i]), plain.limit[i]) << i;
+  EXPECT_THROW(judged_by(c, bits), InputError);
+  EXPECT_THROW(judged_by(of("e4m3fn_tok"), bits + "/kv_scale:head"), InputError) << "a scale of each token";
+  EXPECT_NO_THROW(judged_by(of("e4m3fn"), bits + "/kv_scale:head")) << "V alone";
+}
+
 // Heads of a group as the rows of one run, each with its slope and its sink: where no head's maximum waits for another's, the bits are those
 // of each head by itself. One tile has all keys, so that every maximum moves once.
 TEST(ReplayedAttention, heads_that_move_together_are_the_rows_of_their_own) {
