@@ -204,11 +204,6 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
          " pv=f32 out=dtype order=any";
 }
 
-void attention_replay_check(const Call& call) {
-  attention_check(call);
-  if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
-}
-
 void attention_tiles_check(const Call& call) {
   attention_check(call);
   if (call.text("mask") == "window")
@@ -216,12 +211,12 @@ void attention_tiles_check(const Call& call) {
 }
 
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
-                                     std::int64_t origin_rows, std::string_view more) {
-  const std::string lanes = std::to_string(engine.dot_lanes);
+                                     std::int64_t origin_rows, std::string_view more, bool dots_of_rows) {
+  const std::string lanes = std::to_string(dots_of_rows ? engine.dot_lanes : 1);
   const bool simd = &engine != &kScalarEngine,
              in_fours = call.text("mask") == "none" && call.text("lengths") == "full";
   // Scores are computed in fours, and those that are left with more sums where a row of K has more than one vector of numbers.
-  if (simd && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes) &&
+  if (simd && dots_of_rows && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes) &&
       !(in_fours && call.integer("len") % 4 == 0))
     throw Unsupported(
         "the keys that are left behind fours have a schedule of their own: variant=....scalar, or len a "
@@ -237,6 +232,7 @@ std::string attention_whole_contract(const Call& call, const Engine& engine, std
   if (call.real("softcap") > 0) schedule += "/cap:libm";
   if (call.yes("alibi")) schedule += "/bias:subtract";
   if (call.yes("sinks")) schedule += "/sink:last";
+  if (call.text("rotate") == "qkv") schedule += "/unrotate:ascending";
   if (call.text("mask") == "window") schedule += "/origin:" + std::to_string(origin_rows);
   if (call.text("mask") == "window" || call.text("mask") == "random") schedule += "/closed:yes";
   return " level=replay schedule=" + schedule + std::string(more);

@@ -90,9 +90,10 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
 std::string attention_dot_order(const Engine& engine);
 // What a kernel of tiles of so many keys declares to be judged bit by bit: " level=replay schedule=..." Throws Unsupported for calls
 // of which one schedule does not say all. origin_rows: rows whose tiles begin at the first key that the first of them
-// sees; more: what the kernel has beside that, p:f16 at least where weights are rounded.
+// sees; more: what the kernel has beside that, p:f16 at least where weights are rounded; dots_of_rows: logits are engine.dot_rows.
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
-                                     std::int64_t origin_rows, std::string_view more);
+                                     std::int64_t origin_rows, std::string_view more,
+                                     bool dots_of_rows = true);
 std::string attention_name(const Call& call, std::string_view kind);  // attention_KIND_K_V
 
 }  // namespace assay_cpu

@@ -84,6 +84,11 @@ std::string attention_deferred_contract(const Call&, const Engine& engine) {
   return "v_inverse=row " + attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
 
+std::string attention_deferred_replay_contract(const Call& call, const Engine& engine) {
+  return attention_deferred_contract(call, engine) +
+         attention_whole_contract(call, engine, kBlockKeys, kAllRows, "/p:f32/unrotate:ascending");
+}
+
 std::string attention_deferred_name(const Call& call) { return attention_name(call, "deferred"); }
 
 void attention_deferred_run(const Call& call, const Engine& engine, const Trace& trace) {

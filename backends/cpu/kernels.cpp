@@ -71,11 +71,13 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_IN_TILES(prefill),
     ASSAY_IN_TILES(prefill_p_f16),
     ASSAY_IN_TILES(convert_f16),
-    ASSAY_REPLAYED(attention, "decode_replay", attention_replay_check, attention_decode),
-    ASSAY_REPLAYED(attention, "prefill_replay", attention_replay_check, attention_prefill),
-    ASSAY_REPLAYED(attention, "prefill_p_f16_replay", attention_replay_check, attention_prefill_p_f16),
-    ASSAY_REPLAYED(attention, "split_replay", attention_replay_check, attention_split),
-    ASSAY_REPLAYED(attention, "convert_f16_replay", attention_replay_check, attention_convert_f16),
+    ASSAY_REPLAYED(attention, "decode_replay", attention_check, attention_decode),
+    ASSAY_REPLAYED(attention, "prefill_replay", attention_check, attention_prefill),
+    ASSAY_REPLAYED(attention, "prefill_p_f16_replay", attention_check, attention_prefill_p_f16),
+    ASSAY_REPLAYED(attention, "split_replay", attention_check, attention_split),
+    ASSAY_REPLAYED(attention, "decode_q8_replay", attention_decode_q8_check, attention_decode_q8),
+    ASSAY_REPLAYED(attention, "deferred_replay", attention_deferred_check, attention_deferred),
+    ASSAY_REPLAYED(attention, "convert_f16_replay", attention_check, attention_convert_f16),
 });
 
 }  // namespace

@@ -73,12 +73,13 @@ void attention_deferred_check(const Call& call);
 ASSAY_ATTENTION(convert_f16);
 #undef ASSAY_ATTENTION
 void attention_tiles_check(const Call& call);
-void attention_replay_check(const Call& call);
 std::string attention_decode_replay_contract(const Call& call, const Engine& engine);
 std::string attention_prefill_replay_contract(const Call& call, const Engine& engine);
 std::string attention_prefill_p_f16_replay_contract(const Call& call, const Engine& engine);
 std::string attention_split_replay_contract(const Call& call, const Engine& engine);
 std::string attention_convert_f16_replay_contract(const Call& call, const Engine& engine);
+std::string attention_decode_q8_replay_contract(const Call& call, const Engine& engine);
+std::string attention_deferred_replay_contract(const Call& call, const Engine& engine);
 
 // From this many keys on a decode call is split over the keys.
 inline constexpr std::int64_t kSplitFromKeys = 2048;

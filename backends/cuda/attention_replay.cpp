@@ -19,15 +19,18 @@ bool is_one_product(std::string_view format) {
   return format == "q8_0" || format == "q4_0";
 }
 
-void check_steps(const Call& call) {
-  if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
+void check_decoded(std::string_view format) {
+  if (!is_one_product(format))
+    throw Unsupported("no schedule has a step for how " + std::string(format) + " is decoded");
 }
 void check_vector(const Call& call, const DeviceInfo&) {
   attention_check(call);
-  check_steps(call);
-  for (const char* name : {"k", "v"})
-    if (!is_one_product(call.text(name)))
-      throw Unsupported("no schedule has a step for how " + std::string(call.text(name)) + " is decoded");
+  for (const char* name : {"k", "v"}) check_decoded(call.text(name));
+}
+// A look-up in the codebook of V times its scale is exact in f64, and rounded once.
+void check_deferred(const Call& call, const DeviceInfo& device) {
+  attention_deferred_check(call, device);
+  check_decoded(call.text("k"));
 }
 
 // What all have in common; nothing is contracted (-fmad=false). Logits are times log2 e, and most kernels then take differences.
@@ -40,6 +43,7 @@ std::string schedule(const Call& call, std::string_view units, std::int64_t tile
   if (call.real("softcap") > 0) text += "/cap:" + std::string(tanh);
   if (call.yes("alibi")) text += "/bias:subtract";
   if (call.yes("sinks")) text += "/sink:exp2f";
+  if (call.text("rotate") == "qkv") text += "/unrotate:ascending";
   return text;
 }
 // A warp has a row: a lane every 32nd key of a tile, added when the tile is done.
@@ -56,6 +60,17 @@ std::string decode_schedule(const Call& call, const DeviceInfo& device, std::str
 }
 std::string decode_contract(const Call& call, const DeviceInfo& device) {
   return decode_schedule(call, device, "cuda_tanhf");
+}
+std::string deferred_contract(const Call& call, const DeviceInfo& device) {
+  return attention_deferred_contract(call, device) +
+         schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums) +
+         "/unrotate:ascending";
+}
+// A defect on purpose: declares that halves are transformed first.
+std::string halves_contract(const Call& call, const DeviceInfo& device) {
+  return attention_deferred_contract(call, device) +
+         schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums) +
+         "/unrotate:descending";
 }
 std::string other_tanh_contract(const Call& call, const DeviceInfo& device) {
   return decode_schedule(call, device, "libm");
@@ -75,10 +90,6 @@ std::string split_contract(const Call& call, const DeviceInfo& device) {
                   std::string(kWarpSums) + merge(call, parts.count, parts.keys));
 }
 
-void split_mma_check(const Call& call, const DeviceInfo& device) {
-  attention_split_mma_check(call, device);
-  check_steps(call);
-}
 // A warp has every fourth tile of a part and the heads of a block; a lane of a column has a key of eight. Where nothing lies between the
 // scale and the maximum, whole tiles fold both into one rounding.
 template <int kSlack>
@@ -95,10 +106,6 @@ std::string split_mma_contract(const Call& call, const DeviceInfo& device) {
          head_scales(attention_split_mma_scaled(call));
 }
 
-void prefill_check(const Call& call, const DeviceInfo& device) {
-  attention_prefill_mma_check(call, device);
-  check_steps(call);
-}
 std::string prefill_contract(const Call& call, const DeviceInfo& device) {
   const std::string dtype(call.text("dtype")), unit = std::string(matrix_generation(device)) + "_" + dtype;
   return attention_prefill_mma_contract(call, device) +
@@ -108,7 +115,6 @@ std::string prefill_contract(const Call& call, const DeviceInfo& device) {
 template <std::int64_t kPromote>
 void fp8_check(const Call& call, const DeviceInfo& device) {
   attention_fp8_wgmma_check(call, device);
-  check_steps(call);
   if (kPromote > kFp8AttentionTile && call.text("mask") == "window")
     throw Unsupported("no schedule counts the tiles between two promotions from where a window begins");
 }
@@ -132,15 +138,19 @@ constexpr auto kRows = std::to_array<Kernel>({
     // A defect on purpose: declares the C library's tanh.
     {"attention", "decode_as_libm_tanh", never, check_vector, attention_decode_name, other_tanh_contract,
      attention_decode_run, true},
+    {"attention", "deferred_replay", never, check_deferred, attention_decode_name, deferred_contract,
+     attention_deferred_run},
+    {"attention", "deferred_as_halves", never, check_deferred, attention_decode_name, halves_contract,
+     attention_deferred_run, true},
     {"attention", "split_replay", never, check_vector, attention_split_name, split_contract,
      attention_split_run},
-    {"attention", "split_mma_replay", never, split_mma_check, attention_split_mma_name,
+    {"attention", "split_mma_replay", never, attention_split_mma_check, attention_split_mma_name,
      split_mma_contract<kSplitMmaSlack>, attention_split_mma_run},
     // A defect on purpose: declares that the maximum moves earlier than it does.
-    {"attention", "split_mma_as_slack_1", never, split_mma_check, attention_split_mma_name,
+    {"attention", "split_mma_as_slack_1", never, attention_split_mma_check, attention_split_mma_name,
      split_mma_contract<1>, attention_split_mma_run, true},
-    {"attention", "prefill_mma_replay", never, prefill_check, attention_prefill_mma_name, prefill_contract,
-     attention_prefill_mma_run},
+    {"attention", "prefill_mma_replay", never, attention_prefill_mma_check, attention_prefill_mma_name,
+     prefill_contract, attention_prefill_mma_run},
     ASSAY_FP8(p1, 32),
     ASSAY_FP8(p4, 128),
     ASSAY_FP8(p64, 2048),

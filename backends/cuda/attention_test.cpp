@@ -179,9 +179,14 @@ TEST(CudaAttention, a_schedule_is_declared_whole_where_every_step_has_a_word) {
     EXPECT_TRUE(key(declared({{"softcap", "30"}, {"q", "64"}}).contract(variant), "schedule")
                     .ends_with("/cap:cuda_tanhf"))
         << variant;
-    EXPECT_NE(declared({{"rotate", "qk"}, {"q", "64"}}).refusal(variant).find("rotate"), std::string::npos)
-        << variant;
+    EXPECT_EQ(declared({{"rotate", "qk"}, {"q", "64"}}).refusal(variant), "") << variant;
   }
+  for (const char* variant : {"decode_replay", "split_replay", "split_mma_replay"})
+    EXPECT_TRUE(
+        key(declared({{"rotate", "qkv"}}).contract(variant), "schedule").ends_with("/unrotate:ascending"))
+        << variant;
+  EXPECT_TRUE(key(declared({{"v", "tq3_0_c2"}}).contract("deferred_replay"), "schedule")
+                  .ends_with("/unrotate:ascending"));
   EXPECT_NE(declared({{"kv", "nvfp4"}}).refusal("decode_replay").find("nvfp4"), std::string::npos);
   EXPECT_NE(declared({{"kv", "e4m3fn"}, {"mask", "window"}}).refusal("fp8_wgmma_p64_replay").find("window"),
             std::string::npos);

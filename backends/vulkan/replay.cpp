@@ -29,7 +29,6 @@ void checked(const Call& call, const Device& device) {
 template <void (*kCheck)(const Call&, const Device&)>
 void attention_replay_check(const Call& call, const Device& device) {
   checked<kCheck>(call, device);
-  if (call.text("rotate") != "none") throw Unsupported("no schedule has a step for rotate");
   if (call.text("mask") == "window" && keys_at_a_time(call, device) < call.integer("len"))
     throw Unsupported("no schedule cuts the tiles of a window where a dispatch ends");
 }
@@ -42,6 +41,7 @@ std::string schedule(const Call& call, std::string_view units, std::int64_t tile
   if (call.real("softcap") > 0) text += "/cap:series9";
   if (call.yes("alibi")) text += "/bias:subtract";
   if (call.yes("sinks")) text += "/sink:own";
+  if (call.text("rotate") == "qkv") text += "/unrotate:ascending";
   if (call.text("mask") == "window") text += "/origin:" + std::to_string(rows) + "/origin_rows:group";
   return text;
 }
@@ -62,6 +62,15 @@ std::string p_f16_contract(const Call& call, const Device& device) {
 std::string f16_contract(const Call& call, const Device& device) {
   return attention_f16_contract(call, device) +
          of_lanes(call, device, "qk:f16/pv:f32/p:f32", device.can().lane_fold);
+}
+std::string deferred_contract(const Call& call, const Device& device) {
+  return attention_deferred_contract(call, device) +
+         of_lanes(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:ascending";
+}
+// A defect on purpose: declares that halves are transformed first.
+std::string halves_contract(const Call& call, const Device& device) {
+  return attention_deferred_contract(call, device) +
+         of_lanes(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:descending";
 }
 // A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
 std::string q8_contract(const Call& call, const Device& device) {
@@ -140,6 +149,8 @@ constexpr auto kRows = std::to_array<Kernel>({
     ASSAY_ATTENTION("p_f16_replay", p_f16, p_f16_contract),
     ASSAY_ATTENTION("f16_replay", f16, f16_contract),
     ASSAY_ATTENTION("q8_replay", q8, q8_contract),
+    ASSAY_ATTENTION("deferred_replay", deferred, deferred_contract),
+    ASSAY_ATTENTION("deferred_as_halves", deferred, halves_contract),
     ASSAY_ATTENTION("convert_f16_replay", convert_f16, whole_contract<attention_convert_f16_contract>),
     ASSAY_ATTENTION("matrix_replay", matrix, matrix_contract),
     ASSAY_ATTENTION("whole_as_reversed", whole, reversed_contract),

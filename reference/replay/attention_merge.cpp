@@ -7,6 +7,7 @@
 
 #include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_row.hpp"
+#include "reference/replay/butterflies.hpp"
 #include "reference/replay/fold.hpp"
 #include "reference/replay/special_functions.hpp"
 
@@ -169,10 +170,8 @@ RowPart joined(const AttentionSchedule& how, std::span<const RowPart> dealt, std
   return part;
 }
 
-}  // namespace
-
-FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> given, float scale, float sink,
-                       float v_scale) {
+FinishedRow merged(const AttentionSchedule& how, std::span<const RowPart> given, float scale, float sink,
+                   float v_scale) {
   std::vector<RowPart> parts(given.begin(), given.end());
   const std::size_t deal = static_cast<std::size_t>(how.deal), dv = given[0].o.size();
   std::vector<float> of_parts(deal > 1 ? given.size() / deal * dv : 0, 0.0f);
@@ -197,6 +196,15 @@ FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> gi
   FinishedRow row{std::move(o), log_sum(parts[0], scale).value_or(std::numeric_limits<float>::quiet_NaN()),
                   true};
   for (float& y : row.y) y = quotient(how, y * sunk, end.sum, how.head_scales ? v_scale : 1);
+  return row;
+}
+
+}  // namespace
+
+FinishedRow finish_row(const AttentionSchedule& how, std::span<const RowPart> parts, float scale, float sink,
+                       float v_scale) {
+  FinishedRow row = merged(how, parts, scale, sink, v_scale);
+  if (how.unrotate != Unrotate::none) rotate_back(row.y, how.unrotate == Unrotate::ascending);
   return row;
 }
 

@@ -81,6 +81,8 @@ constexpr std::array kKeys = {
     ScheduleKey{"fused", "0", "0..64", "products of an instruction of the units; 0: all that they fuse"},
     ScheduleKey{"kv_scale", "value", "value|head",
                 "where scales of K and V are applied: to each value, or to a head's logits and output"},
+    ScheduleKey{"unrotate", "none", "none|ascending|descending",
+                "stages of the transform of each output row: neighbours or halves first"},
     ScheduleKey{"promote", "0", "0..16777216", "keys that a unit sums before they are added in f32; 0: all"},
 };
 constexpr ScheduleGrammar kGrammar("attention schedule", kKeys);
@@ -101,7 +103,8 @@ void for_each_field(S& s, const F& f) {
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("q", s.q);
-  f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("promote", s.promote);
+  f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("unrotate", s.unrotate);
+  f("promote", s.promote);
 }
 
 template <typename T>

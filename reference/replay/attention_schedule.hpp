@@ -57,6 +57,8 @@
 // behind the last has argument=scaled.
 // kv_scale=head: products take the codes of K and V; the scale of a head's K joins that of its S (in front of q's divisor), and o / l is
 // multiplied by that of its V, times 2^-p_shift. Not with merge=logs or log2.
+// unrotate: the row of o / l is in the basis of the 32-point transform and is transformed back, by stages of neighbours first (ascending)
+// or of halves first, then a factor and signs (butterflies.hpp).
 // dot_run=N: an instruction of 16 products of q.k takes four neighbours of each of four neighbouring runs of N columns.
 #pragma once
 
@@ -100,6 +102,7 @@ enum class ValueChain : std::uint8_t { chained, tile, carried };
 enum class Merge : std::uint8_t { logs, weights, lanes, log2 };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };
 enum class CapStep : std::uint8_t { none, libm, series9, cuda_tanhf };
+enum class Unrotate : std::uint8_t { none, ascending, descending };
 enum class Quotient : std::uint8_t { reciprocal, division, approx };
 
 struct AttentionSchedule {
@@ -145,6 +148,7 @@ struct AttentionSchedule {
   std::int64_t p_shift = 0;
   std::int64_t fused = 0;    // products of one instruction; 0: as many as the unit fuses
   bool head_scales = false;  // of K and V, beside their codes
+  Unrotate unrotate = Unrotate::none;
   std::int64_t promote = 0;  // keys that pv sums before they are added to o in f32; 0: all
   bool operator==(const AttentionSchedule&) const = default;
 };

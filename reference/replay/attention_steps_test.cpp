@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -183,6 +184,34 @@ TEST(AttentionReplay, scales_beside_the_codes_are_one_rounding_each) {
   EXPECT_EQ(scaled, after);
   EXPECT_NE(scaled, out("value", kScale, kOfK, kOfV));
   EXPECT_THROW(parse_attention_schedule(whole + "head split=2"), InputError);
+}
+
+// A row of which V is stored rotated is transformed back by stages, of which the first are of neighbours or of halves.
+TEST(AttentionReplay, a_row_is_transformed_back_stage_by_stage) {
+  const std::int64_t keys = 20, d = 64, rows = 8;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "f16"),
+             q = drawn(1, 0, static_cast<std::size_t>(rows * d), 1, "f16");
+  const AttentionReplay replay({keys, d, d, k, v, "f32"});
+  const auto out = [&](const std::string& word) {
+    return replay
+        .run(parse_attention_schedule("qk=f32 pv=f32 p=f32 out=f32 unrotate=" + word), {rows, q, 0.2})
+        .out;
+  };
+  // Signs of tq3, and H by the parity of the two indices' common bits.
+  constexpr std::uint32_t kSigns = 0xB1A6D4B2U;
+  const std::vector<float> stored = out("none"), ascending = out("ascending");
+  for (std::size_t at = 0; at < stored.size(); ++at) {
+    double sum = 0, size = 0;
+    for (std::size_t j = 0; j < 32; ++j) {
+      const auto x = static_cast<double>(stored[at / 32 * 32 + j]);
+      sum += std::popcount(at % 32 & j) % 2 == 0 ? x : -x, size += std::fabs(x);
+    }
+    const double want = ((kSigns >> at % 32 & 1U) != 0 ? -sum : sum) / std::sqrt(32.0);
+    // Five stages, the factor and its product round.
+    EXPECT_LE(std::fabs(static_cast<double>(ascending[at]) - want), 7 * size * 0x1p-24) << at;
+  }
+  EXPECT_NE(out("descending"), ascending);
 }
 
 // The series is within 2^-33 of e^x: its rounding is the nearest f32 or, next to the middle of two, the other.

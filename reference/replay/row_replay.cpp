@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/error.hpp"
+#include "reference/replay/butterflies.hpp"
 #include "reference/replay/replay.hpp"
 #include "reference/replay/sum_plan.hpp"
 
@@ -35,11 +36,7 @@ void transform(const RowSchedule& s, const RowInputs& in, float* group) {
   const bool ascending = s.word("stages") == "ascending";
   for (std::int64_t step = 1; step < n; step *= 2) {
     const std::int64_t half = ascending ? step : n / (2 * step);
-    for (std::int64_t start = 0; start < n; start += 2 * half)
-      for (std::int64_t j = start; j < start + half; ++j) {
-        const float a = group[j], b = group[j + half];
-        group[j] = a + b, group[j + half] = a - b;
-      }
+    butterflies(group, n, half);
     if (where == "each") scale(std::sqrt(0.5));
   }
   if (where == "last") scale(whole);

@@ -90,6 +90,18 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
   expect_pass("attention heads=2 d=64 len=2100 kv=q8_0 dtype=bf16 fill=gaussian,descent variant=split_replay",
               "cpu");
   expect_pass(
+      "attention heads=4 kv_heads=2 d=64 q=2 len=70 k=q8_0,q4_0 v=q8_0,f16 dtype=f32 mask=window window=33 "
+      "fill=gaussian,value_mean,ties variant=decode_q8_replay,decode_q8_replay.scalar",
+      "cpu");
+  expect_pass(
+      "attention heads=4 kv_heads=2 d=64 q=2 len=72 k=q8_0 v=tq3_0_c2,tq3_0_c2s1 dtype=f32 "
+      "fill=gaussian,constant variant=deferred_replay,deferred_replay.scalar",
+      "cpu");
+  expect_pass(
+      "attention heads=4 kv_heads=2 d=32 q=2 len=72 kv=f16 dtype=f32 rotate=qk,qkv sinks=yes fill=outlier "
+      "variant=decode_replay,split_replay.scalar",
+      "cpu");
+  expect_pass(
       "matmul m=4 n=8 k=256 a=e4m3fn_tensor dtype=f32,bf16 fill=gaussian,wide "
       "variant=hopper_fp8.replay,hopper_fp8_promote4.replay",
       "emulated");

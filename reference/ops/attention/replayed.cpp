@@ -42,7 +42,7 @@ struct Declared {
 Declared declared(const std::string& text, const AttentionGeometry& g, const Contract& contract) {
   Declared d{parse_attention_schedule(text), g.k_format};
   require_attention_schedule(g, d.schedule);
-  for (const auto& [key, plain] : {std::pair{"scores", "f32"}, {"v_inverse", "value"}, {"out", "dtype"}})
+  for (const auto& [key, plain] : {std::pair{"scores", "f32"}, {"out", "dtype"}})
     if (contract.text(key) != plain)
       refuse_contract(
           fmt::format("level=replay with {}={}; allowed: {}={}", key, contract.text(key), key, plain));
@@ -82,7 +82,11 @@ void require_attention_schedule(const AttentionGeometry& g, const AttentionSched
   if (g.softcap != 0 && schedule.cap == CapStep::none) refuse("softcap: cap=none");
   if (g.sinks && schedule.sink == SinkStep::none) refuse("sinks: sink=none");
   if (g.alibi && !schedule.bias) refuse("alibi: bias=none");
-  if (g.rotate != RotateKind::none) refuse("rotate");
+  // Where both q and K are rotated nothing is to be done.
+  if (g.rotate == RotateKind::qkv && schedule.unrotate == Unrotate::none)
+    refuse("V that is stored rotated: unrotate=none");
+  if (g.rotate != RotateKind::qkv && schedule.unrotate != Unrotate::none)
+    refuse("V that is stored as it is: unrotate");
   if (schedule.slack > 0 && g.rows != 1) refuse("heads at several positions that move together: slack");
   constexpr std::int64_t kRuns = 4;
   if (schedule.dot_run != kRuns && g.d % (kRuns * schedule.dot_run) != 0)

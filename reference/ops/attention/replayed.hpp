@@ -6,7 +6,7 @@
 
 namespace assay {
 
-// Throws InputError bad_value for what this schedule has no step for: softcap, sinks, alibi, and in all of them rotate.
+// Throws InputError bad_value for what this schedule has no step for: softcap, sinks, alibi, V that is stored rotated.
 void require_attention_schedule(const AttentionGeometry& geometry, const AttentionSchedule& schedule);
 
 // problem: with the contract's conversions of K and V applied; asked: with q as it was given, for a schedule converts q itself. Of every output whose row of q, K and V are finite numbers and whose
