@@ -8,30 +8,8 @@
 namespace assay_gpu {
 namespace {
 
-// Formats whose elements are one number, or one rounded product of a code and its scale: those that a schedule of f32 sums has a step
-// for. Others are decoded by several operations.
-bool is_one_product(std::string_view format) {
-  for (const std::string_view element : {"f32", "f16", "bf16", "e4m3fn", "e5m2"}) {
-    if (!format.starts_with(element)) continue;
-    const std::string_view scaling = format.substr(element.size());
-    if (scaling.empty() || scaling == "_tensor" || scaling == "_head" || scaling == "_tok") return true;
-  }
-  return format == "q8_0" || format == "q4_0";
-}
-
-void check_decoded(std::string_view format) {
-  if (!is_one_product(format))
-    throw Unsupported("no schedule has a step for how " + std::string(format) + " is decoded");
-}
-void check_vector(const Call& call, const DeviceInfo&) {
-  attention_check(call);
-  for (const char* name : {"k", "v"}) check_decoded(call.text(name));
-}
-// A look-up in the codebook of V times its scale is exact in f64, and rounded once.
-void check_deferred(const Call& call, const DeviceInfo& device) {
-  attention_deferred_check(call, device);
-  check_decoded(call.text("k"));
-}
+// An element of any format is a number that is rounded to f32 once.
+void check_vector(const Call& call, const DeviceInfo&) { attention_check(call); }
 
 // What all have in common; nothing is contracted (-fmad=false). Logits are times log2 e, and most kernels then take differences.
 std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::string_view more,
@@ -138,10 +116,10 @@ constexpr auto kRows = std::to_array<Kernel>({
     // A defect on purpose: declares the C library's tanh.
     {"attention", "decode_as_libm_tanh", never, check_vector, attention_decode_name, other_tanh_contract,
      attention_decode_run, true},
-    {"attention", "deferred_replay", never, check_deferred, attention_decode_name, deferred_contract,
-     attention_deferred_run},
-    {"attention", "deferred_as_halves", never, check_deferred, attention_decode_name, halves_contract,
-     attention_deferred_run, true},
+    {"attention", "deferred_replay", never, attention_deferred_check, attention_decode_name,
+     deferred_contract, attention_deferred_run},
+    {"attention", "deferred_as_halves", never, attention_deferred_check, attention_decode_name,
+     halves_contract, attention_deferred_run, true},
     {"attention", "split_replay", never, check_vector, attention_split_name, split_contract,
      attention_split_run},
     {"attention", "split_mma_replay", never, attention_split_mma_check, attention_split_mma_name,
