@@ -90,23 +90,23 @@ std::string prefill_contract(const Call& call, const DeviceInfo& device) {
          schedule(call, "qk:" + unit + "/pv:" + unit + "/p:" + dtype, kPrefillTile, kQuadSums);
 }
 
-template <std::int64_t kPromote>
-void fp8_check(const Call& call, const DeviceInfo& device) {
-  attention_fp8_wgmma_check(call, device);
-  if (kPromote > kFp8AttentionTile && call.text("mask") == "window")
-    throw Unsupported("no schedule counts the tiles between two promotions from where a window begins");
+// Where sums are promoted after several tiles, these are counted from the first that a block of rows sees.
+const char* origin(const Call& call, std::int64_t promote) {
+  return promote > kFp8AttentionTile && call.text("mask") == "window"
+             ? "/origin:64/origin_rows:group/origin_at:tile"
+             : "";
 }
 template <auto kContract, std::int64_t kPromote>
 std::string fp8_contract(const Call& call, const DeviceInfo& device) {
   return kContract(call, device) +
          schedule(call, "q:e4m3fn/qk:hopper_fp8/pv:hopper_fp8/p:e4m3fn/p_shift:8", kFp8AttentionTile,
                   std::string(kQuadSums) + "/promote:" + std::to_string(kPromote)) +
-         head_scales(call.text("k") != "e4m3fn" || call.text("v") != "e4m3fn");
+         head_scales(call.text("k") != "e4m3fn" || call.text("v") != "e4m3fn") + origin(call, kPromote);
 }
 
 // clang-format off
 #define ASSAY_FP8(suffix, keys) \
-  {"attention", "fp8_wgmma_" #suffix "_replay", never, fp8_check<keys>, attention_fp8_wgmma_name, \
+  {"attention", "fp8_wgmma_" #suffix "_replay", never, attention_fp8_wgmma_check, attention_fp8_wgmma_name, \
    fp8_contract<attention_fp8_wgmma_##suffix##_contract, keys>, attention_fp8_wgmma_##suffix##_run}
 // clang-format on
 
@@ -134,7 +134,7 @@ constexpr auto kRows = std::to_array<Kernel>({
     ASSAY_FP8(p64, 2048),
     ASSAY_FP8(p0, 0),
     // A defect on purpose: declares promotion after every 128 keys and promotes after 32.
-    {"attention", "fp8_wgmma_p4_with_p1", never, fp8_check<128>, attention_fp8_wgmma_name,
+    {"attention", "fp8_wgmma_p4_with_p1", never, attention_fp8_wgmma_check, attention_fp8_wgmma_name,
      fp8_contract<attention_fp8_wgmma_p4_contract, 128>, attention_fp8_wgmma_p1_run, true},
 });
 #undef ASSAY_FP8

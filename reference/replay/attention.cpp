@@ -157,7 +157,8 @@ std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const Re
   const std::int64_t slot = how.origin_group ? row * queries.group + queries.head : row,
                      first = slot - slot % how.origin;
   for (std::int64_t j = 0; j < keys; ++j)
-    if (queries.visible(how.origin_group ? first / queries.group : first, j)) return j;
+    if (queries.visible(how.origin_group ? first / queries.group : first, j))
+      return how.origin_tile ? j - j % how.tile : j;
   return 0;
 }
 

@@ -177,7 +177,7 @@ TEST(AttentionReplay, keys_in_front_of_the_first_tile_are_no_operands) {
   constexpr std::int64_t kRows = 4, kHidden = 70;
   const auto q = drawn(1, 0, kRows * kD, 1, "f16"), k = drawn(2, 0, kKeys * kD, 1, "f16"),
              v = drawn(3, 0, kKeys * kD, 1, "f16");
-  const auto out = [&](std::int64_t hidden, std::int64_t left_out) {
+  const auto out = [&](std::int64_t hidden, std::int64_t left_out, const std::string& more = "origin=4") {
     const std::ptrdiff_t from = left_out * kD;
     const AttentionReplay replay(
         {kKeys - left_out, kD, kD, {k.begin() + from, k.end()}, {v.begin() + from, v.end()}, "f16"});
@@ -187,12 +187,20 @@ TEST(AttentionReplay, keys_in_front_of_the_first_tile_are_no_operands) {
     return replay
         .run(parse_attention_schedule(
                  "qk=hopper_f16 pv=hopper_f16 p=f16 out=f32 tile=16 argument=scaled exp=series9 "
-                 "bias=subtract origin=4"),
+                 "bias=subtract " +
+                 more),
              queries)
         .out;
   };
   EXPECT_EQ(out(kHidden, 0), out(kHidden, kHidden));
   EXPECT_NE(out(kHidden, 0), out(kHidden + 1, 0));
+  // Two tiles between promotions, counted from the tile of the first key that is seen, the fifth.
+  const std::string counted = "promote=32 origin=4 origin_at=tile";
+  constexpr std::int64_t kWhole = kHidden / 16 * 16;
+  static_assert(kWhole % 32 == 0);
+  EXPECT_EQ(out(kHidden, 0, counted), out(kHidden, kWhole, counted));
+  EXPECT_EQ(out(kHidden + 16, 0, counted), out(kHidden + 16, kWhole + 16, counted));
+  EXPECT_NE(out(kHidden + 16, 0, "promote=32"), out(kHidden + 16, 0, counted));
 }
 
 }  // namespace

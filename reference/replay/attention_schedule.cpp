@@ -63,6 +63,8 @@ constexpr std::array kKeys = {
     ScheduleKey{"origin", "0", "0..65536",
                 "rows whose tiles begin where the first of them sees its first key; 0: at key 0"},
     ScheduleKey{"origin_rows", "head", "head|group", "whose rows these are"},
+    ScheduleKey{"origin_at", "key", "key|tile",
+                "whether tiles begin at that key, or with the tile that has it"},
     ScheduleKey{"closed", "no", "no|yes", "whether hidden keys take no place among the lanes"},
     ScheduleKey{"merge_groups", "1", "1..65536", "merge=lanes, log2: partial sums of the output"},
     ScheduleKey{"merge_exp", "same", "same|exp2f", "merge=lanes: the exponential of the parts' maxima"},
@@ -99,7 +101,8 @@ void for_each_field(S& s, const F& f) {
   f("dot_lanes", s.dot_lanes), f("dot_pack", s.dot_pack), f("dot_block", s.dot_block),
       f("dot_fold", s.dot_fold), f("fma", s.fma);
   f("values_fma", s.values_fma), f("rescale_exp", s.rescale_libm), f("cap", s.cap), f("bias", s.bias);
-  f("sink", s.sink), f("origin", s.origin), f("origin_rows", s.origin_group), f("closed", s.closed);
+  f("sink", s.sink), f("origin", s.origin), f("origin_rows", s.origin_group);
+  f("origin_at", s.origin_tile), f("closed", s.closed);
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("q", s.q);

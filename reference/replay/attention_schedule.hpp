@@ -36,7 +36,7 @@
 // multiple of it and the open sum is rescaled as o is.
 //
 // origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0; origin_rows=group: of N rows of all
-// heads of a group, those of one position after each other. closed=yes: keys that the mask hides take no place among the lanes.
+// heads of a group, those of one position after each other. origin_at=tile: at the tile of that key, of tiles that begin at key 0. closed=yes: keys that the mask hides take no place among the lanes.
 //
 // split > 1: tiles are dealt to parts of ceil(tiles / split) consecutive ones. Each gives o_s = o / l in f32 and
 // L_s = fma(m, scale, __logf(l)); then L = logf(sum expf(L_s - max)) + max, the sum by `merge_lanes` lanes folded as `merge_fold` says, and
@@ -135,6 +135,7 @@ struct AttentionSchedule {
   SinkStep sink = SinkStep::none;
   std::int64_t origin = 0;    // rows that share the first key of their tiles; 0: key 0
   bool origin_group = false;  // these rows are of all heads of a group
+  bool origin_tile = false;   // tiles begin with that key's tile
   bool closed = false;
   std::string merge_fold = "halving";
   std::int64_t merge_groups = 1;  // merge=lanes: partial sums of o; merge=log2: of all

@@ -47,6 +47,7 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
                                                         {"bias=subtract", "bias=none"},
                                                         {"sink=last", "sink=none"},
                                                         {"origin=1", "origin=0"},
+                                                        {"origin=1", "origin=1 origin_at=tile"},
                                                         {"closed=yes", "closed=no"},
                                                         {"part=50", "part=0"},
                                                         {"split=3", "split=2"}})
