@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backends/cpu/codecs.hpp"
+#include "backends/cpu/operands.hpp"
 #include "backends/cpu/ops.hpp"
 #include "backends/plugin/attention.hpp"
 
@@ -200,8 +201,7 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
       (tile + lanes - 1) / lanes - 1 + std::bit_width(static_cast<std::uint64_t>(std::min(lanes, tile) - 1));
   return "qk=f32 tile=" + std::to_string(tile) + " promote=" + std::to_string(tile) +
          " exp_ulp=" + std::to_string(engine.exp_ulp) + " tanh_ulp=2 div_ulp=1 p=" + std::string(p) +
-         " denominator=exact rowsum=f32 rowsum_order=depth:" + std::to_string(additions) +
-         " pv=f32 out=dtype order=any";
+         " rowsum=f32 rowsum_order=depth:" + std::to_string(additions) + " pv=f32 order=any";
 }
 
 void attention_tiles_check(const Call& call) {
@@ -213,14 +213,7 @@ void attention_tiles_check(const Call& call) {
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
                                      std::int64_t origin_rows, std::string_view more, bool dots_of_rows) {
   const std::string lanes = std::to_string(dots_of_rows ? engine.dot_lanes : 1);
-  const bool simd = &engine != &kScalarEngine,
-             in_fours = call.text("mask") == "none" && call.text("lengths") == "full";
-  // Scores are computed in fours, and those that are left with more sums where a row of K has more than one vector of numbers.
-  if (simd && dots_of_rows && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes) &&
-      !(in_fours && call.integer("len") % 4 == 0))
-    throw Unsupported(
-        "the keys that are left behind fours have a schedule of their own: variant=....scalar, or len a "
-        "multiple of 4");
+  const bool simd = &engine != &kScalarEngine;
   std::string schedule =
       "qk:f32/pv:f32/out:" + std::string(call.text("dtype")) + "/tile:" + std::to_string(tile) +
       "/argument:scaled/exp:" +
@@ -229,6 +222,10 @@ std::string attention_whole_contract(const Call& call, const Engine& engine, std
                     : "taylor7_mul") +
       "/rescale_exp:libm/sums:tile/sum_fma:no" + "/lanes:" + std::to_string(engine.exp_lanes) +
       "/pack:1/values:tile/values_fma:no/dot_lanes:" + lanes + "/fma:" + (engine.fma ? "yes" : "no");
+  // Scores are computed in fours, and those that are left with more sums where a row of K has more than one vector of numbers.
+  if (simd && dots_of_rows && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes))
+    schedule += "/dot_rows:4/left_lanes:" + std::to_string(4 * engine.dot_lanes) + "/left_vector:" + lanes +
+                "/left_fold:" + fold_of_four_vectors(engine);
   if (call.real("softcap") > 0) schedule += "/cap:libm";
   if (call.yes("alibi")) schedule += "/bias:subtract";
   if (call.yes("sinks")) schedule += "/sink:last";

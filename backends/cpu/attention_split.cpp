@@ -52,10 +52,6 @@ std::string attention_split_contract(const Call& call, const Engine& engine) {
 
 std::string attention_split_replay_contract(const Call& call, const Engine& engine) {
   const std::int64_t len = call.integer("len"), parts = part_count(len), part = (len + parts - 1) / parts;
-  if (&engine != &kScalarEngine && call.integer("d") > static_cast<std::int64_t>(engine.dot_lanes) &&
-      part % 4 != 0)
-    throw Unsupported(
-        "the keys of a part that are left behind fours have a schedule of their own: variant=....scalar");
   return attention_split_contract(call, engine) +
          attention_whole_contract(
              call, engine, kBlockKeys, kAllRows,

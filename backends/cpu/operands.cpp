@@ -141,6 +141,13 @@ void prepare_values(const Engine& engine, std::string_view path, Activations& ac
   }
 }
 
+std::string fold_of_four_vectors(const Engine& engine) {
+  const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
+  std::string fold = std::to_string(lanes) + "." + std::to_string(2 * lanes);
+  for (std::int64_t half = lanes / 2; half > 0; half /= 2) fold += "." + std::to_string(half);
+  return fold;
+}
+
 std::string product_schedule(const Engine& engine, std::string_view path, bool integers, std::int64_t k,
                              std::string_view prefix) {
   const auto lanes = static_cast<std::int64_t>(engine.dot_lanes);
@@ -161,12 +168,9 @@ std::string product_schedule(const Engine& engine, std::string_view path, bool i
   if (engine.fma) add("fma", "yes");
   if (path == "codes" || path == "e4m3fn") add("scales", "a_b");
   if (alone) {
-    // The four vectors are added in pairs, then the lanes by halves; whole vectors that are left go to the first, the rest to the second.
     add("left.lanes", std::to_string(4 * lanes));
     add("left.tail", "vector:" + std::to_string(lanes));
-    std::string fold = std::to_string(lanes) + "." + std::to_string(2 * lanes);
-    for (std::int64_t half = lanes / 2; half > 0; half /= 2) fold += "." + std::to_string(half);
-    add("left.fold", fold);
+    add("left.fold", fold_of_four_vectors(engine));
   }
   return text;
 }

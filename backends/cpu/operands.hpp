@@ -24,6 +24,9 @@ bool integer_product(std::string_view path, std::string_view a, std::string_view
 std::string product_contract(const Engine& engine, std::string_view path, std::string_view a,
                              std::string_view b);
 
+// How four vectors of sums of engine.dot are added: in pairs, then the lanes by halves. Whole vectors of terms that are left go to the
+// first, the rest to the second.
+std::string fold_of_four_vectors(const Engine& engine);
 // The order of the additions of k products, whole, for level=replay: "acc:f32/lanes:16"; each key behind `prefix`. Sums of integers are
 // exact in every order. Else weights of one row
 // meet rows of activations in fours (rows:4), a vector of sums for each, and the rows that are left one by one, each with four vectors

@@ -76,7 +76,7 @@ std::string split_mma_contract(const Call& call, const DeviceInfo& device) {
   const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(shape.operands);
   return attention_split_mma_contract(call, device) +
          schedule(call, "qk:" + unit + "/pv:" + unit + "/p:" + std::string(shape.operands), shape.tile,
-                  "/exp:ex2/sums:thread/lanes:8/pack:1/fold:adjacent/edge:scaled/merge_exp:exp2f/slack:" +
+                  "/exp:ex2/lanes:8/pack:1/fold:adjacent/edge:scaled/merge_exp:exp2f/slack:" +
                       std::to_string(kSlack) + "/slack_rows:" + std::to_string(shape.heads) +
                       "/deal:" + std::to_string(shape.warps) + "/dot_run:" + std::to_string(shape.elements) +
                       merge(call, shape.parts, shape.part_keys),

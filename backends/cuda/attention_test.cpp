@@ -194,6 +194,39 @@ TEST(CudaAttention, a_schedule_is_declared_whole_where_every_step_has_a_word) {
   EXPECT_EQ(declared({{"kv", "e4m3fn"}, {"mask", "window"}}).refusal("fp8_wgmma_p4_replay"), "");
 }
 
+// What a declaration has no room for would be refused.
+TEST(CudaAttention, a_schedule_of_every_step_has_room_in_a_declaration) {
+  const DeclaredCall all = declared({{"heads", "4096"},
+                                     {"kv_heads", "256"},
+                                     {"len", "4194304"},
+                                     {"kv", "e4m3fn_head"},
+                                     {"softcap", "30"},
+                                     {"sinks", "yes"},
+                                     {"alibi", "yes"},
+                                     {"mask", "window"},
+                                     {"window", "100"},
+                                     {"rotate", "qkv"}});
+  for (const char* variant : {"decode_replay", "split_replay", "split_mma_replay"})
+    EXPECT_LT(all.contract(variant).size(), sizeof(assay_declaration::contract)) << variant;
+  const DeclaredCall prefill = declared({{"q", "64"},
+                                         {"kv", "bf16"},
+                                         {"dtype", "bf16"},
+                                         {"softcap", "30"},
+                                         {"sinks", "yes"},
+                                         {"alibi", "yes"},
+                                         {"mask", "window"},
+                                         {"window", "100"}});
+  EXPECT_LT(prefill.contract("prefill_mma_replay").size(), sizeof(assay_declaration::contract));
+  const DeclaredCall fp8 = declared({{"q", "64"},
+                                     {"kv", "e4m3fn_head"},
+                                     {"softcap", "30"},
+                                     {"sinks", "yes"},
+                                     {"alibi", "yes"},
+                                     {"mask", "window"},
+                                     {"window", "100"}});
+  EXPECT_LT(fp8.contract("fp8_wgmma_p64_replay").size(), sizeof(assay_declaration::contract));
+}
+
 TEST(CudaAttention, declares_the_unit_that_multiplies) {
   const std::string f16 = declared().contract("split_mma");
   EXPECT_EQ(key(f16, "qk"), "hopper_f16");

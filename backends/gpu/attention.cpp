@@ -68,11 +68,11 @@ Partials allocate_partials(Run& run, const AttentionArgs& args, int parts) {
 
 std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
                                std::int64_t tile, std::int64_t promote, std::int64_t split) {
-  std::string text =
-      "qk=" + std::string(qk) + " tile=" + std::to_string(tile) + " exp_ulp=2 p=" + std::string(p) +
-      " denominator=exact rowsum=f32 pv=" + std::string(pv) + " promote=" + std::to_string(promote);
+  std::string text = "qk=" + std::string(qk) + " tile=" + std::to_string(tile) +
+                     " exp_ulp=2 p=" + std::string(p) + " pv=" + std::string(pv) +
+                     " promote=" + std::to_string(promote);
   if (split > 1) text += " split=" + std::to_string(split) + " part=" + std::to_string(promote);
-  return text + " out=dtype order=any";
+  return text;
 }
 
 std::int64_t split_part_keys(std::int64_t len, std::int64_t unit, std::int64_t blocks, std::int64_t wanted) {

@@ -58,7 +58,8 @@ void launch_merge(const AttentionArgs& args, const Partials& partials,
                   const View& v_scale);  // the same, unobserved
 
 // "qk=... tile=... ..." with every step that the kernels here have in common: online softmax of base two with an exp
-// within 2 ulp, weights summed in f32 before they are rounded to p. promote: keys per partial sum of p.v.
+// within 2 ulp, weights summed in f32 before they are rounded to p, which is what a contract says by default. promote: keys per partial sum
+// of p.v.
 std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
                                std::int64_t tile, std::int64_t promote, std::int64_t split);
 

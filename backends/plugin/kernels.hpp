@@ -44,6 +44,9 @@ assay_status declared(assay_declaration* declaration, F f) noexcept {
   *declaration = {};
   return guarded(declaration->reason, [&] {
     const Declared d = f();
+    if (d.contract.size() >= sizeof declaration->contract)  // cut, it would be another
+      throw Failed("a contract of " + std::to_string(d.contract.size()) +
+                   " bytes has no room: " + d.contract);
     put(declaration->contract, d.contract);
     put(declaration->path, d.path);
     put(declaration->promises, d.promises);

@@ -111,8 +111,7 @@ void attention_check(const Call& call, const Device& device) {
 }
 
 std::string contract(const Device& device, const char* p = "f32") {
-  return "qk=f32 tile=" + std::to_string(device.subgroup()) + " exp_ulp=1 p=" + p +
-         " denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
+  return "qk=f32 tile=" + std::to_string(device.subgroup()) + " exp_ulp=1 p=" + p + " pv=f32";
 }
 std::string path_name(const Call& call, const char* kind) {
   return name_of(kind, format(call.text("k")), format(call.text("v")));
@@ -199,8 +198,7 @@ std::string attention_matrix_name(const Call& call, const Device&) { return path
 std::string attention_matrix_contract(const Call& call, const Device& device) {
   const std::string type(call.text("dtype"));
   const std::string unit = device.can().matrix_unit(type);
-  return "qk=" + unit + " tile=16 exp_ulp=1 p=" + type + " denominator=exact rowsum=f32 pv=" + unit +
-         " promote=16 out=dtype order=any";
+  return "qk=" + unit + " tile=16 exp_ulp=1 p=" + type + " pv=" + unit + " promote=16";
 }
 void attention_matrix_run(Session& session, const Trace& trace) {
   const Call& call = session.call();

@@ -12,6 +12,7 @@
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
+#include "reference/replay/attention_left.hpp"
 #include "reference/replay/attention_merge.hpp"
 #include "reference/replay/attention_row.hpp"
 #include "reference/replay/attention_values.hpp"
@@ -92,22 +93,17 @@ struct AttentionReplay::Data {
   }
 
   // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
-  std::vector<float> logits(const AttentionSchedule& how, const std::vector<float>& q, std::int64_t rows) {
-    if (how.dot_block > 1) return block_logits(how.dot_block, q, rows);
-    const std::tuple order(how.qk, how.dot_lanes, how.dot_pack, how.dot_fold, how.fma);
+  std::vector<float> logits(const Schedule& dot, const std::vector<float>& q, std::int64_t rows) {
     {
       const std::lock_guard lock(mutex_);
-      if (order == last_order_ && q == last_q_) return last_;
+      if (dot == last_dot_ && q == last_q_) return last_;
     }
-    Schedule dot;
-    dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.pack = how.dot_pack, dot.fma = how.fma;
-    dot.fold = how.dot_fold;
     const std::vector<double> sums =
         GemmReplay({rows, keys.d, "f32", q}, {keys.keys, keys.d, "f32", {keys.k.begin(), keys.k.end()}})
             .sums(dot);
     std::vector<float> s(sums.begin(), sums.end());
     const std::lock_guard lock(mutex_);
-    last_order_ = order, last_q_ = q, last_ = s;
+    last_dot_ = dot, last_q_ = q, last_ = s;
     return s;
   }
 
@@ -133,7 +129,7 @@ struct AttentionReplay::Data {
 
  private:
   std::mutex mutex_;
-  std::tuple<std::string, std::int64_t, std::int64_t, std::string, bool> last_order_;
+  Schedule last_dot_;
   std::vector<float> last_q_, last_;
 };
 
@@ -239,7 +235,11 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         const std::vector<float> divisors = rounded_queries(how, kv.d, q_block);
         std::vector<float> s(static_cast<std::size_t>(rows * kv.keys), 0.0f);
         if (!qk) {
-          s = data_->logits(how, q_block, rows);
+          s = how.dot_block > 1 ? data_->block_logits(how.dot_block, q_block, rows)
+                                : data_->logits(dot_of(how), q_block, rows);
+          if (how.dot_rows > 1)
+            take_left(how, queries, kv.keys, first, rows, plan,
+                      data_->logits(left_dot_of(how), q_block, rows), s);
         } else {
           const PackedOperand q =
               qk->packed(PackedOperand::Side::a, kv.format, gathered(q_block, kv.d, how.dot_run), rows, kv.d);

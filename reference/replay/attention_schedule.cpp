@@ -77,6 +77,12 @@ constexpr std::array kKeys = {
     ScheduleKey{"edge", "same", "same|scaled", "slack: the argument of tiles that are not whole"},
     ScheduleKey{"dot_run", "4", "4..64",
                 "columns of a run, of four of which an instruction of q.k takes four each"},
+    ScheduleKey{"dot_rows", "1", "1..64", "qk=f32: neighbouring keys that are served together"},
+    ScheduleKey{"left_lanes", "1", "1..65536", "partial sums of q.k of keys that are left behind those"},
+    ScheduleKey{"left_fold", "halving", kFoldWords, "how these are added"},
+    ScheduleKey{"left_vector", "0", "0..65536",
+                "columns of a vector, of which whole ones behind the last pass over these sums go to the "
+                "first; 0: in turn"},
     ScheduleKey{"q", "none", "none|f16|bf16|e4m3fn|q8_0",
                 "to which q is rounded; e4m3fn: rows are scaled, q8_0: blocks"},
     ScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
@@ -105,7 +111,8 @@ void for_each_field(S& s, const F& f) {
   f("origin_at", s.origin_tile), f("closed", s.closed);
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
-  f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("q", s.q);
+  f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("dot_rows", s.dot_rows);
+  f("left_lanes", s.left_lanes), f("left_fold", s.left_fold), f("left_vector", s.left_vector), f("q", s.q);
   f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("unrotate", s.unrotate);
   f("promote", s.promote);
 }
@@ -157,6 +164,13 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   schedule.fold = to_string(fold_of(schedule.fold, schedule.lanes), schedule.lanes);
   schedule.dot_fold = to_string(fold_of(schedule.dot_fold, schedule.dot_lanes), schedule.dot_lanes);
   schedule.merge_fold = to_string(fold_of(schedule.merge_fold, schedule.merge_lanes), schedule.merge_lanes);
+  schedule.left_fold = to_string(fold_of(schedule.left_fold, schedule.left_lanes), schedule.left_lanes);
+  if (schedule.dot_rows > 1 && (schedule.qk != "f32" || schedule.dot_block > 1))
+    kGrammar.refuse("dot_rows", std::to_string(schedule.dot_rows));
+  if (schedule.dot_rows == 1 && schedule.left_lanes > 1)
+    kGrammar.refuse("left_lanes", std::to_string(schedule.left_lanes));
+  if (schedule.left_vector > 0 && schedule.left_lanes % schedule.left_vector != 0)
+    kGrammar.refuse("left_vector", std::to_string(schedule.left_vector));
   const bool vector_values = !sums_in_a_unit(schedule.pv);
   if (vector_values) {
     if (std::ranges::find(kVectorFormats, schedule.p) == kVectorFormats.end())

@@ -59,6 +59,8 @@
 // multiplied by that of its V, times 2^-p_shift. Not with merge=logs or log2.
 // unrotate: the row of o / l is in the basis of the 32-point transform and is transformed back, by stages of neighbours first (ascending)
 // or of halves first, then a factor and signs (butterflies.hpp).
+// dot_rows=N: of the neighbouring keys of a tile that a row sees each N are served together, as above; those that are left have
+// left_lanes sums folded as left_fold says, of which whole vectors of left_vector columns behind the last pass take the first.
 // dot_run=N: an instruction of 16 products of q.k takes four neighbours of each of four neighbouring runs of N columns.
 #pragma once
 
@@ -145,6 +147,8 @@ struct AttentionSchedule {
   std::int64_t slack = 0, slack_rows = 8;
   bool edge_scaled = false;
   std::int64_t dot_run = 4;
+  std::int64_t dot_rows = 1, left_lanes = 1, left_vector = 0;  // qk=f32
+  std::string left_fold = "halving";
   std::string q = "none";  // format that q is rounded to
   std::int64_t p_shift = 0;
   std::int64_t fused = 0;    // products of one instruction; 0: as many as the unit fuses

@@ -1,0 +1,41 @@
+#include "reference/replay/attention_left.hpp"
+
+namespace assay {
+
+Schedule dot_of(const AttentionSchedule& how) {
+  Schedule dot;
+  dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.pack = how.dot_pack, dot.fma = how.fma;
+  dot.fold = how.dot_fold;
+  return dot;
+}
+
+Schedule left_dot_of(const AttentionSchedule& how) {
+  Schedule dot = dot_of(how);
+  dot.lanes = how.left_lanes, dot.pack = 1, dot.fold = how.left_fold;
+  if (how.left_vector > 0) dot.tail = Tail::vector, dot.tail_width = how.left_vector;
+  return dot;
+}
+
+void take_left(const AttentionSchedule& how, const ReplayQueries& queries, std::int64_t keys,
+               std::int64_t first, std::int64_t rows, const std::vector<std::vector<Tile>>& plan,
+               std::span<const float> left, std::vector<float>& s) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto sees = [&](std::int64_t j) {
+      return !queries.visible || queries.visible(queries.heads ? 0 : first + i, j);
+    };
+    for (const auto& part : plan)
+      for (const Tile& t : part)
+        for (std::int64_t begin = t.from; begin < t.to;) {
+          std::int64_t end = begin;
+          while (end < t.to && sees(end)) ++end;
+          const std::int64_t together = (end - begin) / how.dot_rows * how.dot_rows;
+          for (std::int64_t j = begin + together; j < end; ++j) {
+            const auto at = static_cast<std::size_t>(i * keys + j);
+            s[at] = left[at];
+          }
+          begin = end + 1;  // the key at `end` is not seen, or is another tile's
+        }
+  }
+}
+
+}  // namespace assay
