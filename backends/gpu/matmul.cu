@@ -85,13 +85,6 @@ std::string matmul_contract(const GemmKernel& kernel, const Call& call, const De
 
 namespace {
 
-void check_schedule(const GemmKernel& kernel, const Product& product, const DeviceInfo& device) {
-  if (product.path == Path::q8 || format_row(product.a).format.second || format_row(product.b).format.second)
-    throw Unsupported(
-        "a schedule is of sums of operands with one scale at most: no path=q8, no second scale");
-  kernel.schedule(device);  // throws for a device whose unit is not described
-}
-
 // "acc:f32/scales:a_b", each key behind `prefix`.
 std::string product_schedule(const GemmKernel& kernel, Path path, const DeviceInfo& device,
                              std::string_view prefix = "") {
@@ -106,11 +99,12 @@ std::string product_schedule(const GemmKernel& kernel, Path path, const DeviceIn
 
 void matmul_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   matmul_check(kernel, call, device);
-  check_schedule(kernel, product_of_matmul(call), device);
+  kernel.schedule(device);  // throws for a device whose unit is not described
 }
 std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
-  return matmul_contract(kernel, call, device) +
-         " level=replay schedule=" + product_schedule(kernel, product_of_matmul(call).path, device);
+  const Path path = product_of_matmul(call).path;
+  return matmul_contract(kernel, call, device) + (path == Path::q8 ? " scale=divide code=reciprocal" : "") +
+         " level=replay schedule=" + product_schedule(kernel, path, device);
 }
 
 void matmul_run(const GemmKernel& kernel, Run& run) {
@@ -152,7 +146,7 @@ std::string moe_contract(const GemmKernel& kernel, const Call& call, const Devic
 
 void moe_replay_check(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   moe_check(kernel, call, device);
-  check_schedule(kernel, product_of_moe(call), device);
+  kernel.schedule(device);
   if (*kExpWord == '\0') throw Unsupported("no schedule has a word for this compiler's expf");
 }
 // The experts' results are added in the order of topk_ids.
