@@ -29,8 +29,6 @@ void checked(const Call& call, const Device& device) {
 template <void (*kCheck)(const Call&, const Device&)>
 void attention_replay_check(const Call& call, const Device& device) {
   checked<kCheck>(call, device);
-  if (call.text("mask") == "window" && keys_at_a_time(call, device) < call.integer("len"))
-    throw Unsupported("no schedule cuts the tiles of a window where a dispatch ends");
 }
 
 std::string schedule(const Call& call, std::string_view units, std::int64_t tile, std::int64_t rows,
@@ -51,31 +49,39 @@ std::string of_lanes(const Call& call, const Device& device, std::string_view un
                   "/fma:no/sums:tile/pack:1/lanes:" + lanes + "/fold:" + std::string(fold));
 }
 
+// Of a kernel that takes so many keys in a dispatch: a window's tiles begin anew where one ends.
+std::string of_dispatches(const Call& call, const Device& device, std::string_view units,
+                          std::string_view fold) {
+  const std::int64_t keys = keys_at_a_time(call, device);
+  return of_lanes(call, device, units, fold) +
+         (call.text("mask") == "window" && keys < call.integer("len") ? "/cut:" + std::to_string(keys) : "");
+}
+
 template <auto kContract>
 std::string whole_contract(const Call& call, const Device& device) {
-  return kContract(call, device) + of_lanes(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold);
+  return kContract(call, device) + of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold);
 }
 std::string p_f16_contract(const Call& call, const Device& device) {
   return attention_p_f16_contract(call, device) +
-         of_lanes(call, device, "qk:f32/pv:f32/p:f16", device.can().lane_fold);
+         of_dispatches(call, device, "qk:f32/pv:f32/p:f16", device.can().lane_fold);
 }
 std::string f16_contract(const Call& call, const Device& device) {
   return attention_f16_contract(call, device) +
-         of_lanes(call, device, "qk:f16/pv:f32/p:f32", device.can().lane_fold);
+         of_dispatches(call, device, "qk:f16/pv:f32/p:f32", device.can().lane_fold);
 }
 std::string deferred_contract(const Call& call, const Device& device) {
   return attention_deferred_contract(call, device) +
-         of_lanes(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:ascending";
+         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:ascending";
 }
 // A defect on purpose: declares that halves are transformed first.
 std::string halves_contract(const Call& call, const Device& device) {
   return attention_deferred_contract(call, device) +
-         of_lanes(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:descending";
+         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:descending";
 }
 // A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
 std::string q8_contract(const Call& call, const Device& device) {
   return attention_q8_contract(call, device) +
-         of_lanes(call, device, "q:q8_0/qk:f32/dot_block:32/pv:f32/p:f32", device.can().lane_fold);
+         of_dispatches(call, device, "q:q8_0/qk:f32/dot_block:32/pv:f32/p:f32", device.can().lane_fold);
 }
 std::string split_contract(const Call& call, const Device& device) {
   const std::int64_t parts = part_count(call, device);
@@ -108,7 +114,8 @@ bool is_scaled(const std::string& contract) {
 
 // A defect on purpose: declares that the lanes are added from the last to the first.
 std::string reversed_contract(const Call& call, const Device& device) {
-  return attention_whole_contract(call, device) + of_lanes(call, device, "qk:f32/pv:f32/p:f32", "reverse");
+  return attention_whole_contract(call, device) +
+         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", "reverse");
 }
 
 // A mixture: a token's row meets an expert's weights by itself; silu by a quotient; the experts' results follow topk_ids.

@@ -47,6 +47,7 @@ constexpr std::array kKeys = {
     ScheduleKey{"merge", "logs", "logs|weights|lanes|log2", "how parts are merged"},
     ScheduleKey{"part", "0", "0..16777216",
                 "keys of a part, whose tiles begin with it; 0: parts of whole tiles"},
+    ScheduleKey{"cut", "0", "0..16777216", "tiles begin anew at each multiple of so many keys; 0: at none"},
     ScheduleKey{"dot_lanes", "1", "1..65536", "qk=f32: partial sums of q.k"},
     ScheduleKey{"dot_pack", "1", "1..256",
                 "qk=f32: neighbouring columns that one of dot_lanes takes at a time"},
@@ -104,6 +105,7 @@ void for_each_field(S& s, const F& f) {
   f("sums", s.sums), f("sum_fma", s.sum_fma), f("warps", s.warps), f("lanes", s.lanes), f("pack", s.pack);
   f("fold", s.fold), f("values", s.values), f("quotient", s.quotient), f("split", s.split);
   f("merge_lanes", s.merge_lanes), f("merge_fold", s.merge_fold), f("merge", s.merge), f("part", s.part);
+  f("cut", s.cut);
   f("dot_lanes", s.dot_lanes), f("dot_pack", s.dot_pack), f("dot_block", s.dot_block),
       f("dot_fold", s.dot_fold), f("fma", s.fma);
   f("values_fma", s.values_fma), f("rescale_exp", s.rescale_libm), f("cap", s.cap), f("bias", s.bias);
@@ -195,6 +197,8 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) kGrammar.refuse("sink", "own");
   if (schedule.dot_block > 1 && (schedule.qk != "f32" || schedule.dot_lanes > 1))
     kGrammar.refuse("dot_block", std::to_string(schedule.dot_block));
+  if (schedule.cut > 0 && schedule.split > 1 && schedule.part == 0)
+    kGrammar.refuse("cut", std::to_string(schedule.cut));
   const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16" || schedule.q == "q8_0";
   if (rounds_q == sums_in_a_unit(schedule.qk) && schedule.q != "none") kGrammar.refuse("q", schedule.q);
   if (schedule.q == "e4m3fn" && !accepts(matrix_unit(schedule.qk), schedule.q))

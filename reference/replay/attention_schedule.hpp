@@ -35,6 +35,7 @@
 // to p, and the quotient times 2^-N. promote=N: pv sums N keys from zero, which are then added to o in f32; N divides the tile, or is a
 // multiple of it and the open sum is rescaled as o is.
 //
+// cut=N: tiles begin anew at each multiple of N keys, too.
 // origin=N: tiles begin at the first key that the first of N neighbouring rows sees, not at key 0; origin_rows=group: of N rows of all
 // heads of a group, those of one position after each other. origin_at=tile: at the tile of that key, of tiles that begin at key 0. closed=yes: keys that the mask hides take no place among the lanes.
 //
@@ -127,6 +128,7 @@ struct AttentionSchedule {
   std::int64_t merge_lanes = 32;
   Merge merge = Merge::logs;
   std::int64_t part = 0;                                    // keys; 0: by tiles
+  std::int64_t cut = 0;                                     // keys; 0: none
   std::int64_t dot_lanes = 1, dot_pack = 1, dot_block = 1;  // qk=f32
   std::string dot_fold = "halving";
   bool fma = true;         // qk=f32, pv=f32

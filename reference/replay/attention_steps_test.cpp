@@ -50,6 +50,7 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
                                                         {"origin=1", "origin=1 origin_at=tile"},
                                                         {"closed=yes", "closed=no"},
                                                         {"part=50", "part=0"},
+                                                        {"part=50", "part=50 cut=40"},
                                                         {"split=3", "split=2"}})
     EXPECT_NE(out(from, to), healthy) << from;
   // In exact arithmetic how parts are cut and merged is no difference; here each output is a mean of values below 4, by as many

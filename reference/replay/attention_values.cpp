@@ -57,8 +57,11 @@ std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64
                                             : p + 1 == how.split ? keys
                                                                  : (p + 1) * how.part);
     std::vector<Tile> part;
-    for (std::int64_t from = begin; from < end; from += how.tile)
-      part.push_back({from, std::min(end, from + how.tile), place++});
+    for (std::int64_t from = begin; from < end; from = part.back().to) {
+      const std::int64_t whole = std::min(end, from + how.tile);
+      const std::int64_t cut = how.cut > 0 ? (from / how.cut + 1) * how.cut : whole;
+      part.push_back({from, std::min(whole, cut), place++});
+    }
     if (how.descending) std::ranges::reverse(part);
     for (std::int64_t w = 0; w < how.deal; ++w) {
       std::vector<Tile> dealt;
