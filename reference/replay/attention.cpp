@@ -18,15 +18,12 @@
 #include "reference/replay/attention_values.hpp"
 #include "reference/replay/attention_weights.hpp"
 #include "reference/replay/replay.hpp"
+#include "reference/replay/rounding.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::int64_t kBlockRows = 64;
-
-const ScalarFormat* format_of(const std::string& name) {
-  return name == "f32" ? nullptr : &scalar_format(name);
-}
 
 // The operands of a product on a unit, of which each instruction takes `fused` products (0, or no fewer than the unit can: all of them):
 // where these are fewer, zeros fill the places between. The first instruction begins with product `origin`: zeros lead to it.
@@ -92,18 +89,21 @@ struct AttentionReplay::Data {
     return s;
   }
 
-  // q.k in f32. The last result is kept: a search asks it for many schedules that differ behind it.
+  // q.k in f32. The last results are kept: a search asks them for many schedules that differ behind them.
   std::vector<float> logits(const Schedule& dot, const std::vector<float>& q, std::int64_t rows) {
     {
       const std::lock_guard lock(mutex_);
-      if (dot == last_dot_ && q == last_q_) return last_;
+      for (const Logits& last : last_)
+        if (last.dot == dot && last.q == q) return last.s;
     }
     const std::vector<double> sums =
         GemmReplay({rows, keys.d, "f32", q}, {keys.keys, keys.d, "f32", {keys.k.begin(), keys.k.end()}})
             .sums(dot);
     std::vector<float> s(sums.begin(), sums.end());
     const std::lock_guard lock(mutex_);
-    last_dot_ = dot, last_q_ = q, last_ = s;
+    constexpr std::size_t kKept = 4;
+    if (last_.size() == kKept) last_.erase(last_.begin());
+    last_.push_back({dot, q, s});
     return s;
   }
 
@@ -129,8 +129,11 @@ struct AttentionReplay::Data {
 
  private:
   std::mutex mutex_;
-  Schedule last_dot_;
-  std::vector<float> last_q_, last_;
+  struct Logits {
+    Schedule dot;
+    std::vector<float> q, s;
+  };
+  std::vector<Logits> last_;
 };
 
 AttentionReplay::AttentionReplay(ReplayKeys keys) : data_(std::make_unique<Data>()) {
@@ -159,23 +162,23 @@ std::int64_t origin_of(const AttentionSchedule& how, std::int64_t keys, const Re
 }
 
 // A row of q scaled by max |q| / 448 and rounded to e4m3fn; returns the divisor.
-float scaled_query(const ScalarFormat& format, std::span<float> q) {
+float scaled_query(const Rounded& rounded, std::span<float> q) {
   constexpr float kLargest = 448;
   float largest = 0;
   for (const float x : q) largest = std::max(largest, std::fabs(x));
   float divisor = largest / kLargest;
   if (!(divisor > 0)) divisor = 1;
-  for (float& x : q) x = rounded(&format, std::min(kLargest, std::max(-kLargest, x / divisor)));
+  for (float& x : q) x = rounded(std::min(kLargest, std::max(-kLargest, x / divisor)));
   return divisor;
 }
 constexpr std::size_t kQueryBlock = 32;
 // A block of q becomes int8 codes times a step in f16; one whose step has no reciprocal, no numbers.
 void round_block(std::span<float> q) {
   constexpr float kLargest = 127;
-  static const ScalarFormat& f16 = scalar_format("f16");
+  static const Rounded to_f16("f16");
   float largest = 0;
   for (const float x : q) largest = std::max(largest, std::fabs(x));
-  const float step = largest / kLargest, inverse = step == 0 ? 0 : 1 / step, stored = rounded(&f16, step);
+  const float step = largest / kLargest, inverse = step == 0 ? 0 : 1 / step, stored = to_f16(step);
   if (step != 0 && !std::isnormal(inverse)) {
     std::ranges::fill(q, std::nanf(""));
     return;
@@ -191,13 +194,13 @@ std::vector<float> rounded_queries(const AttentionSchedule& how, std::int64_t d,
       round_block(std::span(q).subspan(first, kQueryBlock));
     return divisors;
   }
-  const ScalarFormat& format = scalar_format(how.q);
+  const Rounded rounded(how.q);
   if (how.q != "e4m3fn") {
-    for (float& x : q) x = rounded(&format, x);
+    for (float& x : q) x = rounded(x);
     return divisors;
   }
   for (std::size_t row = 0; row < q.size(); row += static_cast<std::size_t>(d))
-    divisors.push_back(scaled_query(format, std::span(q).subspan(row, static_cast<std::size_t>(d))));
+    divisors.push_back(scaled_query(rounded, std::span(q).subspan(row, static_cast<std::size_t>(d))));
   return divisors;
 }
 
@@ -209,7 +212,7 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
   const MatrixUnit* const pv_unit = sums_in_a_unit(how.pv) ? &matrix_unit(how.pv) : nullptr;
   if (sums_in_a_unit(how.qk)) qk.emplace(matrix_unit(how.qk), how.fused);
   const PackedOperand* packed_k = qk ? &data_->packed_k(*qk, how.dot_run) : nullptr;
-  const ScalarFormat* out_format = format_of(how.out);
+  const Rounded stored(how.out);
   const auto scale = static_cast<float>(queries.scale);
   ReplayedRows result;
   result.out.resize(static_cast<std::size_t>(queries.rows * kv.dv));
@@ -279,8 +282,7 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
               how, parts, scale, queries.sink_of(static_cast<std::int64_t>(row_of_all)), queries.v_scale);
           result.known[row_of_all] = finished.known ? 1 : 0;
           result.lse[row_of_all] = finished.lse;
-          for (std::size_t c = 0; c < dv; ++c)
-            result.out[row_of_all * dv + c] = rounded(out_format, finished.y[c]);
+          for (std::size_t c = 0; c < dv; ++c) result.out[row_of_all * dv + c] = stored(finished.y[c]);
         }
       });
   return result;

@@ -5,13 +5,14 @@ namespace assay {
 Schedule dot_of(const AttentionSchedule& how) {
   Schedule dot;
   dot.acc = how.qk, dot.lanes = how.dot_lanes, dot.pack = how.dot_pack, dot.fma = how.fma;
-  dot.fold = how.dot_fold;
+  dot.fold = how.dot_fold, dot.head = how.dot_head, dot.swapped = how.dot_pairs;
+  if (how.dot_refold) dot.tail = Tail::refold;
   return dot;
 }
 
 Schedule left_dot_of(const AttentionSchedule& how) {
   Schedule dot = dot_of(how);
-  dot.lanes = how.left_lanes, dot.pack = 1, dot.fold = how.left_fold;
+  dot.lanes = how.left_lanes, dot.pack = 1, dot.fold = how.left_fold, dot.head = 0, dot.tail = Tail::lanes;
   if (how.left_vector > 0) dot.tail = Tail::vector, dot.tail_width = how.left_vector;
   return dot;
 }

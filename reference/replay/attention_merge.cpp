@@ -20,7 +20,7 @@ float quotient(const AttentionSchedule& how, float o, float l, float scale = 1) 
   const float y = how.quotient == Quotient::division ? o / l
                   : how.quotient == Quotient::approx ? o * rcp_approx_ftz(l)
                                                      : o * (1.0f / l);
-  return y * std::ldexp(scale, -static_cast<int>(how.p_shift));
+  return how.p_shift == 0 ? y * scale : y * std::ldexp(scale, -static_cast<int>(how.p_shift));
 }
 
 // m and l of a part, to base e.

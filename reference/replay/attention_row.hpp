@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_schedule.hpp"
 #include "reference/replay/exponentials.hpp"
 #include "reference/replay/fold.hpp"
@@ -17,14 +16,6 @@ namespace assay {
 
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 inline constexpr double kLog2E = 1.4426950408889634;
-
-// A cast or a store: 16 bits overflow to infinity, 8 bits saturate, which is all that hardware converts them by. nullptr: f32.
-inline float rounded(const ScalarFormat* format, float x) {
-  if (format == nullptr) return x;
-  const bool wide = format->exponent_bits + format->fraction_bits == 15;
-  return static_cast<float>(
-      round_to(*format, static_cast<double>(x), {.overflow = wide ? Overflow::ieee : Overflow::saturate}));
-}
 
 using Exp = float (*)(float);
 inline float nearest_exp(float x) {
@@ -112,7 +103,9 @@ class AttentionRow {
                        : argument == Argument::mul_sub    ? old * k - mc
                                                           : std::fma(old, k, -mc));
     }
-    for (float& x : s) {
+    const std::size_t by_own_exp = how_.tail == SumTail::nearest ? whole_passes(s.size()) : s.size();
+    for (std::size_t j = 0; j < s.size(); ++j) {
+      float& x = s[j];
       switch (argument) {
         case Argument::fma:
           x = std::fma(x, c, -mc);
@@ -141,7 +134,7 @@ class AttentionRow {
           x = std::fma(x, e, -m);
           break;
       }
-      x = exp_(x);
+      x = j < by_own_exp ? exp_(x) : static_cast<float>(std::exp(static_cast<double>(x)));
     }
     add(s, a);
     return a;
@@ -154,6 +147,12 @@ class AttentionRow {
   float top = kMinusInfinity, sum = 0;
 
  private:
+  // Of `keys` those that whole passes over the lanes take.
+  std::size_t whole_passes(std::size_t keys) const {
+    const std::size_t width = how_.tail_width > 0 ? static_cast<std::size_t>(how_.tail_width)
+                                                  : lanes_.size() * static_cast<std::size_t>(how_.pack);
+    return keys - keys % width;
+  }
   // Adds a range of keys to the lanes, each of which is rescaled along with its first addition; 1 leaves it as it is.
   void add_to_lanes(std::span<const float> w, float a) {
     const auto pack = static_cast<std::size_t>(how_.pack), stride = lanes_.size() * pack;
@@ -188,8 +187,15 @@ class AttentionRow {
     const auto range = static_cast<std::size_t>(how_.tile / how_.warps);
     for (std::size_t first = 0; first < static_cast<std::size_t>(how_.tile); first += range) {
       std::fill(lanes_.begin(), lanes_.end(), 0.0f);
-      if (first < w.size()) add_to_lanes(w.subspan(first, std::min(range, w.size() - first)), 1);
-      const float part = fold_(lanes_);
+      std::span<const float> behind;
+      if (first < w.size()) {
+        const std::span<const float> here = w.subspan(first, std::min(range, w.size() - first));
+        const std::size_t in_lanes = how_.tail == SumTail::lanes ? here.size() : whole_passes(here.size());
+        add_to_lanes(here.first(in_lanes), 1);
+        behind = here.subspan(in_lanes);
+      }
+      float part = fold_(lanes_);
+      for (const float x : behind) part += x;
       sum = rescaled(sum, first == 0 ? a : 1, part);
     }
   }

@@ -24,7 +24,8 @@ constexpr std::array kKeys = {
                 "fma|mul_sub|scaled|sub_mul|scaled_twice|scaled_fma|fma_max|scaled_fma_max",
                 "operations of the exponent"},
     ScheduleKey{"constant", "double", "float|double", "in which scale * log2 e is formed"},
-    ScheduleKey{"exp", "exp2f", "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul|sleef|degree5|arm|series9",
+    ScheduleKey{"exp", "exp2f",
+                "ex2|exp2f|expf|nearest|libm|taylor7|taylor7_mul|sleef|degree5|arm|series9|degree3",
                 "the exponential"},
     ScheduleKey{"rescale", "sub_mul", "sub_mul|as_argument", "operations of the old maximum's exponent"},
     ScheduleKey{
@@ -93,6 +94,17 @@ constexpr std::array kKeys = {
     ScheduleKey{"unrotate", "none", "none|ascending|descending",
                 "stages of the transform of each output row: neighbours or halves first"},
     ScheduleKey{"promote", "0", "0..16777216", "keys that a unit sums before they are added in f32; 0: all"},
+    ScheduleKey{"dot_head", "0", "0..65536",
+                "qk=f32: products that the first lane takes ahead of the others"},
+    ScheduleKey{
+        "dot_tail", "lanes", "lanes|refold",
+        "qk=f32: products behind the last whole pass go on over the lanes, or are folded with their sum"},
+    ScheduleKey{"dot_step", "one", "one|pair", "qk=f32: pair: of two neighbours the second product first"},
+    ScheduleKey{"tail", "lanes", "lanes|after|nearest",
+                "sums=tile: keys behind the last whole pass go on over the lanes, or are added at the end; "
+                "nearest: their e^x rounded once"},
+    ScheduleKey{"tail_width", "0", "0..65536", "keys of a pass for tail; 0: lanes times pack"},
+    ScheduleKey{"value_step", "one", "one|pair|eight", "pv=f32: how many neighbouring keys one step adds"},
 };
 constexpr ScheduleGrammar kGrammar("attention schedule", kKeys);
 constexpr std::array<std::string_view, 3> kVectorFormats = {"f32", "f16", "bf16"};
@@ -116,7 +128,9 @@ void for_each_field(S& s, const F& f) {
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("dot_rows", s.dot_rows);
   f("left_lanes", s.left_lanes), f("left_fold", s.left_fold), f("left_vector", s.left_vector), f("q", s.q);
   f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("unrotate", s.unrotate);
-  f("promote", s.promote);
+  f("promote", s.promote), f("dot_head", s.dot_head);
+  f("dot_tail", s.dot_refold), f("dot_step", s.dot_pairs), f("tail", s.tail), f("tail_width", s.tail_width),
+      f("value_step", s.value_step);
 }
 
 template <typename T>
@@ -191,7 +205,8 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   // Maxima are to base two where the arguments of such an exponential are themselves compared.
   const bool to_base_two = !natural(schedule.exp) && (schedule.argument == Argument::scaled ||
                                                       schedule.argument == Argument::scaled_twice ||
-                                                      schedule.argument == Argument::fma_max);
+                                                      schedule.argument == Argument::fma_max ||
+                                                      schedule.argument == Argument::scaled_fma_max);
   if (schedule.merge == Merge::log2 && (!to_base_two || schedule.p_shift > 0))
     kGrammar.refuse("merge", "log2");
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) kGrammar.refuse("sink", "own");
@@ -212,10 +227,20 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
     kGrammar.refuse("q", schedule.q);
   if (schedule.head_scales && schedule.split > 1 && by_logs) kGrammar.refuse("kv_scale", "head");
   const bool promotes = schedule.promote > 0;
-  if (promotes &&
-      (vector_values || (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||
-       schedule.promote % matrix_unit(schedule.pv).group != 0))
+  if (promotes && (schedule.pv == "f16" ||
+                   (schedule.tile % schedule.promote != 0 && schedule.promote % schedule.tile != 0) ||
+                   (!vector_values && schedule.promote % matrix_unit(schedule.pv).group != 0)))
     kGrammar.refuse("promote", std::to_string(schedule.promote));
+  if (schedule.pv != "f32" && schedule.value_step != ValueStep::one)
+    kGrammar.refuse("value_step", text_of("value_step", schedule.value_step));
+  if ((schedule.sums != RowSums::tile || schedule.warps > 1) && schedule.tail != SumTail::lanes)
+    kGrammar.refuse("tail", text_of("tail", schedule.tail));
+  if (schedule.tail == SumTail::lanes && schedule.tail_width > 0)
+    kGrammar.refuse("tail_width", std::to_string(schedule.tail_width));
+  const bool plain_dot = schedule.qk == "f32" && schedule.dot_block == 1;
+  if (!plain_dot && schedule.dot_head > 0) kGrammar.refuse("dot_head", std::to_string(schedule.dot_head));
+  if (!plain_dot && schedule.dot_refold) kGrammar.refuse("dot_tail", "refold");
+  if (!plain_dot && schedule.dot_pairs) kGrammar.refuse("dot_step", "pair");
   // What maxima are compared with is formed so in these two alone, and rows with a scale of their own move alone.
   const bool compared = schedule.argument == Argument::scaled || schedule.argument == Argument::fma_max;
   if (schedule.slack > 0 && (!compared || schedule.closed || schedule.origin > 0 || schedule.q == "e4m3fn"))

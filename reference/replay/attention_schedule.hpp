@@ -20,6 +20,15 @@
 // not: of q.k in dot_lanes partial sums folded as dot_fold says, of p.v key after key; pv=f16: o is rounded to f16 after each key and
 // each rescaling. rescale_exp=libm: a by the C library's expf, whatever the weights' exponential is.
 //
+// dot_head=N, dot_tail=refold, dot_step=pair: of q.k as head, tail=refold and order=swapped of a product's schedule (schedule.hpp).
+//
+// tail=after, tail=nearest (sums=tile, one warp): keys behind the last whole tail_width of a tile (0: lanes pack) are added one by one to the folded
+// lanes; nearest: their weights are e^x rounded once.
+//
+// value_step (pv=f32): one, key after key; pair, of two neighbouring keys the second first (VDPBF16PS); eight, of eight neighbouring keys
+//   o = (((o + w_6 v_6) + w_4 v_4) + (w_7 v_7 + w_5 v_5)) + ((w_2 v_2 + w_0 v_0) + (w_3 v_3 + w_1 v_1))
+// in fused steps, what is left behind eights key after key.
+//
 // fused=N: an instruction of the units takes N products, fewer than the unit can fuse: as if the others were 0.
 //
 // argument=scaled may have two steps more, between the scale and the maximum: cap=libm, x = cap tanhf(x / cap) by the C library (softcap;
@@ -96,12 +105,15 @@ enum class Exponential : std::uint8_t {
   degree5,
   arm,
   series9,
+  degree3,
 };
 constexpr bool natural(Exponential e) { return e >= Exponential::expf; }  // base e
 std::string_view to_string(Exponential e);
 enum class Rescale : std::uint8_t { sub_mul, as_argument };
 enum class RowSums : std::uint8_t { thread, tile, vectors, lane };
 enum class ValueChain : std::uint8_t { chained, tile, carried };
+enum class ValueStep : std::uint8_t { one, pair, eight };
+enum class SumTail : std::uint8_t { lanes, after, nearest };
 enum class Merge : std::uint8_t { logs, weights, lanes, log2 };
 enum class SinkStep : std::uint8_t { none, last, exp2f, own };
 enum class CapStep : std::uint8_t { none, libm, series9, cuda_tanhf };
@@ -157,6 +169,11 @@ struct AttentionSchedule {
   bool head_scales = false;  // of K and V, beside their codes
   Unrotate unrotate = Unrotate::none;
   std::int64_t promote = 0;  // keys that pv sums before they are added to o in f32; 0: all
+  std::int64_t dot_head = 0;
+  bool dot_refold = false, dot_pairs = false;
+  SumTail tail = SumTail::lanes;
+  std::int64_t tail_width = 0;
+  ValueStep value_step = ValueStep::one;
   bool operator==(const AttentionSchedule&) const = default;
 };
 

@@ -64,6 +64,53 @@ TEST(AttentionReplay, each_step_around_the_softmax_shows) {
   EXPECT_THROW(parse_attention_schedule("split=2 sink=last"), InputError);
 }
 
+// Steps of vectors on a CPU: products in pairs, sums with a head and a tail, keys in eights, and keys behind the last whole vector.
+TEST(AttentionReplay, each_step_of_vectors_shows) {
+  const std::int64_t keys = 181, d = 64, rows = 8;
+  const auto k = drawn(2, 0, static_cast<std::size_t>(keys * d), 1, "bf16"),
+             v = drawn(3, 0, static_cast<std::size_t>(keys * d), 1, "bf16"),
+             q = drawn(1, 0, static_cast<std::size_t>(rows * d), 1, "bf16");
+  const AttentionReplay replay({keys, d, d, k, v, "f32"});
+  const std::string whole =
+      "qk=f32 pv=f32 p=f32 out=f32 tile=128 argument=scaled exp=degree3 rescale_exp=libm sums=tile lanes=32 "
+      "pack=1 tail=nearest tail_width=16 dot_lanes=16 dot_head=1 dot_tail=refold dot_step=pair "
+      "value_step=eight promote=64";
+  const auto out = [&](const std::string& from, const std::string& to) {
+    return replay.run(parse_attention_schedule(with_word(whole, from, to)), {rows, q, 0.25, {}}).out;
+  };
+  const std::vector<float> healthy = out("", "");
+  EXPECT_EQ(out("", ""), healthy);
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"exp=degree3", "exp=degree5"},
+                                                        {"tail=nearest", "tail=after"},
+                                                        {"tail=nearest tail_width=16", "tail=lanes"},
+                                                        {"tail_width=16", "tail_width=32"},
+                                                        {"dot_head=1", "dot_head=0"},
+                                                        {"dot_tail=refold", "dot_tail=lanes"},
+                                                        {"dot_step=pair", "dot_step=one"},
+                                                        {"value_step=eight", "value_step=pair"},
+                                                        {"value_step=eight", "value_step=one"},
+                                                        {"promote=64", "promote=128"}})
+    EXPECT_NE(out(from, to), healthy) << from;
+  for (const char* bad : {"qk=hopper_f16 dot_step=pair", "qk=hopper_f16 dot_head=1", "pv=f16 value_step=pair",
+                          "sums=thread tail=after", "sums=tile warps=2 tail=after", "tail_width=16",
+                          "pv=f32 p=f32 tile=64 promote=48"})
+    EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
+}
+
+// Four weights of 1: the small values meet before 1 takes their bits where the second of a pair comes first.
+TEST(AttentionReplay, of_a_pair_the_second_key_is_added_first) {
+  const std::vector<float> k(4, 0.0F), q(1, 0.0F), v = {0x1p-24F, 0, 1, 0x1p-24F};
+  const AttentionReplay replay({4, 1, 1, k, v, "f32"});
+  const auto mean = [&](const std::string& step) {
+    const AttentionSchedule s = parse_attention_schedule(
+        "qk=f32 pv=f32 p=f32 out=f32 argument=scaled exp=libm sums=tile lanes=1 pack=1 value_step=" + step);
+    return replay.run(s, {1, q, 1, {}}).out[0];
+  };
+  EXPECT_EQ(mean("one"), 0.25F);
+  EXPECT_EQ(mean("pair"), 0.25F * (1 + 0x1p-23F));
+}
+
 // The steps of a kernel whose exponential is a series in f64, of which a group's heads share tiles: each has a bit of its own to say.
 // What a driver stores by them: gpu/vulkan_replay.
 TEST(AttentionReplay, each_step_of_kernels_with_a_series_shows) {

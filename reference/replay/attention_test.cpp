@@ -140,7 +140,7 @@ TEST(AttentionReplay, each_step_of_kernels_on_gpus_shows) {
        {"argument=scaled_fma_max", "argument=scaled_fma"},
        {"argument=scaled_fma_max", "argument=scaled_twice"}});
   for (const char* bad :
-       {"qk=f32 pv=f32 p=f32 q=e4m3fn", "q=f16", "promote=40", "promote=96", "qk=f32 pv=f32 p=f32 promote=64",
+       {"qk=f32 pv=f32 p=f32 q=e4m3fn", "q=f16", "promote=40", "promote=96", "qk=f32 pv=f16 p=f32 promote=64",
         "split=2 sink=exp2f", "qk=hopper_fp8 pv=hopper_fp8 p=e4m3fn q=e4m3fn split=2", "merge_fold=3",
         "p_shift=17"})
     EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;

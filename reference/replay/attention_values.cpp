@@ -4,15 +4,15 @@
 #include <cmath>
 #include <optional>
 
-#include "reference/formats/scalar.hpp"
 #include "reference/replay/add_scaled.hpp"
+#include "reference/replay/rounding.hpp"
 
 namespace assay {
 namespace {
 
 float to_f16(float x) {
-  static const ScalarFormat& f16 = scalar_format("f16");
-  return static_cast<float>(round_to(f16, static_cast<double>(x)));
+  static const Rounded f16("f16");
+  return f16(x);
 }
 
 // What pv sums from zero, before it is added to o.
@@ -74,18 +74,49 @@ std::vector<std::vector<Tile>> parts_of(const AttentionSchedule& how, std::int64
   return parts;
 }
 
+namespace {
+
+// A row's output so far and what is added to it: weights of keys from `key` on, times their values.
+struct ValueSteps {
+  const AttentionSchedule& how;
+  const ReplayKeys& kv;
+  const float* weights;
+  float* o;
+  std::vector<float>& sums;  // of eights
+
+  std::size_t dv() const { return static_cast<std::size_t>(kv.dv); }
+  void add(std::int64_t key, float* to) const {
+    add_scaled(weights[key], kv.v.data() + key * kv.dv, to, dv(), how.fma);
+  }
+  void one(std::int64_t key) const {
+    add(key, o);
+    if (how.pv == "f16")
+      for (std::size_t c = 0; c < dv(); ++c) o[c] = to_f16(o[c]);
+  }
+  void pair(std::int64_t key) const { add(key + 1, o), add(key, o); }
+  void eight(std::int64_t key) const {
+    sums.assign(3 * dv(), 0.0f);
+    float *const odd = sums.data(), *const even = odd + dv(), *const last = even + dv();
+    add(key + 6, o), add(key + 4, o);
+    add(key + 7, last), add(key + 5, last);
+    add(key + 2, even), add(key, even);
+    add(key + 3, odd), add(key + 1, odd);
+    for (std::size_t c = 0; c < dv(); ++c) o[c] = (o[c] + last[c]) + (even[c] + odd[c]);
+  }
+};
+
+}  // namespace
+
 void add_values(const AttentionSchedule& how, const ReplayKeys& kv, std::span<const float> weights,
                 std::int64_t rows, std::int64_t from, std::int64_t to, float* out) {
-  const auto dv = static_cast<std::size_t>(kv.dv);
-  const bool in_f16 = how.pv == "f16";
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = from; j < to; ++j) {
-      float* const o = out + i * kv.dv;
-      add_scaled(weights[static_cast<std::size_t>(i * kv.keys + j)],
-                 kv.v.data() + static_cast<std::size_t>(j) * dv, o, dv, how.fma);
-      if (in_f16)
-        for (std::size_t c = 0; c < dv; ++c) o[c] = to_f16(o[c]);
-    }
+  std::vector<float> sums;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const ValueSteps step{how, kv, weights.data() + i * kv.keys, out + i * kv.dv, sums};
+    std::int64_t j = from;
+    for (; how.value_step == ValueStep::pair && j + 2 <= to; j += 2) step.pair(j);
+    for (; how.value_step == ValueStep::eight && j + 8 <= to; j += 8) step.eight(j);
+    for (; j < to; ++j) step.one(j);
+  }
 }
 
 std::vector<float> values_of(const WeightedRows& b, std::span<const Tile> tiles) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_row.hpp"
+#include "reference/replay/rounding.hpp"
 
 namespace assay {
 namespace {
@@ -36,10 +36,7 @@ class Weighing {
   }
   void set_rescale(std::int64_t i, const Tile& t, float a) {
     block.rescale[static_cast<std::size_t>(i) * tiles_ + t.place] = a;
-    for (float& x : tile(i, t)) {
-      x *= p_factor_;
-      x = rounded(p_format_, x);
-    }
+    for (float& x : tile(i, t)) x = to_p_(x * p_factor_);
   }
   void finish(AttentionRow& row, std::size_t at) {
     row.finish();
@@ -54,7 +51,7 @@ class Weighing {
   std::int64_t keys_, first_;
   std::size_t tiles_;
   std::vector<float>& s_;
-  const ScalarFormat* p_format_ = how_.p == "f32" ? nullptr : &scalar_format(how_.p);
+  Rounded to_p_{how_.p};
   float p_factor_ = std::ldexp(1.0f, static_cast<int>(how_.p_shift));
 };
 

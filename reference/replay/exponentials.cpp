@@ -49,8 +49,20 @@ float sleef(float x) {
   return scaled(std::fma(r * r, p, r) + 1.0F, n);
 }
 
+constexpr float kLeast = -87.33654022216796875F;  // ln 2^-126, rounded
+
+float degree3(float x) {
+  if (x < kLeast) return 0;
+  if (x > kMost) return kInfinity;
+  const float y = x * std::bit_cast<float>(0x3fb8aa3bU);
+  const float fraction = y - std::floor(y);
+  float p = std::fma(fraction, -0.079204240219773236F, -0.22433836478672356F);
+  p = std::fma(fraction, std::fma(fraction, p, 0.30354260500649682F), 0.00010703434948458272F);
+  const float bits = std::fma(0x1p23F, y - p, 127 * 0x1p23F);
+  return std::isnan(x) ? x : std::bit_cast<float>(static_cast<std::int32_t>(bits));
+}
+
 float degree5(float x) {
-  constexpr float kLeast = -87.33654022216796875F;  // ln 2^-126, rounded
   if (x < kLeast) return 0;
   if (x > kMost) return kInfinity;
   const float n = std::floor(std::fma(x, 1.44269502162933349609375F, 0.5F));
@@ -114,6 +126,7 @@ RowExp row_exp(std::string_view word) {
   if (word == "degree5") return degree5;
   if (word == "arm") return arm;
   if (word == "series9") return series9;
+  if (word == "degree3") return degree3;
   if (word == "cuda_expf") return cuda_expf;
   return word == "nearest" ? nearest : libm;
 }
