@@ -17,8 +17,8 @@ TEST(Rounded, is_round_to_where_the_bits_turn) {
     const Rounded rounded(format);
     const auto expect_same = [&](float x) {
       const Overflow overflow = std::string_view(format) == "e4m3fn" ? Overflow::saturate : Overflow::ieee;
-      const auto want = static_cast<float>(
-          round_to(scalar_format(format), static_cast<double>(x), {.overflow = overflow}));
+      const auto want =
+          static_cast<float>(round_to(scalar_format(format), static_cast<double>(x), {.overflow = overflow}));
       const float got = rounded(x);
       ASSERT_TRUE(std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(want) ||
                   (std::isnan(got) && std::isnan(want)))

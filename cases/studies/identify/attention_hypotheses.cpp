@@ -77,12 +77,29 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     add("pv", [](AttentionSchedule& o) { o.pv = o.pv == "f32" ? "f16" : "f32"; });
     for (const char* format : {"none", "f16", "bf16"}) add("q", [&](AttentionSchedule& o) { o.q = format; });
     for (const char* format : {"f32", "f16", "bf16"}) add("p", [&](AttentionSchedule& o) { o.p = format; });
-    for (const Exponential e : {Exponential::libm, Exponential::taylor7, Exponential::taylor7_mul,
-                                Exponential::sleef, Exponential::degree5, Exponential::arm})
+    for (const Exponential e :
+         {Exponential::libm, Exponential::taylor7, Exponential::taylor7_mul, Exponential::sleef,
+          Exponential::degree5, Exponential::degree3, Exponential::arm})
       add("exp", [&](AttentionSchedule& o) { o.exp = e; });
     add("rescale_exp", [](AttentionSchedule& o) { o.rescale_libm = !o.rescale_libm; });
     if (s.values == ValueChain::tile)
       add("values_fma", [](AttentionSchedule& o) { o.values_fma = !o.values_fma; });
+    if (s.dot_head > 0) add("dot_head", [](AttentionSchedule& o) { o.dot_head = 0; });
+    add("dot_tail", [](AttentionSchedule& o) { o.dot_refold = !o.dot_refold; });
+    add("dot_step", [](AttentionSchedule& o) { o.dot_pairs = !o.dot_pairs; });
+    for (const ValueStep step : {ValueStep::one, ValueStep::pair, ValueStep::eight})
+      if (s.pv == "f32") add("value_step", [&](AttentionSchedule& o) { o.value_step = step; });
+    for (const std::int64_t promote : {0, 8, 256})
+      if (s.pv == "f32" && (promote == 0 || s.tile % promote == 0 || promote % s.tile == 0))
+        add("promote", [&](AttentionSchedule& o) { o.promote = promote; });
+    for (const SumTail tail : {SumTail::lanes, SumTail::after, SumTail::nearest})
+      if (s.sums == RowSums::tile && s.warps == 1)
+        add("tail", [&](AttentionSchedule& o) {
+          o.tail = tail;
+          if (tail == SumTail::lanes) o.tail_width = 0;
+        });
+    if (s.tail_width > 0) add("tail_width", [](AttentionSchedule& o) { o.tail_width = 0; });
+    if (s.part > 0) add("part", [](AttentionSchedule& o) { o.part = 0; });
   } else {
     for (const std::string& unit : units_of(head.format, "")) {
       add("qk", [&](AttentionSchedule& o) { o.qk = unit; });

@@ -33,7 +33,7 @@ bool craft_inputs(AttentionDesign design, std::uint64_t seed, const AttentionGeo
   if (g.page != 0 || g.ragged || g.mask == MaskKind::window || g.mask == MaskKind::random ||
       g.length < g.rows + 2)
     return false;
-  const AttentionLayout layout{g.batch, g.rows, g.heads, g.kv_heads, g.length, g.d, g.dv};
+  const AttentionLayout layout{g.batch, g.rows, g.heads, g.kv_heads, g.length, g.d, g.dv, g.scale};
   std::array<std::vector<float>, 3> numbers;
   constexpr std::array<const char*, 3> kNames = {"q", "k", "v"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {

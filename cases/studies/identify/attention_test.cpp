@@ -42,7 +42,7 @@ AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::
   return [=](std::uint64_t seed, AttentionDesign design) -> std::optional<AttentionAnswer> {
     const bool unit = schedule.qk != "f32";
     AttentionHead head = drawn(unit ? schedule.p : "f16", seed, rows, keys);
-    craft(design, seed, {1, rows, 1, 1, keys, kD, kD}, head.q, head.k, head.v);
+    craft(design, seed, {1, rows, 1, 1, keys, kD, kD, head.scale}, head.q, head.k, head.v);
     if (!unit) head.format = "f32";
     head.out = schedule.out;
     const AttentionReplay replay({head.keys, head.d, head.dv, head.k, head.v, head.format});
@@ -115,7 +115,9 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
         "values=carried deal=8 deal_merge=online dot_lanes=4 dot_pack=16",
         "qk=f32 pv=f32 p=f32 out=f16 tile=128 argument=scaled constant=float exp=exp2f sums=tile lanes=32 "
         "pack=1 "
-        "sum_fma=no quotient=division"}) {
+        "sum_fma=no quotient=division",
+        "qk=f32 pv=f32 p=f32 out=f32 tile=64 argument=scaled exp=taylor7 rescale_exp=libm sums=tile "
+        "sum_fma=no lanes=16 pack=1 values=tile values_fma=no dot_lanes=16 split=2 part=80 merge=weights"}) {
     const AttentionCard card =
         identify_attention(kernel_of(hidden, 3), {}, {.outputs = 1'000, .seconds = 1e4});
     ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
@@ -130,12 +132,48 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
   }
 }
 
+// The manner of PyTorch's flash kernel on a CPU: few rows by products of a matrix and a vector, pairs of products in bf16, and keys behind
+// the last whole vector, whose exponentials are another's.
+TEST(IdentifyAttention, steps_of_vectors_and_what_is_left_behind_them_are_found) {
+  constexpr std::int64_t kLeft = 171;
+  const std::string shared =
+      "qk=f32 pv=f32 tile=512 argument=scaled rescale_exp=libm sums=tile pack=1 tail=nearest ";
+  for (const std::string& hidden :
+       {shared +
+            "p=f32 out=f32 exp=degree5 lanes=16 dot_lanes=16 dot_head=1 dot_tail=refold value_step=eight",
+        shared + "p=bf16 out=bf16 exp=degree3 lanes=32 tail_width=16 dot_step=pair value_step=pair",
+        shared + "p=bf16 out=bf16 exp=degree3 lanes=32 tail_width=16 dot_step=pair dot_lanes=16 dot_pack=2 "
+                 "dot_fold=8.1.2.4 value_step=pair promote=8"}) {
+    const AttentionCard card = identify_attention(kernel_of(hidden, 3, kLeft), {}, {.outputs = 1'000});
+    ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
+    const AttentionSchedule truth = parse_attention_schedule(hidden);
+    EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
+    EXPECT_EQ(card.schedule->dot_lanes, truth.dot_lanes) << hidden;
+    EXPECT_EQ(card.schedule->dot_pairs, truth.dot_pairs) << hidden;
+    const std::string words = " " + print_schedule(truth) + " ";
+    for (const CardField& f : card.fields) {
+      const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
+      EXPECT_TRUE(same || !f.concluded) << hidden << " " << f.field << "\n" << card_text(card);
+    }
+    // What differs in a step that shows in few bits of few outputs is no such kernel.
+    for (const char* field : {"exp", "value_step", "tail", "dot_step"}) {
+      const AttentionAnswer asked = *kernel_of(hidden, 3, kLeft)(1, AttentionDesign::drawn);
+      for (const auto& [name, other] : tampered(truth, asked.heads[0]))
+        if (name == field && truth.out == "f32") {
+          EXPECT_GT(ReplayedHead(asked.heads[0]).unequal(other), 0) << hidden << "\n"
+                                                                    << print_schedule(other);
+        }
+    }
+  }
+}
+
 // An exponential that is none of the known ones: one unit in the last place above libm's, now and then.
 TEST(IdentifyAttention, the_step_that_is_not_understood_is_named) {
   const AttentionAsk kernel = kernel_of(
       "qk=f32 pv=f32 p=f32 out=f32 tile=64 argument=scaled exp=libm sum_fma=no sums=tile lanes=16 pack=1", 3);
   for (const AttentionDesign wrong :
-       {AttentionDesign::pairs, AttentionDesign::single_products, AttentionDesign::drawn}) {
+       {AttentionDesign::pairs, AttentionDesign::single_values, AttentionDesign::single_products,
+        AttentionDesign::cancelling, AttentionDesign::drawn}) {
     const AttentionAsk off = [&](std::uint64_t seed, AttentionDesign design) {
       std::optional<AttentionAnswer> a = kernel(seed, design);
       float& x = a->heads[0].got[7];
@@ -145,7 +183,9 @@ TEST(IdentifyAttention, the_step_that_is_not_understood_is_named) {
     const AttentionCard card = identify_attention(off, {}, {.outputs = 500, .seconds = 20});
     EXPECT_FALSE(card.schedule) << card_text(card);
     EXPECT_NE(card.not_understood.find(wrong == AttentionDesign::pairs             ? "two weights"
-                                       : wrong == AttentionDesign::single_products ? "one product"
+                                       : wrong == AttentionDesign::single_values   ? "one value"
+                                       : wrong == AttentionDesign::single_products ? "how weighted values"
+                                       : wrong == AttentionDesign::cancelling      ? "cancel"
                                                                                    : "drawn"),
               std::string::npos)
         << card.not_understood;
@@ -156,7 +196,8 @@ TEST(IdentifyAttention, the_step_that_is_not_understood_is_named) {
 TEST(IdentifyAttention, a_design_that_cannot_be_asked_leaves_the_kernel_unknown) {
   const AttentionAsk kernel = kernel_of(
       "qk=f32 pv=f32 p=f32 out=f32 tile=64 argument=scaled exp=libm sum_fma=no sums=tile lanes=16 pack=1", 3);
-  for (const AttentionDesign withheld : {AttentionDesign::pairs, AttentionDesign::single_products}) {
+  for (const AttentionDesign withheld : {AttentionDesign::pairs, AttentionDesign::single_values,
+                                         AttentionDesign::single_products, AttentionDesign::cancelling}) {
     const AttentionAsk without = [&](std::uint64_t seed, AttentionDesign design) {
       return design == withheld ? std::nullopt : kernel(seed, design);
     };
