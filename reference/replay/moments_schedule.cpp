@@ -21,6 +21,7 @@ constexpr std::array kKeys = {
     ScheduleKey{"join", "nested", "nested|shared", "of chunks: S + (S + d d c n), (S + S) + (c d)(d n)"},
     ScheduleKey{"lane_join", "nested", "nested|shared", "the same of lanes"},
     ScheduleKey{"fold", "sequential", kFoldWords, "how the lanes are joined"},
+    ScheduleKey{"passes", "one", "one|pairs", "whether the second of two passes has moments of its own"},
 };
 constexpr std::string_view kPrefix = "moments.";
 
@@ -33,6 +34,7 @@ std::string value_of(const MomentsSchedule& s, std::string_view key) {
   if (key == "share") return s.reciprocal ? "reciprocal" : "quotient";
   if (key == "fma") return s.fma ? "yes" : "no";
   if (key == "fold") return s.fold;
+  if (key == "passes") return s.pairs ? "pairs" : "one";
   return (key == "join" ? s.join : s.lane_join) == MomentsSchedule::shared ? "shared" : "nested";
 }
 
@@ -76,8 +78,8 @@ struct Chunks {
   std::vector<RunningMoments> levels = {{}};  // merge=carry has some above the first
   std::int64_t closed = 0;
 
-  void close(const RunningMoments& chunk) {
-    join(levels[0], chunk, s.join, s.fma);
+  void close(std::span<RunningMoments> open) {
+    for (RunningMoments& chunk : open) join(levels[0], std::exchange(chunk, {}), s.join, s.fma);
     ++closed;
     if (s.merge == MomentsSchedule::sequential) return;
     for (std::size_t level = 0; closed % (std::int64_t{2} << level) == 0; ++level) {
@@ -107,6 +109,7 @@ MomentsSchedule parse_moments(std::string_view text) {
     if (name == "join") s.join = second() ? MomentsSchedule::shared : MomentsSchedule::nested;
     if (name == "lane_join") s.lane_join = second() ? MomentsSchedule::shared : MomentsSchedule::nested;
     if (name == "fold") s.fold = value;
+    if (name == "passes") s.pairs = second();
   }
   s.fold = s.lanes == 1 ? "sequential" : to_string(fold_of(s.fold, s.lanes), s.lanes);
   return s;
@@ -125,12 +128,12 @@ RunningMoments moments_of(const MomentsSchedule& s, std::span<const float> x) {
   std::vector<RunningMoments> sums;
   for (std::size_t lane = 0; lane < lanes && whole > 0; ++lane) {
     Chunks chunks{s};
-    RunningMoments chunk;
-    for (std::size_t i = lane; i < whole; i += lanes) {
-      update(chunk, x[i], s.reciprocal, s.fma);
-      if (s.chunk > 0 && chunk.count == static_cast<float>(s.chunk)) chunks.close(std::exchange(chunk, {}));
+    std::vector<RunningMoments> open(s.pairs ? 2 : 1);
+    for (std::size_t i = lane, pass = 0; i < whole; i += lanes, ++pass) {
+      update(open[pass % open.size()], x[i], s.reciprocal, s.fma);
+      if (s.chunk > 0 && open.back().count == static_cast<float>(s.chunk)) chunks.close(open);
     }
-    if (chunk.count > 0) chunks.close(chunk);
+    if (open.front().count > 0) chunks.close(open);
     sums.push_back(chunks.all());
   }
   RunningMoments total;
@@ -168,6 +171,7 @@ std::vector<TamperedMoments> tampered(const MomentsSchedule& s, std::int64_t n) 
   with("merge", [](MomentsSchedule& m) {
     m.merge = m.merge == MomentsSchedule::carry ? MomentsSchedule::sequential : MomentsSchedule::carry;
   });
+  with("passes", [](MomentsSchedule& m) { m.pairs = !m.pairs; });
   with("share", [](MomentsSchedule& m) { m.reciprocal = !m.reciprocal; });
   with("fma", [](MomentsSchedule& m) { m.fma = !m.fma; });
   const auto turn = [](MomentsSchedule::Join& j) {

@@ -5,6 +5,8 @@
 //   update    d = x - M; M' = M + d / n or M + d (1 / n) (`share`), n counting x; S' = S + d (x - M')
 //   lanes     term i of the whole passes goes to the moments of lane i mod lanes
 //   chunks    a lane's moments begin anew after `chunk` terms, and those of the chunks are joined as `merge` says
+//   passes=pairs  of two neighbouring passes the second's terms have moments of their own (a vector of 16-bit numbers becomes two of f32):
+//             both begin anew after `chunk` terms each, and are joined as one step of `merge`, the first pass's in front
 //   tail      the terms behind the last whole pass have moments of their own, whose shares are quotients; the lanes are joined into them
 //             one after another (fold=sequential), or else folded first and then joined into them
 //   joined    B into A: d = M_B - M_A, c = n_B / (n_A + n_B);
@@ -34,6 +36,7 @@ struct MomentsSchedule {
   bool reciprocal = false, fma = false;
   Join join = nested, lane_join = nested;
   std::string fold = "sequential";
+  bool pairs = false;  // passes=pairs
   bool operator==(const MomentsSchedule&) const = default;
 };
 

@@ -136,13 +136,21 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
   const float v = variance + in_.eps;
   const float deviation = std::sqrt(v);
   const float f = root == "nearest" ? as_float(1 / std::sqrt(static_cast<double>(v))) : 1.0F / deviation;
-  const bool divides = root == "quotient", fused = s.op == "layernorm" && s.word("shift") == "fma";
+  const bool divides = root == "quotient";
+  const std::string_view centre = s.op == "layernorm" ? s.word("centre") : "difference";
+  const float mean_product = mean * f;
+  const bool fused = s.op == "layernorm" && s.word("shift") == "fma";
   for (std::size_t i = 0; i < x.size(); ++i) {
     const float d = x[i] - mean, g = in_.gamma[i];
     const auto times = [&](float z) { return divides ? z / deviation : z * f; };
     // The two factors of the last product; a division has no such product, and its quotient is one factor.
     float left = d, right = divides ? g / deviation : f * g;
     if (product == "x_inv_gamma") left = times(d), right = g;
+    if (centre == "product_fma") left = std::fma(x[i], f, -mean_product);
+    if (centre == "product") {
+      const float scaled = x[i] * f;
+      left = scaled - mean_product;
+    }
     if (product == "x_gamma_inv") left = divides ? times(d * g) : d * g, right = divides ? 1.0F : f;
     const float plain = left * right;
     const float b = s.op == "layernorm" ? in_.beta[i] : 0.0F;

@@ -64,6 +64,11 @@ bool RowSchedule::has_squares() const {
   return op == "rmsnorm" || (op == "layernorm" && word("variance") != "welford");
 }
 
+bool RowSchedule::is_possible() const {
+  return op != "layernorm" || word("centre") == "difference" ||
+         (word("product") == "x_inv_gamma" && word("root") != "quotient");
+}
+
 RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
   RowSchedule s;
   s.op = op;
@@ -76,6 +81,12 @@ RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
     seen.push_back(key);
     s = s.with(key, value);
   }
+  if (!s.is_possible())
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format(
+            "schedule of {}: centre={} with product={} root={}; allowed: x_inv_gamma, inverse or nearest", op,
+            s.word("centre"), s.word("product"), s.word("root")));
   const auto allowed = [&](const char* prefix, bool has_it) {
     if (!has_it && (" " + std::string(text)).find(std::string(" ") + prefix) != std::string::npos)
       throw InputError(InputErrorKind::bad_value,

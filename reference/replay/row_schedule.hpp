@@ -10,7 +10,8 @@
 //              theirs (`hidden`); exp(s - max) is added to the sum of the lanes (`sink`)
 //   logsumexp  y = max x + log(sum e)
 //   rmsnorm    v = (sum x^2) / n (`mean`); f = 1 / sqrt(v + eps) (`root`); y_i = x_i f gamma_i (`product`)
-//   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i + beta_i (`shift`).
+//   layernorm  m = (sum x) / n; v = (sum (x - m)^2) / n, or as `variance` says; y_i = (x_i - m) f gamma_i + beta_i (`shift`), or with
+//              x_i f - m f for the first factor (`centre`).
 //              Running moments (moments_schedule.hpp) are divided by n: variance=welford moments.lanes=8 moments.chunk=16
 //   wht        butterflies of neighbours first or of halves first (`stages`), and where the factor stands (`scale`)
 // All steps are in f32, each rounded, but where a word says otherwise; a sum in f64 is divided as it is. The store rounds last.
@@ -56,6 +57,8 @@ inline constexpr std::array kRowScheduleKeys = {
                    "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding"},
     RowScheduleKey{"product", "rmsnorm|layernorm", "x_inv_gamma|x_gamma_inv|inv_gamma_x",
                    "(x f) gamma, (x gamma) f, x (f gamma)"},
+    RowScheduleKey{"centre", "layernorm", "difference|product|product_fma",
+                   "x - m first, or x f - m f, fma: in one rounding behind that of m f; product=x_inv_gamma"},
     RowScheduleKey{"shift", "layernorm", "add|fma", "whether the last product and beta are one rounding"},
     RowScheduleKey{"stages", "wht", "ascending|descending",
                    "butterflies over 1, 2, 4, ... or over n/2, ..., 1"},
@@ -77,6 +80,8 @@ struct RowSchedule {
   bool has_sum() const;
   bool has_squares() const;
   bool has_moments() const;
+  // Whether its words go together: a centre of products is a step of x f alone.
+  bool is_possible() const;
 };
 
 bool has_row_schedule(std::string_view op);

@@ -26,6 +26,15 @@ struct Asked {
     if (!in.sinks.empty()) part.sinks.resize(static_cast<std::size_t>(part.rows));
     return part;
   }
+  static RowInputs one_row(const RowInputs& in, std::int64_t r) {
+    RowInputs row = in;
+    row.rows = 1;
+    const auto cut = [&](auto& list, std::int64_t each) {
+      if (!list.empty()) list.assign(list.begin() + r * each, list.begin() + (r + 1) * each);
+    };
+    cut(row.x, in.cols), cut(row.visible, in.cols), cut(row.sinks, 1);
+    return row;
+  }
   bool few_fit(const RowSchedule& s, const SumsOfRows& sums) {
     return few.unequal(s, sums, answer.got, 1) == 0;
   }

@@ -64,6 +64,15 @@ void show_against(const std::vector<std::unique_ptr<Asked>>& answers, const std:
                                   value_in(print_schedule(t.schedule), t.field), unequal, outputs);
     if (unequal == 0) field->concluded = false;
   }
+  // Of a narrow store whatever else gave the same bits leaves open what it says otherwise.
+  for (const RowSchedule& other : alike) {
+    if (answers.front()->answer.in.stored_as == "f32" || same_steps(other, *card.schedule, cols)) continue;
+    for (CardField& field : card.fields) {
+      const std::string value = value_in(print_schedule(other), field.field);
+      if (field.concluded && value != field.value)
+        field.concluded = false, field.against += fmt::format("; {} has the same bits", value);
+    }
+  }
   if (!exponential.empty())
     if (auto exp = std::ranges::find(card.fields, "exp", &CardField::field); exp != card.fields.end())
       exp->against = exponential;

@@ -80,7 +80,7 @@ std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
         if (!other.has_squares()) other.squares = {};
         if (!other.has_moments()) other.moments = {};
         // Without sums there is nothing that a schedule with them could be one step away from.
-        if (other.has_squares() == s.has_squares())
+        if (other.has_squares() == s.has_squares() && other.is_possible())
           list.push_back({std::string(key->name), std::move(other)});
       }
   const auto add = [&](const char* prefix, Schedule RowSchedule::* sum, bool products) {
@@ -102,6 +102,20 @@ std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols) {
   return list;
 }
 
+std::vector<RowSchedule> beside(const std::vector<RowSchedule>& known, std::int64_t cols) {
+  constexpr std::size_t kMost = 4096;
+  std::vector<RowSchedule> near, list = known;
+  for (const RowSchedule& s : known)
+    for (TamperedRows& one : tampered(s, cols)) list.push_back(std::move(one.schedule));
+  near = list;
+  for (std::size_t i = 0; i < near.size() && list.size() < kMost; ++i)
+    for (TamperedRows& two : tampered(near[i], cols)) list.push_back(std::move(two.schedule));
+  std::vector<RowSchedule> once;
+  for (RowSchedule& s : list)
+    if (std::ranges::find(once, s) == once.end()) once.push_back(std::move(s));
+  return once;
+}
+
 std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in) {
   std::vector<RowSchedule> list(1);
   list[0].op = op;
@@ -114,6 +128,7 @@ std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in) {
     });
     list = std::move(longer);
   }
+  std::erase_if(list, [](const RowSchedule& s) { return !s.is_possible(); });
   return list;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -38,9 +39,11 @@ class Search {
   // The hypotheses that hold on all that was asked so far, the plainest first.
   std::vector<RowSchedule> find(const std::vector<RowSchedule>& known) {
     std::vector<RowSchedule> alike;
-    for (const RowSchedule& s : known)
-      if (s.op == subject_.op() && step_at_odds(s, drawn().answer.in).empty() && holds(s)) alike.push_back(s);
-    if (!alike.empty()) return alike;
+    // Where the store hides most, few others can be told from what is known.
+    const bool narrow = drawn().answer.in.stored_as != "f32" && !known.empty();
+    for (const RowSchedule& s : narrow ? beside(known, cols_) : known)
+      if (step_at_odds(s, drawn().answer.in).empty() && holds(s)) alike.push_back(s);
+    if (!alike.empty() || narrow) return alike;
     if (subject_.op() == "wht") {
       alike = all_words("wht", drawn().answer.in);
     } else if (subject_.op() == "layernorm") {
@@ -122,7 +125,7 @@ class Search {
     if (answer.in.stored_as != "f32" || words.size() <= kFewWords) return words;
     const auto cols = static_cast<std::size_t>(cols_);
     for (std::int64_t r : {answer.in.rows - 1, answer.in.rows / 2}) {
-      const RowInputs row = one_row(answer.in, r);
+      const RowInputs row = Asked::one_row(answer.in, r);
       const std::span<const double> got =
           std::span(answer.got).subspan(static_cast<std::size_t>(r) * cols, cols);
       const std::size_t top = static_cast<std::size_t>(std::ranges::max_element(got) - got.begin());
@@ -137,15 +140,6 @@ class Search {
       });
     }
     return words;
-  }
-  static RowInputs one_row(const RowInputs& in, std::int64_t r) {
-    RowInputs row = in;
-    row.rows = 1;
-    const auto cut = [&](auto& list, std::int64_t each) {
-      if (!list.empty()) list.assign(list.begin() + r * each, list.begin() + (r + 1) * each);
-    };
-    cut(row.x, in.cols), cut(row.visible, in.cols), cut(row.sinks, 1);
-    return row;
   }
 
   // Ops of one sum: each schedule of it with each choice of words.
@@ -272,7 +266,10 @@ class Search {
 }  // namespace
 
 RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
-                      const std::vector<RowSchedule>& known, const RowSearchOptions& options) {
+                      const std::vector<RowSchedule>& given, const RowSearchOptions& options) {
+  std::vector<RowSchedule> known;
+  std::ranges::copy_if(given, std::back_inserter(known),
+                       [&](const RowSchedule& s) { return s.op == subject.op(); });
   const auto start = std::chrono::steady_clock::now();
   const int before = subject.calls;
   RowCard card;
@@ -308,7 +305,8 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     auto seed = static_cast<std::uint64_t>(search.last_seed) + 1;
     bool is_swamped = false;
     // What further answers refute may have hidden what holds: with those answers the search goes on, but where the store hides most.
-    const int rounds = search.drawn().answer.in.stored_as == "f32" ? kMostRounds : 1;
+    const bool narrow = search.drawn().answer.in.stored_as != "f32";
+    const int rounds = narrow ? 1 : kMostRounds;
     for (int round = 0; round < rounds && alike.empty() && (round == 0 || search.is_cut_short); ++round) {
       search.is_cut_short = false, card.unequal = 0;
       alike = search.find(known);
@@ -322,7 +320,9 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
       const auto wanted = [&] {
         const bool more_outputs =
             compared() < options.outputs && seed <= static_cast<std::uint64_t>(options.most_draws);
-        return seed == 2 || more_outputs || (alike.size() > 1 && seed < next + 6);
+        constexpr std::uint64_t kDraws = 6, kNarrowDraws = 24;
+        return seed == 2 || more_outputs || (alike.size() > 1 && seed < next + kDraws) ||
+               (narrow && !known.empty() && seed < next + kNarrowDraws);
       };
       for (; !alike.empty() && wanted(); ++seed) {
         std::optional<RowAnswer> more = subject.drawn(rows, cols, seed);

@@ -50,6 +50,8 @@ struct TamperedRows {
   RowSchedule schedule;
 };
 std::vector<TamperedRows> tampered(const RowSchedule& s, std::int64_t cols);
+// Schedules that are known, then those one step away from one of them, then those two away.
+std::vector<RowSchedule> beside(const std::vector<RowSchedule>& known, std::int64_t cols);
 
 // Every choice of the op's words, but for steps that the call does not have.
 std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in);
