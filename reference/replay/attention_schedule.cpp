@@ -252,10 +252,21 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   return schedule;
 }
 
-std::string print_schedule(const AttentionSchedule& s) {
+std::string spell_out(const AttentionSchedule& s) {
   std::string text;
   for_each_field(s, [&](std::string_view key, const auto& field) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, text_of(key, field));
+  });
+  return text;
+}
+
+std::string print_schedule(const AttentionSchedule& s) {
+  constexpr std::array<std::string_view, 5> kAlways = {"qk", "pv", "p", "out", "tile"};
+  std::string text;
+  for_each_field(s, [&](std::string_view key, const auto& field) {
+    const std::string value = text_of(key, field);
+    if (value == kGrammar.key(key).fallback && std::ranges::find(kAlways, key) == kAlways.end()) return;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
   });
   return text;
 }

@@ -183,7 +183,9 @@ bool sums_in_a_unit(std::string_view products);
 std::span<const ScheduleKey> attention_schedule_keys();
 // Keys that are left out have their defaults. Throws InputError unknown_name or bad_value.
 AttentionSchedule parse_attention_schedule(std::string_view text);
-// Canonical: every key, in the table's order.
+// Canonical: keys in the table's order, those at their defaults left out, but for what every kernel is asked first: qk, pv, p, out, tile.
 std::string print_schedule(const AttentionSchedule& schedule);
+// Every key.
+std::string spell_out(const AttentionSchedule& schedule);
 
 }  // namespace assay

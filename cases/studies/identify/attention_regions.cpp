@@ -58,7 +58,7 @@ AttentionVerdict judge_attention(const AttentionAsk& ask, const AttentionSchedul
       }
       for (const auto& [field, other] : tampered(schedule, head)) {
         if (replayed.unequal(other) > 0) continue;
-        const std::string text = " " + print_schedule(other) + " ";
+        const std::string text = " " + spell_out(other) + " ";
         const std::size_t at = text.find(" " + field + "=") + 1;
         v.instead = text.substr(at, text.find(' ', at) - at);
         break;

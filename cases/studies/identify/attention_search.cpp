@@ -238,7 +238,7 @@ class Search {
 
   // What every other value of each field would have changed on the first draw.
   void show_against() {
-    std::istringstream words(print_schedule(*card_.schedule));
+    std::istringstream words(spell_out(*card_.schedule));
     for (std::string word; words >> word;) {
       CardField field{word.substr(0, word.find('=')), word.substr(word.find('=') + 1), "", true};
       std::int64_t least = -1;
@@ -251,14 +251,14 @@ class Search {
         }
         if (least >= 0 && unequal >= least) continue;
         least = unequal;
-        std::istringstream others(print_schedule(other));
+        std::istringstream others(spell_out(other));
         for (std::string w; others >> w;)
           if (w.starts_with(name + "="))
             field.against = fmt::format("{}: {} of {} outputs differ", w, unequal, outputs);
       }
       // Whatever gave the same bits on all draws leaves open what it says otherwise.
       for (const AttentionSchedule& other : left_) {
-        std::istringstream others(print_schedule(other));
+        std::istringstream others(spell_out(other));
         for (std::string w; others >> w;) {
           if (!w.starts_with(field.field + "=") || w == word) continue;
           least = 0, field.against = w + ": no output differs of those that it was held against";

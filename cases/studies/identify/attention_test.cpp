@@ -82,7 +82,7 @@ TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
     EXPECT_EQ(card.schedule->tile, truth.tile) << hidden;
     EXPECT_EQ(card.schedule->descending, truth.descending) << hidden;
     // No field is concluded that the hidden schedule has otherwise.
-    const std::string words = " " + print_schedule(truth) + " ";
+    const std::string words = " " + spell_out(truth) + " ";
     for (const CardField& f : card.fields) {
       const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
       EXPECT_TRUE(same || !f.concluded) << f.field << "\n" << card_text(card);
@@ -124,7 +124,7 @@ TEST(IdentifyAttention, sums_in_f32_are_found_step_by_step) {
     const AttentionSchedule truth = parse_attention_schedule(hidden);
     EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
     EXPECT_EQ(card.schedule->pv, truth.pv) << hidden;
-    const std::string words = " " + print_schedule(truth) + " ";
+    const std::string words = " " + spell_out(truth) + " ";
     for (const CardField& f : card.fields) {
       const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
       EXPECT_TRUE(same || !f.concluded) << hidden << " " << f.field << "\n" << card_text(card);
@@ -150,7 +150,7 @@ TEST(IdentifyAttention, steps_of_vectors_and_what_is_left_behind_them_are_found)
     EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
     EXPECT_EQ(card.schedule->dot_lanes, truth.dot_lanes) << hidden;
     EXPECT_EQ(card.schedule->dot_pairs, truth.dot_pairs) << hidden;
-    const std::string words = " " + print_schedule(truth) + " ";
+    const std::string words = " " + spell_out(truth) + " ";
     for (const CardField& f : card.fields) {
       const bool same = words.find(" " + f.field + "=" + f.value + " ") != std::string::npos;
       EXPECT_TRUE(same || !f.concluded) << hidden << " " << f.field << "\n" << card_text(card);
