@@ -63,6 +63,7 @@ cases/studies/cascade                    harness/* harness/cli/program.hpp harne
 cases/studies/identify/flashinfer_subjects.py backends/adapters/python/assay_subjects.py
 cases/studies/identify/gemm_subjects.py  backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/identify/moe_subjects.py   backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
+cases/studies/identify/triton_subjects.py backends/adapters/python/assay_subjects.py backends/adapters/python/pytorch_units.py
 cases/studies/lanes                      reference/ backends/hip/ OWN
 cases/studies/museum                     harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/studies/mutants/* OWN
 cases/studies/mutants/CMakeLists.txt     harness/ reference/ reports/file.hpp cases/ backends/cpu/ backends/plugin/ OWN
