@@ -17,6 +17,7 @@ namespace assay {
 namespace {
 
 constexpr std::uint64_t kFirstSeed = 1;
+constexpr double kSearches = 3;  // of options.search_seconds: behind them no further answer is searched
 constexpr std::int64_t kEvidence = std::int64_t{1}
                                    << 28;  // products of one answer that a field's other value is tried on
 
@@ -191,7 +192,12 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     card.pieces = found_on(some ? crafted.front() : *first);
     if (some && !sharp && !all_found(card.pieces)) card.pieces = found_on(*first);
     // What hid in a store of 8 bits, or where sums are short, an answer that refuted it shows: the search goes on there.
-    for (std::size_t i = 0; i < crafted.size() && (!sharp || fitted) && !all_found(card.pieces); ++i) {
+    const auto has_time = [&] {
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+      return spent.count() < kSearches * options.search_seconds;
+    };
+    for (std::size_t i = 0; i < crafted.size() && (!sharp || fitted) && has_time() && !all_found(card.pieces);
+         ++i) {
       std::vector<RowPiece> pieces = found_on(crafted[i]);
       if (all_found(pieces)) card.pieces = std::move(pieces);
     }
