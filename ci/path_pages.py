@@ -14,9 +14,7 @@ EMPTY = "no evidence of any kind"
 
 
 def as_json(model):
-    return json.dumps({k: v for k, v in model.items() if k != "cards"} | {
-        "cards": {name: {k: v for k, v in file.items() if k != "cards"} | {"cards": file["cards"]} for name, file in model["cards"].items()}},
-        indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(model, indent=1, ensure_ascii=False) + "\n"
 
 
 def in_words(row, column):

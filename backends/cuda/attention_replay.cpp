@@ -39,16 +39,17 @@ std::string decode_schedule(const Call& call, const DeviceInfo& device, std::str
 std::string decode_contract(const Call& call, const DeviceInfo& device) {
   return decode_schedule(call, device, "cuda_tanhf");
 }
-std::string deferred_contract(const Call& call, const DeviceInfo& device) {
+std::string deferred_schedule(const Call& call, const DeviceInfo& device, const char* stages) {
   return attention_deferred_contract(call, device) +
          schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums) +
-         "/unrotate:ascending";
+         "/unrotate:" + stages;
+}
+std::string deferred_contract(const Call& call, const DeviceInfo& device) {
+  return deferred_schedule(call, device, "ascending");
 }
 // A defect on purpose: declares that halves are transformed first.
 std::string halves_contract(const Call& call, const DeviceInfo& device) {
-  return attention_deferred_contract(call, device) +
-         schedule(call, "qk:f32/pv:f32/p:f32", attention_vector_tile(call), kWarpSums) +
-         "/unrotate:descending";
+  return deferred_schedule(call, device, "descending");
 }
 std::string other_tanh_contract(const Call& call, const DeviceInfo& device) {
   return decode_schedule(call, device, "libm");

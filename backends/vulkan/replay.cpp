@@ -69,14 +69,16 @@ std::string f16_contract(const Call& call, const Device& device) {
   return attention_f16_contract(call, device) +
          of_dispatches(call, device, "qk:f16/pv:f32/p:f32", device.can().lane_fold);
 }
-std::string deferred_contract(const Call& call, const Device& device) {
+std::string deferred_schedule(const Call& call, const Device& device, const char* stages) {
   return attention_deferred_contract(call, device) +
-         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:ascending";
+         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:" + stages;
+}
+std::string deferred_contract(const Call& call, const Device& device) {
+  return deferred_schedule(call, device, "ascending");
 }
 // A defect on purpose: declares that halves are transformed first.
 std::string halves_contract(const Call& call, const Device& device) {
-  return attention_deferred_contract(call, device) +
-         of_dispatches(call, device, "qk:f32/pv:f32/p:f32", device.can().lane_fold) + "/unrotate:descending";
+  return deferred_schedule(call, device, "descending");
 }
 // A block's codes are summed as integers; the two scales' product is exact, and that with the sum is one rounding.
 std::string q8_contract(const Call& call, const Device& device) {

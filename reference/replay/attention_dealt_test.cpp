@@ -103,7 +103,7 @@ TEST(AttentionReplay, tiles_dealt_to_warps_and_merged_online) {
                                                                    {"dot_pack=8", "dot_pack=1"},
                                                                    {"sum_fma=yes", "sum_fma=no"},
                                                                    {"quotient=approx", "quotient=division"}};
-  for (const auto& [from, to] : others) EXPECT_NE(out(from, to), want) << to;
+  expect_each_shows(out, others);
 }
 
 // Parts of kPart keys, each stored in f16 with m + lg2 l, taken by kGroups groups in turn, which store what they have likewise and are merged
@@ -165,7 +165,7 @@ TEST(AttentionReplay, parts_merged_by_logarithms_to_base_two) {
                                                                    {"merge_groups=3", "merge_groups=4"},
                                                                    {"merge_groups=3", "merge_groups=1"},
                                                                    {"part=20", "part=24"}};
-  for (const auto& [from, to] : others) EXPECT_NE(out(from, to), want) << to;
+  expect_each_shows(out, others);
   for (const std::string bad :
        {"exp=expf", "argument=fma", "p_shift=2", "argument=scaled split=2 sink=exp2f"})
     EXPECT_THROW(parse_attention_schedule("merge=log2 " + bad), InputError);

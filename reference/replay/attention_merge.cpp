@@ -5,10 +5,10 @@
 #include <limits>
 #include <optional>
 
-#include "reference/formats/scalar.hpp"
 #include "reference/replay/attention_row.hpp"
 #include "reference/replay/butterflies.hpp"
 #include "reference/replay/fold.hpp"
+#include "reference/replay/rounding.hpp"
 #include "reference/replay/special_functions.hpp"
 
 namespace assay {
@@ -119,15 +119,12 @@ RowPart joined_online(Exp exp, std::span<const RowPart> dealt, std::span<float> 
 // merge=log2: parts that gave a quotient, rounded as the output is, and a logarithm; joined in groups, and these likewise.
 FinishedRow by_log2(const AttentionSchedule& how, std::span<const RowPart> parts) {
   const Exp exp = exp_of(how.exp);
-  const ScalarFormat* const format = how.out == "f32" ? nullptr : &scalar_format(how.out);
+  const Rounded to_out(how.out);
   FinishedRow row{{}, std::numeric_limits<float>::quiet_NaN(), true};
   // A part or a group as it is stored: with a logarithm for its maximum, and a sum of 1.
   const auto stored = [&](const RowPart& part, std::vector<float>& o) {
     o.clear();
-    for (const float x : part.o) {
-      const float y = quotient(how, x, part.sum);
-      o.push_back(format == nullptr ? y : static_cast<float>(round_to(*format, static_cast<double>(y))));
-    }
+    for (const float x : part.o) o.push_back(to_out(quotient(how, x, part.sum)));
     if (part.sum == 0) return RowPart{kMinusInfinity, 0, o};
     const std::optional<float> log = lg2_approx_ftz(part.sum);
     row.known &= log.has_value();

@@ -95,10 +95,8 @@ class AttentionRow {
     const float mc = argument == Argument::scaled_fma ? m * e : m * c;
     float a = 0;
     if (old != kMinusInfinity) {
-      const bool plain = argument == Argument::scaled || argument == Argument::scaled_twice ||
-                         argument == Argument::fma_max || argument == Argument::scaled_fma_max;
       const float k = argument == Argument::scaled_fma ? e : c;
-      a = rescale_exp_(plain                              ? old - m
+      a = rescale_exp_(compares_arguments(argument)       ? old - m
                        : how_.rescale == Rescale::sub_mul ? (old - m) * k
                        : argument == Argument::mul_sub    ? old * k - mc
                                                           : std::fma(old, k, -mc));

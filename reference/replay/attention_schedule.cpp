@@ -203,10 +203,7 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.split > 1 && by_logs && schedule.sink != SinkStep::none)
     kGrammar.refuse("sink", text_of("sink", schedule.sink));
   // Maxima are to base two where the arguments of such an exponential are themselves compared.
-  const bool to_base_two =
-      !natural(schedule.exp) &&
-      (schedule.argument == Argument::scaled || schedule.argument == Argument::scaled_twice ||
-       schedule.argument == Argument::fma_max || schedule.argument == Argument::scaled_fma_max);
+  const bool to_base_two = !natural(schedule.exp) && compares_arguments(schedule.argument);
   if (schedule.merge == Merge::log2 && (!to_base_two || schedule.p_shift > 0))
     kGrammar.refuse("merge", "log2");
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) kGrammar.refuse("sink", "own");

@@ -93,6 +93,11 @@ enum class Argument : std::uint8_t {
   fma_max,         // x = S, m = max(S c) rounded; fma(S, c, -m)
   scaled_fma_max,  // z = S scale, m = max(z log2 e) rounded; fma(z, log2 e, -m)
 };
+// Whether maxima are of the exponent's own arguments, and the old maximum's is a difference of two.
+constexpr bool compares_arguments(Argument a) {
+  return a == Argument::scaled || a == Argument::scaled_twice || a == Argument::fma_max ||
+         a == Argument::scaled_fma_max;
+}
 enum class Exponential : std::uint8_t {
   ex2,  // special_functions.hpp
   exp2f,

@@ -1,9 +1,12 @@
 // What tests of replayed attention share.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/formats/scalar.hpp"
@@ -31,6 +34,15 @@ inline std::vector<float> drawn(std::uint64_t seed, std::size_t first, std::size
 inline std::string with_word(std::string text, const std::string& from, const std::string& to) {
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
   return text;
+}
+
+// out(from, to): what the schedule with that word replaced gives. Each of `words` gives other outputs than the whole, which are the same
+// when it is asked again.
+template <typename Out>
+void expect_each_shows(const Out& out, const std::vector<std::pair<std::string, std::string>>& words) {
+  const std::vector<float> healthy = out("", "");
+  EXPECT_EQ(out("", ""), healthy);
+  for (const auto& [from, to] : words) EXPECT_NE(out(from, to), healthy) << from << " " << to;
 }
 
 }  // namespace assay

@@ -1,13 +1,6 @@
 // assay identify: which arithmetic ran, from the bits alone.
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cases/lists.hpp"
@@ -19,7 +12,6 @@
 #include "harness/suites.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/parallel.hpp"
-#include "reports/file.hpp"
 
 namespace assay {
 namespace {
