@@ -206,6 +206,16 @@ namespace {
 
 constexpr std::int64_t kTileRows = 64;
 
+// max |a_i b_i|, 0 of none.
+double largest_product(std::span<const float> a, std::span<const float> b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double size = std::fabs(static_cast<double>(a[i]) * static_cast<double>(b[i]));
+    most = size > most ? size : most;
+  }
+  return most;
+}
+
 float canonical(float x) { return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x; }
 
 template <typename Lane>
@@ -282,9 +292,15 @@ void fused_gemm_range(const MatrixUnit& unit, const PackedOperand& a, const Pack
           float& target = c[(row + i) * ldc + col + j];
           const auto r = static_cast<std::size_t>(row + i);
           const auto s = static_cast<std::size_t>(col + j);
-          // The lanes know finite products only (and, for `floor`, none that overflow).
-          const bool by_model = !exact_in_double(r, s) || da.special[r] != 0 || db.special[s] != 0 ||
-                                da.largest[r] * db.largest[s] >= 0x1p128;
+          // The lanes know finite products only (and, for `floor`, none that overflow). Large factors need not meet.
+          const auto overflows = [&] {
+            return da.largest[r] * db.largest[s] >= 0x1p128 &&
+                   (unit.scale_block > 0 ||
+                    largest_product(da.row(row + i, k_begin, k_end).values,
+                                    db.row(col + j, k_begin, k_end).values) >= 0x1p128);
+          };
+          const bool by_model =
+              !exact_in_double(r, s) || da.special[r] != 0 || db.special[s] != 0 || overflows();
           target =
               by_model
                   ? static_cast<float>(promoted_dot(unit, da.row(row + i, k_begin, k_end),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <set>
 
@@ -28,6 +29,23 @@ struct Problem {
   std::vector<float> a, b, a_scales, b_scales, c, expected;
   int promote;
 };
+
+void expect(const MatrixUnit& unit, Problem& p) {
+  const auto k = static_cast<std::size_t>(p.k);
+  const auto row = [&](const std::vector<float>& x, const std::vector<float>& s, std::int64_t r,
+                       std::string_view format) {
+    const std::size_t per = s.size() / (x.size() / k);
+    return Operand{std::span(x).subspan(static_cast<std::size_t>(r) * k, k), format,
+                   std::span(s).subspan(static_cast<std::size_t>(r) * per, per)};
+  };
+  for (std::int64_t i = 0; i < p.m; ++i) {
+    for (std::int64_t j = 0; j < p.n; ++j) {
+      p.expected.push_back(static_cast<float>(promoted_dot(unit, row(p.a, p.a_scales, i, p.a_format),
+                                                           row(p.b, p.b_scales, j, p.b_format),
+                                                           p.c[p.expected.size()], p.promote)));
+    }
+  }
+}
 
 Problem make(const MatrixUnit& unit, Random& random, bool specials) {
   Problem p;
@@ -66,19 +84,7 @@ Problem make(const MatrixUnit& unit, Random& random, bool specials) {
       if (specials && random() % 8 == 0) p.c.back() = random() % 2 == 0 ? -inf : nan;
     }
   }
-  const auto row = [&](const std::vector<float>& x, const std::vector<float>& s, std::int64_t r,
-                       std::string_view format) {
-    const std::size_t per = s.size() / (x.size() / k);
-    return Operand{std::span(x).subspan(static_cast<std::size_t>(r) * k, k), format,
-                   std::span(s).subspan(static_cast<std::size_t>(r) * per, per)};
-  };
-  for (std::int64_t i = 0; i < p.m; ++i) {
-    for (std::int64_t j = 0; j < p.n; ++j) {
-      p.expected.push_back(static_cast<float>(promoted_dot(unit, row(p.a, p.a_scales, i, p.a_format),
-                                                           row(p.b, p.b_scales, j, p.b_format),
-                                                           p.c[p.expected.size()], p.promote)));
-    }
-  }
+  expect(unit, p);
   return p;
 }
 
@@ -131,6 +137,32 @@ TEST_F(Targets, give_the_scalar_models_bits_on_a_million_adversarial_dots) {
   std::printf("%zu dots on %zu targets, seed 20250101\n", dots, ran.size());
   EXPECT_GE(dots, 1000000U);
   EXPECT_EQ(ran.size(), targets.size());
+}
+
+// Factors whose product would be infinite: they meet in outputs (i, i) alone.
+TEST_F(Targets, give_the_scalar_models_bits_where_large_factors_meet_and_where_they_do_not) {
+  std::size_t infinite = 0, dots = 0;
+  for (const MatrixUnit& unit : matrix_units()) {
+    if (unit.combine == Combine::wrap || unit.scale_block > 0 || !accepts(unit, "bf16")) continue;
+    const std::int64_t k = 2 * unit.group + 3;
+    Problem p{k, k, k, "bf16", "bf16", {}, {}, {}, {}, {}, {}, 0};
+    p.a.assign(static_cast<std::size_t>(k * k), 1.0F);
+    p.b = p.a;
+    p.c.assign(p.a.size(), 0.0F);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i)
+      p.a[i * static_cast<std::size_t>(k) + i] = 0x1p100F,
+                                            p.b[i * static_cast<std::size_t>(k) + i] = -0x1p100F;
+    expect(unit, p);
+    infinite += static_cast<std::size_t>(
+        std::ranges::count_if(p.expected, [](float x) { return !std::isfinite(x); }));
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      choose(target);
+      dots += compare(unit, p, fused_tile_target());
+    }
+    choose(0);
+  }
+  EXPECT_GT(infinite, 0U);
+  EXPECT_GT(dots, 20 * infinite);
 }
 
 TEST(FusedGemm, of_a_k_range_chains_into_the_same_bits_as_the_whole) {

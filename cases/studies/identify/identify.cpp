@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <set>
@@ -18,8 +19,8 @@ namespace {
 
 constexpr std::uint64_t kFirstSeed = 1;
 constexpr double kSearches = 3;  // of options.search_seconds: behind them no further answer is searched
-constexpr std::int64_t kEvidence = std::int64_t{1}
-                                   << 28;  // products of one answer that a field's other value is tried on
+// Products of one answer that a field's other value is tried on: few, and where they tell nothing as many.
+constexpr std::array kEvidence{std::int64_t{1} << 21, std::int64_t{1} << 28};
 
 bool all_found(const std::vector<RowPiece>& pieces) {
   return !pieces.empty() &&
@@ -114,6 +115,62 @@ std::vector<RowPiece> find(const Answer& answer, const std::string& stored_as,
   std::vector<RowPiece> last = search(answer, stored_as, lanes, first_that_fits);
   return all_found(last) || cut.empty() || last.front().nearest_share > pieces.front().nearest_share ? last
                                                                                                      : pieces;
+}
+
+// Where a kernel with another value of a field would have stored something else: on a few rows, or else on more.
+RowPiece against(const Schedule& other, const RowPiece& piece, const std::vector<const Answer*>& answers,
+                 const std::string& stored_as) {
+  const std::int64_t row_products = std::max<std::int64_t>(1, answers.front()->b.rows * answers.front()->b.k);
+  std::vector<RowPiece> one(1);
+  const std::int64_t n = answers.front()->a.k;
+  if (signature(plan_sum(other, n)) == signature(plan_sum(*piece.schedule, n)) &&
+      other.scales == piece.schedule->scales) {  // the same additions: nothing can tell them apart
+    one[0].compared = piece.compared;
+    return one[0];
+  }
+  for (const std::int64_t products : kEvidence) {
+    one[0] = RowPiece{};
+    one[0].schedule = other;
+    for (const std::int64_t i :
+         spread(std::ssize(piece.rows), std::max<std::int64_t>(4, products / row_products)))
+      one[0].rows.push_back(piece.rows[static_cast<std::size_t>(i)]);
+    for (const Answer* answer : answers) confirm(one, *answer, stored_as);
+    if (one[0].unequal > 0) break;
+  }
+  return one[0];
+}
+
+std::vector<Evidence> evidence_of(const RowPiece& piece, const std::vector<const Answer*>& answers,
+                                  const std::string& stored_as) {
+  std::vector<Evidence> list;
+  const std::string text = " " + print_schedule(*piece.schedule) + " ";
+  const std::vector<Tampered> others = tampered(*piece.schedule, answers.front()->a.k);
+  for (const ScheduleKey& key : schedule_keys()) {
+    const std::size_t at = text.find(fmt::format(" {}=", key.name));
+    Evidence e{std::string(key.name), std::string(key.fallback), "", true};
+    if (at != std::string::npos) {
+      const std::size_t value = at + key.name.size() + 2;
+      e.value = text.substr(value, text.find(' ', value) - value);
+    }
+    for (const Tampered& t : others) {
+      if (t.field != e.field) continue;
+      RowPiece other;
+      try {
+        other = against(t.schedule, piece, answers, stored_as);
+      } catch (const InputError&) {
+        continue;
+      }
+      std::string pair = print_schedule(t.schedule);
+      const std::size_t of = (" " + pair).find(fmt::format(" {}=", key.name));
+      pair = of == std::string::npos ? fmt::format("{}={}", key.name, key.fallback)
+                                     : pair.substr(of, pair.find(' ', of) - of);
+      e.concluded &= other.unequal > 0;
+      e.against += fmt::format("{}{}: {} of {} differ", e.against.empty() ? "" : "; ", pair, other.unequal,
+                               other.compared);
+    }
+    if (!e.against.empty() || at != std::string::npos) list.push_back(std::move(e));
+  }
+  return list;
 }
 
 }  // namespace
@@ -232,45 +289,9 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     return card;
   }
   if (!card.pieces.empty() && card.pieces.front().schedule) {
-    const RowPiece& piece = card.pieces.front();
-    const Schedule& s = *piece.schedule;
-    std::vector<RowPiece> one(1);
-    // What another value of a field would have shown, some rows show.
-    const std::int64_t row_products = std::max<std::int64_t>(1, shape.n * shape.k);
-    std::vector<std::int64_t> shown;
-    for (const std::int64_t i :
-         spread(std::ssize(piece.rows), std::max<std::int64_t>(4, kEvidence / row_products)))
-      shown.push_back(piece.rows[static_cast<std::size_t>(i)]);
-    for (const ScheduleKey& key : schedule_keys()) {
-      const std::string text = " " + print_schedule(s) + " ";
-      const std::size_t at = text.find(fmt::format(" {}=", key.name));
-      Evidence e{std::string(key.name), std::string(key.fallback), "", true};
-      if (at != std::string::npos) {
-        const std::size_t value = at + key.name.size() + 2;
-        e.value = text.substr(value, text.find(' ', value) - value);
-      }
-      for (const Tampered& t : tampered(s, shape.k)) {
-        if (t.field != e.field) continue;
-        one[0] = RowPiece{};
-        one[0].rows = shown, one[0].schedule = t.schedule;
-        std::string what;
-        try {
-          confirm(one, *first, stored_as);
-          for (const Answer& answer : crafted) confirm(one, answer, stored_as);
-        } catch (const InputError&) {
-          continue;
-        }
-        std::string pair = print_schedule(t.schedule);
-        const std::size_t of = (" " + pair).find(fmt::format(" {}=", key.name));
-        pair = of == std::string::npos ? fmt::format("{}={}", key.name, key.fallback)
-                                       : pair.substr(of, pair.find(' ', of) - of);
-        const bool differs = one[0].unequal > 0;
-        e.concluded &= differs;
-        e.against += fmt::format("{}{}: {} of {} differ", e.against.empty() ? "" : "; ", pair, one[0].unequal,
-                                 one[0].compared);
-      }
-      if (!e.against.empty() || at != std::string::npos) card.evidence.push_back(std::move(e));
-    }
+    std::vector<const Answer*> answers{&*first};
+    for (const Answer& answer : crafted) answers.push_back(&answer);
+    card.evidence = evidence_of(card.pieces.front(), answers, stored_as);
   }
   finish();
   return card;
