@@ -15,7 +15,7 @@ namespace assay {
 struct KernelAnswer {
   std::vector<double> got;  // the first output
   std::string contract, path;
-  std::vector<std::string> kernels;  // what a witness saw outranks what the backend says
+  std::vector<std::string> kernels;  // each once; what a witness saw outranks what the backend says
 };
 
 // A file of JSON lines, one for each call: the case line, a digest of the inputs' bytes, and what was answered, each output as the eight

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "harness/call.hpp"
@@ -28,7 +29,10 @@ std::optional<KernelAnswer> ask(const Case& c, const Inputs& inputs, Workers& wo
                       declared.declaration.path, run.trace.kernels};
   if (run.trace.witness) {
     answer.kernels.clear();
-    for (const SeenKernel& seen : run.trace.witness->kernels) answer.kernels.push_back(seen.name);
+    // Each once: a call that is tuned first launches thousands.
+    for (const SeenKernel& seen : run.trace.witness->kernels)
+      if (std::ranges::find(answer.kernels, seen.name) == answer.kernels.end())
+        answer.kernels.push_back(seen.name);
   }
   return answer;
 }
