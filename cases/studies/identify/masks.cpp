@@ -24,7 +24,10 @@ std::vector<Sizes> sizes_of(const std::string& a, const std::string& b) {
   if (a == "e4m3fnuz" && b == "e4m3fnuz") return {{7, -9, true}};
   if (a.starts_with("e5m2") && b.starts_with("e5m2")) return {{15, -14, true}, {7, -5, true}};
   if (a == "f16" && b == "f16") return {{15, -24, false}, {15, -5, false}};
-  if ((a == "f32" || a == "bf16") && (b == "f32" || b == "bf16")) return {{100, 0, false}, {40, 0, false}};
+  const auto is_wide = [](const std::string& format) {
+    return format == "f32" || format == "tf32" || format == "bf16";
+  };
+  if (is_wide(a) && is_wide(b)) return {{100, 0, false}, {40, 0, false}};
   return {};
 }
 
