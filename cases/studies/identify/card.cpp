@@ -58,7 +58,8 @@ std::string card_text(const Card& card) {
     out += fmt::format("  shapes   m x n x k: {}\n", where);
     if (!first.refused.empty()) continue;
     if (first.identified() && first.pieces.size() == 1)
-      out += fmt::format("  contract acc={} level=replay schedule={}\n", first.pieces[0].schedule->acc,
+      out += fmt::format("  contract acc={}{} level=replay schedule={}\n", first.pieces[0].schedule->acc,
+                         first.operands_rounded.empty() ? "" : " " + first.operands_rounded,
                          as_contract_value(schedule));
     if (first.identified()) {
       out += fmt::format("  bits     {} of {} stored outputs equal; {} calls, {:.1f} s\n", compared - unequal,
@@ -105,6 +106,7 @@ std::string card_json(const Card& card) {
     if (!s.refused.empty()) shape["not_run"] = s.refused;
     shape["identified"] = s.identified();
     shape["calls"] = s.calls, shape["seconds"] = s.seconds;
+    if (!s.operands_rounded.empty()) shape["operands_rounded"] = s.operands_rounded;
     shape["declared"] = s.declared_contract, shape["path"] = s.declared_path, shape["kernels"] = s.kernels;
     shape["masks"] = s.masks, shape["tree"] = s.tree, shape["line"] = s.line,
     shape["last_seed"] = s.last_seed, shape["open"] = s.tiny;

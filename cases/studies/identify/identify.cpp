@@ -197,6 +197,7 @@ ShapeCard identify_shape(GemmSubject& subject, const GemmShape& shape, const std
     card.calls = subject.calls - before;
     card.kernels = subject.kernels;
     card.declared_contract = subject.declared_contract, card.declared_path = subject.declared_path;
+    card.operands_rounded = subject.operands_rounded();
     card.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const std::string stored_as = subject.stored_as();

@@ -46,6 +46,7 @@ struct ShapeCard {
   std::string refused;  // the kernel does not take this shape, or failed
   std::vector<std::string> kernels;
   std::string declared_contract, declared_path;
+  std::string operands_rounded;  // as the subject says
 
   bool identified() const;
   bool concludes(

@@ -2,6 +2,7 @@
 //   matmul   blocks of 32 products, each summed from zero, the blocks' sums added in order
 //     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding (the sums of block 6
 //     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable, misfit, no_order
+//     tf32_even, tf32_away, tf32_zero (operands rounded to tf32 so), tf32_not (not rounded)
 //     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by blocks of 32)
 //   rmsnorm  squares one after another: healthy, reversed
 //   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those sums from their ends),
@@ -62,6 +63,17 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   return ASSAY_OK;
 }
 
+// To 10 bits behind the point, as the variant says.
+float operand(const assay_call* c, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  if (is(c, "tf32_even")) bits += 0xFFF + (bits >> 13 & 1);
+  if (is(c, "tf32_away")) bits += 0x1000;
+  if (is(c, "tf32_even") || is(c, "tf32_away") || is(c, "tf32_zero")) bits &= ~0x1FFFU;
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+}
+
 float dot(const assay_call* c, const float* a, const float* b, int64_t k, int64_t block) {
   float sum = 0, part = 0;
   const int64_t blocks = (k + block - 1) / block;
@@ -69,7 +81,7 @@ float dot(const assay_call* c, const float* a, const float* b, int64_t k, int64_
     const int64_t at = is(c, "block_order") && blocks > 3 && (n == 2 || n == 3) ? 5 - n : n;
     if (!(is(c, "promotion") && n == 5)) part = 0;
     for (int64_t i = at * block; i < k && i < (at + 1) * block; ++i) {
-      const float product = a[i] * b[i];
+      const float product = operand(c, a[i]) * operand(c, b[i]);
       part = is(c, "rounding") && n == 6 ? std::fma(a[i], b[i], part) : part + product;
     }
     if (!(is(c, "promotion") && n == 4)) sum += part;

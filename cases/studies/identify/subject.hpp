@@ -32,6 +32,9 @@ class GemmSubject {
   virtual std::string a_element() const = 0;
   virtual std::string b_element() const = 0;
   virtual std::string stored_as() const = 0;
+  // How the operands became numbers of those formats, as a pair of a contract ("tf32=toward_zero"), or in words where it is none; "" where
+  // nothing was rounded. Known behind the first call.
+  virtual std::string operands_rounded() const { return ""; }
   // Drawn inputs. nullopt where the kernel does not take the shape; throws std::runtime_error where it fails.
   virtual std::optional<Answer> drawn(const GemmShape& shape, std::uint64_t seed) = 0;
   // Crafted ones: numbers of the elements' formats, scales 1. nullopt where the format cannot hold them as they are.

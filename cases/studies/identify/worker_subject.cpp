@@ -1,5 +1,7 @@
 #include "cases/studies/identify/worker_subject.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cases/lists.hpp"
@@ -44,8 +46,13 @@ class WorkerSubject : public GemmSubject {
   std::string a_element() const override { return a_element_; }
   std::string b_element() const override { return b_element_; }
   std::string stored_as() const override { return case_.attributes.text("dtype"); }
+  std::string operands_rounded() const override {
+    if (rounding_[0].empty()) return "";
+    return "tf32=" + (rounding_[0] == rounding_[1] ? rounding_[0] : "any");
+  }
 
   std::optional<Answer> drawn(const GemmShape& shape, std::uint64_t seed) override {
+    if (path_ == "tf32" && rounding_[0].empty()) ask_roundings(shape);
     const Case c = with_shape(case_, shape, seed);
     const Inputs inputs = make_inputs(c, input_lists());
     std::optional<Answer> answer = ask(c, inputs);
@@ -87,7 +94,9 @@ class WorkerSubject : public GemmSubject {
 
   // The operands as the path makes them. Throws InputError where one of them is not decided.
   ReplayOperand operand(const Encoded& tensor, Side side, std::vector<float>& scale) const {
-    const Operands operands(tensor, path_, side, 1, {"divide", "divide", "nearest_even"});
+    const std::string& rounding = rounding_[side == Side::activations ? 0 : 1];
+    const Operands operands(tensor, path_, side, 1,
+                            {"divide", "divide", rounding.empty() ? "nearest_even" : rounding});
     ReplayOperand o{operands.rows(), operands.length(), std::string(operands.element()), {}, {}};
     bool scaled = false;
     for (std::int64_t r = 0; r < o.rows; ++r) {
@@ -106,6 +115,42 @@ class WorkerSubject : public GemmSubject {
     return o;
   }
 
+  // How either side is rounded to tf32: with x one of three numbers that the roundings part, sum of 16^j (x_j - 1), in places of tf32.
+  // Operands that are not rounded at all are those of path=f32.
+  void ask_roundings(const GemmShape& shape) {
+    constexpr std::array kAsked = {1 + 0x1p-11F, 1 + 0x3p-11F,
+                                   1 + 0x1.002p-11F};  // ties to 1 and to 2 places; above one
+    constexpr std::array<std::pair<std::string_view, int>, 3> kRoundings = {
+        {{"nearest_even", 0 + 16 * 2 + 256 * 1},
+         {"nearest_away", 1 + 16 * 2 + 256 * 1},
+         {"toward_zero", 0 + 16 * 1 + 256 * 0}}};
+    if (shape.k < std::ssize(kAsked) * 2) return;
+    const auto k = static_cast<std::size_t>(shape.k);
+    std::array<std::string, 2> found;
+    for (std::size_t side = 0; side < 2; ++side) {
+      std::array<std::vector<float>, 2> x{std::vector<float>(static_cast<std::size_t>(shape.m) * k),
+                                          std::vector<float>(static_cast<std::size_t>(shape.n) * k)};
+      for (std::size_t row = 0; row < x[side].size(); row += k)
+        for (std::size_t j = 0; j < kAsked.size(); ++j)
+          x[side][row + 2 * j] = kAsked[j], x[side][row + 2 * j + 1] = -1;
+      for (std::size_t row = 0; row < x[1 - side].size(); row += k)
+        for (std::size_t j = 0; j < 2 * kAsked.size(); ++j)
+          x[1 - side][row + j] = std::ldexp(1.0F, 4 * static_cast<int>(j / 2));
+      const std::optional<Answer> answer = crafted(shape, x[0], x[1], "roundings to tf32");
+      if (!answer) return;
+      for (const auto& [name, places] : kRoundings)
+        if (std::ranges::all_of(answer->got, [&](double y) { return y == std::ldexp(places, -10); }))
+          found[side] = name;
+      const double unrounded = (kAsked[0] - 1.0) + 16 * (kAsked[1] - 1.0) + 256 * (kAsked[2] - 1.0);
+      if (std::ranges::all_of(answer->got, [&](double y) { return y == unrounded; })) found[side] = "f32";
+    }
+    if (found[0] == "f32" && found[1] == "f32") {
+      path_ = a_element_ = b_element_ = "f32";
+    } else if (!found[0].empty() && !found[1].empty() && found[0] != "f32" && found[1] != "f32") {
+      rounding_ = found;
+    }
+  }
+
   std::optional<Answer> ask(const Case& c, const Inputs& inputs) {
     const std::optional<KernelAnswer> called = call_kernel(c, inputs, source_);
     if (!called) return std::nullopt;
@@ -121,6 +166,7 @@ class WorkerSubject : public GemmSubject {
   Case case_;
   Kernels source_;
   std::string path_, a_element_, b_element_;
+  std::array<std::string, 2> rounding_;  // path=tf32, of a and of b; "" until it is known
 };
 
 }  // namespace
