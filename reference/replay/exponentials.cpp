@@ -114,6 +114,7 @@ float series9(float x) {
   return x > 89 ? kInfinity : static_cast<float>(series9_wide(static_cast<double>(x)));
 }
 
+float ex2(float x) { return ex2_approx_ftz(x * 1.44269504F); }
 float nearest(float x) { return static_cast<float>(std::exp(static_cast<double>(x))); }
 float libm(float x) { return std::exp(x); }
 
@@ -128,6 +129,7 @@ RowExp row_exp(std::string_view word) {
   if (word == "series9") return series9;
   if (word == "degree3") return degree3;
   if (word == "cuda_expf") return cuda_expf;
+  if (word == "ex2") return ex2;
   return word == "nearest" ? nearest : libm;
 }
 

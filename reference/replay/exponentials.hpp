@@ -11,7 +11,8 @@
 //   nearest      e^x rounded once
 //   series9      in f64, rounded once at the end: n = floor(x log2 e + 1/2), r = x - n ln 2 in two steps, the series of degree 9, 2^n; 0
 //                below -104, +Inf above 89
-//   cuda_expf    CUDA's expf (special_functions.hpp); of a mixture alone, whose schedule one kernel on a GPU may have
+//   cuda_expf    CUDA's expf (special_functions.hpp)
+//   ex2          ex2.approx of x log2 e rounded, as Triton compiles exp (special_functions.hpp)
 #pragma once
 
 #include <string_view>
@@ -20,7 +21,7 @@ namespace assay {
 
 using RowExp = float (*)(float);
 inline constexpr std::string_view kRowExps =
-    "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm|series9|degree3|cuda_expf";
+    "libm|nearest|taylor7|taylor7_mul|sleef|degree5|arm|series9|degree3|cuda_expf|ex2";
 // One of these words.
 RowExp row_exp(std::string_view word);
 // tanh by the steps of series9, rounded once: (e - 1) / (e + 1) of e = e^(2 x) in f64; x itself below 2^-13, +-1 above 20.

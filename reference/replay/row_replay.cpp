@@ -8,6 +8,7 @@
 #include "reference/error.hpp"
 #include "reference/replay/butterflies.hpp"
 #include "reference/replay/replay.hpp"
+#include "reference/replay/special_functions.hpp"
 #include "reference/replay/sum_plan.hpp"
 
 namespace assay {
@@ -17,8 +18,17 @@ float as_float(double x) { return static_cast<float>(x); }
 
 // A sum in f64 is divided as it is; of one in f32 the quotient in f64, rounded, is that in f32 (53 >= 2 * 24 + 2 bits).
 float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
+  const auto count = static_cast<float>(n);
   if (s.word("mean") == "division") return as_float(sum / static_cast<double>(n));
-  return as_float(sum) * (1.0F / static_cast<float>(n));
+  if (s.word("mean") == "approx") return div_full(as_float(sum), count);
+  return as_float(sum) * (1.0F / count);
+}
+
+float inverse_root(std::string_view word, float v) {
+  if (word == "nearest") return as_float(1 / std::sqrt(static_cast<double>(v)));
+  if (word == "rsqrt") return rsqrt_approx_ftz(v);
+  if (word == "approx") return rcp_approx_ftz(sqrt_approx_ftz(v));
+  return 1.0F / std::sqrt(v);
 }
 
 void transform(const RowSchedule& s, const RowInputs& in, float* group) {
@@ -110,7 +120,8 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
   if (s.op == "softmax") {
     const std::span<const float> e = std::span(exponentials(s).values()).subspan(at * x.size(), x.size());
     const bool divides = s.word("quotient") == "division";
-    const float sum = as_float(sums.sum[at]), inverse = as_float(1.0 / sums.sum[at]);
+    const float sum = as_float(sums.sum[at]),
+                inverse = s.word("quotient") == "approx" ? rcp_approx_ftz(sum) : as_float(1.0 / sums.sum[at]);
     for (std::size_t i = 0; i < e.size(); ++i) {
       // Of a row whose sum is no number nothing is said, of what is hidden neither.
       const bool hidden = in_.is_hidden(at * x.size() + i) && std::isfinite(sum);
@@ -135,7 +146,7 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
   const std::string_view root = s.word("root"), product = s.word("product");
   const float v = variance + in_.eps;
   const float deviation = std::sqrt(v);
-  const float f = root == "nearest" ? as_float(1 / std::sqrt(static_cast<double>(v))) : 1.0F / deviation;
+  const float f = inverse_root(root, v);
   const bool divides = root == "quotient";
   const std::string_view centre = s.op == "layernorm" ? s.word("centre") : "difference";
   const float mean_product = mean * f;

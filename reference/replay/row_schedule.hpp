@@ -38,7 +38,8 @@ struct RowScheduleKey {
 inline constexpr std::array kRowScheduleKeys = {
     RowScheduleKey{"variance", "layernorm", "two_pass|one_pass|welford",
                    "squares of x - m; of x, less m^2 and held at 0; running, as moments say"},
-    RowScheduleKey{"exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest",
+    RowScheduleKey{"exp", "softmax|logsumexp",
+                   "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest|cuda_expf|ex2",
                    "the exponential: exponentials.hpp"},
     RowScheduleKey{"temperature", "softmax", "none|division|reciprocal", "x / t, or x times a rounded 1 / t"},
     RowScheduleKey{
@@ -49,12 +50,14 @@ inline constexpr std::array kRowScheduleKeys = {
     RowScheduleKey{
         "sink", "softmax", "none|libm|own|libm_keys|own_keys",
         "its exp by this machine's C library or as the others; keys: the maximum is that of the keys"},
-    RowScheduleKey{"quotient", "softmax", "reciprocal|division", "e (1 / sum), e / sum"},
+    RowScheduleKey{"quotient", "softmax", "reciprocal|division|approx",
+                   "e (1 / sum), e / sum, e rcp.approx(sum)"},
     RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
-    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal",
-                   "sum / n, or the sum times a rounded 1 / n"},
-    RowScheduleKey{"root", "rmsnorm|layernorm", "inverse|quotient|nearest",
-                   "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding"},
+    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal|approx",
+                   "sum / n; the sum times a rounded 1 / n, or times rcp.approx(n)"},
+    RowScheduleKey{"root", "rmsnorm|layernorm", "inverse|quotient|nearest|rsqrt|approx",
+                   "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding; "
+                   "rsqrt.approx(v); rcp.approx(sqrt.approx(v))"},
     RowScheduleKey{"product", "rmsnorm|layernorm", "x_inv_gamma|x_gamma_inv|inv_gamma_x",
                    "(x f) gamma, (x gamma) f, x (f gamma)"},
     RowScheduleKey{"centre", "layernorm", "difference|product|product_fma",

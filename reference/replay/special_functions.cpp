@@ -38,17 +38,18 @@ std::vector<std::uint16_t> squares() {
   return table;
 }
 
-// A table of 2^n segments has x of 23 - n bits, and the squarer's columns from kColumn on.
+// 64 segments have x of 17 bits and the squarer's columns from 19 on, 128 segments have 16 and 17.
+constexpr int kWideColumn = 19, kNarrowColumn = 17;
+
 template <int kColumn, std::size_t kSegments>
 std::int64_t interpolated(const std::array<Coefficients, kSegments>& table, std::uint32_t fraction) {
-  constexpr int kBits = kFractionBits - std::countr_zero(kSegments);
+  constexpr int kBits = kColumn == kWideColumn ? 17 : 16;
   static const std::vector<std::uint16_t> square = squares<kBits, kColumn>();
   const Coefficients& c = table[fraction >> kBits];
   const std::int64_t x = fraction & ((1U << kBits) - 1);
   return c.c0 * (1 << 18) + c.c1 * x * (1 << 19) +
          c.c2 * std::int64_t{square[static_cast<std::size_t>(x)]} * (1 << kColumn);
 }
-constexpr int kWideColumn = 19, kNarrowColumn = 17;  // of 64 and of 128 segments
 
 }  // namespace
 
@@ -82,6 +83,43 @@ float rcp_approx_ftz(float x) {
   return std::bit_cast<float>(
       sign | ((static_cast<std::uint32_t>(exponent) << kFractionBits) + mantissa - kFractions));
 }
+
+namespace {
+
+// x = 4^half z of a normal x, and the segment fraction of z: twice a table of 64 segments, the even exponents first.
+struct Quartered {
+  std::int32_t half;
+  std::uint32_t fraction;  // of 24 bits, the parity first
+};
+Quartered quartered(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::int32_t exponent = static_cast<std::int32_t>(bits >> kFractionBits) - 127;
+  return {exponent >> 1, (static_cast<std::uint32_t>(exponent & 1) << kFractionBits) + bits % kFractions};
+}
+bool counts_as_zero(float x) { return std::fabs(x) < std::numeric_limits<float>::min(); }
+
+}  // namespace
+
+float rsqrt_approx_ftz(float x) {
+  if (counts_as_zero(x)) return std::copysign(kInf, x);
+  if (!(x > 0)) return std::numeric_limits<float>::quiet_NaN();
+  if (std::isinf(x)) return 0;
+  const auto [half, fraction] = quartered(x);
+  if (fraction == 0) return std::ldexp(1.0f, -half);
+  const std::int64_t twice = interpolated<kWideColumn>(kRsqrt, fraction) >> (kValueBits - kFractionBits);
+  return std::ldexp(static_cast<float>(twice), -kFractionBits - 1 - half);
+}
+
+float sqrt_approx_ftz(float x) {
+  if (counts_as_zero(x)) return std::copysign(0.0f, x);
+  if (!(x > 0)) return std::numeric_limits<float>::quiet_NaN();
+  if (std::isinf(x)) return kInf;
+  const auto [half, fraction] = quartered(x);
+  const std::int64_t root = interpolated<kWideColumn>(kSqrt, fraction) >> (kValueBits - kFractionBits + 1);
+  return std::ldexp(static_cast<float>(root), half - kFractionBits);
+}
+
+float div_full(float a, float b) { return a * rcp_approx_ftz(b); }
 
 float exp2_subnormal(float x) {
   if (!(x < -126)) return ex2_approx_ftz(x);

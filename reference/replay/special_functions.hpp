@@ -9,6 +9,9 @@
 //                          x < 0:              2^(-n - 1) (1 + V[2^23 - 1 - f])      the one's complement, not the two's
 //   rcp.approx.ftz.f32   x = 2^e (1 + f 2^-23): 2^-e times value, cut to 24 bits behind the point; 128 segments, x of 16 bits, columns
 //                        from 2^17; c1 is negative. div.full.f32 is the rounded product with it
+//   rsqrt.approx.ftz.f32 x = 4^e z, z in [1, 4): 2^-e times value, cut to 24 bits behind the point, and 2^-e itself for z = 1; 64 segments for
+//                        each of [1, 2) and [2, 4), columns as for ex2, one more bit of c1
+//   sqrt.approx.ftz.f32  likewise: 2^e times value, cut to 23 bits behind the point; it is no product of x and rsqrt
 //   lg2.approx.ftz.f32   x = 2^e (1 + f 2^-23), e >= 0: e + value, cut to 24 significant bits; 0 for x = 1
 // Found on an H200 and compared there over every input named: reports/results/cards/special_functions.md.
 #pragma once
@@ -23,6 +26,12 @@ float ex2_approx_ftz(float x);
 float exp2_subnormal(float x);
 // rcp.approx.ftz.f32: subnormal inputs count as zero, results below 2^-126 are zero.
 float rcp_approx_ftz(float x);
+// rsqrt.approx.ftz.f32: an infinity of x's sign for subnormal x and zeros, NaN below.
+float rsqrt_approx_ftz(float x);
+// sqrt.approx.ftz.f32: a zero of x's sign for subnormal x and zeros, NaN below.
+float sqrt_approx_ftz(float x);
+// div.full.f32 where neither subnormals nor 2^126 < |b| occur: a rcp.approx(b), rounded.
+float div_full(float a, float b);
 // expf(x) as nvcc compiles it without -use_fast_math: 2^n ex2(f), x log2 e = n + f reduced in two fused steps.
 float cuda_expf(float x);
 // tanhf(x) likewise: an odd polynomial below 0.6, 1 - 2 / (e^(2 |x|) + 1) from there on, 1 from 9.01 on.

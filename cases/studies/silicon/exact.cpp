@@ -30,6 +30,12 @@ float model_of(Function function, float x) {
       return cuda_expf(x);
     case Function::tanhf:
       return cuda_tanhf(x);
+    case Function::rcp_approx_ftz:
+      return rcp_approx_ftz(x);
+    case Function::rsqrt_approx_ftz:
+      return rsqrt_approx_ftz(x);
+    case Function::sqrt_approx_ftz:
+      return sqrt_approx_ftz(x);
     default:
       throw InputError(InputErrorKind::unknown_name,
                        "no exact model of " + std::string(function_name(function)));

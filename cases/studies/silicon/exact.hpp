@@ -10,8 +10,14 @@
 
 namespace assay::silicon {
 
-inline constexpr std::array kModelled = {Function::ex2_approx, Function::ex2_approx_ftz, Function::exp2f,
-                                         Function::expf, Function::tanhf};
+inline constexpr std::array kModelled = {Function::ex2_approx,
+                                         Function::ex2_approx_ftz,
+                                         Function::exp2f,
+                                         Function::expf,
+                                         Function::tanhf,
+                                         Function::rcp_approx_ftz,
+                                         Function::rsqrt_approx_ftz,
+                                         Function::sqrt_approx_ftz};
 // The result of the model, bit patterns. Only of those.
 std::uint32_t modelled(Function function, std::uint32_t input);
 

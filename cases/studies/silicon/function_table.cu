@@ -50,6 +50,31 @@ struct Tanhf : TanhApprox {
   static __device__ float apply(float x) { return tanhf(x); }
 };
 
+struct RcpApproxFtz {
+  static __device__ float apply(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static __device__ double exact(float x) { return 1 / static_cast<double>(x); }
+};
+struct RsqrtApproxFtz {
+  static __device__ float apply(float x) {
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static __device__ double exact(float x) { return 1 / sqrt(static_cast<double>(x)); }
+};
+struct SqrtApproxFtz {
+  static __device__ float apply(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static __device__ double exact(float x) { return sqrt(static_cast<double>(x)); }
+};
+
 struct UlpError {
   double ulp;
   double relative;  // in units of 2^-23
@@ -123,6 +148,12 @@ void with_function(Function function, Visit visit) {
       return visit(TanhApprox{});
     case Function::tanhf:
       return visit(Tanhf{});
+    case Function::rcp_approx_ftz:
+      return visit(RcpApproxFtz{});
+    case Function::rsqrt_approx_ftz:
+      return visit(RsqrtApproxFtz{});
+    case Function::sqrt_approx_ftz:
+      return visit(SqrtApproxFtz{});
   }
 }
 

@@ -56,8 +56,16 @@ std::string tally_json(const std::string& provenance_json,
 }
 
 std::string_view function_name(Function f) {
-  constexpr std::array<std::string_view, kFunctions> kNames = {
-      "ex2.approx.f32", "ex2.approx.ftz.f32", "exp2f", "expf", "__expf", "tanh.approx.f32", "tanhf"};
+  constexpr std::array<std::string_view, 10> kNames = {"ex2.approx.f32",
+                                                       "ex2.approx.ftz.f32",
+                                                       "exp2f",
+                                                       "expf",
+                                                       "__expf",
+                                                       "tanh.approx.f32",
+                                                       "tanhf",
+                                                       "rcp.approx.ftz.f32",
+                                                       "rsqrt.approx.ftz.f32",
+                                                       "sqrt.approx.ftz.f32"};
   return kNames[static_cast<std::size_t>(f)];
 }
 
