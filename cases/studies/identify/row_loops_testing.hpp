@@ -10,6 +10,7 @@
 #include "reference/mix.hpp"
 #include "reference/replay/exponentials.hpp"
 #include "reference/replay/row_replay.hpp"
+#include "reference/replay/special_functions.hpp"
 
 namespace assay {
 
@@ -147,6 +148,19 @@ inline void softmax_of_steps(const RowInputs& in, const float* x, float* y) {
 }
 inline void softmax_by_arm(const RowInputs& in, const float* x, float* y) {
   softmax(in, x, y, row_exp("arm"));
+}
+// As Triton compiles them for an NVIDIA GPU: ex2.approx, rcp.approx, rsqrt.approx and sqrt.approx.
+inline void softmax_of_the_unit(const RowInputs& in, const float* x, float* y) {
+  float top = x[0], sum = 0;
+  for (std::int64_t i = 1; i < in.cols; ++i) top = std::max(top, x[i]);
+  for (std::int64_t i = 0; i < in.cols; ++i) sum += y[i] = ex2_approx_ftz((x[i] - top) * 1.44269504F);
+  for (std::int64_t i = 0; i < in.cols; ++i) y[i] *= rcp_approx_ftz(sum);
+}
+template <bool kOneStep>
+void rmsnorm_of_the_unit(const RowInputs& in, const float* x, float* y) {
+  const float v = strided_squares(x, in.cols, 0, 4) * rcp_approx_ftz(static_cast<float>(in.cols)) + in.eps;
+  const float f = kOneStep ? rsqrt_approx_ftz(v) : rcp_approx_ftz(sqrt_approx_ftz(v));
+  for (std::int64_t i = 0; i < in.cols; ++i) y[i] = x[i] * f * in.gamma[static_cast<std::size_t>(i)];
 }
 // An exponential that no hypothesis has: every one is an ulp too large.
 inline void softmax_by_another(const RowInputs& in, const float* x, float* y) {

@@ -29,7 +29,11 @@ constexpr std::array kKnown = {
     Known{"rmsnorm", "root=quotient squares.acc=f32 squares.chunk=1 squares.chunk_acc=f64",
           rmsnorm_of_doubles},
     Known{"layernorm", "mean=reciprocal product=inv_gamma_x shift=fma squares.fma=yes squares.lanes=8",
-          layernorm},
+          layernorm, 37},  // rcp.approx(37) is not the nearest to 1 / 37
+    Known{"rmsnorm", "mean=approx root=rsqrt squares.fma=yes squares.lanes=4", rmsnorm_of_the_unit<true>, 66},
+    Known{"rmsnorm", "mean=approx root=approx squares.fma=yes squares.lanes=4", rmsnorm_of_the_unit<false>,
+          66},
+    Known{"softmax", "exp=ex2 quotient=approx", softmax_of_the_unit},
     Known{"rmsnorm", "squares.lanes=8 squares.fold=4.1*4 squares.tail=before:4 squares.cascade=16",
           rmsnorm_in_levels, 303},
     Known{"layernorm",
