@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "reference/near_names.hpp"
 
@@ -99,6 +100,20 @@ std::vector<FoldAddition> additions(const Fold& fold, std::int64_t count, std::i
       }
     }
   return list;
+}
+
+std::vector<std::size_t> left_of(const Fold& fold, std::int64_t count, std::int64_t sums) {
+  std::int32_t result = 0;
+  for (Fold some{fold.reverse, {}}; !fold.reverse && some.steps.size() + 1 < fold.steps.size();) {
+    some.steps.push_back(fold.steps[some.steps.size()]);
+    const std::vector<FoldAddition> list = additions(some, count, result);
+    if (count - std::ssize(list) != sums) continue;
+    std::vector<std::size_t> left(static_cast<std::size_t>(count));
+    std::iota(left.begin(), left.end(), std::size_t{0});
+    for (const FoldAddition& a : list) std::erase(left, static_cast<std::size_t>(a.from));
+    return left;
+  }
+  return {};
 }
 
 }  // namespace assay

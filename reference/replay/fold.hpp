@@ -37,6 +37,8 @@ struct FoldAddition {
   std::int32_t into, from;
 };
 std::vector<FoldAddition> additions(const Fold& fold, std::int64_t count, std::int32_t& result);
+// Which of `count` sums are left behind the step, but for the last one, that leaves `sums` of them; {} where none does.
+std::vector<std::size_t> left_of(const Fold& fold, std::int64_t count, std::int64_t sums);
 
 // The fold of f32 sums, prepared once.
 class LaneFold {

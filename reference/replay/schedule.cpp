@@ -17,8 +17,10 @@ constexpr std::array kKeys = {
     ScheduleKey{"lanes", "1", "1..65536", "partial sums of a chunk"},
     ScheduleKey{"pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"},
     ScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
-    ScheduleKey{"head", "0", "0..65536", "terms that the first lane takes ahead of the first pass"},
-    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart|refold|before:W",
+    ScheduleKey{"head", "0", "0..65536", "terms ahead of the first pass"},
+    ScheduleKey{"head_at", "lane", "lane|apart",
+                "whether the first lane takes these, or they are a sum of their own, added at the end"},
+    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart|refold|before:W|folded:W",
                 "where the terms behind the last whole pass over the lanes go"},
     ScheduleKey{"cascade", "0", "0, 2..65536",
                 "terms of a lane whose sum joins the level above, and joins of a level"},
@@ -38,9 +40,11 @@ constexpr std::array kKeys = {
 };
 constexpr std::array<std::string_view, 5> kSlicings = {"even", "balanced", "proportional", "interleaved",
                                                        "cuts"};
-constexpr std::array<std::string_view, 7> kTails = {"lanes", "vector", "first", "after",
-                                                    "apart", "refold", "before"};
-bool is_wide(Tail tail) { return tail == Tail::vector || tail == Tail::first || tail == Tail::before; }
+constexpr std::array<std::string_view, 8> kTails = {"lanes", "vector", "first",  "after",
+                                                    "apart", "refold", "before", "folded"};
+bool is_wide(Tail tail) {
+  return tail == Tail::vector || tail == Tail::first || tail == Tail::before || tail == Tail::folded;
+}
 constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
 
@@ -80,6 +84,8 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
     s.tail_width = wide ? kGrammar.number(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
   } else if (key == "head") {
     s.head = kGrammar.number(key, value);
+  } else if (key == "head_at") {
+    s.head_apart = kGrammar.word(key, value) == 1;
   } else if (key == "cascade") {
     s.cascade = kGrammar.number(key, value, 0, 65536);
     if (s.cascade == 1) kGrammar.refuse(key, value);
@@ -127,6 +133,7 @@ std::string value_of(const Schedule& s, std::string_view key) {
     return wide ? fmt::format("{}:{}", name, s.tail_width) : name;
   }
   if (key == "head") return std::to_string(s.head);
+  if (key == "head_at") return s.head_apart ? "apart" : "lane";
   if (key == "cascade") return std::to_string(s.cascade);
   if (key == "order") return s.descending ? "descending" : s.swapped ? "swapped" : "ascending";
   if (key == "chunk") return std::to_string(s.chunk);
@@ -175,7 +182,10 @@ void finish(Schedule& s) {
   if (s.unit() != nullptr && s.chunk % s.unit()->group != 0)
     throw InputError(InputErrorKind::bad_value, fmt::format("schedule: chunk={}; {} adds blocks of {}",
                                                             s.chunk, s.acc, s.unit()->group));
-  if (s.tail_width > s.lanes) kGrammar.refuse("tail", value_of(s, "tail"));
+  const bool is_left =
+      s.tail != Tail::folded || !left_of(fold_of(s.fold, s.lanes), s.lanes, s.tail_width).empty();
+  if (s.tail_width > s.lanes || !is_left) kGrammar.refuse("tail", value_of(s, "tail"));
+  if (s.head_apart && s.head == 0) kGrammar.refuse("head_at", "apart");
   if (s.slicing == Slicing::cuts) {
     const auto count = static_cast<std::int64_t>(s.cuts.size()) + 1;
     if (s.split != 1 && s.split != count) kGrammar.refuse("slicing", value_of(s, "slicing"));

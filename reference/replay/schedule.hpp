@@ -10,7 +10,8 @@
 //             in `chunk_acc`: promotion out of a matrix unit, a blocked K loop. 0: the whole slice is one chunk
 //   lanes     within a chunk, term i goes to partial sum (i / pack) mod lanes, ascending or descending or, as
 //             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...); the partial sums are
-//             then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass; terms behind the
+//             then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass or, with
+//             head_at=apart, are a sum of their own, in sequence, that is added to all the others' at the end; terms behind the
 //             last whole pass over the lanes go where `tail` says
 //   cascade   the sum of a lane's `cascade` terms joins a sum one level up and begins anew, and so does a level's of as many
 //             joins; behind the passes what the levels hold joins the lane's own sum, the lowest level first
@@ -48,6 +49,7 @@ enum class Tail : std::uint8_t {
   refold,  // one to each lane of a new vector whose first lane is the folded sum, and that folded again
   before,  // whole vectors of `tail_width` to the first lanes; what is left a sum of its own, with which the last chain of the
            // fold begins
+  folded,  // on over the `tail_width` sums that are left behind a step of the fold, in turn, and the fold goes on
 };
 
 struct Schedule {
@@ -56,8 +58,9 @@ struct Schedule {
   std::int64_t lanes = 1, pack = 1;
   std::string fold = "halving";
   Tail tail = Tail::lanes;
-  std::int64_t tail_width = 0;  // tail=vector|first|before; 0: a lane is one
+  std::int64_t tail_width = 0;  // tail=vector|first|before|folded; 0: a lane is one
   std::int64_t head = 0, cascade = 0;
+  bool head_apart = false;
   bool descending = false, swapped = false;
   std::int64_t chunk = 0;
   std::string chunk_acc = "f32";

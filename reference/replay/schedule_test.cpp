@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,6 +31,8 @@ constexpr std::array kTexts = {
     "acc=a100_f16 slicing=cuts:128.640 merge=reverse",
     "acc=f32 fma=yes lanes=16 head=1 tail=refold",
     "acc=f32 lanes=8 fold=4.1*4 tail=before:4 cascade=2",
+    "acc=f32 fma=yes lanes=32 head=1 head_at=apart tail=folded:16",
+    "acc=f32 lanes=8 pack=2 head=3 head_at=apart fold=2.1.4 tail=folded:2 cascade=4",
     "acc=f32 lanes=2 pack=3 head=5 tail=before:1 cascade=3 order=swapped fold=reverse",
     "acc=bf16 lanes=8 fold=adjacent tail=after chunk=100 chunk_acc=f64 merge_acc=f16 scales=a_b",
 };
@@ -60,6 +64,15 @@ TEST(Schedule, a_contradiction_is_refused_with_what_is_allowed) {
                            "cascade=1",
                            "tail=refold:4",
                            "tail=before",
+                           "head_at=apart",
+                           "head=1 head_at=end",
+                           "lanes=8 tail=folded",
+                           "lanes=8 tail=folded:8",
+                           "lanes=8 tail=folded:3",
+                           "lanes=8 tail=folded:1",
+                           "lanes=8 fold=sequential tail=folded:2",
+                           "lanes=8 fold=reverse tail=folded:2",
+                           "acc=hopper_fp8 head=1 head_at=apart",
                            "acc=i32 lanes=4",
                            "acc=i32 fma=yes",
                            "acc=i32 split=2 quantum=32",
@@ -114,6 +127,58 @@ TEST(Schedule, rows_side_by_side_have_the_sums_of_each_alone) {
         EXPECT_EQ(row.squares(s).front(), squares[static_cast<std::size_t>(r)]);
       }
     }
+}
+
+// Twins of one kernel that differ in where the first term or the last ones are added.
+enum class Twin { healthy, head_in_a_lane, head_by_fma, no_head, tail_ahead_of_the_fold, tail_behind_it };
+float summed(const std::vector<float>& a, const std::vector<float>& b, Twin twin) {
+  float s[32] = {};
+  const std::size_t n = a.size();
+  std::size_t k = twin == Twin::no_head ? 0 : 1;
+  if (twin == Twin::head_in_a_lane) s[0] = a[0] * b[0];
+  const auto steps = [&](std::size_t width, std::size_t end) {
+    for (; k < end; k += std::min(width, end - k))
+      for (std::size_t j = 0; j < width && k + j < end; ++j) s[j] = std::fma(a[k + j], b[k + j], s[j]);
+  };
+  steps(32, twin == Twin::tail_ahead_of_the_fold ? n : k + (n - k) / 32 * 32);
+  for (std::size_t half = 16; half >= 1; half /= 2) {
+    for (std::size_t j = 0; j < half; ++j) s[j] += s[j + half];
+    if (half == (twin == Twin::tail_behind_it ? 8 : 16)) steps(half, n);
+  }
+  if (twin == Twin::head_in_a_lane || twin == Twin::no_head) return s[0];
+  if (twin == Twin::head_by_fma) return std::fma(a[0], b[0], s[0]);
+  const float first = a[0] * b[0];
+  return s[0] + first;
+}
+
+TEST(Schedule, a_head_may_stand_apart_and_a_tail_go_on_over_what_a_fold_has_come_down_to) {
+  constexpr std::int64_t kRows = 64;
+  for (const std::int64_t n : {20, 64, 75, 100}) {
+    std::mt19937_64 draw(20);
+    std::normal_distribution<float> normal;
+    std::vector<float> x, y;
+    for (std::int64_t i = 0; i < kRows * n; ++i) x.push_back(normal(draw)), y.push_back(normal(draw));
+    const auto of = [&](const char* text) {
+      return SummedRows(x, kRows, n).products(parse_schedule(text), SummedRows(y, kRows, n));
+    };
+    const auto by = [&](Twin twin) {
+      std::vector<double> sums;
+      for (std::int64_t r = 0; r < kRows; ++r)
+        sums.push_back(static_cast<double>(summed({x.begin() + r * n, x.begin() + (r + 1) * n},
+                                                  {y.begin() + r * n, y.begin() + (r + 1) * n}, twin)));
+      return sums;
+    };
+    const std::vector<double> healthy = of("acc=f32 fma=yes lanes=32 head=1 head_at=apart tail=folded:16");
+    EXPECT_EQ(by(Twin::healthy), healthy) << n;
+    EXPECT_EQ(by(Twin::head_in_a_lane), of("acc=f32 fma=yes lanes=32 head=1 tail=folded:16")) << n;
+    EXPECT_EQ(by(Twin::no_head), of("acc=f32 fma=yes lanes=32 tail=folded:16")) << n;
+    EXPECT_EQ(by(Twin::tail_ahead_of_the_fold), of("acc=f32 fma=yes lanes=32 head=1 head_at=apart")) << n;
+    EXPECT_EQ(by(Twin::tail_behind_it), of("acc=f32 fma=yes lanes=32 head=1 head_at=apart tail=folded:8"))
+        << n;
+    for (const Twin twin : {Twin::head_in_a_lane, Twin::head_by_fma, Twin::no_head,
+                            Twin::tail_ahead_of_the_fold, Twin::tail_behind_it})
+      EXPECT_NE(by(twin), healthy) << n << " " << static_cast<int>(twin);
+  }
 }
 
 TEST(Schedule, slices_are_cut_as_their_word_says) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "reference/arithmetic/rounding.hpp"
@@ -13,6 +14,12 @@ namespace assay {
 namespace {
 
 constexpr std::int32_t kAbsent = -1;
+
+// Terms that join a fold where `sums` are left of it, one to each in turn.
+struct Between {
+  std::int64_t sums = 0;
+  std::span<const std::int64_t> terms;
+};
 
 struct Builder {
   const Schedule& s;
@@ -51,7 +58,7 @@ struct Builder {
   }
   // `before`: a sum with which the chain of the last step begins.
   std::int32_t fold(std::vector<std::int32_t> sums, const std::string& how, Width width, const char* where,
-                    std::int32_t before = kAbsent) {
+                    std::int32_t before = kAbsent, const Between& between = {}) {
     if (sums.empty()) return before;
     const auto count = static_cast<std::int64_t>(sums.size());
     const Fold steps = fold_of(how, count);
@@ -60,6 +67,11 @@ struct Builder {
     const auto into = static_cast<std::size_t>(result);
     const auto last = steps.steps.empty() ? std::ssize(list) : steps.steps.back().count - 1;
     for (std::ptrdiff_t i = 0; i <= std::ssize(list); ++i) {
+      if (i == count - between.sums) {
+        const std::vector<std::size_t> left = left_of(steps, count, between.sums);
+        for (std::size_t t = 0; t < between.terms.size(); ++t)
+          take(sums[left[t / static_cast<std::size_t>(s.pack) % left.size()]], between.terms[t], "tail");
+      }
       if (i == std::ssize(list) - last && before != kAbsent) {
         join(before, sums[into], width, where);
         sums[into] = before;
@@ -126,7 +138,12 @@ struct Builder {
     for (std::size_t p = 0; s.swapped && p + 1 < terms.size(); p += 2) std::swap(terms[p], terms[p + 1]);
     std::vector<LaneSum> sums(static_cast<std::size_t>(s.lanes));
     const auto all = static_cast<std::int64_t>(terms.size()), head = std::min(s.head, all);
-    for (std::int64_t p = 0; p < head; ++p) step(sums[0], terms[static_cast<std::size_t>(p)], "head");
+    std::int32_t apart = kAbsent;
+    for (std::int64_t p = 0; p < head; ++p)
+      if (const std::int64_t term = terms[static_cast<std::size_t>(p)]; s.head_apart)
+        take(apart, term, "head");
+      else
+        step(sums[0], term, "head");
     terms.erase(terms.begin(), terms.begin() + head);
     const std::int64_t count = all - head;
     const std::int64_t pass = s.lanes * s.pack, whole = count / pass * pass;
@@ -139,7 +156,9 @@ struct Builder {
     const std::vector<std::int64_t> rest(
         s.tail == Tail::lanes ? terms.end() : terms.begin() + static_cast<std::ptrdiff_t>(whole),
         terms.end());
-    return with_rest(std::move(own), rest);
+    std::int32_t total = with_rest(std::move(own), rest);
+    join(total, apart, acc, "head");
+    return total;
   }
   // The fold of the lanes' sums, and of the terms behind their last whole pass.
   std::int32_t with_rest(std::vector<std::int32_t> sums, const std::vector<std::int64_t>& rest) {
@@ -157,7 +176,8 @@ struct Builder {
       }
     }
     const bool begins = s.tail == Tail::before;
-    std::int32_t total = fold(std::move(sums), s.fold, acc, "fold", begins ? apart : kAbsent);
+    const Between between = s.tail == Tail::folded ? Between{s.tail_width, rest} : Between{};
+    std::int32_t total = fold(std::move(sums), s.fold, acc, "fold", begins ? apart : kAbsent, between);
     if (s.tail == Tail::apart) join(total, apart, acc, "tail");
     if (s.tail == Tail::after)
       for (const std::int64_t term : rest) take(total, term, "tail");
