@@ -37,7 +37,8 @@ def distilled(shape):
     pieces = shape.get("pieces")
     if pieces:
         found = shape["identified"]
-        schedule = " | ".join((f"rows {p['rows']}: " if len(pieces) > 1 else "") + p.get("schedule", "unknown") for p in pieces)
+        whose = [(f"columns {p['columns']}: " if "columns" in p else f"rows {p['rows']}: ") if len(pieces) > 1 else "" for p in pieces]
+        schedule = " | ".join(of + p.get("schedule", "unknown") for of, p in zip(whose, pieces))
         compared, unequal = sum(p["compared"] for p in pieces), sum(p["unequal"] for p in pieces)
     else:
         schedule, compared, unequal = shape["schedule"], shape["compared"], shape["unequal"]

@@ -5,18 +5,17 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cases/studies/identify/columns.hpp"
+
 namespace assay {
 namespace {
 
-std::string rows_text(const std::vector<std::int64_t>& rows) {
+// Whose schedule a piece is: "" where it is everybody's.
+std::string whose(const ShapeCard& shape, const RowPiece& p) {
   std::string text;
-  for (std::size_t i = 0; i < rows.size();) {
-    std::size_t end = i + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-    text += end - i == 1 ? fmt::format("{}{}", text.empty() ? "" : ",", rows[i])
-                         : fmt::format("{}{}..{}", text.empty() ? "" : ",", rows[i], rows[end - 1]);
-    i = end;
-  }
+  if (std::ssize(p.rows) < shape.shape.m) text = fmt::format("rows {}", places_text(p.rows));
+  if (!p.columns.empty())
+    text += fmt::format("{}columns {}", text.empty() ? "" : " ", places_text(p.columns));
   return text;
 }
 
@@ -27,7 +26,7 @@ std::string schedule_of(const ShapeCard& shape) {
   std::string text;
   for (const RowPiece& p : shape.pieces) {
     if (!text.empty()) text += " | ";
-    if (shape.pieces.size() > 1) text += fmt::format("rows {}: ", rows_text(p.rows));
+    if (shape.pieces.size() > 1) text += whose(shape, p) + ": ";
     text += p.schedule ? print_schedule(*p.schedule) : "unknown";
   }
   return text;
@@ -77,9 +76,10 @@ std::string card_text(const Card& card) {
     if (!first.masks.empty()) out += fmt::format("  masks    term 0 meets {}\n", first.masks);
     if (!first.tree.empty() && first.tree.size() < 400) out += fmt::format("  tree     {}\n", first.tree);
     for (const Evidence& e : first.evidence)
-      out +=
-          fmt::format("  {:<10} {:<22} {}{}\n", e.field, e.concluded ? e.value : "unknown (" + e.value + ")",
-                      e.against.empty() ? "" : "<- ", e.against);
+      out += fmt::format("  {}{:<10} {:<22} {}{}\n",
+                         e.columns.empty() ? "" : fmt::format("columns {}: ", e.columns), e.field,
+                         e.concluded ? e.value : "unknown (" + e.value + ")", e.against.empty() ? "" : "<- ",
+                         e.against);
     for (const RowPiece& p : first.pieces)
       if (!p.also.empty())
         out += fmt::format("  also     {} more that give the same bits here, among them {}\n", p.also.size(),
@@ -112,7 +112,8 @@ std::string card_json(const Card& card) {
     shape["last_seed"] = s.last_seed, shape["open"] = s.tiny;
     for (const RowPiece& p : s.pieces) {
       nlohmann::ordered_json piece;
-      piece["rows"] = rows_text(p.rows);
+      piece["rows"] = places_text(p.rows);
+      if (!p.columns.empty()) piece["columns"] = places_text(p.columns);
       piece["schedule"] = p.schedule ? print_schedule(*p.schedule) : "unknown";
       piece["compared"] = p.compared, piece["unequal"] = p.unequal;
       if (!p.schedule) piece["nearest"] = print_schedule(p.nearest), piece["nearest_share"] = p.nearest_share;
@@ -122,11 +123,13 @@ std::string card_json(const Card& card) {
       piece["also"] = also, piece["also_count"] = p.also.size();
       shape["pieces"].push_back(piece);
     }
-    for (const Evidence& e : s.evidence)
+    for (const Evidence& e : s.evidence) {
       shape["evidence"].push_back({{"field", e.field},
                                    {"value", e.concluded ? e.value : "unknown"},
                                    {"here", e.value},
                                    {"against", e.against}});
+      if (!e.columns.empty()) shape["evidence"].back()["columns"] = e.columns;
+    }
     out["shapes"].push_back(shape);
   }
   for (const Border& b : card.borders)

@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "reference/error.hpp"
 #include "reference/mix.hpp"
 
 namespace assay {
 namespace {
+
+constexpr int kAlikeCalls = 4;
 
 // Numbers of a scalar format with exponents all over the range [low, high], of either sign: what a Gaussian never shows of a
 // unit's width, of a flush or of its least exponent.
@@ -64,7 +69,9 @@ std::optional<Answer> ask_large(GemmSubject& subject, const GemmShape& shape) {
 
 // Products that cancel in pairs far apart: the exact sums are 0, and what is stored is the rounding errors of the sum alone. So
 // every step shows, through a store of 8 bits as well.
-std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shape, std::uint64_t seed) {
+std::optional<std::pair<std::vector<float>, std::vector<float>>> cancelling(GemmSubject& subject,
+                                                                            const GemmShape& shape,
+                                                                            std::uint64_t seed) {
   const std::string a_format = subject.a_element(), b_format = subject.b_element();
   if (wide_calls(a_format).empty() || wide_calls(b_format).empty() || shape.k < 4) return std::nullopt;
   std::vector<float> a = wide_numbers(a_format, shape.m * shape.k, -2, 2, seed);
@@ -81,7 +88,12 @@ std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shap
       b[static_cast<std::size_t>(c * shape.k + order[k + 1])] =
           -b[static_cast<std::size_t>(c * shape.k + order[k])];
   }
-  return subject.crafted(shape, std::move(a), std::move(b), std::string(kCancelling));
+  return std::pair(std::move(a), std::move(b));
+}
+std::optional<Answer> ask_cancelling(GemmSubject& subject, const GemmShape& shape, std::uint64_t seed) {
+  auto sides = cancelling(subject, shape, seed);
+  if (!sides) return std::nullopt;
+  return subject.crafted(shape, std::move(sides->first), std::move(sides->second), std::string(kCancelling));
 }
 
 // Runs of columns, each with an exponent of its own: sums of neighbouring chunks are far apart, and in which order they are added
@@ -136,6 +148,27 @@ std::vector<Answer> crafted_calls(GemmSubject& subject, const GemmShape& shape) 
   return list;
 }
 
+std::vector<std::vector<std::int64_t>> columns_alike(GemmSubject& subject, const GemmShape& shape) {
+  std::map<std::vector<std::uint64_t>, std::vector<std::int64_t>> by_outputs;
+  std::vector<std::vector<std::uint64_t>> outputs(static_cast<std::size_t>(shape.n));
+  for (int i = 0; i < kAlikeCalls; ++i) {
+    auto sides = cancelling(subject, {shape.m, 1, shape.k}, 41 + 3 * static_cast<std::uint64_t>(i));
+    if (!sides) return {};
+    std::vector<float> b;
+    for (std::int64_t c = 0; c < shape.n; ++c) b.insert(b.end(), sides->second.begin(), sides->second.end());
+    const std::optional<Answer> answer =
+        subject.crafted(shape, std::move(sides->first), std::move(b), "one column");
+    if (!answer) return {};
+    for (std::size_t at = 0; at < answer->got.size(); ++at)
+      outputs[at % outputs.size()].push_back(std::bit_cast<std::uint64_t>(answer->got[at] + 0.0));  // -0 is 0
+  }
+  for (std::int64_t c = 0; c < shape.n; ++c) by_outputs[outputs[static_cast<std::size_t>(c)]].push_back(c);
+  std::vector<std::vector<std::int64_t>> list;
+  for (auto& each : by_outputs) list.push_back(std::move(each.second));
+  std::ranges::sort(list);
+  return list;
+}
+
 std::vector<Tampered> tampered(const Schedule& s, std::int64_t n) {
   std::vector<Tampered> list;
   const auto with = [&](const char* field, const std::string& value) {
@@ -175,8 +208,12 @@ std::vector<Tampered> tampered(const Schedule& s, std::int64_t n) {
     if (s.lanes > 1 && (n - s.head) % (s.lanes * s.pack) != 0)
       for (const char* tail : {"lanes", "after", "apart", "first:1", "refold", "before:1"})
         with("tail", tail);
+    if ((n - s.head) % (s.lanes * s.pack) != 0)
+      for (std::int64_t sums = s.lanes / 2; sums >= s.lanes / 8 && sums > 1; sums /= 2)
+        with("tail", fmt::format("folded:{}", sums));
     for (const std::int64_t head : {std::int64_t{0}, s.head + 1})
       if (s.head > 0 && s.lanes > 1) with("head", std::to_string(head));
+    if (s.head > 0 && s.lanes > 1) with("head_at", s.head_apart ? "lane" : "apart");
     for (const std::int64_t cascade : {std::int64_t{0}, s.cascade * 2, s.cascade / 2})
       if (s.cascade > 0 && cascade != 1) with("cascade", std::to_string(cascade));
   }

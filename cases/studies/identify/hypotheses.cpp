@@ -106,12 +106,17 @@ std::vector<Schedule> headed_schedules(std::int64_t n, bool products) {
       if (lanes > n || (!products && std::string_view(step).ends_with("yes"))) continue;
       for (const std::int64_t head : {0, 1, 2, 3, 4, 7, 8, 15, 16})
         for (const char* fold : {"halving", "adjacent", "sequential"})
-          for (const char* tail : {"refold", "lanes", "after", "apart"}) {
-            const bool is_other = head == 0 && std::string_view(tail) != "refold";
-            const bool has_tail = (n - head) % lanes != 0 || std::string_view(tail) == "lanes";
-            if (head < n && !is_other && has_tail)
-              list.push_back(parse_schedule(
-                  fmt::format("{} lanes={} head={} fold={} tail={}", step, lanes, head, fold, tail)));
+          for (const std::string& tail : {std::string("refold"), std::string("lanes"), std::string("after"),
+                                          std::string("apart"), fmt::format("folded:{}", lanes / 2)}) {
+            const bool is_folded = tail.starts_with("folded");
+            const bool is_other = (head == 0 && tail != "refold" && !is_folded) ||
+                                  (is_folded && std::string_view(fold) != "halving");
+            const bool has_tail = (n - head) % lanes != 0 || tail == "lanes";
+            if (head >= n || is_other || !has_tail) continue;
+            const std::string text =
+                fmt::format("{} lanes={} head={} fold={} tail={}", step, lanes, head, fold, tail);
+            list.push_back(parse_schedule(text));
+            if (head > 0) list.push_back(parse_schedule(text + " head_at=apart"));
           }
     }
   return list;

@@ -50,8 +50,8 @@ void respell(RowPiece& piece, std::int64_t n, bool exact) {
   const std::uint64_t same = additions(found);
   const auto keys = [](const Schedule& s) { return std::ranges::count(print_schedule(s), '='); };
   Schedule plain = found;
-  plain.lanes = plain.pack = 1, plain.head = plain.cascade = 0, plain.fold = "halving",
-  plain.tail = Tail::lanes, plain.tail_width = 0;
+  plain.lanes = plain.pack = 1, plain.head = plain.cascade = 0, plain.head_apart = false;
+  plain.fold = "halving", plain.tail = Tail::lanes, plain.tail_width = 0;
   for (std::int64_t lanes = 1; lanes < found.lanes; lanes *= 2) {
     plain.lanes = lanes;
     for (const Schedule& s : outer_schedules(plain, n))

@@ -25,8 +25,9 @@ struct IdentifyOptions {
 // One schedule field with what would have shown another value.
 struct Evidence {
   std::string field, value;
-  std::string against;    // "fma=no: 812 of 4096 outputs differ"; "" where nothing else is possible
-  bool concluded = true;  // false: another value gives the same bits on all that was asked
+  std::string against;       // "fma=no: 812 of 4096 outputs differ"; "" where nothing else is possible
+  bool concluded = true;     // false: another value gives the same bits on all that was asked
+  std::string columns = {};  // whose schedule it is of; "" where all have one
 };
 
 // One shape.

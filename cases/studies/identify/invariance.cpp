@@ -28,9 +28,14 @@ void decide_invariance(Card& card, GemmSubject& subject) {
       return;
     }
     if (first == nullptr) first = &shape;
-    const bool same = shape.pieces.size() == 1 && first->pieces.size() == 1 &&
-                      shape.shape.n == first->shape.n && shape.shape.k == first->shape.k &&
-                      *shape.pieces.front().schedule == *first->pieces.front().schedule;
+    // Of one row a piece is one of columns, which are not what invariance asks of.
+    const auto alike = [](const RowPiece& p, const RowPiece& q) {
+      return p.columns == q.columns && *p.schedule == *q.schedule;
+    };
+    const bool by_rows = std::ranges::any_of(
+        shape.pieces, [&](const RowPiece& p) { return std::ssize(p.rows) < shape.shape.m; });
+    const bool same = !by_rows && shape.shape.n == first->shape.n && shape.shape.k == first->shape.k &&
+                      std::ranges::equal(shape.pieces, first->pieces, alike);
     if (same) continue;
     if (shape.pieces.size() == 1 && first->pieces.size() == 1 && shape.shape.n == first->shape.n &&
         shape.shape.k == first->shape.k &&
@@ -44,7 +49,7 @@ void decide_invariance(Card& card, GemmSubject& subject) {
     }
     card.invariance = "refuted";
     const std::string one = print_schedule(*first->pieces.front().schedule);
-    if (shape.pieces.size() > 1)
+    if (by_rows)
       card.invariance_detail = fmt::format("at m={} row {} has {} and row {} has {}: {}", shape.shape.m,
                                            shape.pieces[0].rows.front(), one, shape.pieces[1].rows.front(),
                                            print_schedule(*shape.pieces[1].schedule), shape.line);

@@ -103,6 +103,18 @@ inline float headed(const float* a, const float* b, std::int64_t n) {
   for (int j = 0; k + j < n; ++j) rest[j] = std::fma(a[k + j], b[k + j], rest[j]);
   return halved(rest, 8);
 }
+// The first term's product stands apart; what is left behind vectors of 16 goes on over their halves' sums.
+inline float headed_apart(const float* a, const float* b, std::int64_t n) {
+  float s[16] = {};
+  std::int64_t k = 1;
+  for (; k + 16 <= n; k += 16)
+    for (int j = 0; j < 16; ++j) s[j] = std::fma(a[k + j], b[k + j], s[j]);
+  for (int j = 0; j < 8; ++j) s[j] += s[j + 8];
+  for (; k < n; k += 8)
+    for (int j = 0; j < 8 && k + j < n; ++j) s[j] = std::fma(a[k + j], b[k + j], s[j]);
+  const float first = a[0] * b[0];
+  return halved(s, 8) + first;
+}
 // Vectors of 4, each 16 of which are one number of the sum above.
 inline float cascaded(const float* a, const float* b, std::int64_t n) {
   float low[4] = {}, high[4] = {}, s = 0;
@@ -137,6 +149,7 @@ inline const std::vector<Known>& known() {
       {"acc=f32 chunk=32 fma=yes", blocked(32, true)},
       {"acc=f32 chunk=64 fma=yes", blocked(64, true)},
       {"acc=f32 fma=yes lanes=8 head=1 tail=refold", headed},
+      {"acc=f32 fma=yes lanes=16 head=1 head_at=apart tail=folded:8", headed_apart},
       {"acc=f32 lanes=4 fold=sequential tail=before:4 cascade=16", cascaded},
       {"acc=hopper_bf16", unit("hopper_bf16", 0)},
       {"acc=hopper_bf16 chunk=32", unit("hopper_bf16", 2)},

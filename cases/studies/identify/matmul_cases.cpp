@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "cases/studies/identify/border.hpp"
+#include "cases/studies/identify/columns.hpp"
 #include "cases/studies/identify/invariance.hpp"
 #include "cases/studies/identify/replay_level.hpp"
 #include "cases/studies/identify/worker_subject.hpp"
@@ -67,10 +68,10 @@ void MatmulCases::take(const Case& c) {
     kernel.subject = worker_subject(c, kernels);
   }
   if (!options.schedule.empty()) return judge(c, kernel, shape);
-  ShapeCard one = identify_shape(*kernel.subject, shape, kernel.found,
-                                 {.most_mask_calls = options.masks,
-                                  .least_outputs = options.outputs,
-                                  .search_seconds = options.seconds});
+  ShapeCard one = identify_columns(*kernel.subject, shape, kernel.found,
+                                   {.most_mask_calls = options.masks,
+                                    .least_outputs = options.outputs,
+                                    .search_seconds = options.seconds});
   for (const RowPiece& p : one.pieces) {
     remember(kernel.found, p.schedule);
     if (p.schedule)

@@ -10,44 +10,20 @@
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/parallel.hpp"
+#include "reference/replay/grouped_schedule.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::size_t kMostAlike = 512;  // sums that are held against all rows of one answer
 
-ReplayOperand part_of(const ReplayOperand& o, const std::vector<std::int64_t>& rows) {
-  ReplayOperand part{static_cast<std::int64_t>(rows.size()), o.k, o.format, {}, {}};
-  const std::size_t scales = o.rows > 0 ? o.block_scales.size() / static_cast<std::size_t>(o.rows) : 0;
-  for (const std::int64_t r : rows) {
-    part.values.insert(part.values.end(), o.values.begin() + r * o.k, o.values.begin() + (r + 1) * o.k);
-    const auto first =
-        o.block_scales.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * scales);
-    part.block_scales.insert(part.block_scales.end(), first, first + static_cast<std::ptrdiff_t>(scales));
-  }
-  return part;
-}
-
-// Some rows and columns of an answer.
 struct Excerpt {
   Answer answer;
   GemmReplay replay;
 
   Excerpt(const Answer& whole, const std::vector<std::int64_t>& rows,
           const std::vector<std::int64_t>& columns)
-      : answer(cut(whole, rows, columns)), replay(answer.a, answer.b) {}
-  static Answer cut(const Answer& whole, const std::vector<std::int64_t>& rows,
-                    const std::vector<std::int64_t>& columns) {
-    Answer part{whole.line, part_of(whole.a, rows), part_of(whole.b, columns), {}, {}, {}, whole.unit};
-    for (const std::int64_t r : rows) {
-      if (!whole.a_scale.empty()) part.a_scale.push_back(whole.a_scale[static_cast<std::size_t>(r)]);
-      for (const std::int64_t c : columns)
-        part.got.push_back(whole.got[static_cast<std::size_t>(r * whole.b.rows + c)]);
-    }
-    for (const std::int64_t c : columns)
-      if (!whole.b_scale.empty()) part.b_scale.push_back(whole.b_scale[static_cast<std::size_t>(c)]);
-    return part;
-  }
+      : answer(excerpt(whole, rows, columns)), replay(answer.a, answer.b) {}
   // Outputs that differ; all of them where the schedule cannot be replayed on these operands.
   std::int64_t unequal(const Schedule& s, const std::string& stored_as) const {
     try {
@@ -69,6 +45,19 @@ std::vector<Schedule> with_scales(const Schedule& s, const Answer& answer, bool 
 }
 
 }  // namespace
+
+Answer excerpt(const Answer& whole, const std::vector<std::int64_t>& rows,
+               const std::vector<std::int64_t>& columns) {
+  Answer part{whole.line, rows_of(whole.a, rows), rows_of(whole.b, columns), {}, {}, {}, whole.unit};
+  for (const std::int64_t r : rows) {
+    if (!whole.a_scale.empty()) part.a_scale.push_back(whole.a_scale[static_cast<std::size_t>(r)]);
+    for (const std::int64_t c : columns)
+      part.got.push_back(whole.got[static_cast<std::size_t>(r * whole.b.rows + c)]);
+  }
+  for (const std::int64_t c : columns)
+    if (!whole.b_scale.empty()) part.b_scale.push_back(whole.b_scale[static_cast<std::size_t>(c)]);
+  return part;
+}
 
 std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
   std::vector<std::int64_t> list;

@@ -13,6 +13,9 @@ namespace assay {
 // What a kernel of this schedule stores, given the sums before its epilogue: scales, then the store's rounding.
 std::vector<double> stored_outputs(const Answer& answer, const std::vector<double>& sums,
                                    const std::string& scales, const std::string& stored_as);
+// Some rows and columns of an answer.
+Answer excerpt(const Answer& whole, const std::vector<std::int64_t>& rows,
+               const std::vector<std::int64_t>& columns);
 // At most `most` of `count` places, evenly.
 std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most);
 // Equal as numbers; NaN is equal to NaN.
@@ -21,6 +24,7 @@ bool same_number(double x, double y);
 // Rows of the output that have one schedule.
 struct RowPiece {
   std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> columns = {};  // of these alone; {}: of all
   std::optional<Schedule> schedule;        // nullopt: none of the hypotheses
   std::vector<Schedule> also;              // others that gave the same bits on everything that was asked,
                                            // other spellings of the same additions among them
