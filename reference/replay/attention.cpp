@@ -240,9 +240,13 @@ ReplayedRows AttentionReplay::run(const AttentionSchedule& how, const ReplayQuer
         if (!qk) {
           s = how.dot_block > 1 ? data_->block_logits(how.dot_block, q_block, rows)
                                 : data_->logits(dot_of(how), q_block, rows);
-          if (how.dot_rows > 1)
-            take_left(how, queries, kv.keys, first, rows, plan,
-                      data_->logits(left_dot_of(how), q_block, rows), s);
+          if (how.dot_rows > 1) {
+            const auto left = [&](std::int64_t lanes) {
+              return data_->logits(left_dot_of(how, lanes), q_block, rows);
+            };
+            take_left(how, queries, kv.keys, first, rows, plan, left(how.left_lanes),
+                      how.left_second > 0 ? left(how.left_second) : std::vector<float>(), s);
+          }
         } else {
           const PackedOperand q =
               qk->packed(PackedOperand::Side::a, kv.format, gathered(q_block, kv.d, how.dot_run), rows, kv.d);

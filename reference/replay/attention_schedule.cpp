@@ -85,6 +85,12 @@ constexpr std::array kKeys = {
     ScheduleKey{"left_vector", "0", "0..65536",
                 "columns of a vector, of which whole ones behind the last pass over these sums go to the "
                 "first; 0: in turn"},
+    ScheduleKey{"left_second", "0", "0..65536", "left_lanes of every second of these keys; 0: the same"},
+    ScheduleKey{
+        "left_folded", "0", "0..65536",
+        "sums that a step of left_fold leaves, over which columns behind the last pass go on; 0: none"},
+    ScheduleKey{"left_head", "0", "0..65536",
+                "first products of these keys, whose sum is added to that of the others at the end"},
     ScheduleKey{"q", "none", "none|f16|bf16|e4m3fn|q8_0",
                 "to which q is rounded; e4m3fn: rows are scaled, q8_0: blocks"},
     ScheduleKey{"p_shift", "0", "0..16", "power of two that weights are multiplied by before p"},
@@ -126,7 +132,8 @@ void for_each_field(S& s, const F& f) {
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
   f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("dot_rows", s.dot_rows);
-  f("left_lanes", s.left_lanes), f("left_fold", s.left_fold), f("left_vector", s.left_vector), f("q", s.q);
+  f("left_lanes", s.left_lanes), f("left_fold", s.left_fold), f("left_vector", s.left_vector);
+  f("left_second", s.left_second), f("left_folded", s.left_folded), f("left_head", s.left_head), f("q", s.q);
   f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("unrotate", s.unrotate);
   f("promote", s.promote), f("dot_head", s.dot_head);
   f("dot_tail", s.dot_refold), f("dot_step", s.dot_pairs), f("tail", s.tail), f("tail_width", s.tail_width),
@@ -164,6 +171,24 @@ void set(AttentionSchedule& s, std::string_view key, std::string_view value) {
   });
 }
 
+// What the words of keys that are left behind whole groups cannot say together.
+void refuse_left(const AttentionSchedule& s) {
+  const auto refuse_if = [](bool bad, std::string_view key, std::int64_t value) {
+    if (bad) kGrammar.refuse(key, std::to_string(value));
+  };
+  const bool none = s.dot_rows == 1;
+  refuse_if(none && s.left_lanes > 1, "left_lanes", s.left_lanes);
+  refuse_if(none && s.left_head > 0, "left_head", s.left_head);
+  refuse_if((none && s.left_second > 0) || s.left_second == s.left_lanes, "left_second", s.left_second);
+  const std::int64_t second = s.left_second > 0 ? s.left_second : s.left_lanes;
+  refuse_if(s.left_vector > 0 && (s.left_lanes % s.left_vector != 0 || second % s.left_vector != 0),
+            "left_vector", s.left_vector);
+  const Fold seconds = fold_of(s.left_fold, second);
+  const bool whole = !left_of(fold_of(s.left_fold, s.left_lanes), s.left_lanes, s.left_folded).empty();
+  const bool as_well = second == s.left_folded || !left_of(seconds, second, s.left_folded).empty();
+  refuse_if(s.left_folded > 0 && (!whole || !as_well || s.left_vector > 0), "left_folded", s.left_folded);
+}
+
 }  // namespace
 
 bool sums_in_a_unit(std::string_view products) { return products != "f32" && products != "f16"; }
@@ -183,10 +208,7 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   schedule.left_fold = to_string(fold_of(schedule.left_fold, schedule.left_lanes), schedule.left_lanes);
   if (schedule.dot_rows > 1 && (schedule.qk != "f32" || schedule.dot_block > 1))
     kGrammar.refuse("dot_rows", std::to_string(schedule.dot_rows));
-  if (schedule.dot_rows == 1 && schedule.left_lanes > 1)
-    kGrammar.refuse("left_lanes", std::to_string(schedule.left_lanes));
-  if (schedule.left_vector > 0 && schedule.left_lanes % schedule.left_vector != 0)
-    kGrammar.refuse("left_vector", std::to_string(schedule.left_vector));
+  refuse_left(schedule);
   const bool vector_values = !sums_in_a_unit(schedule.pv);
   if (vector_values) {
     if (std::ranges::find(kVectorFormats, schedule.p) == kVectorFormats.end())

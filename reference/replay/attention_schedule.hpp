@@ -70,7 +70,9 @@
 // unrotate: the row of o / l is in the basis of the 32-point transform and is transformed back, by stages of neighbours first (ascending)
 // or of halves first, then a factor and signs (butterflies.hpp).
 // dot_rows=N: of the neighbouring keys of a tile that a row sees each N are served together, as above; those that are left have
-// left_lanes sums folded as left_fold says, of which whole vectors of left_vector columns behind the last pass take the first.
+// left_lanes sums (every second one of them left_second) folded as left_fold says, of which whole vectors of left_vector columns behind
+// the last pass take the first; left_folded=W: columns behind the last pass as tail=folded:W of a product's schedule, and left_head=N
+// as its head and head_at=apart.
 // dot_run=N: an instruction of 16 products of q.k takes four neighbours of each of four neighbouring runs of N columns.
 #pragma once
 
@@ -167,6 +169,7 @@ struct AttentionSchedule {
   bool edge_scaled = false;
   std::int64_t dot_run = 4;
   std::int64_t dot_rows = 1, left_lanes = 1, left_vector = 0;  // qk=f32
+  std::int64_t left_second = 0, left_folded = 0, left_head = 0;
   std::string left_fold = "halving";
   std::string q = "none";  // format that q is rounded to
   std::int64_t p_shift = 0;

@@ -85,6 +85,16 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     if (s.values == ValueChain::tile)
       add("values_fma", [](AttentionSchedule& o) { o.values_fma = !o.values_fma; });
     if (s.dot_head > 0) add("dot_head", [](AttentionSchedule& o) { o.dot_head = 0; });
+    if (s.dot_rows > 1) {
+      add("dot_rows", [](AttentionSchedule& o) {
+        o.dot_rows = o.left_lanes = 1, o.left_second = o.left_folded = o.left_head = o.left_vector = 0;
+      });
+      add("left_lanes", [](AttentionSchedule& o) { o.left_lanes *= 2, o.left_fold = "halving"; });
+      add("left_head", [](AttentionSchedule& o) { o.left_head = o.left_head == 0 ? 1 : 0; });
+      add("left_second", [](AttentionSchedule& o) { o.left_second = 0; });
+      add("left_folded", [](AttentionSchedule& o) { o.left_folded = 0; });
+      if (s.left_folded > 2) add("left_folded", [](AttentionSchedule& o) { o.left_folded /= 2; });
+    }
     add("dot_tail", [](AttentionSchedule& o) { o.dot_refold = !o.dot_refold; });
     add("dot_step", [](AttentionSchedule& o) { o.dot_pairs = !o.dot_pairs; });
     for (const ValueStep step : {ValueStep::one, ValueStep::pair, ValueStep::eight})

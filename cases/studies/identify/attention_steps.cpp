@@ -103,6 +103,7 @@ struct DotLanes {
   bool neighbours = false;  // a lane has d / lanes of them
   std::int64_t head = 0;
   bool pairs = false;
+  std::int64_t rows = 1;  // keys served together; of those that are left every second one has `lanes`
 };
 
 }  // namespace
@@ -211,11 +212,16 @@ List product_steps(const List& values, std::int64_t d) {
                                      DotLanes{16, "halving", true},
                                      DotLanes{32, "halving", true},
                                      DotLanes{16, "halving", false, 1},
+                                     DotLanes{16, "halving", false, 1, false, 4},
                                      DotLanes{1, "halving", false, 0, true},
                                      DotLanes{16, "8.1.2.4", false, 0, true}},
                           [d](AttentionSchedule& o, const DotLanes& l) {
                             o.dot_lanes = l.lanes, o.dot_fold = l.fold, o.dot_head = l.head;
                             o.dot_refold = l.head > 0, o.dot_pairs = l.pairs;
+                            if (l.rows > 1) {
+                              o.dot_rows = l.rows, o.left_lanes = 2 * l.lanes, o.left_head = l.head;
+                              o.left_second = o.left_folded = l.lanes;
+                            }
                             if (l.pairs && l.lanes > 1) o.dot_pack = 2;
                             if (l.neighbours && d % l.lanes == 0) o.dot_pack = d / l.lanes;
                           });
@@ -232,6 +238,9 @@ void take_values(AttentionSchedule& to, const AttentionSchedule& from) {
 void take_products(AttentionSchedule& to, const AttentionSchedule& from) {
   to.dot_lanes = from.dot_lanes, to.dot_fold = from.dot_fold, to.dot_pack = from.dot_pack, to.q = from.q;
   to.dot_head = from.dot_head, to.dot_refold = from.dot_refold, to.dot_pairs = from.dot_pairs;
+  to.dot_rows = from.dot_rows, to.left_lanes = from.left_lanes, to.left_fold = from.left_fold;
+  to.left_vector = from.left_vector, to.left_second = from.left_second, to.left_folded = from.left_folded;
+  to.left_head = from.left_head;
 }
 
 }  // namespace assay
