@@ -73,8 +73,10 @@ void replay_products(Truth& truth, std::string_view path, const Operands& left, 
       const std::size_t i = at / n, j = at % n;
       if (integers && !(std::fabs(sums[at]) < 0x1p31)) continue;  // may have wrapped
       if (!a.finite[i] || !b.finite[j] || (flush && may_flush(a, i, b, j, sums[at]))) continue;
-      const double z = with_scales(sums[at], a.scales[i], b.scales[j],
-                                   schedule.of(static_cast<std::int64_t>(i), left.rows()).scales);
+      const double z = with_scales(
+          sums[at], a.scales[i], b.scales[j],
+          schedule.of(static_cast<std::int64_t>(i), left.rows(), static_cast<std::int64_t>(j), right.rows())
+              .scales);
       if (std::isfinite(z)) set_truth_within(truth, at, {z, 0}, store);
     }
     truth.limit_origin =
@@ -90,7 +92,8 @@ std::vector<ReplayStage> matmul_stages(const Attributes& attributes, const Tenso
   if (!with_zeros(inputs.at(side), all)) return {};
   return under_schedule(contract, [&](const std::string& text) -> std::vector<ReplayStage> {
     // Where the first row ends; the others end there too, in the order of their own.
-    const Schedule schedule = parse_grouped_schedule(text).of(0, attributes.integer("m"));
+    const Schedule schedule =
+        parse_grouped_schedule(text).of(0, attributes.integer("m"), 0, attributes.integer("n"));
     const std::int64_t k = attributes.integer("k");
     const std::int64_t each = schedule.unit() != nullptr ? schedule.unit()->group : 1;
     const auto cut = [=, &inputs](std::int64_t t) {

@@ -94,7 +94,10 @@ std::vector<float> products(const ReplayRows& a, const ReplayRows& b, const Grou
   const std::size_t n = b.finite.size();
   std::vector<float> made(sums.size());
   for (std::size_t at = 0; at < sums.size(); ++at) {
-    const std::string& scales = schedule.of(static_cast<std::int64_t>(at / n), a.operand.rows).scales;
+    const std::string& scales = schedule
+                                    .of(static_cast<std::int64_t>(at / n), a.operand.rows,
+                                        static_cast<std::int64_t>(at % n), b.operand.rows)
+                                    .scales;
     made[at] = a.finite[at / n] && b.finite[at % n]
                    ? static_cast<float>(with_scales(sums[at], a.scales[at / n], b.scales[at % n], scales))
                    : std::nanf("");

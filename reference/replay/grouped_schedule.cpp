@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostRows = 65536;
 
-std::int64_t count_of_rows(std::string_view key, std::string_view text) {
+std::int64_t count_of(std::string_view key, std::string_view text) {
   std::int64_t rows = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rows);
   if (error != std::errc() || end != text.data() + text.size() || text.front() == '0' || rows < 2 ||
@@ -60,18 +60,22 @@ std::string differences(const Schedule& own, const Schedule& other, std::string_
 }  // namespace
 
 GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix) {
-  constexpr std::string_view kLeft = "left.", kBelow = "below";
+  constexpr std::string_view kLeft = "left.", kSecond = "second.", kBelow = "below";
   GroupedSchedule s;
   const std::vector<SchedulePair> pairs = schedule_pairs(text, prefix);
   std::vector<SchedulePair> own;
   std::vector<std::string_view> belows;  // "below16."
-  bool has_left = false;
+  bool has_left = false, has_second = false;
   for (const SchedulePair& p : pairs) {
-    if (p.key == "rows") {
-      if (s.rows != 1) throw InputError(InputErrorKind::bad_value, "schedule: rows is given twice");
-      s.rows = count_of_rows("rows=", p.value);
+    if (p.key == "rows" || p.key == "columns") {
+      if (s.rows != 1 || s.columns != 1)
+        throw InputError(InputErrorKind::bad_value,
+                         "schedule: rows and columns are given, or one twice; allowed: one of them, once");
+      (p.key == "rows" ? s.rows : s.columns) = count_of(fmt::format("{}=", p.key), p.value);
     } else if (p.key.starts_with(kLeft)) {
       has_left = true;
+    } else if (p.key.starts_with(kSecond)) {
+      has_second = true;
     } else if (const std::size_t dot = p.key.find('.');
                p.key.starts_with(kBelow) && dot != std::string_view::npos) {
       if (const std::string_view head = p.key.substr(0, dot + 1);
@@ -81,21 +85,27 @@ GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view p
       own.push_back(p);
     }
   }
-  if (has_left != (s.rows > 1))
+  const bool groups = s.rows > 1 || s.columns > 1;
+  if (has_left != groups)
+    throw InputError(
+        InputErrorKind::bad_value,
+        has_left ? "schedule: left.* without rows or columns; wanted: rows=N or columns=N, of a group"
+                 : "schedule: rows or columns without left.*; wanted: what is other in those that are left");
+  if (has_second && s.columns == 1)
     throw InputError(InputErrorKind::bad_value,
-                     has_left
-                         ? "schedule: left.* without rows; wanted: rows=N, of a group"
-                         : "schedule: rows without left.*; wanted: what is other in the rows that are left");
+                     "schedule: second.* without columns; wanted: columns=N, of a group");
   s.grouped = parse_schedule(replaced(own, {}, kLeft));
-  s.left = parse_schedule(replaced(own, pairs, kLeft));
-  if (s.rows > 1 && s.grouped == s.left)
+  const std::string left = replaced(own, pairs, kLeft);
+  s.left = parse_schedule(left);
+  if (has_second) s.second = parse_schedule(replaced(schedule_pairs(left, ""), pairs, kSecond));
+  if ((groups && s.grouped == s.left) || s.second == s.left)
     throw InputError(InputErrorKind::bad_value,
-                     "schedule: left.* says what the others say; wanted: no rows and no left.*");
+                     "schedule: left.* or second.* says what the others say; wanted: none of it");
   for (const std::string_view head : belows) {
     const std::string_view number = head.substr(kBelow.size(), head.size() - kBelow.size() - 1);
-    s.below.emplace_back(count_of_rows(kBelow, number.empty() ? "0" : number),
+    s.below.emplace_back(count_of(kBelow, number.empty() ? "0" : number),
                          parse_schedule(replaced(own, pairs, head)));
-    if (s.rows == 1 && s.below.back().second == s.grouped)
+    if (!groups && s.below.back().second == s.grouped)
       throw InputError(InputErrorKind::bad_value,
                        fmt::format("schedule: {}* says what the others say; wanted: none of it", head));
   }
@@ -108,6 +118,11 @@ std::string print_schedule(const GroupedSchedule& s, std::string_view prefix) {
   if (s.rows > 1) {
     text = fmt::format("{}rows={} {}", prefix, s.rows, text);
     text += differences(s.grouped, s.left, fmt::format("{}left.", prefix));
+  }
+  if (s.columns > 1) {
+    text = fmt::format("{}columns={} {}", prefix, s.columns, text);
+    text += differences(s.grouped, s.left, fmt::format("{}left.", prefix));
+    if (s.second) text += differences(s.left, *s.second, fmt::format("{}second.", prefix));
   }
   for (const auto& [most, schedule] : s.below) {
     const std::string head = fmt::format("{}below{}.", prefix, most);
@@ -130,11 +145,32 @@ ReplayOperand rows_of(const ReplayOperand& from, const std::vector<std::int64_t>
   return rows;
 }
 
+namespace {
+
+// Columns of one schedule together.
+std::vector<double> by_columns(const GroupedSchedule& s, const ReplayOperand& a, const ReplayOperand& b) {
+  std::vector<double> sums(static_cast<std::size_t>(a.rows * b.rows));
+  for (const Schedule* each : s.all()) {
+    std::vector<std::int64_t> columns;
+    for (std::int64_t j = 0; j < b.rows; ++j)
+      if (&s.of(0, a.rows, j, b.rows) == each) columns.push_back(j);
+    if (columns.empty()) continue;
+    const std::vector<double> some = GemmReplay(a, rows_of(b, columns)).sums(*each);
+    for (std::size_t at = 0; at < some.size(); ++at)
+      sums[at / columns.size() * static_cast<std::size_t>(b.rows) +
+           static_cast<std::size_t>(columns[at % columns.size()])] = some[at];
+  }
+  return sums;
+}
+
+}  // namespace
+
 std::vector<double> replay_sums(const GroupedSchedule& s, ReplayOperand a, ReplayOperand b) {
   if (!s.below.empty() && a.rows < s.below.back().first) {
     const Schedule& alone = s.of(0, a.rows);
     return GemmReplay(std::move(a), std::move(b)).sums(alone);
   }
+  if (s.columns > 1) return by_columns(s, a, b);
   const std::int64_t whole = a.rows - a.rows % s.rows;
   if (whole == a.rows) return GemmReplay(std::move(a), std::move(b)).sums(s.grouped);
   if (whole == 0) return GemmReplay(std::move(a), std::move(b)).sums(s.left);

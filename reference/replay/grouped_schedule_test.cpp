@@ -2,6 +2,7 @@
 // bits of the schedule that is its own.
 #include "reference/replay/grouped_schedule.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,6 +24,9 @@ constexpr std::array kTexts = {
     "below16.chunk=0 "
     "below16.lanes=16",
     "rows=4 acc=f32 lanes=16 left.lanes=64 below3.lanes=8 below4.acc=f32",
+    "columns=4 acc=f32 fma=yes lanes=16 head=1 tail=refold left.lanes=32 left.head_at=apart "
+    "left.tail=folded:16 second.lanes=16 second.tail=lanes",
+    "columns=3 acc=f32 left.lanes=2",
     "rows=8 acc=f64 split=3 left.split=1 left.acc=f32 left.scales=product",
 };
 
@@ -59,6 +63,15 @@ TEST(GroupedSchedule, half_of_a_pair_and_a_left_that_says_nothing_new_are_refuse
                            "below02.lanes=4",
                            "below2x.lanes=4",
                            "below2.rows=4",
+                           "columns=4 acc=f32",
+                           "columns=1 left.lanes=4",
+                           "rows=4 columns=4 left.lanes=4",
+                           "columns=4 columns=4 left.lanes=4",
+                           "rows=4 left.lanes=4 second.lanes=2",
+                           "columns=4 second.lanes=2",
+                           "columns=4 left.lanes=4 second.lanes=4",
+                           "columns=4 lanes=4 left.lanes=4",
+                           "below2.columns=4",
                            "below2.lanes=4 below2.lanes=8"})
     EXPECT_THROW(static_cast<void>(parse_grouped_schedule(text)), InputError) << text;
 }
@@ -84,6 +97,33 @@ TEST(GroupedSchedule, each_row_is_summed_by_the_schedule_that_is_its_own) {
       const auto i = static_cast<std::size_t>(at);
       EXPECT_EQ(sums[i], (at / kN < m - m % 4 ? grouped : left)[i]) << "m=" << m << " row " << at / kN;
     }
+  }
+}
+
+TEST(GroupedSchedule, each_column_is_summed_by_the_schedule_that_is_its_own) {
+  constexpr std::int64_t kK = 100;
+  std::mt19937_64 draw(20);
+  std::normal_distribution<float> normal;
+  const auto operand = [&](std::int64_t rows) {
+    ReplayOperand o{rows, kK, "f32", {}, {}};
+    for (std::int64_t at = 0; at < rows * kK; ++at) o.values.push_back(normal(draw));
+    return o;
+  };
+  const auto s =
+      parse_grouped_schedule("columns=4 acc=f32 fma=yes left.lanes=8 second.lanes=2 below2.lanes=16");
+  for (const std::int64_t n : {2, 4, 7, 41, 43}) {
+    const ReplayOperand a = operand(3), b = operand(n);
+    const std::vector<double> sums = replay_sums(s, a, b);
+    for (std::int64_t at = 0; at < 3 * n; ++at) {
+      const std::int64_t left = at % n - n / 4 * 4;
+      const char* lanes = left < 0 ? "1" : left % 2 == 0 ? "8" : "2";
+      const auto own = parse_schedule(fmt::format("acc=f32 fma=yes lanes={}", lanes));
+      EXPECT_EQ(sums[static_cast<std::size_t>(at)],
+                GemmReplay(rows_of(a, {at / n}), rows_of(b, {at % n})).sums(own).front())
+          << n << " " << at;
+    }
+    const ReplayOperand one = rows_of(a, {0});
+    EXPECT_EQ(replay_sums(s, one, b), GemmReplay(one, b).sums(parse_schedule("acc=f32 fma=yes lanes=16")));
   }
 }
 

@@ -56,10 +56,10 @@ std::string card_text(const Card& card) {
     }
     out += fmt::format("  shapes   m x n x k: {}\n", where);
     if (!first.refused.empty()) continue;
-    if (first.identified() && first.pieces.size() == 1)
-      out += fmt::format("  contract acc={}{} level=replay schedule={}\n", first.pieces[0].schedule->acc,
+    if (const std::optional<GroupedSchedule> of_rows = schedule_of_rows(first))
+      out += fmt::format("  contract acc={}{} level=replay schedule={}\n", of_rows->grouped.acc,
                          first.operands_rounded.empty() ? "" : " " + first.operands_rounded,
-                         as_contract_value(schedule));
+                         as_contract_value(print_schedule(*of_rows)));
     if (first.identified()) {
       out += fmt::format("  bits     {} of {} stored outputs equal; {} calls, {:.1f} s\n", compared - unequal,
                          compared, calls, seconds);

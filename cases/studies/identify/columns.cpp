@@ -152,14 +152,38 @@ std::string places_text(const std::vector<std::int64_t>& places) {
   return text;
 }
 
+std::optional<GroupedSchedule> schedule_of_rows(const ShapeCard& card) {
+  constexpr std::int64_t kLeast = 4;
+  if (!card.identified() || card.pieces.size() > 3 ||
+      std::ranges::any_of(card.pieces, [&](const RowPiece& p) { return std::ssize(p.rows) < card.shape.m; }))
+    return std::nullopt;
+  GroupedSchedule s{*card.pieces[0].schedule, *card.pieces[0].schedule};
+  if (card.pieces.size() == 1) return s;
+  const std::int64_t whole = std::ssize(card.pieces[0].columns), left = card.shape.n - whole;
+  s.columns = std::max(kLeast, left + 1);
+  while (s.columns < whole && whole % s.columns != 0) ++s.columns;
+  if (whole % s.columns != 0) return std::nullopt;
+  s.left = *card.pieces[1].schedule;
+  if (card.pieces.size() == 3) s.second = *card.pieces[2].schedule;
+  for (const RowPiece& p : card.pieces)
+    for (const std::int64_t j : p.columns)
+      if (s.of(0, card.shape.m, j, card.shape.n) != *p.schedule) return std::nullopt;
+  return s;
+}
+
 ShapeCard identify_columns(GemmSubject& subject, const GemmShape& shape, const std::vector<Schedule>& known,
                            const IdentifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const int before = subject.calls;
   std::vector<std::vector<std::int64_t>> kinds;
   if (options.most_mask_calls > 0 && shape.n > 1) kinds = kinds_of(subject, shape);
-  if (kinds.size() < 2 || kinds.size() > kMostKinds) return identify_shape(subject, shape, known, options);
+  const int told = subject.calls - before;
   ShapeCard card;
+  if (kinds.size() < 2 || kinds.size() > kMostKinds) {
+    card = identify_shape(subject, shape, known, options);
+    card.calls += told;
+    return card;
+  }
   for (const std::vector<std::int64_t>& columns : kinds) {
     const bool many = std::ssize(columns) >= kMany;
     const auto of = many ? std::make_unique<OfColumns>(subject, shape, columns)

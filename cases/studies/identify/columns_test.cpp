@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/studies/identify/loops_testing.hpp"
+#include "cases/studies/identify/replay_level.hpp"
 
 namespace assay {
 namespace {
@@ -41,6 +42,13 @@ TEST(IdentifyColumns, columns_that_are_left_behind_fours_have_a_schedule_of_thei
     EXPECT_EQ(std::ssize(card.pieces[1].rows), shape.m);
     EXPECT_EQ(print_schedule(*card.pieces[1].schedule), kLeft) << shape.n;
     EXPECT_EQ(card.calls, kernel.calls);
+    const std::optional<GroupedSchedule> by_groups = schedule_of_rows(card);
+    ASSERT_TRUE(by_groups) << shape.n;
+    EXPECT_EQ(print_schedule(*by_groups),
+              "columns=4 acc=f32 fma=yes lanes=8 head=1 tail=refold left.lanes=16 left.head_at=apart "
+              "left.tail=folded:8");
+    EXPECT_TRUE(judge_by_replay(kernel, shape, *by_groups, 2).ok());
+    EXPECT_FALSE(judge_by_replay(kernel, shape, {by_groups->grouped, by_groups->grouped}, 8).ok());
     Fours alike(headed);
     const ShapeCard one = identify_columns(alike, shape, {});
     EXPECT_EQ(one.pieces.size(), 1U) << shape.n;

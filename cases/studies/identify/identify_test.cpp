@@ -251,7 +251,7 @@ TEST(FindBorder, a_third_schedule_in_between_or_an_end_without_one_gives_no_bord
 }
 
 TEST(Replay, one_bit_of_one_output_is_caught_and_its_step_named) {
-  const Schedule schedule = parse_schedule("acc=f32 lanes=8");
+  const GroupedSchedule schedule = parse_grouped_schedule("acc=f32 lanes=8");
   Loops right(strided(8, false, false), "f32");
   EXPECT_TRUE(judge_by_replay(right, {4, 16, 128}, schedule, 2).ok());
   // The same kernel, which fuses product and sum of term 77 alone: far inside every limit.

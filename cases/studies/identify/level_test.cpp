@@ -60,6 +60,8 @@ TEST_F(Level, healthy_kernels_pass_in_every_bit) {
       "matmul m=5 n=9 k=31,256,1000 a=f32 dtype=f32 fill=gaussian,cancel,wide,outlier variant=healthy",
       "scheduled");
   expect_pass("matmul m=3,4,6,8 n=9 k=300 a=f32 dtype=f32 fill=gaussian,cancel variant=fours", "scheduled");
+  expect_pass("matmul m=1,3 n=3,4,9 k=300 a=f32 dtype=f32 fill=gaussian,cancel variant=column_fours",
+              "scheduled");
   expect_pass("rmsnorm rows=3 cols=33,500 dtype=f32 fill=gaussian,outlier,offset variant=healthy",
               "scheduled");
   expect_pass(
@@ -159,6 +161,9 @@ TEST_F(Level, one_changed_step_is_wrong_and_named) {
   expect_wrong("matmul m=6 n=16 k=512 a=f32 dtype=f32 variant=fours_alike", "scheduled",
                "the bits first differ when term ");
   expect_pass("matmul m=8 n=16 k=512 a=f32 dtype=f32 variant=fours_alike", "scheduled");
+  expect_wrong("matmul m=3 n=19 k=512 a=f32 dtype=f32 variant=column_fours_alike", "scheduled",
+               "the bits first differ when term ");
+  expect_pass("matmul m=3 n=16 k=512 a=f32 dtype=f32 variant=column_fours_alike", "scheduled");
   expect_wrong("rmsnorm rows=8 cols=500 dtype=f32 variant=reversed", "scheduled",
                "the bits first differ when term ");
   const std::string moe = "moe tokens=4 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 variant=";

@@ -84,7 +84,7 @@ void MatmulCases::take(const Case& c) {
 }
 
 void MatmulCases::judge(const Case& c, Kernel& kernel, const GemmShape& shape) {
-  const Schedule declared = parse_schedule(options.schedule);
+  const GroupedSchedule declared = parse_grouped_schedule(options.schedule);
   const std::int64_t outputs = std::max<std::int64_t>(1, shape.m * shape.n);
   const auto seeds = std::clamp<std::int64_t>((options.outputs + outputs - 1) / outputs, 2, 1000);
   const ReplayVerdict verdict = judge_by_replay(*kernel.subject, shape, declared, static_cast<int>(seeds));

@@ -6,20 +6,24 @@
 #include <stdexcept>
 
 #include "cases/studies/identify/search.hpp"
+#include "reference/error.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
 namespace {
 
-std::vector<double> wanted(const Answer& answer, const Schedule& s, const std::string& stored_as) {
-  const GemmReplay replay(answer.a, answer.b);
-  return stored_outputs(answer, replay.sums(s), s.scales, stored_as);
+std::vector<double> wanted(const Answer& answer, const GroupedSchedule& s, const std::string& stored_as) {
+  return stored_outputs(answer, replay_sums(s, answer.a, answer.b), s.grouped.scales, stored_as);
 }
 
 }  // namespace
 
-ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, const Schedule& schedule,
+ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, const GroupedSchedule& schedule,
                               int seeds) {
+  if (std::ranges::any_of(schedule.all(),
+                          [&](const Schedule* s) { return s->scales != schedule.grouped.scales; }))
+    throw InputError(InputErrorKind::bad_value,
+                     "schedule: other scales in some rows or columns; allowed here: one order for all");
   ReplayVerdict v;
   std::optional<Answer> first;
   for (int seed = 1; seed <= seeds; ++seed) {
@@ -58,11 +62,11 @@ ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, cons
     (differs(middle) == std::optional<bool>(true) ? other : same) = middle;
   }
   v.first_term = other - 1;
-  v.first_step = name_of_step(schedule, shape.k, other - 1, other);
+  v.first_step = name_of_step(schedule.of(v.row, shape.m, v.column, shape.n), shape.k, other - 1, other);
   return v;
 }
 
-std::string describe(const ReplayVerdict& v, const Schedule& schedule) {
+std::string describe(const ReplayVerdict& v, const GroupedSchedule& schedule) {
   if (v.ok())
     return fmt::format("pass: {} of {} stored outputs equal in every bit\n", v.compared, v.compared);
   std::string text =

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cases/studies/identify/subject.hpp"
+#include "reference/replay/grouped_schedule.hpp"
 
 namespace assay {
 
@@ -24,8 +25,8 @@ struct ReplayVerdict {
 
 // Drawn inputs under seeds 1..seeds. Throws InputError where the schedule cannot be replayed on the operands, std::runtime_error
 // where the kernel fails.
-ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, const Schedule& schedule,
+ReplayVerdict judge_by_replay(GemmSubject& subject, const GemmShape& shape, const GroupedSchedule& schedule,
                               int seeds);
-std::string describe(const ReplayVerdict& verdict, const Schedule& schedule);
+std::string describe(const ReplayVerdict& verdict, const GroupedSchedule& schedule);
 
 }  // namespace assay

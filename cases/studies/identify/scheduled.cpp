@@ -3,7 +3,8 @@
 //     healthy, block_order (blocks 2 and 3 change places), promotion (blocks 4 and 5 are one chain), rounding (the sums of block 6
 //     are fused, the others are not), and contracts that are refused: no_schedule, no_level, unreadable, misfit, no_order
 //     tf32_even, tf32_away, tf32_zero (operands rounded to tf32 so), tf32_not (not rounded)
-//     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by blocks of 32)
+//     fours (rows in fours by blocks of 32, the rows that are left by blocks of 16), fours_alike (all by blocks of 32); column_fours and
+//     column_fours_alike, the same of columns
 //   rmsnorm  squares one after another: healthy, reversed
 //   moe      products one after another, slots in their order: healthy, up_reversed, down_reversed (those sums from their ends),
 //            slots_reversed, sigmoid (g times a rounded 1 / (1 + exp(-g))), few_reversed (the first sums of fewer than 4 tokens of an
@@ -19,7 +20,7 @@
 
 namespace {
 
-constexpr int64_t kBlock = 32, kLeftBlock = 16, kRows = 4, kFew = 4;
+constexpr int64_t kBlock = 32, kLeftBlock = 16, kFours = 4, kFew = 4;
 
 bool is(const assay_call* c, const char* variant) { return std::strcmp(c->variant, variant) == 0; }
 bool is_op(const assay_call* c, const char* op) { return std::strcmp(c->op, op) == 0; }
@@ -48,6 +49,8 @@ const char* contract_of(const assay_call* c) {
   if (is(c, "no_order")) return "acc=f32 order=sequential level=replay schedule=acc:f32/chunk:32";
   if (is(c, "fours") || is(c, "fours_alike"))
     return "acc=f32 level=replay schedule=rows:4/acc:f32/chunk:32/left.chunk:16";
+  if (is(c, "column_fours") || is(c, "column_fours_alike"))
+    return "acc=f32 level=replay schedule=columns:4/acc:f32/chunk:32/left.chunk:16";
   return "acc=f32 level=replay schedule=acc:f32/chunk:32";
 }
 
@@ -172,11 +175,13 @@ assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
     return ASSAY_OK;
   }
   const assay_tensor &a = tensor(c->inputs, c->input_count, "a"), &b = tensor(c->inputs, c->input_count, "b");
-  const int64_t whole = a.shape[0] - a.shape[0] % kRows;
+  const auto is_left = [](int64_t i, int64_t count) { return i >= count - count % kFours; };
   for (int64_t i = 0; i < a.shape[0]; ++i)
-    for (int64_t j = 0; j < b.shape[0]; ++j)
-      const_cast<float*>(row(y, i))[j] =
-          dot(c, row(a, i), row(b, j), a.shape[1], is(c, "fours") && i >= whole ? kLeftBlock : kBlock);
+    for (int64_t j = 0; j < b.shape[0]; ++j) {
+      const bool left =
+          (is(c, "fours") && is_left(i, a.shape[0])) || (is(c, "column_fours") && is_left(j, b.shape[0]));
+      const_cast<float*>(row(y, i))[j] = dot(c, row(a, i), row(b, j), a.shape[1], left ? kLeftBlock : kBlock);
+    }
   return ASSAY_OK;
 }
 
