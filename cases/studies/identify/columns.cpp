@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::size_t kMostKinds = 4;  // of columns; a kernel with more has no order
 constexpr std::int64_t kMany = 16;     // columns of one kind that are enough for a call
-constexpr std::int64_t kTurnedRows = 32;
+// Rows of one answer about few columns: as many as so many numbers of b allow, for each is another call.
+constexpr std::int64_t kTurnedNumbers = 1 << 23, kLeastTurned = 8, kMostTurned = 32;
 constexpr int kTurnedDraws = 8;
 
 std::vector<std::int64_t> counted(std::int64_t count) {
@@ -73,10 +75,12 @@ class OfColumns : public GemmSubject {
 // columns, for products commute.
 class TurnedColumns : public OfColumns {
  public:
-  using OfColumns::OfColumns;
+  TurnedColumns(GemmSubject& whole, const GemmShape& shape, std::vector<std::int64_t> columns)
+      : OfColumns(whole, shape, std::move(columns)),
+        rows_(std::clamp(kTurnedNumbers / (shape.n * shape.k), kLeastTurned, kMostTurned)) {}
   std::string a_element() const override { return whole_.b_element(); }
   std::string b_element() const override { return whole_.a_element(); }
-  GemmShape shape() const override { return {std::ssize(columns_), kTurnedRows, shape_.k}; }
+  GemmShape shape() const override { return {std::ssize(columns_), rows_, shape_.k}; }
   void place(RowPiece& piece) const override {
     std::vector<std::int64_t> columns;
     for (const std::int64_t row : piece.rows) columns.push_back(columns_[static_cast<std::size_t>(row)]);
@@ -92,7 +96,7 @@ class TurnedColumns : public OfColumns {
       return std::nullopt;
     std::vector<float> all = first->a.values, rows;
     all.insert(all.end(), first->b.values.begin(), first->b.values.end());
-    for (std::int64_t r = 0; r < kTurnedRows; ++r)
+    for (std::int64_t r = 0; r < rows_; ++r)
       for (std::int64_t t = 0; t < shape_.k; ++t)
         rows.push_back(
             all[static_cast<std::size_t>(r % (shape_.m + shape_.n) * shape_.k + (t + r) % shape_.k)]);
@@ -109,26 +113,45 @@ class TurnedColumns : public OfColumns {
   std::optional<Answer> turned(const std::vector<float>& rows, const std::vector<float>& b,
                                const std::string& what) {
     Answer all;
-    for (std::int64_t r = 0; r < kTurnedRows; r += shape_.m) {
+    for (std::int64_t r = 0; r < rows_; r += shape_.m) {
       std::vector<float> a(static_cast<std::size_t>(shape_.m * shape_.k));
-      const std::int64_t count = std::min(shape_.m, kTurnedRows - r);
+      const std::int64_t count = std::min(shape_.m, rows_ - r);
       std::copy_n(rows.begin() + r * shape_.k, count * shape_.k, a.begin());
       const std::optional<Answer> answer = own([&] { return whole_.crafted(shape_, std::move(a), b, what); });
       if (!answer || !answer->a_scale.empty() || !answer->b_scale.empty()) return std::nullopt;
       if (r == 0) {
         all = *answer;
         std::swap(all.a, all.b);
-        all.b.rows = kTurnedRows, all.b.values = rows;
-        all.got.assign(columns_.size() * kTurnedRows, 0);
+        all.b.rows = rows_, all.b.values = rows;
+        all.got.assign(columns_.size() * static_cast<std::size_t>(rows_), 0);
       }
       for (std::int64_t i = 0; i < count; ++i)
         for (std::size_t c = 0; c < columns_.size(); ++c)
-          all.got[c * kTurnedRows + static_cast<std::size_t>(r + i)] =
+          all.got[c * static_cast<std::size_t>(rows_) + static_cast<std::size_t>(r + i)] =
               answer->got[static_cast<std::size_t>(i) * columns_.size() + c];
     }
     return all;
   }
+
+  std::int64_t rows_;
 };
+
+// What is left is mostly summed much as the others are: these are tried before all hypotheses.
+std::vector<Schedule> kin_of(const Schedule& s) {
+  std::vector<Schedule> list;
+  if (s.unit() != nullptr) return list;
+  for (const std::int64_t lanes : {s.lanes, 2 * s.lanes, s.lanes / 2})
+    for (const std::int64_t head : {std::int64_t{0}, std::int64_t{1}})
+      for (const bool apart : {false, true})
+        for (const Tail tail : {Tail::lanes, Tail::after, Tail::apart, Tail::refold, Tail::folded}) {
+          Schedule kin = s;
+          kin.lanes = lanes, kin.fold = "halving", kin.head = head, kin.head_apart = apart;
+          kin.tail = tail, kin.tail_width = tail == Tail::folded ? lanes / 2 : 0;
+          const bool is_one = lanes > 0 && (!apart || head > 0) && (tail != Tail::folded || lanes > 2);
+          if (is_one) list.push_back(std::move(kin));
+        }
+  return list;
+}
 
 std::vector<std::vector<std::int64_t>> kinds_of(GemmSubject& subject, const GemmShape& shape) {
   try {
@@ -184,17 +207,20 @@ ShapeCard identify_columns(GemmSubject& subject, const GemmShape& shape, const s
     card.calls += told;
     return card;
   }
+  std::vector<Schedule> first = known;
   for (const std::vector<std::int64_t>& columns : kinds) {
     const bool many = std::ssize(columns) >= kMany;
     const auto of = many ? std::make_unique<OfColumns>(subject, shape, columns)
                          : std::make_unique<TurnedColumns>(subject, shape, columns);
     IdentifyOptions own = options;
     if (!many) own.most_draws = kTurnedDraws;
-    ShapeCard part = identify_shape(*of, of->shape(), known, own);
+    ShapeCard part = identify_shape(*of, of->shape(), first, own);
     for (RowPiece& piece : part.pieces) of->place(piece);
     for (Evidence& e : part.evidence) e.columns = places_text(columns);
     if (&columns == kinds.data()) {
       card = std::move(part);
+      for (const RowPiece& piece : card.pieces)
+        if (piece.schedule) std::ranges::move(kin_of(*piece.schedule), std::back_inserter(first));
       continue;
     }
     if (card.refused.empty()) card.refused = part.refused;
