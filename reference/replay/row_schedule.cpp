@@ -11,7 +11,12 @@ namespace assay {
 namespace {
 
 bool has(std::string_view list, std::string_view word) {
-  return std::ranges::count(words_of(list), word) > 0;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find('|', at), list.size());
+    if (list.substr(at, end - at) == word) return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 std::size_t index_of(std::string_view op, std::string_view name) {
