@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "cases/studies/identify/attention_midpoints.hpp"
+
 namespace assay {
 namespace {
 
@@ -107,16 +109,32 @@ void weigh_a_difference(std::uint64_t base, const AttentionLayout& l, std::span<
 
 void craft(AttentionDesign design, std::uint64_t seed, const AttentionLayout& l, std::span<float> q,
            std::span<float> k, std::span<float> v) {
-  if (design == AttentionDesign::drawn) return;
   const std::uint64_t base = mixed(seed * 0x9E3779B97F4A7C15U + 1);
-  if (design == AttentionDesign::cancelling) {
-    cancel(base, l, q, k), keep_one_value(base, l, v);
-    return;
+  const auto move = [&](ColumnOfV column) {
+    if (l.is_narrow()) move_to_midpoints(base, l, column, seed / 2 % 2 == 1, q, k, v);
+  };
+  const auto keep_elements = [&] {
+    keep_one_element(base, l, q, [](std::uint64_t draw, std::uint64_t) { return mixed(draw); });
+  };
+  switch (design) {
+    case AttentionDesign::drawn:
+      return;
+    case AttentionDesign::pairs:
+      if (seed % 2 == 0) return weigh_a_difference(base, l, q, k, v);
+      keep_elements(), weigh_two(base, l, k, v);
+      return move(ColumnOfV::pair);
+    case AttentionDesign::single_products:
+      keep_elements();
+      return move(ColumnOfV::drawn);
+    case AttentionDesign::single_values:
+      keep_elements(), keep_one_value(base, l, v);
+      return move(ColumnOfV::one_value);
+    case AttentionDesign::cancelling:
+      cancel(base, l, q, k), keep_one_value(base, l, v);
+      return;
+    case AttentionDesign::midpoints:
+      return move(ColumnOfV::drawn);
   }
-  keep_one_element(base, l, q, [](std::uint64_t draw, std::uint64_t) { return mixed(draw); });
-  if (design == AttentionDesign::single_values) keep_one_value(base, l, v);
-  if (design == AttentionDesign::pairs && seed % 2 == 1) weigh_two(base, l, k, v);
-  if (design == AttentionDesign::pairs && seed % 2 == 0) weigh_a_difference(base, l, q, k, v);
 }
 
 }  // namespace assay

@@ -19,12 +19,17 @@ enum class AttentionDesign : std::uint8_t {
   // V as in single_values; half of a logit's products are pairs of large ones that cancel: what their sums are rounded to, whichever
   // order it depends on, shows in weights of few bits.
   cancelling,
+  // As drawn, but for one value in each column of V (attention_midpoints.hpp); for narrow stores, whose single_products and single_values
+  // have such values too.
+  midpoints,
 };
 
 // q [batch, rows, heads, d], k [batch, keys, kv_heads, d], v [batch, keys, kv_heads, dv], row-major.
 struct AttentionLayout {
   std::int64_t batch = 1, rows = 1, heads = 1, kv_heads = 1, keys = 1, d = 1, dv = 1;
-  double scale = 1;  // of q.k
+  double scale = 1;                  // of q.k
+  int stored_bits = 24, v_bits = 8;  // that are significant, of an output and of what V can hold, 8 at most
+  bool is_narrow() const { return stored_bits < 24; }
 };
 // Makes the design's inputs of drawn ones. What is new among their numbers fits into f16 and bf16.
 void craft(AttentionDesign design, std::uint64_t seed, const AttentionLayout& layout, std::span<float> q,

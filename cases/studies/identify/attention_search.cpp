@@ -7,8 +7,10 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <list>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include "cases/studies/identify/attention.hpp"
 #include "cases/studies/identify/attention_hypotheses.hpp"
@@ -109,15 +111,19 @@ class Search {
                   refuters_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       return false;
     }
+    if (narrow_store() && std::exchange(midpoints_, 1) == 0) {
+      if (std::optional<AttentionAnswer> more = ask(midpoints_, AttentionDesign::midpoints)) {
+        for (AttentionHead& head : more->heads) keep(std::move(head));
+        return holds(s);
+      }
+    }
     for (std::uint64_t seed = 2; seed == 2 || compared < options_.outputs; ++seed) {
       std::optional<AttentionAnswer> more = ask(seed);
       if (!more) break;
       for (AttentionHead& head : more->heads) {
-        auto replayed = std::make_unique<ReplayedHead>(head);
         compared += head.outputs();
-        if (replayed->unequal(s) == 0) continue;
-        kept_.push_back(std::make_unique<AttentionHead>(std::move(head)));
-        refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
+        if (ReplayedHead(head).unequal(s) == 0) continue;
+        keep(std::move(head));
         return false;
       }
       card_.last_seed = seed;
@@ -136,12 +142,13 @@ class Search {
 
   // Sums in f32.
   bool find_vector() {
-    const VectorSearch found = search_vector_attention(
+    VectorSearch found = search_vector_attention(
         [this](std::uint64_t seed, AttentionDesign design) {
           ++card_.calls;
           return ask_(seed, design);
         },
         *drawn_, [this] { return over(); });
+    shown_ = std::move(found.shown);
     for (std::size_t i = 0; i < found.left.size(); ++i) {
       if (over()) return false;
       if (!holds(found.left[i])) continue;
@@ -198,7 +205,8 @@ class Search {
     });
     left_.insert(left_.end(), rest.begin(), rest.end());
     for (int idle = 0; left_.size() > 1 && idle < kIdleDraws && !over();) {
-      const std::optional<AttentionAnswer> more = ask(++card_.last_seed);
+      const std::optional<AttentionAnswer> more =
+          narrow_store() ? ask(++midpoints_, AttentionDesign::midpoints) : ask(++card_.last_seed);
       if (!more) break;
       const std::size_t before = left_.size();
       for (const AttentionHead& head : more->heads) {
@@ -208,9 +216,7 @@ class Search {
           return s == *card_.schedule ? replayed.unequal(s) == 0 : !refuted(replayed, s);
         });
         card_.compared += head.outputs();
-        if (left_.size() == of_head) continue;
-        kept_.push_back(std::make_unique<AttentionHead>(head));
-        refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
+        if (left_.size() != of_head) keep(head);
       }
       idle = left_.size() == before ? idle + 1 : 0;
     }
@@ -236,8 +242,11 @@ class Search {
     std::erase_if(list, [&](const AttentionSchedule&) { return kept[at++] == 0; });
   }
 
-  // What every other value of each field would have changed on the first draw.
+  // What every other value of each field would have changed on the first draw, or else on the inputs of a design.
   void show_against() {
+    std::list<ReplayedHead> crafted;
+    for (const AttentionHead& head : shown_)
+      if (unequal_last(crafted.emplace_back(head), *card_.schedule) != 0) crafted.pop_back();
     std::istringstream words(spell_out(*card_.schedule));
     for (std::string word; words >> word;) {
       CardField field{word.substr(0, word.find('=')), word.substr(word.find('=') + 1), "", true};
@@ -248,6 +257,10 @@ class Search {
         for (const auto& replayed : refuters_) {
           if (outputs >= kEvidenceOutputs) break;
           unequal += replayed->unequal(other), outputs += replayed->head().outputs();
+        }
+        for (const ReplayedHead& replayed : crafted) {
+          if (unequal > 0) break;
+          unequal = unequal_last(replayed, other), outputs += replayed.head().outputs();
         }
         if (least >= 0 && unequal >= least) continue;
         least = unequal;
@@ -270,9 +283,18 @@ class Search {
   }
 
  private:
-  std::optional<AttentionAnswer> ask(std::uint64_t seed) {
+  std::optional<AttentionAnswer> ask(std::uint64_t seed, AttentionDesign design = AttentionDesign::drawn) {
     ++card_.calls;
-    return ask_(seed, AttentionDesign::drawn);
+    return ask_(seed, design);
+  }
+  static std::int64_t unequal_last(const ReplayedHead& replayed, const AttentionSchedule& s) {
+    constexpr std::int64_t kRows = 8;
+    return replayed.unequal(s, std::min(kRows, replayed.head().rows));
+  }
+  bool narrow_store() const { return first().head().out != "f32"; }
+  void keep(AttentionHead head) {
+    kept_.push_back(std::make_unique<AttentionHead>(std::move(head)));
+    refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
   }
   static constexpr std::int64_t kEvidenceOutputs = 1 << 16;
   static constexpr int kIdleDraws = 3;  // in a row that told nothing apart
@@ -282,8 +304,10 @@ class Search {
   AttentionCard& card_;
   Clock::time_point start_ = Clock::now();
   std::optional<AttentionAnswer> drawn_;
+  std::uint64_t midpoints_ = 0;  // seeds of that design so far
   std::vector<std::unique_ptr<AttentionHead>> kept_;
   std::vector<std::unique_ptr<ReplayedHead>> refuters_;
+  std::vector<AttentionHead> shown_;     // of crafted inputs, which refuted others
   std::vector<AttentionSchedule> left_;  // that gave every bit that was asked for
   double nearest_share_ = -1;
 };

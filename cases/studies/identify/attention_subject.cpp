@@ -27,13 +27,24 @@ bool one_format(const AttentionGeometry& g) {
   return g.dtype != "f32" && g.k_format == g.dtype && g.v_format == g.dtype;
 }
 
+int significant_bits(const std::string& name) { return scalar_format(name).fraction_bits + 1; }
+
 // The design's inputs in place of the drawn ones; false where keys do not lie in their order, or the first two may be hidden.
 bool craft_inputs(AttentionDesign design, std::uint64_t seed, const AttentionGeometry& g, TensorSet& set) {
   if (design == AttentionDesign::drawn) return true;
   if (g.page != 0 || g.ragged || g.mask == MaskKind::window || g.mask == MaskKind::random ||
       g.length < g.rows + 2)
     return false;
-  const AttentionLayout layout{g.batch, g.rows, g.heads, g.kv_heads, g.length, g.d, g.dv, g.scale};
+  const AttentionLayout layout{g.batch,
+                               g.rows,
+                               g.heads,
+                               g.kv_heads,
+                               g.length,
+                               g.d,
+                               g.dv,
+                               g.scale,
+                               significant_bits(g.dtype),
+                               std::min(8, significant_bits(g.v_format))};
   std::array<std::vector<float>, 3> numbers;
   constexpr std::array<const char*, 3> kNames = {"q", "k", "v"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {

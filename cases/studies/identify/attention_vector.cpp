@@ -1,6 +1,7 @@
 #include "cases/studies/identify/attention_vector.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <span>
 
@@ -86,6 +87,16 @@ class VectorSteps {
   }
 
  private:
+  // Heads of a design's first calls, as many as need little room.
+  void show(const std::vector<AttentionHead>& heads, std::uint64_t seed) {
+    constexpr std::int64_t kHeads = 16, kNumbers = 1 << 22;
+    const AttentionHead& head = heads.front();
+    const std::int64_t most =
+        std::clamp<std::int64_t>(kNumbers / (head.keys * (head.d + head.dv)), 1, kHeads);
+    const std::int64_t before = static_cast<std::int64_t>(seed - 1) * std::ssize(heads);
+    std::copy_n(heads.begin(), std::clamp<std::int64_t>(most - before, 0, std::ssize(heads)),
+                std::back_inserter(found_.shown));
+  }
   // Outputs that were added; 0: the call cannot be had.
   std::int64_t add_call(const Step& step, std::uint64_t seed, AttentionEvidence& to) {
     constexpr std::int64_t kWeighed = 4;
@@ -93,6 +104,7 @@ class VectorSteps {
     if (!answer) return 0;
     std::int64_t outputs = 0;
     for (const AttentionHead& head : answer->heads) outputs += head.outputs();
+    show(answer->heads, seed);
     to.add(std::move(*answer), step.design == AttentionDesign::pairs ? kWeighed : 0);
     return outputs;
   }

@@ -12,6 +12,7 @@ struct VectorSearch {
   std::vector<AttentionSchedule> left;  // every bit of every crafted call and of the first drawn one
   AttentionSchedule nearest;            // of the stage that no hypothesis passed
   std::string stage;                    // what it shows, in words; "" where some are left
+  std::vector<AttentionHead> shown;     // few heads of the first calls of each design
 };
 // `first`: drawn inputs. over: no new hypotheses once it says so.
 VectorSearch search_vector_attention(const AttentionAsk& ask, const AttentionAnswer& first,
