@@ -45,6 +45,10 @@ struct Asked {
   std::int64_t outputs() const { return static_cast<std::int64_t>(answer.got.size()); }
 };
 
+// Of a softmax with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's largest output tells its sum
+// but for the last places.
+std::vector<RowSchedule> fit_with_any_sum(std::vector<RowSchedule> words, const RowAnswer& answer);
+
 // What every other value of each field would have changed, of `least` outputs or more; one that changes none of all leaves the field
 // open. `exponential`: what told the exponential from the others, where that was asked apart.
 void show_against(const std::vector<std::unique_ptr<Asked>>& answers, const std::string& exponential,

@@ -1,10 +1,17 @@
 #include "cases/studies/identify/row_calls.hpp"
 
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "reference/formats/scalar.hpp"
 #include "reference/mix.hpp"
 #include "reference/replay/sum_plan.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::uint64_t kMoreRows = 61;  // seed of rows behind the drawn ones
 
 // The rows of another call behind those of `to`.
 void append(RowAnswer& to, const RowAnswer& more) {
@@ -17,11 +24,13 @@ void append(RowAnswer& to, const RowAnswer& more) {
 
 // x in calls of `rows`, as one answer.
 std::optional<RowAnswer> ask(RowSubject& subject, std::int64_t rows, std::int64_t cols,
-                             const std::vector<float>& x, const std::string& what) {
+                             const std::vector<float>& x, const std::string& what,
+                             const std::vector<float>& gamma = {}) {
   std::optional<RowAnswer> whole;
   const std::int64_t size = rows * cols;
   for (auto at = x.begin(); at < x.end(); at += size) {
-    std::optional<RowAnswer> one = subject.crafted(rows, cols, std::vector<float>(at, at + size), what);
+    std::optional<RowAnswer> one =
+        subject.crafted(rows, cols, std::vector<float>(at, at + size), what, gamma);
     if (!one) return std::nullopt;
     if (whole)
       append(*whole, *one);
@@ -32,9 +41,9 @@ std::optional<RowAnswer> ask(RowSubject& subject, std::int64_t rows, std::int64_
 }
 
 // About Gaussian: the sum of four uniform numbers, as the format rounds it.
-std::vector<float> bell(std::int64_t count, const std::string& format) {
+std::vector<float> bell(std::int64_t count, const std::string& format, std::uint64_t seed) {
   std::vector<float> x;
-  std::uint64_t state = 61;
+  std::uint64_t state = mix(seed);
   for (std::int64_t i = 0; i < count; ++i) {
     double sum = -2;
     for (int k = 0; k < 4; ++k) sum += static_cast<double>(mix(next_mixed(state)) >> 11) * 0x1p-53;
@@ -43,7 +52,65 @@ std::vector<float> bell(std::int64_t count, const std::string& format) {
   return x;
 }
 
+bool is_narrow_norm(const RowInputs& in) { return !in.gamma.empty() && in.stored_as != "f32"; }
+
+// (x - mean) / sqrt(variance + eps) of one row; the mean is 0 of rmsnorm.
+std::vector<double> normalised(const RowInputs& like, bool centred, std::span<const float> x) {
+  double mean = 0, variance = 0;
+  const auto n = static_cast<double>(x.size());
+  for (const float each : x) mean += centred ? static_cast<double>(each) / n : 0;
+  std::vector<double> z;
+  for (const float each : x) {
+    z.push_back(static_cast<double>(each) - mean);
+    variance += z.back() * z.back() / n;
+  }
+  for (double& each : z) each /= std::sqrt(variance + static_cast<double>(like.eps));
+  return z;
+}
+
+std::vector<float> gamma_at_midpoints(const RowInputs& like, bool centred, std::span<const float> x,
+                                      std::int64_t few, std::uint64_t seed) {
+  // Places of f32 about a midpoint, for columns in turn: nearly exact sums are off by the first, long ones by the second.
+  constexpr std::array kPlaces = {2.0, 8.0};
+  constexpr double kLeast = 0x1p-12;  // of what gamma multiplies, and of an output
+  const auto cols = static_cast<std::size_t>(like.cols);
+  const int bits = scalar_format(like.stored_as).fraction_bits + 1;
+  std::vector<std::vector<double>> rows;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(few); ++r)
+    rows.push_back(normalised(like, centred, x.subspan(r * cols, cols)));
+  std::vector<float> gamma = like.gamma;
+  std::uint64_t state = mix(seed);
+  for (std::size_t c = 0; c < cols; ++c) {
+    const double z = rows[c % rows.size()][c],
+                 beta = like.beta.empty() ? 0 : static_cast<double>(like.beta[c]);
+    const double size = std::copysign(1 + std::abs(static_cast<double>(like.gamma[c])), z) + beta;
+    if (std::abs(z) < kLeast || std::abs(size) < kLeast) continue;
+    const double unit = std::ldexp(1.0, std::ilogb(size) + 1 - bits);
+    const double apart = (static_cast<double>(next_mixed(state) >> 11) * 0x1p-52 - 1) *
+                         kPlaces[c / rows.size() % kPlaces.size()] * 0x1p-24;
+    gamma[c] = static_cast<float>(((std::floor(size / unit) + 0.5) * unit * (1 + apart) - beta) / z);
+  }
+  return gamma;
+}
+
 }  // namespace
+
+std::optional<RowAnswer> ask_midpoints(RowSubject& subject, std::int64_t rows, std::int64_t cols,
+                                       const RowInputs& like, std::int64_t few, std::uint64_t seed) {
+  if (!is_narrow_norm(like)) return std::nullopt;
+  const std::int64_t calls = (2 * few + rows - 1) / rows;
+  std::vector<float> x = bell(rows * calls * cols, like.stored_as, seed);
+  // Squares of 16-bit numbers of one size are added without rounding.
+  constexpr std::uint64_t kSizes = 8;
+  std::uint64_t state = mix(seed + 1);
+  for (float& each : x) {
+    const double smaller =
+        std::ldexp(static_cast<double>(each), -static_cast<int>(next_mixed(state) % kSizes));
+    each = static_cast<float>(round_to_width(smaller, width_of(like.stored_as)));
+  }
+  return ask(subject, rows, cols, x, "rows at midpoints",
+             gamma_at_midpoints(like, subject.op() == "layernorm", x, few, seed));
+}
 
 std::optional<RowAnswer> first_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
                                     std::int64_t few, std::int64_t& last_seed) {
@@ -57,7 +124,7 @@ std::optional<RowAnswer> first_rows(RowSubject& subject, std::int64_t rows, std:
                               few,
                      calls = (wanted - 1) / rows;
   if (is_norm) {
-    const std::vector<float> x = bell(rows * calls * cols, whole->in.stored_as);
+    const std::vector<float> x = bell(rows * calls * cols, whole->in.stored_as, kMoreRows);
     if (const std::optional<RowAnswer> more = ask(subject, rows, cols, x, "more rows")) append(*whole, *more);
     return whole;
   }
@@ -71,9 +138,12 @@ std::optional<RowAnswer> first_rows(RowSubject& subject, std::int64_t rows, std:
 }
 
 std::optional<RowAnswer> ask_balanced(RowSubject& subject, std::int64_t rows, std::int64_t cols,
-                                      const std::string& format, std::int64_t least) {
+                                      const RowInputs& like, std::int64_t few, std::int64_t least,
+                                      std::uint64_t seed) {
   const std::int64_t calls = (least + rows - 1) / rows;
-  return ask(subject, rows, cols, balanced_rows(rows * calls, cols, format), "balanced rows");
+  const std::vector<float> x = balanced_rows(rows * calls, cols, like.stored_as, seed);
+  return ask(subject, rows, cols, x, "balanced rows",
+             is_narrow_norm(like) ? gamma_at_midpoints(like, true, x, few, seed) : std::vector<float>{});
 }
 
 std::optional<RowAnswer> ask_swamped(RowSubject& subject, std::int64_t rows, std::int64_t cols,

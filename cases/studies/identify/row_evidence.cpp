@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
+#include <span>
 
 #include "cases/studies/identify/row_asked.hpp"
 #include "reference/error.hpp"
@@ -40,6 +42,30 @@ bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
 }
 
 }  // namespace
+
+std::vector<RowSchedule> fit_with_any_sum(std::vector<RowSchedule> words, const RowAnswer& answer) {
+  constexpr std::size_t kFewWords = 16;
+  // Quotient, reciprocal and product: each half a place, twice that at a power of two.
+  constexpr int kLastPlaces = 4;
+  if (answer.in.stored_as != "f32" || words.size() <= kFewWords) return words;
+  const auto cols = static_cast<std::size_t>(answer.in.cols);
+  for (std::int64_t r : {answer.in.rows - 1, answer.in.rows / 2}) {
+    const RowInputs row = Asked::one_row(answer.in, r);
+    const std::span<const double> got =
+        std::span(answer.got).subspan(static_cast<std::size_t>(r) * cols, cols);
+    const std::size_t top = static_cast<std::size_t>(std::ranges::max_element(got) - got.begin());
+    if (!(got[top] > 0)) continue;
+    RowReplay replay(row);
+    std::erase_if(words, [&](const RowSchedule& s) {
+      float sum = static_cast<float>(static_cast<double>(RowExponentials(s, row).values()[top]) / got[top]);
+      for (int k = 0; k < kLastPlaces; ++k) sum = std::nextafter(sum, 0.0F);
+      for (int k = 0; k <= 2 * kLastPlaces; ++k, sum = std::nextafter(sum, HUGE_VALF))
+        if (replay.unequal(s, {{static_cast<double>(sum)}, {}}, got, 1) == 0) return false;
+      return true;
+    });
+  }
+  return words;
+}
 
 void show_against(const std::vector<std::unique_ptr<Asked>>& answers, const std::string& exponential,
                   const std::vector<RowSchedule>& alike, std::int64_t least, RowCard& card) {

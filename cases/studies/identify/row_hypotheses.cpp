@@ -10,20 +10,24 @@
 
 namespace assay {
 
-std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format) {
+std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format,
+                                 std::uint64_t seed) {
   // Sums of cols numbers below 2^b are exact in f32 where b + log2(cols) <= 24; a product of two has 2 b bits, which fma shows.
   int bits = 23;
   for (std::int64_t n = cols; n > 0; n /= 2) --bits;
-  bits = std::clamp(bits, 2, format == "bf16" ? 8 : format == "f16" ? 11 : 13);
+  bits = std::clamp(bits, 2, 13);
   std::vector<float> x(static_cast<std::size_t>(rows * cols), 0.0F);
-  std::uint64_t state = 31;
+  std::uint64_t state = 30 + seed;
   std::vector<std::size_t> order(static_cast<std::size_t>(cols));
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[mix(next_mixed(state)) % (i + 1)]);
     for (std::size_t i = 0; i + 1 < order.size(); i += 2) {
-      const auto value =
-          static_cast<float>(1 + (mix(next_mixed(state)) >> 20) % ((std::uint64_t{1} << bits) - 1));
+      const std::uint64_t draw = mix(next_mixed(state)) >> 20;
+      std::uint64_t integer = 1 + draw % ((std::uint64_t{1} << bits) - 1);
+      if (format != "f32")
+        integer = std::max<std::uint64_t>(1, integer >> (draw >> 20) % static_cast<std::uint64_t>(bits));
+      const auto value = static_cast<float>(round_to_width(static_cast<double>(integer), width_of(format)));
       x[static_cast<std::size_t>(r * cols) + order[i]] = value;
       x[static_cast<std::size_t>(r * cols) + order[i + 1]] = -value;
     }
@@ -46,7 +50,7 @@ std::vector<float> bare_exponentials(std::int64_t rows, std::int64_t cols, const
   return x;
 }
 
-std::vector<MomentsSchedule> moments_schedules(std::int64_t n) {
+std::vector<MomentsSchedule> moments_schedules(std::int64_t n, bool narrow) {
   using M = MomentsSchedule;
   std::vector<M> list{M{}};
   for (const std::int64_t lanes : {1, 4, 8, 16, 32, 64, 128, 256})
@@ -64,6 +68,9 @@ std::vector<MomentsSchedule> moments_schedules(std::int64_t n) {
                   if ((chunk == 0 && of_chunks) || (lanes == 1 && of_lanes)) continue;
                   list.push_back({lanes, chunk, merge, reciprocal, fma, join, lane_join,
                                   lanes == 1 ? "sequential" : to_string(fold_of(fold, lanes), lanes)});
+                  if (!narrow || chunk == 0) continue;
+                  list.push_back(list.back());
+                  list.back().pairs = true;
                 }
     }
   return list;

@@ -194,10 +194,10 @@ class Loops : public RowSubject {
     std::uint64_t state = seed;
     std::vector<float> x(static_cast<std::size_t>(rows * cols));
     for (float& v : x) v = number(state);
-    return crafted(rows, cols, std::move(x), "seed " + std::to_string(seed));
+    return crafted(rows, cols, std::move(x), "seed " + std::to_string(seed), {});
   }
   std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
-                                   const std::string& what) override {
+                                   const std::string& what, const std::vector<float>& gamma) override {
     ++calls;
     RowAnswer answer{what, {rows, cols, std::move(x), {}, {}, 1e-5F, 32, {}, false, "f32"}, {}};
     std::uint64_t state = 99;
@@ -208,6 +208,7 @@ class Loops : public RowSubject {
     }
     for (std::int64_t i = 0; i < cols; ++i)
       answer.in.gamma.push_back(number(state)), answer.in.beta.push_back(number(state));
+    if (!gamma.empty()) answer.in.gamma = gamma;
     std::vector<float> y(static_cast<std::size_t>(cols));
     for (std::int64_t r = 0; r < rows; ++r) {
       (rows >= 256 ? wide_ : row_)(answer.in, answer.in.x.data() + r * cols, y.data());

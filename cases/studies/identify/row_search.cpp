@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <iterator>
 #include <map>
 #include <set>
@@ -21,18 +20,30 @@ namespace {
 constexpr std::size_t kMostAlike = 256;   // hypotheses that are kept side by side
 constexpr std::size_t kMostSquares = 64;  // of layernorm, each of which is tried with every mean
 constexpr int kMostRounds = 3;
-constexpr std::int64_t kFurther = 4096;  // hypotheses that are tried behind the first that fits
+constexpr std::int64_t kFurther = 4096;    // hypotheses that are tried behind the first that fits
+constexpr std::int64_t kFewFurther = 256;  // where a narrow store leaves many alike
 
 class Search {
  public:
   Search(RowSubject& subject, std::int64_t rows, std::int64_t cols, RowCard& card)
       : subject_(subject), rows_(rows), cols_(cols), card_(card) {}
 
+  static constexpr std::int64_t kFewRows = 16;  // as many as row_sums adds side by side
+
   bool draw_first() {
-    std::optional<RowAnswer> first = first_rows(subject_, rows_, cols_, kFewRows, last_seed);
-    if (!first) return false;
-    card_.line = first->line;
-    asked_.push_back(std::make_unique<Asked>(std::move(*first), kFewRows));
+    std::optional<RowAnswer> drawn = first_rows(subject_, rows_, cols_, kFewRows, last_seed);
+    if (!drawn) return false;
+    card_.line = drawn->line;
+    hides_sums = drawn->in.stored_as != "f32";
+    // Each shows as many outputs as it has columns.
+    constexpr std::int64_t kFirstShown = 1 << 11;
+    for (std::int64_t shown = 0; shown < kFirstShown; shown += cols_) {
+      std::optional<RowAnswer> more = ask_midpoints(subject_, rows_, cols_, drawn->in, kFewRows, ++midpoints);
+      if (!more) break;
+      asked_.push_back(std::make_unique<Asked>(std::move(*more), kFewRows));
+      hides_sums = false;
+    }
+    asked_.push_back(std::make_unique<Asked>(std::move(*drawn), kFewRows));
     return true;
   }
 
@@ -40,19 +51,19 @@ class Search {
   std::vector<RowSchedule> find(const std::vector<RowSchedule>& known) {
     std::vector<RowSchedule> alike;
     // Where the store hides most, few others can be told from what is known.
-    const bool narrow = drawn().answer.in.stored_as != "f32" && !known.empty();
+    const bool narrow = first().answer.in.stored_as != "f32" && !known.empty();
     for (const RowSchedule& s : narrow ? beside(known, cols_) : known)
-      if (step_at_odds(s, drawn().answer.in).empty() && holds(s)) alike.push_back(s);
-    if (!alike.empty() || narrow) return alike;
+      if (step_at_odds(s, first().answer.in).empty() && holds(s)) alike.push_back(s);
+    if (!alike.empty() || (narrow && hides_sums)) return alike;
     if (subject_.op() == "wht") {
-      alike = all_words("wht", drawn().answer.in);
+      alike = all_words("wht", first().answer.in);
     } else if (subject_.op() == "layernorm") {
       alike = layernorm();
     } else {
       const bool exponentials = subject_.op() != "rmsnorm";
-      std::vector<RowSchedule> words = all_words(subject_.op(), drawn().answer.in);
-      if (subject_.op() == "softmax") words = by_any_sum(by_bare_exponentials(words));
-      alike = one_sum(drawn(), words, exponentials ? &RowSchedule::sum : &RowSchedule::squares);
+      std::vector<RowSchedule> words = all_words(subject_.op(), first().answer.in);
+      if (subject_.op() == "softmax") words = fit_with_any_sum(by_bare_exponentials(words), first().answer);
+      alike = one_sum(first(), words, exponentials ? &RowSchedule::sum : &RowSchedule::squares);
     }
     std::erase_if(alike, [&](const RowSchedule& s) { return !holds(s); });
     return alike;
@@ -61,31 +72,29 @@ class Search {
   bool holds(const RowSchedule& s) {
     return std::ranges::all_of(asked_, [&](const auto& a) { return a->fits(s); });
   }
-  Asked& drawn() { return *asked_.front(); }
+  Asked& first() { return *asked_.front(); }
   std::vector<std::unique_ptr<Asked>>& asked() { return asked_; }
 
   // Without a schedule: of the plain ones, the one that gives most of the drawn outputs.
   void nearest() {
-    card_.unequal = INT64_MAX, card_.compared = drawn().outputs();
-    for (RowSchedule s : all_words(subject_.op(), drawn().answer.in))
+    card_.unequal = INT64_MAX, card_.compared = first().outputs();
+    for (RowSchedule s : all_words(subject_.op(), first().answer.in))
       for (const char* sum : {"acc=f32", "acc=f32 lanes=8", "acc=f32 lanes=16", "acc=f64"}) {
         if (s.has_sum()) s.sum = parse_schedule(sum);
         if (s.has_squares()) s.squares = parse_schedule(sum);
-        const std::int64_t unequal = drawn().unequal(s, card_.unequal);
+        const std::int64_t unequal = first().unequal(s, card_.unequal);
         if (unequal < card_.unequal) card_.unequal = unequal, card_.nearest = s;
       }
   }
 
  private:
-  static constexpr std::int64_t kFewRows = 16;  // as many as row_sums adds side by side
-  static constexpr std::size_t kFewWords = 16;
-  static constexpr int kLastPlaces =
-      4;  // quotient, reciprocal and product: each half a place, twice that at a power of two
+  static constexpr std::uint64_t kNarrowCalls = 4;  // of balanced rows, where one shows few bits
 
+  std::int64_t further_hypotheses() { return first().answer.in.stored_as == "f32" ? kFurther : kFewFurther; }
   // Softmax on rows that store their exponentials as they are: the exponentials that have every bit.
   std::vector<RowSchedule> by_bare_exponentials(std::vector<RowSchedule> words) {
-    const std::string& store = drawn().answer.in.stored_as;
-    const RowInputs& in = drawn().answer.in;
+    const std::string& store = first().answer.in.stored_as;
+    const RowInputs& in = first().answer.in;
     if (cols_ < 2 || in.temperature != 1 || in.softcap > 0 || !in.visible.empty() || !in.sinks.empty())
       return words;
     std::optional<RowAnswer> bare =
@@ -118,36 +127,12 @@ class Search {
     return words;
   }
 
-  // Of a call with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's largest output tells its
-  // sum but for the last places.
-  std::vector<RowSchedule> by_any_sum(std::vector<RowSchedule> words) {
-    const RowAnswer& answer = drawn().answer;
-    if (answer.in.stored_as != "f32" || words.size() <= kFewWords) return words;
-    const auto cols = static_cast<std::size_t>(cols_);
-    for (std::int64_t r : {answer.in.rows - 1, answer.in.rows / 2}) {
-      const RowInputs row = Asked::one_row(answer.in, r);
-      const std::span<const double> got =
-          std::span(answer.got).subspan(static_cast<std::size_t>(r) * cols, cols);
-      const std::size_t top = static_cast<std::size_t>(std::ranges::max_element(got) - got.begin());
-      if (!(got[top] > 0)) continue;
-      RowReplay replay(row);
-      std::erase_if(words, [&](const RowSchedule& s) {
-        float sum = static_cast<float>(static_cast<double>(RowExponentials(s, row).values()[top]) / got[top]);
-        for (int k = 0; k < kLastPlaces; ++k) sum = std::nextafter(sum, 0.0F);
-        for (int k = 0; k <= 2 * kLastPlaces; ++k, sum = std::nextafter(sum, HUGE_VALF))
-          if (replay.unequal(s, {{static_cast<double>(sum)}, {}}, got, 1) == 0) return false;
-        return true;
-      });
-    }
-    return words;
-  }
-
   // Ops of one sum: each schedule of it with each choice of words.
   std::vector<RowSchedule> one_sum(Asked& asked, const std::vector<RowSchedule>& words,
                                    Schedule RowSchedule::* sum) {
     std::vector<RowSchedule> found;
     const bool products = sum == &RowSchedule::squares;
-    std::int64_t further = kFurther;
+    std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
       if (!found.empty() && --further < 0) {
         is_cut_short = true;
@@ -171,16 +156,16 @@ class Search {
   // Running moments, on one row first.
   std::vector<RowSchedule> by_moments(const std::vector<RowSchedule>& words) {
     std::vector<RowSchedule> found;
-    RowReplay one(Asked::first_rows(drawn().answer.in, 1));
-    for (const MomentsSchedule& moments : moments_schedules(cols_)) {
+    RowReplay one(Asked::first_rows(first().answer.in, 1));
+    for (const MomentsSchedule& moments : moments_schedules(cols_, first().answer.in.stored_as != "f32")) {
       std::optional<SumsOfRows> of_one, of_few;
       for (RowSchedule s : words) {
         if (!s.has_moments()) continue;
         s.moments = moments;
         if (!of_one) of_one = one.sums(s);
-        if (one.unequal(s, *of_one, drawn().answer.got, 1) > 0) continue;
-        if (!of_few) of_few = drawn().few.sums(s);
-        if (drawn().few_fit(s, *of_few) && drawn().fits(s)) found.push_back(s);
+        if (one.unequal(s, *of_one, first().answer.got, 1) > 0) continue;
+        if (!of_few) of_few = first().few.sums(s);
+        if (first().few_fit(s, *of_few) && holds(s)) found.push_back(s);
       }
       if (found.size() >= kMostAlike) {
         is_cut_short = true;
@@ -192,17 +177,21 @@ class Search {
 
   // The squares on rows whose mean is 0 in every order; the mean on drawn rows, with the squares that were found.
   std::vector<RowSchedule> layernorm() {
-    std::vector<RowSchedule> words = all_words("layernorm", drawn().answer.in), squares,
+    std::vector<RowSchedule> words = all_words("layernorm", first().answer.in), squares,
                              found = by_moments(words);
     if (!found.empty()) return found;
     std::erase_if(words, [](const RowSchedule& s) { return s.has_moments(); });
-    std::optional<RowAnswer> balanced =
-        ask_balanced(subject_, rows_, cols_, drawn().answer.in.stored_as, 4 * kFewRows);
-    if (!balanced) return found;
-    Asked asked(std::move(*balanced), kFewRows);
+    std::vector<std::unique_ptr<Asked>> balanced;
+    const std::uint64_t calls = first().answer.in.stored_as == "f32" ? 1 : kNarrowCalls;
+    for (std::uint64_t seed = 1; seed <= calls; ++seed) {
+      std::optional<RowAnswer> more =
+          ask_balanced(subject_, rows_, cols_, first().answer.in, kFewRows, 4 * kFewRows, seed);
+      if (!more) return found;
+      balanced.push_back(std::make_unique<Asked>(std::move(*more), kFewRows));
+    }
     for (RowSchedule& s : words) s.sum = parse_schedule("acc=f32");
     std::set<std::uint64_t> additions;  // of other spellings one is enough
-    std::int64_t further = kFurther;
+    std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
       if (!squares.empty() && --further < 0) {
         is_cut_short = true;
@@ -212,20 +201,22 @@ class Search {
       SumsOfRows sums;
       for (RowSchedule s : words) {
         s.squares = candidate;
-        if (sums.squares.empty()) sums = asked.few.sums(s);
-        if (asked.few_fit(s, sums) && asked.fits(s)) squares.push_back(s);
+        if (sums.squares.empty()) sums = balanced.front()->few.sums(s);
+        if (balanced.front()->few_fit(s, sums) &&
+            std::ranges::all_of(balanced, [&](const auto& asked) { return asked->fits(s); }))
+          squares.push_back(s);
       }
       if (squares.size() >= kMostSquares) {
         is_cut_short = true;
         break;
       }
     }
-    asked_.push_back(std::make_unique<Asked>(std::move(asked)));
+    std::ranges::move(balanced, std::back_inserter(asked_));
     // Sums that are equal in every row have equal consequences: each is tried once.
     std::map<std::vector<double>, std::vector<RowSchedule>> by_sums;
-    const RowInputs& in = drawn().few.inputs();
+    const RowInputs& in = first().few.inputs();
     const SummedRows rows(in.x, in.rows, in.cols);
-    further = kFurther;
+    further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, false)) {
       if (!found.empty() && --further < 0) {
         is_cut_short = true;
@@ -238,7 +229,7 @@ class Search {
       std::vector<RowSchedule> fitting;
       for (RowSchedule with : seen == by_sums.end() ? squares : seen->second) {
         with.sum = candidate;
-        if (drawn().few_fit(with, drawn().few.sums(with))) fitting.push_back(with);
+        if (first().few_fit(with, first().few.sums(with))) fitting.push_back(with);
       }
       for (const RowSchedule& each : fitting)
         if (holds(each)) found.push_back(each);
@@ -252,15 +243,17 @@ class Search {
   }
 
  public:
-  std::int64_t last_seed = 1;  // of the drawn answers
-  bool is_cut_short = false;   // so many hypotheses held that others were not tried
-  std::string exponential_;    // what told the exponential from the others
+  std::int64_t last_seed = 1;   // of the drawn answers
+  std::uint64_t midpoints = 0;  // seeds of such calls so far
+  bool hides_sums = false;      // the store does, and no inputs show them
+  bool is_cut_short = false;    // so many hypotheses held that others were not tried
+  std::string exponential_;     // what told the exponential from the others
 
  private:
   RowSubject& subject_;
   std::int64_t rows_, cols_;
   RowCard& card_;
-  std::vector<std::unique_ptr<Asked>> asked_;  // the drawn answer of seed 1 first
+  std::vector<std::unique_ptr<Asked>> asked_;  // the one that refutes most first
 };
 
 }  // namespace
@@ -305,14 +298,16 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
     auto seed = static_cast<std::uint64_t>(search.last_seed) + 1;
     bool is_swamped = false;
     // What further answers refute may have hidden what holds: with those answers the search goes on, but where the store hides most.
-    const bool narrow = search.drawn().answer.in.stored_as != "f32";
-    const int rounds = narrow ? 1 : kMostRounds;
-    for (int round = 0; round < rounds && alike.empty() && (round == 0 || search.is_cut_short); ++round) {
+    const bool narrow = search.first().answer.in.stored_as != "f32";
+    const int rounds = search.hides_sums ? 1 : kMostRounds;
+    bool goes_on = true;
+    for (int round = 0; round < rounds && alike.empty() && goes_on; ++round) {
       search.is_cut_short = false, card.unequal = 0;
       alike = search.find(known);
+      goes_on = search.is_cut_short || (narrow && !alike.empty());
       if (alike.size() > 1 && !is_swamped) {
         is_swamped = true;
-        if (std::optional<RowAnswer> more = ask_swamped(subject, rows, cols, search.drawn().answer.in))
+        if (std::optional<RowAnswer> more = ask_swamped(subject, rows, cols, search.first().answer.in))
           keep(std::move(*more));
       }
       // A row has one sum, however many outputs: while several hypotheses are left, a few draws more tell most of them apart.
@@ -326,6 +321,14 @@ RowCard identify_rows(RowSubject& subject, std::int64_t rows, std::int64_t cols,
       };
       for (; !alike.empty() && wanted(); ++seed) {
         std::optional<RowAnswer> more = subject.drawn(rows, cols, seed);
+        if (!more) break;
+        keep(std::move(*more));
+      }
+      // Few outputs differ where a sum is a last place off in some rows.
+      constexpr std::int64_t kShown = 1 << 13;
+      for (std::int64_t shown = 0; narrow && !alike.empty() && shown < kShown; shown += cols) {
+        std::optional<RowAnswer> more = ask_midpoints(subject, rows, cols, search.first().answer.in,
+                                                      Search::kFewRows, ++search.midpoints);
         if (!more) break;
         keep(std::move(*more));
       }

@@ -20,12 +20,13 @@ class WorkerRows : public RowSubject {
     return ask(c, make_inputs(c, input_lists()), c.line());
   }
   std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
-                                   const std::string& what) override {
+                                   const std::string& what, const std::vector<float>& gamma) override {
     const Case c = with_shape(rows, cols, 1);
     Inputs inputs = make_inputs(c, input_lists());
     Encoded tensor = encode_tensor(format(c.attributes.text("dtype")), {rows, cols}, x);
     if (!std::ranges::equal(decode_tensor(tensor), x)) return std::nullopt;
     inputs.set.insert_or_assign("x", std::move(tensor));
+    if (!gamma.empty()) inputs.set.insert_or_assign("gamma", encode_tensor(format("f32"), {cols}, gamma));
     return ask(c, inputs, what + " of " + c.line());
   }
 

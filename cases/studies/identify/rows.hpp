@@ -25,8 +25,9 @@ class RowSubject {
   // Drawn inputs. nullopt where the kernel does not take the shape; throws std::runtime_error where it fails.
   virtual std::optional<RowAnswer> drawn(std::int64_t rows, std::int64_t cols, std::uint64_t seed) = 0;
   // The drawn ones of seed 1 with these x: numbers of the store's format. nullopt where the format does not hold them.
+  // gamma: of a norm, in place of the drawn ones; empty: those.
   virtual std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
-                                           const std::string& what) = 0;
+                                           const std::string& what, const std::vector<float>& gamma = {}) = 0;
   int calls = 0;
   // Of the last call.
   std::string declared_contract, declared_path;
@@ -59,11 +60,12 @@ std::vector<RowSchedule> all_words(const std::string& op, const RowInputs& in);
 std::string words_of_terms(const RowSchedule& s);
 // Sums of n terms that a kernel on rows may have: lanes, then those that are added in f64.
 std::vector<Schedule> sum_schedules(std::int64_t n, bool products);
-// Running moments that a kernel may have of n terms, the plainest first.
-std::vector<MomentsSchedule> moments_schedules(std::int64_t n);
+// Running moments that a kernel may have of n terms, the plainest first; of 16-bit numbers in pairs of passes too.
+std::vector<MomentsSchedule> moments_schedules(std::int64_t n, bool narrow);
 
 // Rows of small integers and their negatives: their mean is 0 in every order of additions, so that the squares stand alone.
-std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format);
+std::vector<float> balanced_rows(std::int64_t rows, std::int64_t cols, const std::string& format,
+                                 std::uint64_t seed);
 // Rows of one 0 and numbers so small in exp that every sum of them is 1: softmax then stores its exponentials as they are.
 std::vector<float> bare_exponentials(std::int64_t rows, std::int64_t cols, const std::string& format);
 

@@ -128,15 +128,16 @@ class Narrow : public RowSubject {
     std::uint64_t state = seed;
     std::vector<float> x(static_cast<std::size_t>(rows * cols));
     for (float& v : x) v = number(state);
-    return crafted(rows, cols, std::move(x), "seed " + std::to_string(seed));
+    return crafted(rows, cols, std::move(x), "seed " + std::to_string(seed), {});
   }
   std::optional<RowAnswer> crafted(std::int64_t rows, std::int64_t cols, std::vector<float> x,
-                                   const std::string& what) override {
+                                   const std::string& what, const std::vector<float>& gamma) override {
     ++calls;
     RowAnswer answer{what, {rows, cols, std::move(x), {}, {}, 1e-5F, 32, {}, false, "bf16"}, {}};
     std::uint64_t state = 99;
     for (std::int64_t i = 0; i < cols; ++i)
       answer.in.gamma.push_back(number(state)), answer.in.beta.push_back(number(state));
+    if (!gamma.empty()) answer.in.gamma = gamma;
     answer.got = RowReplay(answer.in).outputs(schedule_);
     return answer;
   }
@@ -169,6 +170,37 @@ TEST(Rows, a_narrow_store_is_searched_beside_what_is_known) {
     }
   EXPECT_FALSE(judge_rows(kernel, 256, 128, known, 24).ok());
   EXPECT_TRUE(judge_rows(kernel, 256, 128, truth, 24).ok());
+}
+
+// By itself, from gamma that takes outputs to midpoints of the store; what differs in one step is not taken for it.
+TEST(Rows, a_narrow_store_alone_shows_its_sums_at_midpoints) {
+  constexpr std::int64_t kCols = 96;
+  for (const auto& [op, text] :
+       {std::pair{"layernorm",
+                  "variance=welford shift=fma centre=product_fma moments.lanes=8 moments.chunk=4 "
+                  "moments.share=reciprocal moments.fma=yes moments.join=shared moments.passes=pairs"},
+        std::pair{"rmsnorm", "squares.lanes=32 squares.fold=8*4.1*8"},
+        std::pair{"layernorm", "squares.lanes=8 squares.fma=yes sum.lanes=8"}}) {
+    const RowSchedule truth = parse_row_schedule(op, text);
+    Narrow kernel(truth);
+    const RowCard card = identify_rows(kernel, 64, kCols, {});
+    ASSERT_TRUE(card.schedule) << text << ": nearest " << print_schedule(card.nearest);
+    EXPECT_TRUE(judge_rows(kernel, 64, kCols, *card.schedule, 24).ok()) << print_schedule(*card.schedule);
+    const std::string words = " " + print_schedule(truth) + " ";
+    for (const CardField& field : card.fields)
+      if (field.concluded && words.find(" " + field.field + "=") != std::string::npos) {
+        EXPECT_NE(words.find(" " + field.field + "=" + field.value + " "), std::string::npos) << field.field;
+      }
+    const std::vector<TamperedRows> twins = tampered(truth, kCols);
+    const auto twin = std::ranges::find_if(
+        twins, [](const auto& t) { return t.field == "moments.passes" || t.field == "squares.lanes"; });
+    ASSERT_NE(twin, twins.end());
+    Narrow tampered_kernel(twin->schedule);
+    const RowCard of_twin = identify_rows(tampered_kernel, 64, kCols, {});
+    EXPECT_TRUE(!of_twin.schedule || !same_sums(*of_twin.schedule, truth, kCols))
+        << print_schedule(twin->schedule);
+    EXPECT_FALSE(judge_rows(tampered_kernel, 64, kCols, truth, 64).ok()) << print_schedule(twin->schedule);
+  }
 }
 
 // Bits over every 9,973rd float from -0 down to -Inf, FNV-1a over 32-bit words: the digest is that of Sleef_expf8_u10avx2 of SLEEF
