@@ -154,6 +154,11 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
     add("quotient", [&](AttentionSchedule& o) { o.quotient = q; });
   for (const std::int64_t split : splits_of((head.keys + s.tile - 1) / s.tile))
     if (split <= 2 * s.split) add("split", [&](AttentionSchedule& o) { o.split = split; });
+  if (s.merge == Merge::log2)
+    for (const Merge merge : {Merge::weights, Merge::lanes})
+      add("merge", [&](AttentionSchedule& o) { o.merge = merge; });
+  for (const std::int64_t deal : {s.deal / 2, s.deal * 2})
+    if (s.deal > 1 && deal > 1 && deal <= 64) add("deal", [&](AttentionSchedule& o) { o.deal = deal; });
   return list;
 }
 

@@ -61,5 +61,36 @@ TEST(NarrowStores, one_step_otherwise_shows_at_midpoints_and_is_no_such_kernel) 
   }
 }
 
+// The manner of FlashInfer's decode, split over its keys.
+constexpr const char* kDealtInParts =
+    "qk=f32 pv=f32 p=f32 out=f16 argument=scaled constant=float exp=ex2 sums=thread sum_fma=yes lanes=1 "
+    "pack=1 "
+    "quotient=approx values=carried deal_merge=online tile=8 dot_lanes=8 dot_pack=8 ";
+
+TEST(NarrowStores, parts_merged_by_logarithms_are_found_where_nothing_else_holds) {
+  const std::string hidden =
+      std::string(kDealtInParts) + "deal=8 part=256 split=3 merge=log2 merge_groups=16";
+  const AttentionSchedule truth = parse_attention_schedule(hidden);
+  const AttentionCard card = card_of(kernel_of(hidden, 4, 600));
+  ASSERT_TRUE(card.schedule) << card_text(card);
+  EXPECT_EQ(card.schedule->merge, truth.merge) << card_text(card);
+  EXPECT_EQ(card.schedule->part, truth.part) << card_text(card);
+  const std::string words = " " + spell_out(truth) + " ";
+  for (const CardField& f : card.fields)
+    if (f.concluded) {
+      EXPECT_NE(words.find(" " + f.field + "=" + f.value + " "), std::string::npos)
+          << f.field << card_text(card);
+    }
+  for (const char* otherwise :
+       {"deal=8 part=300 split=2 merge=log2 merge_groups=16",
+        "deal=4 part=256 split=3 merge=log2 merge_groups=16", "deal=8 part=256 split=3 merge=weights"}) {
+    const AttentionAsk twin = kernel_of(std::string(kDealtInParts) + otherwise, 4, 600);
+    EXPECT_GT(unequal(twin, truth, AttentionDesign::midpoints), 0) << otherwise;
+    const AttentionCard of_twin = card_of(twin);
+    EXPECT_TRUE(!of_twin.schedule || !(*of_twin.schedule == *card.schedule))
+        << otherwise << card_text(of_twin);
+  }
+}
+
 }  // namespace
 }  // namespace assay

@@ -169,6 +169,21 @@ List sum_steps(const List& exponents, std::int64_t keys) {
   return in_parts;
 }
 
+List sum_steps_in_parts(const List& exponents, const AttentionHead& head) {
+  constexpr std::int64_t kPart = 256, kMostParts = 8, kColumns = 1024;  // of a block's groups together
+  std::vector<std::int64_t> parts;
+  if (kPart < head.keys) parts.push_back(kPart);
+  for (std::int64_t split = kMostParts; split > 1; --split)
+    if (const std::int64_t part = (head.keys + split - 1) / split; part > kPart) parts.push_back(part);
+  List dealt;
+  for (const AttentionSchedule& s : exponents)
+    if (s.deal > 1 && s.deal_online) dealt.push_back(s);
+  return times(dealt, parts, [&](AttentionSchedule& o, std::int64_t part) {
+    o.part = part, o.split = (head.keys + part - 1) / part, o.merge = Merge::log2;
+    o.merge_groups = std::max<std::int64_t>(1, kColumns / head.d);
+  });
+}
+
 List value_steps(const List& sums, std::int64_t keys) {
   List all;
   for (const AttentionSchedule& s :

@@ -64,8 +64,12 @@ class VectorSteps {
     found_.nearest = exponentials.front();
     const List by_exponential = left_of(kExponential, exponentials);
     if (by_exponential.empty()) return;
-    const List by_sums =
-        left_of(kSums, sum_steps(first_of_each(by_exponential, same_exponential), head.keys));
+    const List kinds = first_of_each(by_exponential, same_exponential);
+    List by_sums = left_of(kSums, sum_steps(kinds, head.keys));
+    if (by_sums.empty() && !over_()) {
+      const List in_parts = sum_steps_in_parts(kinds, head);
+      if (!in_parts.empty()) found_.stage.clear(), by_sums = left_of(kSums, in_parts);
+    }
     if (by_sums.empty()) return;
     List by_values = left_of(kValues, value_steps(first_of_each(by_sums, same_tiles), head.keys));
     // Of what was one on all that was asked the first may be another's: then all.
