@@ -15,17 +15,20 @@ namespace {
 // Places of f32 about a midpoint, for columns in turn: sums of some hundred terms are off by the first, exponentials in few operations
 // by the second.
 constexpr std::array kPlaces = {4.0, 32.0};
-constexpr std::int64_t kMostColumns = 1024;   // in all
+constexpr std::int64_t kMostColumns = 1024;  // in all
+constexpr std::int64_t kOfRow = 16;          // columns that show the last row, the one before it, and so on
+constexpr std::int64_t kMostRows = 8;
 constexpr std::int64_t kMostDraws = 1 << 13;  // for a column
 constexpr double kLeast = 0x1p-13;            // outputs that are subnormal in f16 would have fewer bits
 
 std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Of the last row of q, over their sum: of the largest they are rounded to so many bits, or not.
+// Of a row of q, over their sum: of the largest they are rounded to so many bits, or not.
 std::vector<double> weights_of(const AttentionLayout& l, std::optional<int> rounded_to, std::int64_t batch,
-                               std::int64_t head, std::span<const float> q, std::span<const float> k) {
+                               std::int64_t i, std::int64_t head, std::span<const float> q,
+                               std::span<const float> k) {
   const std::int64_t kv_head = head / (l.heads / l.kv_heads);
-  const auto row = q.subspan(place((((batch + 1) * l.rows - 1) * l.heads + head) * l.d), place(l.d));
+  const auto row = q.subspan(place(((batch * l.rows + i) * l.heads + head) * l.d), place(l.d));
   std::vector<double> weights(place(l.keys));
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
   for (std::int64_t j = 0; j < l.keys; ++j) {
@@ -104,14 +107,17 @@ void move_to_midpoints(std::uint64_t base, const AttentionLayout& l, ColumnOfV c
                        std::span<const float> q, std::span<const float> k, std::span<float> v) {
   const std::int64_t group = l.heads / l.kv_heads;
   const std::int64_t columns = std::clamp<std::int64_t>(kMostColumns / (l.batch * l.kv_heads), 1, l.dv);
+  const std::int64_t rows = std::min({l.rows, kMostRows, (columns + kOfRow - 1) / kOfRow});
   for (std::int64_t of = 0; of < l.batch * l.kv_heads; ++of) {
     const std::int64_t batch = of / l.kv_heads, kv_head = of % l.kv_heads;
     std::vector<std::vector<double>> weights;
-    for (std::int64_t h = 0; h < group; ++h)
-      weights.push_back(weights_of(l, rounded ? std::optional(l.stored_bits) : std::nullopt, batch,
-                                   kv_head * group + h, q, k));
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t h = 0; h < group; ++h)
+        weights.push_back(weights_of(l, rounded ? std::optional(l.stored_bits) : std::nullopt, batch,
+                                     l.rows - 1 - i, kv_head * group + h, q, k));
     for (std::int64_t c = 0; c < columns; ++c) {
-      const std::vector<double>& w = weights[place(c % group)];
+      const std::vector<double>& w = weights[place(c / kOfRow % rows * group + c % group)];
+      const double places = kPlaces[place(c / group % 2)];
       const auto value = [&](std::int64_t j) -> float& {
         return v[place(((batch * l.keys + j) * l.kv_heads + kv_head) * l.dv + c)];
       };
@@ -123,7 +129,7 @@ void move_to_midpoints(std::uint64_t base, const AttentionLayout& l, ColumnOfV c
       Draws draws(mix(base + static_cast<std::uint64_t>(of * l.dv + c)), l.v_bits, w);
       double nearest = std::numeric_limits<double>::infinity();
       Values kept;
-      for (std::int64_t i = 0; i < kMostDraws && nearest > kPlaces[place(c % 2)]; ++i) {
+      for (std::int64_t i = 0; i < kMostDraws && nearest > places; ++i) {
         const Values drawn = draws.next(column);
         Output moved = whole;
         for (const Value& d : drawn.all())
