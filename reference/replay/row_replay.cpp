@@ -24,7 +24,8 @@ float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
   return as_float(sum) * (1.0F / count);
 }
 
-float inverse_root(std::string_view word, float v) {
+float factor_of(std::string_view word, float v) {
+  if (word == "quotient") return std::sqrt(v);
   if (word == "nearest") return as_float(1 / std::sqrt(static_cast<double>(v)));
   if (word == "rsqrt") return rsqrt_approx_ftz(v);
   if (word == "approx") return rcp_approx_ftz(sqrt_approx_ftz(v));
@@ -87,12 +88,21 @@ SumsOfRows RowReplay::sums(const RowSchedule& s) {
     sums.sum = summed_;
   }
   if (!s.has_squares()) return sums;
-  if (s.op == "rmsnorm" || s.word("variance") == "one_pass") {
-    sums.squares = rows().squares(s.squares);
-    return sums;
-  }
   std::vector<float> means;
-  for (const double sum : sums.sum) means.push_back(mean_of(s, sum, in_.cols));
+  for (const double sum : sums.sum) means.push_back(mean(s, sum));
+  sums.squares = squares_about(s, std::move(means));
+  return sums;
+}
+
+SumsOfRows RowReplay::sums_about(const RowSchedule& s, std::vector<float> means) {
+  SumsOfRows sums;
+  sums.squares = squares_about(s, means);
+  sums.mean = std::move(means);
+  return sums;
+}
+
+std::vector<double> RowReplay::squares_about(const RowSchedule& s, std::vector<float> means) {
+  if (s.op == "rmsnorm" || s.word("variance") == "one_pass") return rows().squares(s.squares);
   if (!apart_ || means != means_) {
     std::vector<float> apart(in_.x);
     for (std::size_t r = 0, i = 0; r < means.size(); ++r)
@@ -100,8 +110,18 @@ SumsOfRows RowReplay::sums(const RowSchedule& s) {
     apart_.emplace(std::move(apart), in_.rows, in_.cols);
     means_ = std::move(means);
   }
-  sums.squares = apart_->squares(s.squares);
-  return sums;
+  return apart_->squares(s.squares);
+}
+
+float RowReplay::mean(const RowSchedule& s, double sum) const {
+  return s.has_moments() ? as_float(sum) : mean_of(s, sum, in_.cols);
+}
+
+float RowReplay::factor(const RowSchedule& s, double squares, float mean) const {
+  float variance = mean_of(s, squares, in_.cols);
+  const float square = mean * mean;
+  if (s.op == "layernorm" && s.word("variance") == "one_pass") variance = std::max(variance - square, 0.0F);
+  return factor_of(s.word("root"), variance + in_.eps);
 }
 
 template <typename Each>
@@ -137,25 +157,20 @@ bool RowReplay::stored_row(const RowSchedule& s, const SumsOfRows& sums, std::in
       if (!store(i, y[i])) return false;
     return true;
   }
-  float mean = 0;
-  if (s.op == "layernorm")
-    mean = s.has_moments() ? as_float(sums.sum[at]) : mean_of(s, sums.sum[at], in_.cols);
-  float variance = mean_of(s, sums.squares[at], in_.cols);
-  const float square = mean * mean;
-  if (s.op == "layernorm" && s.word("variance") == "one_pass") variance = std::max(variance - square, 0.0F);
-  const std::string_view root = s.word("root"), product = s.word("product");
-  const float v = variance + in_.eps;
-  const float deviation = std::sqrt(v);
-  const float f = inverse_root(root, v);
-  const bool divides = root == "quotient";
+  const float mean = s.op != "layernorm" ? 0
+                     : sums.mean.empty() ? this->mean(s, sums.sum[at])
+                                         : sums.mean[at];
+  const std::string_view product = s.word("product");
+  const float f = sums.factor.empty() ? factor(s, sums.squares[at], mean) : sums.factor[at];
+  const bool divides = s.word("root") == "quotient";
   const std::string_view centre = s.op == "layernorm" ? s.word("centre") : "difference";
   const float mean_product = mean * f;
   const bool fused = s.op == "layernorm" && s.word("shift") == "fma";
   for (std::size_t i = 0; i < x.size(); ++i) {
     const float d = x[i] - mean, g = in_.gamma[i];
-    const auto times = [&](float z) { return divides ? z / deviation : z * f; };
+    const auto times = [&](float z) { return divides ? z / f : z * f; };
     // The two factors of the last product; a division has no such product, and its quotient is one factor.
-    float left = d, right = divides ? g / deviation : f * g;
+    float left = d, right = divides ? g / f : f * g;
     if (product == "x_inv_gamma") left = times(d), right = g;
     if (centre == "product_fma") left = std::fma(x[i], f, -mean_product);
     if (centre == "product") {

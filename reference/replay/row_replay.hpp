@@ -17,6 +17,8 @@ namespace assay {
 // The two sums of each row, empty where the schedule has none; of running moments the mean and the squares.
 struct SumsOfRows {
   std::vector<double> sum, squares;
+  // Of a norm, where they are not empty: what is taken in place of mean(sum) and of factor(squares).
+  std::vector<float> mean = {}, factor = {};
 };
 
 // Inputs once, any number of schedules.
@@ -27,6 +29,12 @@ class RowReplay {
   // What is stored: [rows, cols], of logsumexp [rows]. Throws InputError bad_value where step_at_odds() names one.
   std::vector<double> outputs(const RowSchedule& schedule);
   SumsOfRows sums(const RowSchedule& schedule);
+  // The same of a layernorm whose rows have these means.
+  SumsOfRows sums_about(const RowSchedule& schedule, std::vector<float> means);
+  // What a norm multiplies by, or with root=quotient divides by, of a row with these squares (and with variance=one_pass this mean).
+  float factor(const RowSchedule& schedule, double squares, float mean = 0) const;
+  // A row's mean, of the sum of its numbers.
+  float mean(const RowSchedule& schedule, double sum) const;
   // Stored outputs that differ from `got`, given the sums; stops behind `most` of them.
   std::int64_t unequal(const RowSchedule& schedule, const SumsOfRows& sums, std::span<const double> got,
                        std::int64_t most);
@@ -42,6 +50,7 @@ class RowReplay {
   bool stored_row(const RowSchedule& schedule, const SumsOfRows& sums, std::int64_t r, const Each& each);
 
   const SummedRows& rows();
+  std::vector<double> squares_about(const RowSchedule& schedule, std::vector<float> means);
 
   RowInputs in_;
   std::map<std::string, RowExponentials> exp_;  // by the words that decide them

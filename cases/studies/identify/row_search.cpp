@@ -10,6 +10,7 @@
 
 #include "cases/studies/identify/row_asked.hpp"
 #include "cases/studies/identify/row_calls.hpp"
+#include "cases/studies/identify/row_numbers.hpp"
 #include "cases/studies/identify/rows.hpp"
 #include "reference/error.hpp"
 #include "reference/replay/sum_plan.hpp"
@@ -132,6 +133,8 @@ class Search {
                                    Schedule RowSchedule::* sum) {
     std::vector<RowSchedule> found;
     const bool products = sum == &RowSchedule::squares;
+    std::optional<RowFactors> factors;
+    if (products) factors.emplace(asked, words);
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
       if (!found.empty() && --further < 0) {
@@ -139,7 +142,12 @@ class Search {
         break;
       }
       std::map<std::string, SumsOfRows> sums;  // by the words that change the terms
-      for (RowSchedule s : words) {
+      if (products) {
+        RowSchedule s = words.front();
+        s.squares = candidate;
+        sums[""] = asked.few.sums(s);
+      }
+      for (RowSchedule s : products ? factors->fitting(sums[""].squares) : words) {
         s.*sum = candidate;
         SumsOfRows& of = sums[products ? "" : words_of_terms(s)];
         if (of.sum.empty() && of.squares.empty()) of = asked.few.sums(s);
@@ -190,6 +198,7 @@ class Search {
       balanced.push_back(std::make_unique<Asked>(std::move(*more), kFewRows));
     }
     for (RowSchedule& s : words) s.sum = parse_schedule("acc=f32");
+    const RowFactors factors(*balanced.front(), words);
     std::set<std::uint64_t> additions;  // of other spellings one is enough
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
@@ -198,10 +207,11 @@ class Search {
         break;
       }
       if (!additions.insert(signature(plan_sum(candidate, cols_))).second) continue;
-      SumsOfRows sums;
-      for (RowSchedule s : words) {
-        s.squares = candidate;
-        if (sums.squares.empty()) sums = balanced.front()->few.sums(s);
+      RowSchedule one = words.front();
+      one.squares = candidate;
+      const SumsOfRows sums = balanced.front()->few.sums(one);
+      for (RowSchedule s : factors.fitting(sums.squares)) {
+        s.sum = one.sum, s.squares = candidate;
         if (balanced.front()->few_fit(s, sums) &&
             std::ranges::all_of(balanced, [&](const auto& asked) { return asked->fits(s); }))
           squares.push_back(s);
@@ -212,8 +222,9 @@ class Search {
       }
     }
     std::ranges::move(balanced, std::back_inserter(asked_));
-    // Sums that are equal in every row have equal consequences: each is tried once.
-    std::map<std::vector<double>, std::vector<RowSchedule>> by_sums;
+    std::vector<std::pair<RowSchedule, RowNumbers>> by_means;
+    for (const RowSchedule& s : squares)
+      if (RowNumbers means = means_of(first(), s); !means.none()) by_means.emplace_back(s, std::move(means));
     const RowInputs& in = first().few.inputs();
     const SummedRows rows(in.x, in.rows, in.cols);
     further = further_hypotheses();
@@ -222,18 +233,15 @@ class Search {
         is_cut_short = true;
         break;
       }
-      RowSchedule s = words.front();
-      s.sum = candidate;
       const std::vector<double> sums = rows.sums(candidate);
-      const auto seen = by_sums.find(sums);
-      std::vector<RowSchedule> fitting;
-      for (RowSchedule with : seen == by_sums.end() ? squares : seen->second) {
-        with.sum = candidate;
-        if (first().few_fit(with, first().few.sums(with))) fitting.push_back(with);
+      for (const auto& [with, means] : by_means) {
+        std::size_t r = 0;
+        while (r < sums.size() && means.allow(r, first().few.mean(with, sums[r]))) ++r;
+        if (r < sums.size()) continue;
+        RowSchedule s = with;
+        s.sum = candidate;
+        if (first().few_fit(s, first().few.sums(s)) && holds(s)) found.push_back(s);
       }
-      for (const RowSchedule& each : fitting)
-        if (holds(each)) found.push_back(each);
-      if (seen == by_sums.end()) by_sums.emplace(sums, std::move(fitting));
       if (found.size() >= kMostAlike) {
         is_cut_short = true;
         break;

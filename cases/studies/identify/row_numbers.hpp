@@ -1,0 +1,60 @@
+// What the outputs of a norm's row say of the numbers that its sums became, whichever sums those were: among all floats near the right one,
+// those that give the whole row. Sums are then held against a few numbers and not against rows.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "cases/studies/identify/row_asked.hpp"
+
+namespace assay {
+
+// Of each row, the floats near the right one that give all of it under a schedule's words.
+class RowNumbers {
+ public:
+  // The next row; `gives`: whether a float gives it whole.
+  template <typename Gives>
+  void add(float right, const Gives& gives) {
+    Row row{right, right, {}};
+    for (int i = 0; i < kPlaces; ++i)
+      row.low = std::nextafter(row.low, -HUGE_VALF), row.high = std::nextafter(row.high, HUGE_VALF);
+    for (float x = row.low; x <= row.high; x = std::nextafter(x, HUGE_VALF))
+      if (gives(x)) row.giving.push_back(x);
+    rows_.push_back(std::move(row));
+  }
+  // No float near the right one gives one of the rows.
+  bool none() const;
+  // What lies farther off was not tried, and may.
+  bool allow(std::size_t row, float number) const;
+
+ private:
+  static constexpr int kPlaces = 32;  // sums in f32 or wider are nearer, in any order
+  struct Row {
+    float low, high;
+    std::vector<float> giving;
+  };
+  std::vector<Row> rows_;
+};
+
+// The factors of rmsnorm, or of a layernorm of balanced rows: 1 / sqrt(v), or with root=quotient sqrt(v). Words that differ in `mean` and
+// `root` alone share their numbers.
+class RowFactors {
+ public:
+  RowFactors(Asked& asked, const std::vector<RowSchedule>& words);
+  // The words whose root of these squares is a factor of each row, in the order given.
+  std::vector<RowSchedule> fitting(const std::vector<double>& squares) const;
+
+ private:
+  struct Kind {
+    std::vector<RowSchedule> words;
+    RowNumbers factors;
+  };
+  const RowReplay& replay_;
+  std::vector<Kind> kinds_;
+};
+
+// The means that give each row whole under a schedule, apart from its sum.
+RowNumbers means_of(Asked& asked, const RowSchedule& schedule);
+
+}  // namespace assay
