@@ -1,23 +1,24 @@
 #include "cases/studies/identify/row_numbers.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 namespace assay {
 namespace {
 
-std::vector<double> squares_of(const RowInputs& in) {
+std::vector<double> squares_of(const RowInputs& in, double mean) {
   std::vector<double> squares(static_cast<std::size_t>(in.rows));
   for (std::size_t i = 0; i < in.x.size(); ++i) {
-    const auto x = static_cast<double>(in.x[i]);
-    squares[i / static_cast<std::size_t>(in.cols)] += x * x;
+    const double d = static_cast<double>(in.x[i]) - mean;
+    squares[i / static_cast<std::size_t>(in.cols)] += d * d;
   }
   return squares;
 }
 
-std::span<const double> got_of(const RowAnswer& answer, std::int64_t r) {
-  return std::span(answer.got)
-      .subspan(static_cast<std::size_t>(r * answer.in.cols), static_cast<std::size_t>(answer.in.cols));
+std::span<const double> row_of(std::span<const double> got, const RowInputs& in, std::size_t r) {
+  const auto cols = static_cast<std::size_t>(in.cols);
+  return got.subspan(r * cols, cols);
 }
 
 }  // namespace
@@ -32,41 +33,53 @@ bool RowNumbers::allow(std::size_t row, float number) const {
   return std::ranges::find(of.giving, number) != of.giving.end();
 }
 
-RowFactors::RowFactors(Asked& asked, const std::vector<RowSchedule>& words) : replay_(asked.few) {
-  const RowInputs& in = asked.few.inputs();
-  const std::vector<double> squares = squares_of(in);
-  std::vector<RowReplay> rows;
-  for (std::int64_t r = 0; r < in.rows; ++r) rows.emplace_back(Asked::one_row(in, r));
+RowFactors::RowFactors(RowReplay& rows, std::span<const double> got, const std::vector<RowSchedule>& words,
+                       float mean)
+    : rows_(rows), words_(words), mean_(mean) {
+  const RowInputs& in = rows.inputs();
+  const std::vector<double> squares = squares_of(in, static_cast<double>(mean));
+  std::vector<RowReplay> each;
+  for (std::int64_t r = 0; r < in.rows; ++r) each.emplace_back(Asked::one_row(in, r));
   for (const RowSchedule& s : words) {
     RowSchedule bare = s.with("mean", "division");
     if (s.word("root") != "quotient") bare = bare.with("root", "inverse");
-    const auto of = std::ranges::find_if(kinds_, [&](const Kind& k) { return k.words.front() == bare; });
-    if (of != kinds_.end()) {
-      of->words.push_back(s);
-      continue;
-    }
-    Kind kind{{bare, s}, {}};
-    for (std::size_t r = 0; r < rows.size() && !kind.factors.none(); ++r) {
-      SumsOfRows one{{}, {}, {0}, {0}};
-      kind.factors.add(replay_.factor(bare, squares[r]), [&](float f) {
+    const auto of = std::ranges::find(kinds_, bare, &Kind::bare);
+    kind_of_.push_back(static_cast<std::size_t>(of - kinds_.begin()));
+    if (of != kinds_.end()) continue;
+    Kind kind{bare, {}};
+    for (std::size_t r = 0; r < each.size() && !kind.factors.none(); ++r) {
+      SumsOfRows one{{}, {}, {mean}, {0}};
+      kind.factors.add(rows.factor(bare, squares[r]), [&](float f) {
         one.factor[0] = f;
-        return rows[r].unequal(bare, one, got_of(asked.answer, static_cast<std::int64_t>(r)), 1) == 0;
+        return each[r].unequal(bare, one, row_of(got, in, r), 1) == 0;
       });
     }
     kinds_.push_back(std::move(kind));
   }
-  std::erase_if(kinds_, [](const Kind& k) { return k.factors.none(); });
 }
 
-std::vector<RowSchedule> RowFactors::fitting(const std::vector<double>& squares) const {
+std::vector<std::size_t> RowFactors::fitting(const std::vector<double>& squares,
+                                             const std::vector<std::size_t>& among) const {
+  std::vector<std::size_t> list;
+  for (const std::size_t w : among) {
+    const RowNumbers& factors = kinds_[kind_of_[w]].factors;
+    if (factors.none()) continue;
+    std::size_t r = 0;
+    while (r < squares.size() && factors.allow(r, rows_.factor(words_[w], squares[r], mean_))) ++r;
+    if (r == squares.size()) list.push_back(w);
+  }
+  return list;
+}
+
+std::vector<RowSchedule> FactorSieve::fitting(const Schedule& squares) {
+  std::vector<std::size_t> left(words_.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  RowSchedule s = words_.front();
+  s.squares = squares;
+  for (auto& [rows, factors] : steps_)
+    if (!left.empty()) left = factors.fitting(rows->sums(s).squares, left);
   std::vector<RowSchedule> list;
-  for (const Kind& kind : kinds_)
-    for (std::size_t w = 1; w < kind.words.size(); ++w) {
-      const RowSchedule& s = kind.words[w];
-      std::size_t r = 0;
-      while (r < squares.size() && kind.factors.allow(r, replay_.factor(s, squares[r]))) ++r;
-      if (r == squares.size()) list.push_back(s);
-    }
+  for (const std::size_t w : left) list.push_back(words_[w]), list.back().squares = squares;
   return list;
 }
 
@@ -78,7 +91,8 @@ RowNumbers means_of(Asked& asked, const RowSchedule& schedule) {
     double sum = 0;
     for (const float x : row.inputs().x) sum += static_cast<double>(x);
     means.add(static_cast<float>(sum / static_cast<double>(in.cols)), [&](float m) {
-      return row.unequal(schedule, row.sums_about(schedule, {m}), got_of(asked.answer, r), 1) == 0;
+      return row.unequal(schedule, row.sums_about(schedule, {m}),
+                         row_of(asked.answer.got, in, static_cast<std::size_t>(r)), 1) == 0;
     });
     if (means.none()) break;
   }

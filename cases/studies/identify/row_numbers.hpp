@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "cases/studies/identify/row_asked.hpp"
@@ -37,21 +39,41 @@ class RowNumbers {
   std::vector<Row> rows_;
 };
 
-// The factors of rmsnorm, or of a layernorm of balanced rows: 1 / sqrt(v), or with root=quotient sqrt(v). Words that differ in `mean` and
-// `root` alone share their numbers.
+// The factors of norms: 1 / sqrt(v), or with root=quotient sqrt(v). Words that differ in `mean` and `root` alone share their numbers.
 class RowFactors {
  public:
-  RowFactors(Asked& asked, const std::vector<RowSchedule>& words);
-  // The words whose root of these squares is a factor of each row, in the order given.
-  std::vector<RowSchedule> fitting(const std::vector<double>& squares) const;
+  // Of rows and what was stored of them, whose means are `mean`: 0 of an rmsnorm and of balanced rows; others are of running moments.
+  RowFactors(RowReplay& rows, std::span<const double> got, const std::vector<RowSchedule>& words,
+             float mean = 0);
+  // Which of `among`, indices of the words, have a root of these squares that is a factor of each row.
+  std::vector<std::size_t> fitting(const std::vector<double>& squares,
+                                   const std::vector<std::size_t>& among) const;
 
  private:
   struct Kind {
-    std::vector<RowSchedule> words;
+    RowSchedule bare;
     RowNumbers factors;
   };
-  const RowReplay& replay_;
+  RowReplay& rows_;
+  std::vector<RowSchedule> words_;
+  float mean_;
   std::vector<Kind> kinds_;
+  std::vector<std::size_t> kind_of_;  // of each word
+};
+
+// Words of a norm whose squares a schedule adds, held against one answer after another by their factors.
+class FactorSieve {
+ public:
+  explicit FactorSieve(const std::vector<RowSchedule>& words) : words_(words) {}
+  void add(RowReplay& rows, std::span<const double> got) {
+    steps_.emplace_back(&rows, RowFactors(rows, got, words_));
+  }
+  // The words that every answer allows with these squares, as whole schedules.
+  std::vector<RowSchedule> fitting(const Schedule& squares);
+
+ private:
+  std::vector<RowSchedule> words_;
+  std::vector<std::pair<RowReplay*, RowFactors>> steps_;
 };
 
 // The means that give each row whole under a schedule, apart from its sum.

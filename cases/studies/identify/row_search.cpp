@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
@@ -133,25 +134,29 @@ class Search {
                                    Schedule RowSchedule::* sum) {
     std::vector<RowSchedule> found;
     const bool products = sum == &RowSchedule::squares;
-    std::optional<RowFactors> factors;
-    if (products) factors.emplace(asked, words);
+    std::optional<FactorSieve> sieve;
+    if (products) {
+      sieve.emplace(words);
+      sieve->add(asked.few, asked.answer.got);
+      for (const auto& each : asked_) sieve->add(each->all, each->answer.got);
+    }
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
       if (!found.empty() && --further < 0) {
         is_cut_short = true;
         break;
       }
-      std::map<std::string, SumsOfRows> sums;  // by the words that change the terms
       if (products) {
-        RowSchedule s = words.front();
-        s.squares = candidate;
-        sums[""] = asked.few.sums(s);
-      }
-      for (RowSchedule s : products ? factors->fitting(sums[""].squares) : words) {
-        s.*sum = candidate;
-        SumsOfRows& of = sums[products ? "" : words_of_terms(s)];
-        if (of.sum.empty() && of.squares.empty()) of = asked.few.sums(s);
-        if (asked.few_fit(s, of) && holds(s)) found.push_back(s);
+        for (RowSchedule s : sieve->fitting(candidate))
+          if (holds(s)) found.push_back(s);
+      } else {
+        std::map<std::string, SumsOfRows> sums;  // by the words that change the terms
+        for (RowSchedule s : words) {
+          s.*sum = candidate;
+          SumsOfRows& of = sums[words_of_terms(s)];
+          if (of.sum.empty()) of = asked.few.sums(s);
+          if (asked.few_fit(s, of) && holds(s)) found.push_back(s);
+        }
       }
       if (found.size() >= kMostAlike) {
         is_cut_short = true;
@@ -163,15 +168,25 @@ class Search {
 
   // Running moments, on one row first.
   std::vector<RowSchedule> by_moments(const std::vector<RowSchedule>& words) {
-    std::vector<RowSchedule> found;
+    std::vector<RowSchedule> found, running;
+    std::ranges::copy_if(words, std::back_inserter(running),
+                         [](const RowSchedule& s) { return s.has_moments(); });
+    if (running.empty()) return found;
     RowReplay one(Asked::first_rows(first().answer.in, 1));
+    std::vector<std::size_t> any(running.size());
+    std::iota(any.begin(), any.end(), std::size_t{0});
+    std::map<float, RowFactors> factors;  // by the first row's mean
     for (const MomentsSchedule& moments : moments_schedules(cols_, first().answer.in.stored_as != "f32")) {
-      std::optional<SumsOfRows> of_one, of_few;
-      for (RowSchedule s : words) {
-        if (!s.has_moments()) continue;
+      RowSchedule with = running.front();
+      with.moments = moments;
+      const SumsOfRows of_one = one.sums(with);
+      const float mean = one.mean(with, of_one.sum[0]);
+      std::optional<SumsOfRows> of_few;
+      const RowFactors& allowed =
+          factors.try_emplace(mean, one, first().answer.got, running, mean).first->second;
+      for (const std::size_t w : allowed.fitting(of_one.squares, any)) {
+        RowSchedule s = running[w];
         s.moments = moments;
-        if (!of_one) of_one = one.sums(s);
-        if (one.unequal(s, *of_one, first().answer.got, 1) > 0) continue;
         if (!of_few) of_few = first().few.sums(s);
         if (first().few_fit(s, *of_few) && holds(s)) found.push_back(s);
       }
@@ -198,7 +213,9 @@ class Search {
       balanced.push_back(std::make_unique<Asked>(std::move(*more), kFewRows));
     }
     for (RowSchedule& s : words) s.sum = parse_schedule("acc=f32");
-    const RowFactors factors(*balanced.front(), words);
+    FactorSieve sieve(words);
+    sieve.add(balanced.front()->few, balanced.front()->answer.got);
+    for (const auto& asked : balanced) sieve.add(asked->all, asked->answer.got);
     std::set<std::uint64_t> additions;  // of other spellings one is enough
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
@@ -207,15 +224,9 @@ class Search {
         break;
       }
       if (!additions.insert(signature(plan_sum(candidate, cols_))).second) continue;
-      RowSchedule one = words.front();
-      one.squares = candidate;
-      const SumsOfRows sums = balanced.front()->few.sums(one);
-      for (RowSchedule s : factors.fitting(sums.squares)) {
-        s.sum = one.sum, s.squares = candidate;
-        if (balanced.front()->few_fit(s, sums) &&
-            std::ranges::all_of(balanced, [&](const auto& asked) { return asked->fits(s); }))
+      for (const RowSchedule& s : sieve.fitting(candidate))
+        if (std::ranges::all_of(balanced, [&](const auto& asked) { return asked->fits(s); }))
           squares.push_back(s);
-      }
       if (squares.size() >= kMostSquares) {
         is_cut_short = true;
         break;
