@@ -43,7 +43,10 @@ def distilled(shape):
     else:
         schedule, compared, unequal = shape["schedule"], shape["compared"], shape["unequal"]
         found = schedule != "unknown"
-    card = {"case": shape["line"], "schedule": schedule if found else "unknown", "equal": compared - unequal, "of": compared,
+    if shape.get("operands_rounded"):
+        schedule = f"{shape['operands_rounded']} {schedule}"
+    # A subject's file without the folder in which it lay.
+    card = {"case": re.sub(r"(python:)\S*/", r"\1", shape["line"]), "schedule": schedule if found else "unknown", "equal": compared - unequal, "of": compared,
             "kernels": list(dict.fromkeys(short(k) for k in shape["kernels"] if "elementwise" not in k))[:3]}
     if not found:
         card["nearest"] = shape.get("nearest") or (pieces[0].get("nearest") if pieces else "")

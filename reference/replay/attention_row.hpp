@@ -74,8 +74,7 @@ class AttentionRow {
     return argument == Argument::fma_max ? most * constant_ : most;
   }
   // s: the tile's S, or its logits with argument=scaled; -inf where the mask hides a key; becomes the weights. Returns a.
-  float tile(std::span<float> s) { return tile(s, how_.argument, false); }
-  // hold: the maximum stays (slack).
+  // argument: how_'s, but for tiles that have one of their own; hold: the maximum stays (slack).
   float tile(std::span<float> s, Argument argument, bool hold) {
     const float c = constant_;
     float now = top;
@@ -231,18 +230,18 @@ struct Weights {
 
   // w: the tile's logits, which become its weights; hidden keys weigh 0. Returns what the row is rescaled by.
   template <typename Sees>
-  float tile(std::span<float> w, const Sees& sees) {
+  float tile(std::span<float> w, const Sees& sees, Argument argument) {
     if (!how.closed) {
       for (std::size_t j = 0; j < w.size(); ++j)
         if (!sees(static_cast<std::int64_t>(j))) w[j] = kMinusInfinity;
-      return row.tile(w);
+      return row.tile(w, argument, false);
     }
     seen.clear(), places.clear();
     for (std::size_t j = 0; j < w.size(); ++j)
       if (sees(static_cast<std::int64_t>(j))) seen.push_back(w[j]), places.push_back(j);
     std::ranges::fill(w, 0.0f);
     if (seen.empty()) return 1;
-    const float a = row.tile(seen);
+    const float a = row.tile(seen, argument, false);
     for (std::size_t i = 0; i < seen.size(); ++i) w[places[i]] = seen[i];
     return a;
   }

@@ -77,6 +77,9 @@ constexpr std::array kKeys = {
                 "how far above its maximum a logit of a group's heads may be before it moves; 0: not at all"},
     ScheduleKey{"slack_rows", "8", "1..64", "heads whose maxima move together"},
     ScheduleKey{"edge", "same", "same|scaled", "slack: the argument of tiles that are not whole"},
+    ScheduleKey{"own", "same", "same|scaled|scaled_twice",
+                "the argument of tiles from the position of the first of own_rows rows on"},
+    ScheduleKey{"own_rows", "64", "1..65536", "own: rows that are served at a time"},
     ScheduleKey{"dot_run", "4", "4..64",
                 "columns of a run, of four of which an instruction of q.k takes four each"},
     ScheduleKey{"dot_rows", "1", "1..64", "qk=f32: neighbouring keys that are served together"},
@@ -131,7 +134,8 @@ void for_each_field(S& s, const F& f) {
   f("origin_at", s.origin_tile), f("closed", s.closed);
   f("merge_groups", s.merge_groups), f("merge_exp", s.merge_exp2f), f("deal", s.deal),
       f("deal_merge", s.deal_online), f("slack", s.slack);
-  f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("dot_run", s.dot_run), f("dot_rows", s.dot_rows);
+  f("slack_rows", s.slack_rows), f("edge", s.edge_scaled), f("own", s.own), f("own_rows", s.own_rows),
+      f("dot_run", s.dot_run), f("dot_rows", s.dot_rows);
   f("left_lanes", s.left_lanes), f("left_fold", s.left_fold), f("left_vector", s.left_vector);
   f("left_second", s.left_second), f("left_folded", s.left_folded), f("left_head", s.left_head), f("q", s.q);
   f("p_shift", s.p_shift), f("fused", s.fused), f("kv_scale", s.head_scales), f("unrotate", s.unrotate);
@@ -265,6 +269,10 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.slack > 0 && (!compared || schedule.closed || schedule.origin > 0 || schedule.q == "e4m3fn"))
     kGrammar.refuse("slack", std::to_string(schedule.slack));
   if (schedule.edge_scaled && schedule.slack == 0) kGrammar.refuse("edge", "scaled");
+  if (schedule.own != OwnTiles::same && (schedule.slack > 0 || !compares_arguments(schedule.argument)))
+    kGrammar.refuse("own", text_of("own", schedule.own));
+  if (schedule.own == OwnTiles::same && schedule.own_rows != 64)
+    kGrammar.refuse("own_rows", std::to_string(schedule.own_rows));
   if (schedule.dot_run != 4 && (schedule.dot_run % 4 != 0 || !sums_in_a_unit(schedule.qk)))
     kGrammar.refuse("dot_run", std::to_string(schedule.dot_run));
   if (schedule.tile % schedule.warps != 0) kGrammar.refuse("warps", std::to_string(schedule.warps));

@@ -65,6 +65,8 @@
 // slack=N: rows are the heads of a group at one position; m stays until a tile has a logit above m + N in some row of slack_rows
 // neighbouring ones; then all of these have m' as above. edge=scaled: a tile some of whose places are before the first key that is seen or
 // behind the last has argument=scaled.
+// own=scaled or scaled_twice: rows at own_rows neighbouring positions are served at a time, and tiles from the first of these positions on
+// (under a causal mask those of the diagonal) have that argument.
 // kv_scale=head: products take the codes of K and V; the scale of a head's K joins that of its S (in front of q's divisor), and o / l is
 // multiplied by that of its V, times 2^-p_shift. Not with merge=logs or log2.
 // unrotate: the row of o / l is in the basis of the 32-point transform and is transformed back, by stages of neighbours first (ascending)
@@ -100,6 +102,7 @@ constexpr bool compares_arguments(Argument a) {
   return a == Argument::scaled || a == Argument::scaled_twice || a == Argument::fma_max ||
          a == Argument::scaled_fma_max;
 }
+enum class OwnTiles : std::uint8_t { same, scaled, scaled_twice };
 enum class Exponential : std::uint8_t {
   ex2,  // special_functions.hpp
   exp2f,
@@ -167,6 +170,8 @@ struct AttentionSchedule {
   bool deal_online = false;
   std::int64_t slack = 0, slack_rows = 8;
   bool edge_scaled = false;
+  OwnTiles own = OwnTiles::same;
+  std::int64_t own_rows = 64;
   std::int64_t dot_run = 4;
   std::int64_t dot_rows = 1, left_lanes = 1, left_vector = 0;  // qk=f32
   std::int64_t left_second = 0, left_folded = 0, left_head = 0;

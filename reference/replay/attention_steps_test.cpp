@@ -91,6 +91,45 @@ TEST(AttentionReplay, each_step_of_vectors_shows) {
     EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
 }
 
+// own=: of a row whose keys are all of its own block the argument is that of own=, of keys in front of the block the schedule's.
+TEST(AttentionReplay, tiles_of_a_rows_own_block_have_an_argument_of_their_own) {
+  const std::int64_t keys = 96, d = 64, block = 32;
+  const auto numbers = [](std::uint64_t seed) {
+    return drawn(seed, 0, static_cast<std::size_t>(keys * d), 1, "f16");
+  };
+  const auto q = numbers(1), k = numbers(2), v = numbers(3);
+  const AttentionReplay replay({keys, d, d, k, v, "f32"});
+  const auto out = [&](const std::string& words, bool own_keys) {
+    const auto sees = [&](std::int64_t i, std::int64_t j) {
+      return j <= i && (own_keys || j < i / block * block);
+    };
+    return replay
+        .run(parse_attention_schedule(
+                 "qk=f32 pv=f32 p=f32 out=f32 tile=16 exp=ex2 sums=tile lanes=1 pack=1 " + words),
+             {keys, q, 0.3, sees})
+        .out;
+  };
+  const auto same = [&](const std::vector<float>& a, const std::vector<float>& b, std::int64_t from,
+                        std::int64_t to) {
+    return std::equal(a.begin() + from * d, a.begin() + to * d, b.begin() + from * d);
+  };
+  for (const char* own : {"scaled", "scaled_twice"}) {
+    const std::string words = std::string("argument=fma_max own_rows=32 own=") + own;
+    const std::vector<float> mixed = out(words, true), all_own = out(std::string("argument=") + own, true),
+                             none = out("argument=fma_max", true);
+    EXPECT_TRUE(same(mixed, all_own, 0, block)) << own;
+    EXPECT_FALSE(same(mixed, none, 0, block)) << own;
+    EXPECT_FALSE(same(mixed, all_own, block, keys)) << own;
+    EXPECT_FALSE(same(mixed, none, block, keys)) << own;
+    EXPECT_FALSE(same(mixed, out("argument=fma_max own_rows=16 own=" + std::string(own), true), block, keys))
+        << own;
+    EXPECT_TRUE(same(out(words, false), out("argument=fma_max", false), block, keys)) << own;
+  }
+  for (const char* bad : {"argument=mul_sub own=scaled", "argument=fma_max own_rows=32",
+                          "argument=fma_max slack=8 own=scaled", "argument=fma_max own=fma"})
+    EXPECT_THROW(parse_attention_schedule(bad), InputError) << bad;
+}
+
 // Four weights of 1: the small values meet before 1 takes their bits where the second of a pair comes first.
 TEST(AttentionReplay, of_a_pair_the_second_key_is_added_first) {
   const std::vector<float> k(4, 0.0F), q(1, 0.0F), v = {0x1p-24F, 0, 1, 0x1p-24F};

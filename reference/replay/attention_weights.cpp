@@ -34,6 +34,11 @@ class Weighing {
                     std::fabs(static_cast<float>(position) - static_cast<float>(j)));
     }
   }
+  Argument argument_of(std::int64_t i, const Tile& t) const {
+    const std::int64_t own = (queries_.first + first_ + i) / how_.own_rows * how_.own_rows;
+    if (how_.own == OwnTiles::same || t.from < own) return how_.argument;
+    return how_.own == OwnTiles::scaled ? Argument::scaled : Argument::scaled_twice;
+  }
   void set_rescale(std::int64_t i, const Tile& t, float a) {
     block.rescale[static_cast<std::size_t>(i) * tiles_ + t.place] = a;
     for (float& x : tile(i, t)) x = to_p_(x * p_factor_);
@@ -102,7 +107,9 @@ WeighedBlock weigh_rows(const AttentionSchedule& how, const ReplayQueries& queri
       of_row.start();
       for (const Tile& t : plan[part]) {
         const auto sees = [&](std::int64_t j) { return of.sees(i, t.from + j); };
-        of.set_rescale(i, t, weigh.tile(of.tile(i, t), sees));
+        const Argument argument = of.argument_of(i, t);
+        if (argument == Argument::scaled && how.argument != argument) of.make_logits(of_row, i, t.from, t.to);
+        of.set_rescale(i, t, weigh.tile(of.tile(i, t), sees, argument));
       }
       of.finish(of_row, at(part, i));
     }

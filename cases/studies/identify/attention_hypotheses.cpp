@@ -59,6 +59,18 @@ std::vector<AttentionSchedule> fine(const AttentionSchedule& base) {
   return list;
 }
 
+std::vector<AttentionSchedule> with_own_tiles(const std::vector<AttentionSchedule>& bases) {
+  std::vector<AttentionSchedule> list = bases;
+  for (const OwnTiles own : {OwnTiles::scaled, OwnTiles::scaled_twice})
+    for (const std::int64_t rows : {64, 128, 32, 16, 256})
+      for (AttentionSchedule s : bases) {
+        if (!compares_arguments(s.argument)) continue;
+        s.own = own, s.own_rows = rows;
+        list.push_back(s);
+      }
+  return list;
+}
+
 std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionSchedule& s,
                                                                 const AttentionHead& head) {
   std::vector<std::pair<std::string, AttentionSchedule>> list;
@@ -128,6 +140,14 @@ std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionS
   if (s.sums == RowSums::tile)
     for (const std::int64_t warps : {1, 2, 4})
       if (s.tile % warps == 0) add("warps", [&](AttentionSchedule& o) { o.warps = warps; });
+  for (const OwnTiles own : {OwnTiles::same, OwnTiles::scaled, OwnTiles::scaled_twice})
+    if (s.own != OwnTiles::same)
+      add("own", [&](AttentionSchedule& o) {
+        o.own = own;
+        if (own == OwnTiles::same) o.own_rows = AttentionSchedule{}.own_rows;
+      });
+  for (const std::int64_t rows : {16, 32, 64, 128, 256})
+    if (s.own != OwnTiles::same) add("own_rows", [&](AttentionSchedule& o) { o.own_rows = rows; });
   add("order", [](AttentionSchedule& o) { o.descending = !o.descending; });
   for (const Argument a :
        {Argument::fma, Argument::mul_sub, Argument::scaled, Argument::sub_mul, Argument::scaled_twice,

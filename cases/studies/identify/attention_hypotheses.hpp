@@ -15,5 +15,7 @@ std::vector<std::string> units_of(const std::string& format, const std::string& 
 std::vector<std::int64_t> splits_of(std::int64_t tiles);
 // Schedules with the units, the tile, its order and the parts of `base`.
 std::vector<AttentionSchedule> fine(const AttentionSchedule& base);
+// These, and the same with an argument of their own for tiles at the rows' own positions: kernels that mask the diagonal alone.
+std::vector<AttentionSchedule> with_own_tiles(const std::vector<AttentionSchedule>& bases);
 
 }  // namespace assay

@@ -36,8 +36,9 @@ inline AttentionAnswer answer(AttentionHead head, std::uint64_t seed, const std:
   return a;
 }
 
-// A kernel that is this schedule.
-inline AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::int64_t keys = kKeys) {
+// A kernel that is this schedule; causal: a row sees the keys up to its own, which is the last one's of the last row.
+inline AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows, std::int64_t keys = kKeys,
+                              bool causal = false) {
   const AttentionSchedule schedule = parse_attention_schedule(text);
   return [=](std::uint64_t seed, AttentionDesign design) -> std::optional<AttentionAnswer> {
     const bool unit = schedule.qk != "f32";
@@ -47,7 +48,14 @@ inline AttentionAsk kernel_of(const std::string& text, std::int64_t rows = kRows
     if (!unit) head.format = "f32";
     head.out = schedule.out;
     const AttentionReplay replay({head.keys, head.d, head.dv, head.k, head.v, head.format});
-    head.got = replay.run(schedule, {head.rows, head.q, head.scale, {}}).out;
+    ReplayQueries queries{head.rows, head.q, head.scale, {}};
+    queries.first = keys - rows;
+    if (causal) {
+      queries.visible = [&](std::int64_t i, std::int64_t j) { return j <= queries.first + i; };
+      for (std::int64_t i = 0; i < rows * keys; ++i)
+        head.visible.push_back(queries.visible(i / keys, i % keys) ? 1 : 0);
+    }
+    head.got = replay.run(schedule, queries).out;
     return answer(std::move(head), seed, schedule.qk);
   };
 }

@@ -17,6 +17,7 @@ ReplayedRows ReplayedHead::run(const AttentionSchedule& how, std::int64_t rows) 
                         std::span<const float>(head_.q).subspan(static_cast<std::size_t>(skipped * head_.d)),
                         head_.scale,
                         {}};
+  queries.first = head_.keys - rows;
   if (!head_.visible.empty())
     queries.visible = [this, skipped](std::int64_t i, std::int64_t j) {
       return head_.visible[static_cast<std::size_t>((skipped + i) * head_.keys + j)] != 0;

@@ -98,14 +98,19 @@ class Search {
   bool holds(const AttentionSchedule& s) {
     std::int64_t compared = 0;
     for (std::size_t i = 0; i < refuters_.size(); ++i) {
-      const std::int64_t unequal = refuters_[i]->unequal(s);
-      compared += refuters_[i]->head().outputs();
+      const AttentionHead& head = refuters_[i]->head();
+      const auto share_of = [&](std::int64_t unequal, std::int64_t rows) {
+        return 1 - static_cast<double>(unequal) / static_cast<double>(rows * head.dv);
+      };
+      // A few rows refute most; all are counted only where it may be the nearest.
+      const std::int64_t few = std::min(kFewRows, head.rows), of_few = refuters_[i]->unequal(s, few);
+      const bool near = of_few == 0 || share_of(of_few, few) > nearest_share_;
+      const std::int64_t unequal = near ? refuters_[i]->unequal(s) : of_few;
+      compared += head.outputs();
       if (unequal == 0) continue;
-      const double share =
-          1 - static_cast<double>(unequal) / static_cast<double>(refuters_[i]->head().outputs());
-      if (share > nearest_share_) {
-        nearest_share_ = share, card_.nearest = s;
-        card_.compared = refuters_[i]->head().outputs(), card_.unequal = unequal;
+      if (near && share_of(unequal, head.rows) > nearest_share_) {
+        nearest_share_ = share_of(unequal, head.rows), card_.nearest = s;
+        card_.compared = head.outputs(), card_.unequal = unequal;
       }
       std::rotate(refuters_.begin(), refuters_.begin() + static_cast<std::ptrdiff_t>(i),
                   refuters_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -177,11 +182,30 @@ class Search {
       std::rotate(list.begin(), own, own + 1);
     for (std::size_t i = 0; i < std::min<std::size_t>(4, list.size()); ++i) {
       if (list[i].unequal > 2 * list[0].unequal + 2 * rows) break;
-      const std::vector<AttentionSchedule> hypotheses = fine(list[i].schedule);
+      std::vector<AttentionSchedule> hypotheses = fine(list[i].schedule);
+      if (!first().head().visible.empty()) {
+        // Many more, of which few rows leave few.
+        const AttentionSchedule plain = hypotheses.front();
+        hypotheses = with_own_tiles(hypotheses);
+        for (const std::int64_t few : {std::int64_t{1}, std::int64_t{16}})
+          keep_if(hypotheses, [&](const AttentionSchedule& s) {
+            return over() || first().unequal(s, std::min(few, first().head().rows)) == 0;
+          });
+        if (hypotheses.empty()) hypotheses.push_back(plain);
+      }
       for (std::size_t h = 0; h < hypotheses.size(); ++h) {
         if (over()) return false;
         if (!holds(hypotheses[h])) continue;
-        narrow({hypotheses.begin() + static_cast<std::ptrdiff_t>(h) + 1, hypotheses.end()});
+        const AttentionSchedule found = hypotheses[h];
+        std::vector<AttentionSchedule> others(hypotheses.begin() + static_cast<std::ptrdiff_t>(h) + 1,
+                                              hypotheses.end());
+        // Tiles of their own otherwise are other schedules of what else was found, not of all that it may be.
+        std::erase_if(others, [&](AttentionSchedule s) {
+          if (s.own == found.own && s.own_rows == found.own_rows) return false;
+          s.own = found.own, s.own_rows = found.own_rows;
+          return !(s == found);
+        });
+        narrow(others);
         if (card_.schedule) return true;
         break;  // further draws refuted all that these coarse fields allow
       }
@@ -288,8 +312,7 @@ class Search {
     return ask_(seed, design);
   }
   static std::int64_t unequal_last(const ReplayedHead& replayed, const AttentionSchedule& s) {
-    constexpr std::int64_t kRows = 8;
-    return replayed.unequal(s, std::min(kRows, replayed.head().rows));
+    return replayed.unequal(s, std::min(kFewRows, replayed.head().rows));
   }
   bool narrow_store() const { return first().head().out != "f32"; }
   void keep(AttentionHead head) {
@@ -297,6 +320,7 @@ class Search {
     refuters_.insert(refuters_.begin(), std::make_unique<ReplayedHead>(*kept_.back()));
   }
   static constexpr std::int64_t kEvidenceOutputs = 1 << 16;
+  static constexpr std::int64_t kFewRows = 8;
   static constexpr int kIdleDraws = 3;  // in a row that told nothing apart
 
   const AttentionAsk& ask_;

@@ -49,6 +49,27 @@ TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
   }
 }
 
+// A kernel that masks the diagonal's tiles alone forms their argument otherwise; one that does not is not taken for it.
+TEST(IdentifyAttention, tiles_that_a_causal_mask_cuts_may_have_an_argument_of_their_own) {
+  const std::string plain =
+      "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=32 argument=fma_max constant=float sums=tile "
+      "quotient=approx";
+  const std::string own = plain + " own=scaled_twice own_rows=64";
+  constexpr std::int64_t kPositions = 128;
+  const AttentionCard card =
+      identify_attention(kernel_of(own, kPositions, kPositions, true), {}, {.outputs = 10'000});
+  ASSERT_TRUE(card.schedule) << card_text(card);
+  EXPECT_NE(card.schedule->own, OwnTiles::same) << card_text(card);
+  for (const CardField& f : card.fields) {
+    if (f.concluded && f.field == "own_rows") {
+      EXPECT_EQ(f.value, "64") << card_text(card);
+    }
+  }
+  const AttentionAsk other = kernel_of(plain, kPositions, kPositions, true);
+  EXPECT_TRUE(judge_attention(other, parse_attention_schedule(plain), 10'000).ok());
+  EXPECT_FALSE(judge_attention(other, parse_attention_schedule(own), 10'000).ok());
+}
+
 TEST(IdentifyAttention, finds_the_parts_of_a_split_decode) {
   const AttentionCard card =
       identify_attention(kernel_of("qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 order=descending "

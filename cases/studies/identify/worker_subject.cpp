@@ -52,7 +52,12 @@ class WorkerSubject : public GemmSubject {
   }
 
   std::optional<Answer> drawn(const GemmShape& shape, std::uint64_t seed) override {
-    if (path_ == "tf32" && rounding_[0].empty()) ask_roundings(shape);
+    // Another shape may have another kernel.
+    if (case_.attributes.text("path") == "tf32" && (!rounded_ || *rounded_ != shape)) {
+      rounded_ = shape, rounding_ = {};
+      path_ = a_element_ = b_element_ = "tf32";
+      ask_roundings(shape);
+    }
     const Case c = with_shape(case_, shape, seed);
     const Inputs inputs = make_inputs(c, input_lists());
     std::optional<Answer> answer = ask(c, inputs);
@@ -166,7 +171,9 @@ class WorkerSubject : public GemmSubject {
   Case case_;
   Kernels source_;
   std::string path_, a_element_, b_element_;
-  std::array<std::string, 2> rounding_;  // path=tf32, of a and of b; "" until it is known
+  // Of path=tf32: the shape last asked how a and b are rounded, and the answer; "" where it is none of the roundings.
+  std::optional<GemmShape> rounded_;
+  std::array<std::string, 2> rounding_;
 };
 
 }  // namespace
