@@ -20,7 +20,7 @@ float as_float(double x) { return static_cast<float>(x); }
 float mean_of(const RowSchedule& s, double sum, std::int64_t n) {
   const auto count = static_cast<float>(n);
   if (s.word("mean") == "division") return as_float(sum / static_cast<double>(n));
-  if (s.word("mean") == "approx") return div_full(as_float(sum), count);
+  if (s.word("mean").starts_with("approx")) return div_full(as_float(sum), count);
   return as_float(sum) * (1.0F / count);
 }
 
@@ -118,6 +118,9 @@ float RowReplay::mean(const RowSchedule& s, double sum) const {
 }
 
 float RowReplay::factor(const RowSchedule& s, double squares, float mean) const {
+  if (s.word("mean") == "approx_fma" && (s.op == "rmsnorm" || s.word("variance") != "one_pass"))
+    return factor_of(s.word("root"),
+                     std::fma(as_float(squares), rcp_approx_ftz(static_cast<float>(in_.cols)), in_.eps));
   float variance = mean_of(s, squares, in_.cols);
   const float square = mean * mean;
   if (s.op == "layernorm" && s.word("variance") == "one_pass") variance = std::max(variance - square, 0.0F);

@@ -53,8 +53,9 @@ inline constexpr std::array kRowScheduleKeys = {
     RowScheduleKey{"quotient", "softmax", "reciprocal|division|approx",
                    "e (1 / sum), e / sum, e rcp.approx(sum)"},
     RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
-    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal|approx",
-                   "sum / n; the sum times a rounded 1 / n, or times rcp.approx(n)"},
+    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal|approx|approx_fma",
+                   "sum / n; the sum times a rounded 1 / n, or times rcp.approx(n), and of squares eps in "
+                   "the same rounding"},
     RowScheduleKey{"root", "rmsnorm|layernorm", "inverse|quotient|nearest|rsqrt|approx",
                    "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding; "
                    "rsqrt.approx(v); rcp.approx(sqrt.approx(v))"},

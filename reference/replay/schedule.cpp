@@ -24,7 +24,7 @@ constexpr std::array kKeys = {
                 "where the terms behind the last whole pass over the lanes go"},
     ScheduleKey{"cascade", "0", "0, 2..65536",
                 "terms of a lane whose sum joins the level above, and joins of a level"},
-    ScheduleKey{"order", "ascending", "ascending|descending|swapped",
+    ScheduleKey{"order", "ascending", "ascending|descending|swapped|second",
                 "of the terms, or of the unit's blocks"},
     ScheduleKey{"chunk", "0", "0..2147483647",
                 "terms that are summed from zero before they join a slice's sum"},
@@ -91,7 +91,7 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
     if (s.cascade == 1) kGrammar.refuse(key, value);
   } else if (key == "order") {
     const std::size_t order = kGrammar.word(key, value);
-    s.descending = order == 1, s.swapped = order == 2;
+    s.descending = order == 1, s.swapped = order == 2, s.second_first = order == 3;
   } else if (key == "chunk") {
     s.chunk = kGrammar.number(key, value);
   } else if (key == "chunk_acc") {
@@ -135,7 +135,8 @@ std::string value_of(const Schedule& s, std::string_view key) {
   if (key == "head") return std::to_string(s.head);
   if (key == "head_at") return s.head_apart ? "apart" : "lane";
   if (key == "cascade") return std::to_string(s.cascade);
-  if (key == "order") return s.descending ? "descending" : s.swapped ? "swapped" : "ascending";
+  if (key == "order")
+    return s.descending ? "descending" : s.swapped ? "swapped" : s.second_first ? "second" : "ascending";
   if (key == "chunk") return std::to_string(s.chunk);
   if (key == "chunk_acc") return s.chunk_acc;
   if (key == "split") return std::to_string(s.split);
@@ -171,11 +172,11 @@ void finish(Schedule& s) {
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("schedule: acc={} is a matrix unit and head={} cascade={}; allowed: 0",
                                  s.acc, s.head, s.cascade));
-  if (s.unit() != nullptr && s.swapped)
+  if (s.unit() != nullptr && (s.swapped || s.second_first))
     throw InputError(
         InputErrorKind::bad_value,
-        fmt::format("schedule: acc={} is a matrix unit and order=swapped; allowed: ascending, descending",
-                    s.acc));
+        fmt::format("schedule: acc={} is a matrix unit and order={}; allowed: ascending, descending", s.acc,
+                    s.swapped ? "swapped" : "second"));
   if (s.unit() != nullptr && s.fma)
     throw InputError(InputErrorKind::bad_value,
                      fmt::format("schedule: acc={} is a matrix unit and fma=yes; allowed: fma=no", s.acc));

@@ -9,8 +9,8 @@
 //   chunks    a slice is summed in chunks of `chunk` terms, each from zero, and the chunks' sums are added one after another
 //             in `chunk_acc`: promotion out of a matrix unit, a blocked K loop. 0: the whole slice is one chunk
 //   lanes     within a chunk, term i goes to partial sum (i / pack) mod lanes, ascending or descending or, as
-//             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...); the partial sums are
-//             then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass or, with
+//             VDPBF16PS does, with the terms of each pair swapped (1 0 3 2 ...), or with a lane's second term ahead
+//             of its first (second: of x0 x0 + x1 x1 a compiler fuses the left product); the partial sums are then added as `fold` says. The first `head` terms go to the first lane ahead of the first pass or, with
 //             head_at=apart, are a sum of their own, in sequence, that is added to all the others' at the end; terms behind the
 //             last whole pass over the lanes go where `tail` says
 //   cascade   the sum of a lane's `cascade` terms joins a sum one level up and begins anew, and so does a level's of as many
@@ -61,7 +61,7 @@ struct Schedule {
   std::int64_t tail_width = 0;  // tail=vector|first|before|folded; 0: a lane is one
   std::int64_t head = 0, cascade = 0;
   bool head_apart = false;
-  bool descending = false, swapped = false;
+  bool descending = false, swapped = false, second_first = false;
   std::int64_t chunk = 0;
   std::string chunk_acc = "f32";
   std::int64_t split = 1;

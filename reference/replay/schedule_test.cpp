@@ -31,6 +31,7 @@ constexpr std::array kTexts = {
     "acc=a100_f16 slicing=cuts:128.640 merge=reverse",
     "acc=f32 fma=yes lanes=16 head=1 tail=refold",
     "acc=f32 lanes=8 fold=4.1*4 tail=before:4 cascade=2",
+    "acc=f32 fma=yes lanes=4 pack=2 order=second",
     "acc=f32 fma=yes lanes=32 head=1 head_at=apart tail=folded:16",
     "acc=f32 lanes=8 pack=2 head=3 head_at=apart fold=2.1.4 tail=folded:2 cascade=4",
     "acc=f32 lanes=2 pack=3 head=5 tail=before:1 cascade=3 order=swapped fold=reverse",

@@ -136,6 +136,7 @@ struct Builder {
       for (std::int64_t k = run.begin; k < run.end; ++k) terms.push_back(k);
     if (s.descending) std::reverse(terms.begin(), terms.end());
     for (std::size_t p = 0; s.swapped && p + 1 < terms.size(); p += 2) std::swap(terms[p], terms[p + 1]);
+    if (s.second_first) second_terms_first(terms);
     std::vector<LaneSum> sums(static_cast<std::size_t>(s.lanes));
     const auto all = static_cast<std::int64_t>(terms.size()), head = std::min(s.head, all);
     std::int32_t apart = kAbsent;
@@ -159,6 +160,12 @@ struct Builder {
     std::int32_t total = with_rest(std::move(own), rest);
     join(total, apart, acc, "head");
     return total;
+  }
+  void second_terms_first(std::vector<std::int64_t>& terms) const {
+    const std::int64_t second = s.pack > 1 ? 1 : s.lanes;
+    for (std::int64_t lane = 0; lane < s.lanes; ++lane)
+      if (const std::int64_t p = lane * s.pack + s.head; p + second < std::ssize(terms))
+        std::swap(terms[static_cast<std::size_t>(p)], terms[static_cast<std::size_t>(p + second)]);
   }
   // The fold of the lanes' sums, and of the terms behind their last whole pass.
   std::int32_t with_rest(std::vector<std::int32_t> sums, const std::vector<std::int64_t>& rest) {

@@ -148,7 +148,16 @@ std::string words_of_terms(const RowSchedule& s) {
 
 std::vector<Schedule> sum_schedules(std::int64_t n, bool products) {
   std::vector<Schedule> list = double_schedules(n, products);
-  const std::vector<Schedule> lanes = lane_schedules(n, products);
+  std::vector<Schedule> lanes = lane_schedules(n, products);
+  // A warp and more, whose compiler fuses the first product with the second.
+  constexpr std::int64_t kWarp = 32;
+  for (std::size_t i = lanes.size(); i-- > 0;) {
+    Schedule s = lanes[i];
+    const bool plain = s.fma && s.head == 0 && s.cascade == 0 && !s.descending && !s.swapped;
+    if (!plain || s.lanes < kWarp || n < 2 * s.lanes || s.tail != Tail::lanes) continue;
+    s.second_first = true;
+    lanes.push_back(std::move(s));
+  }
   list.insert(list.begin(), lanes.begin(), lanes.end());
   return list;
 }

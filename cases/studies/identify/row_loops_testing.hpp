@@ -162,6 +162,19 @@ void rmsnorm_of_the_unit(const RowInputs& in, const float* x, float* y) {
   const float f = kOneStep ? rsqrt_approx_ftz(v) : rcp_approx_ftz(sqrt_approx_ftz(v));
   for (std::int64_t i = 0; i < in.cols; ++i) y[i] = x[i] * f * in.gamma[static_cast<std::size_t>(i)];
 }
+// A warp whose compiler fuses the first product with the rounded second, and eps with the mean's product.
+inline void rmsnorm_of_a_warp(const RowInputs& in, const float* x, float* y) {
+  std::array<float, 32> s{};
+  for (std::int64_t lane = 0; lane < 32; ++lane) {
+    float& sum = s[static_cast<std::size_t>(lane)];
+    sum = std::fma(x[lane], x[lane], x[lane + 32] * x[lane + 32]);
+    for (std::int64_t i = lane + 64; i < in.cols; i += 32) sum = std::fma(x[i], x[i], sum);
+  }
+  for (std::size_t half = 16; half >= 1; half /= 2)
+    for (std::size_t j = 0; j < half; ++j) s[j] += s[j + half];
+  const float f = rsqrt_approx_ftz(std::fma(s[0], rcp_approx_ftz(static_cast<float>(in.cols)), in.eps));
+  for (std::int64_t i = 0; i < in.cols; ++i) y[i] = x[i] * f * in.gamma[static_cast<std::size_t>(i)];
+}
 // An exponential that no hypothesis has: every one is an ulp too large.
 inline void softmax_by_another(const RowInputs& in, const float* x, float* y) {
   softmax(in, x, y, [](float z) { return z == 0 ? 1.0F : std::nextafter(std::exp(z), 2.0F); });

@@ -33,6 +33,8 @@ constexpr std::array kKnown = {
     Known{"rmsnorm", "mean=approx root=rsqrt squares.fma=yes squares.lanes=4", rmsnorm_of_the_unit<true>, 66},
     Known{"rmsnorm", "mean=approx root=approx squares.fma=yes squares.lanes=4", rmsnorm_of_the_unit<false>,
           66},
+    Known{"rmsnorm", "mean=approx_fma root=rsqrt squares.fma=yes squares.lanes=32 squares.order=second",
+          rmsnorm_of_a_warp, 183},
     Known{"softmax", "exp=ex2 quotient=approx", softmax_of_the_unit},
     Known{"rmsnorm", "squares.lanes=8 squares.fold=4.1*4 squares.tail=before:4 squares.cascade=16",
           rmsnorm_in_levels, 303},
