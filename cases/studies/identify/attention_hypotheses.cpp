@@ -71,6 +71,16 @@ std::vector<AttentionSchedule> with_own_tiles(const std::vector<AttentionSchedul
   return list;
 }
 
+std::vector<AttentionSchedule> others_of(const AttentionSchedule& found,
+                                         std::vector<AttentionSchedule> hypotheses) {
+  std::erase_if(hypotheses, [&](AttentionSchedule s) {
+    if (s.own == found.own && s.own_rows == found.own_rows) return false;
+    s.own = found.own, s.own_rows = found.own_rows;
+    return !(s == found);
+  });
+  return hypotheses;
+}
+
 std::vector<std::pair<std::string, AttentionSchedule>> tampered(const AttentionSchedule& s,
                                                                 const AttentionHead& head) {
   std::vector<std::pair<std::string, AttentionSchedule>> list;

@@ -17,5 +17,8 @@ std::vector<std::int64_t> splits_of(std::int64_t tiles);
 std::vector<AttentionSchedule> fine(const AttentionSchedule& base);
 // These, and the same with an argument of their own for tiles at the rows' own positions: kernels that mask the diagonal alone.
 std::vector<AttentionSchedule> with_own_tiles(const std::vector<AttentionSchedule>& bases);
+// Of those, what the found one may be besides: with tiles of their own otherwise only what else it is.
+std::vector<AttentionSchedule> others_of(const AttentionSchedule& found,
+                                         std::vector<AttentionSchedule> hypotheses);
 
 }  // namespace assay

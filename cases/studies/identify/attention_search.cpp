@@ -196,16 +196,8 @@ class Search {
       for (std::size_t h = 0; h < hypotheses.size(); ++h) {
         if (over()) return false;
         if (!holds(hypotheses[h])) continue;
-        const AttentionSchedule found = hypotheses[h];
-        std::vector<AttentionSchedule> others(hypotheses.begin() + static_cast<std::ptrdiff_t>(h) + 1,
-                                              hypotheses.end());
-        // Tiles of their own otherwise are other schedules of what else was found, not of all that it may be.
-        std::erase_if(others, [&](AttentionSchedule s) {
-          if (s.own == found.own && s.own_rows == found.own_rows) return false;
-          s.own = found.own, s.own_rows = found.own_rows;
-          return !(s == found);
-        });
-        narrow(others);
+        narrow(others_of(hypotheses[h],
+                         {hypotheses.begin() + static_cast<std::ptrdiff_t>(h) + 1, hypotheses.end()}));
         if (card_.schedule) return true;
         break;  // further draws refuted all that these coarse fields allow
       }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,15 @@ struct Asked {
   bool fits(const RowSchedule& s) { return unequal(s, 1) == 0; }
   std::int64_t outputs() const { return static_cast<std::int64_t>(answer.got.size()); }
 };
+
+// Of words those whose exponential is every output of `asked`, rows of bare exponentials; what the others' are, or where none is, the
+// nearest.
+struct BareExponentials {
+  std::vector<RowSchedule> words;
+  std::string against;
+  std::optional<CardField> unknown;
+};
+BareExponentials fit_bare_exponentials(std::vector<RowSchedule> words, Asked& asked);
 
 // Of a softmax with steps of its own, the words that give some rows whole with whichever sum: of f32 a row's largest output tells its sum
 // but for the last places.

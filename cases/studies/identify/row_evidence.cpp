@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 #include <span>
 
 #include "cases/studies/identify/row_asked.hpp"
@@ -42,6 +43,34 @@ bool same_steps(const RowSchedule& a, const RowSchedule& b, std::int64_t cols) {
 }
 
 }  // namespace
+
+BareExponentials fit_bare_exponentials(std::vector<RowSchedule> words, Asked& asked) {
+  BareExponentials found;
+  std::int64_t least = INT64_MAX;
+  std::string best;
+  std::map<std::string, std::int64_t> unequal;  // by the exponential
+  for (RowSchedule& s : words) {
+    s.sum = parse_schedule("acc=f32");
+    const std::string exp(s.word("exp"));
+    if (!unequal.contains(exp)) unequal[exp] = asked.unequal(s);
+    if (unequal[exp] < least) least = unequal[exp], best = exp;
+  }
+  if (least > 0) {
+    found.unknown =
+        CardField{"exp", best,
+                  fmt::format("none of the exponentials known here; nearest {}: {} of {} bare ones equal",
+                              best, asked.outputs() - least, asked.outputs()),
+                  false};
+    return found;
+  }
+  for (const auto& [exp, count] : unequal)
+    if (exp != best)
+      found.against += fmt::format("{}exp={}: {} of {} bare exponentials differ",
+                                   found.against.empty() ? "" : "; ", exp, count, asked.outputs());
+  std::erase_if(words, [&](const RowSchedule& s) { return unequal[std::string(s.word("exp"))] != 0; });
+  found.words = std::move(words);
+  return found;
+}
 
 std::vector<RowSchedule> fit_with_any_sum(std::vector<RowSchedule> words, const RowAnswer& answer) {
   constexpr std::size_t kFewWords = 16;

@@ -1,6 +1,4 @@
 // The schedule of a kernel on rows among hypotheses: step by step on inputs that isolate one, then every bit of drawn ones.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -92,6 +90,10 @@ class Search {
  private:
   static constexpr std::uint64_t kNarrowCalls = 4;  // of balanced rows, where one shows few bits
 
+  bool cut_short(bool now) {
+    is_cut_short |= now;
+    return now;
+  }
   std::int64_t further_hypotheses() { return first().answer.in.stored_as == "f32" ? kFurther : kFewFurther; }
   // Softmax on rows that store their exponentials as they are: the exponentials that have every bit.
   std::vector<RowSchedule> by_bare_exponentials(std::vector<RowSchedule> words) {
@@ -103,30 +105,12 @@ class Search {
         subject_.crafted(rows_, cols_, bare_exponentials(rows_, cols_, store), "bare exponentials");
     if (!bare) return words;
     Asked asked(std::move(*bare), kFewRows);
-    std::int64_t least = INT64_MAX;
-    std::string best;
-    std::map<std::string, std::int64_t> unequal;  // by the exponential
-    for (RowSchedule& s : words) {
-      s.sum = parse_schedule("acc=f32");
-      const std::string exp(s.word("exp"));
-      if (!unequal.contains(exp)) unequal[exp] = asked.unequal(s);
-      if (unequal[exp] < least) least = unequal[exp], best = exp;
-    }
-    for (const auto& [exp, count] : unequal)
-      if (least == 0 && exp != best)
-        exponential_ += fmt::format("{}exp={}: {} of {} bare exponentials differ",
-                                    exponential_.empty() ? "" : "; ", exp, count, asked.outputs());
-    if (least > 0) {
-      card_.fields.push_back(
-          {"exp", best,
-           fmt::format("none of the exponentials known here; nearest {}: {} of {} bare ones equal", best,
-                       asked.outputs() - least, asked.outputs()),
-           false});
-      return {};
-    }
-    std::erase_if(words, [&](const RowSchedule& s) { return unequal[std::string(s.word("exp"))] != 0; });
+    BareExponentials found = fit_bare_exponentials(std::move(words), asked);
+    exponential_ = found.against;
+    if (found.unknown) card_.fields.push_back(*found.unknown);
+    if (found.words.empty()) return {};
     asked_.push_back(std::make_unique<Asked>(std::move(asked)));
-    return words;
+    return std::move(found.words);
   }
 
   // Ops of one sum: each schedule of it with each choice of words.
@@ -142,10 +126,7 @@ class Search {
     }
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, products)) {
-      if (!found.empty() && --further < 0) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(!found.empty() && --further < 0)) break;
       if (products) {
         for (RowSchedule s : sieve->fitting(candidate))
           if (holds(s)) found.push_back(s);
@@ -158,10 +139,7 @@ class Search {
           if (asked.few_fit(s, of) && holds(s)) found.push_back(s);
         }
       }
-      if (found.size() >= kMostAlike) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(found.size() >= kMostAlike)) break;
     }
     return found;
   }
@@ -190,10 +168,7 @@ class Search {
         if (!of_few) of_few = first().few.sums(s);
         if (first().few_fit(s, *of_few) && holds(s)) found.push_back(s);
       }
-      if (found.size() >= kMostAlike) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(found.size() >= kMostAlike)) break;
     }
     return found;
   }
@@ -219,18 +194,12 @@ class Search {
     std::set<std::uint64_t> additions;  // of other spellings one is enough
     std::int64_t further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, true)) {
-      if (!squares.empty() && --further < 0) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(!squares.empty() && --further < 0)) break;
       if (!additions.insert(signature(plan_sum(candidate, cols_))).second) continue;
       for (const RowSchedule& s : sieve.fitting(candidate))
         if (std::ranges::all_of(balanced, [&](const auto& asked) { return asked->fits(s); }))
           squares.push_back(s);
-      if (squares.size() >= kMostSquares) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(squares.size() >= kMostSquares)) break;
     }
     std::ranges::move(balanced, std::back_inserter(asked_));
     std::vector<std::pair<RowSchedule, RowNumbers>> by_means;
@@ -240,10 +209,7 @@ class Search {
     const SummedRows rows(in.x, in.rows, in.cols);
     further = further_hypotheses();
     for (const Schedule& candidate : sum_schedules(cols_, false)) {
-      if (!found.empty() && --further < 0) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(!found.empty() && --further < 0)) break;
       const std::vector<double> sums = rows.sums(candidate);
       for (const auto& [with, means] : by_means) {
         std::size_t r = 0;
@@ -253,10 +219,7 @@ class Search {
         s.sum = candidate;
         if (first().few_fit(s, first().few.sums(s)) && holds(s)) found.push_back(s);
       }
-      if (found.size() >= kMostAlike) {
-        is_cut_short = true;
-        break;
-      }
+      if (cut_short(found.size() >= kMostAlike)) break;
     }
     return found;
   }

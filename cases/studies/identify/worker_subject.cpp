@@ -123,13 +123,14 @@ class WorkerSubject : public GemmSubject {
   // How either side is rounded to tf32: with x one of three numbers that the roundings part, sum of 16^j (x_j - 1), in places of tf32.
   // Operands that are not rounded at all are those of path=f32.
   void ask_roundings(const GemmShape& shape) {
-    constexpr std::array kAsked = {1 + 0x1p-11F, 1 + 0x3p-11F,
-                                   1 + 0x1.002p-11F};  // ties to 1 and to 2 places; above one
+    // Behind 1: half a place, one and a half, a little above half.
+    constexpr std::array kAsked = {1 + 0x1p-11F, 1 + 0x3p-11F, 1 + 0x1.002p-11F};
     constexpr std::array<std::pair<std::string_view, int>, 3> kRoundings = {
         {{"nearest_even", 0 + 16 * 2 + 256 * 1},
          {"nearest_away", 1 + 16 * 2 + 256 * 1},
          {"toward_zero", 0 + 16 * 1 + 256 * 0}}};
-    if (shape.k < std::ssize(kAsked) * 2) return;
+    if (shape.k < std::ssize(kAsked) * 2 || stored_as() != "f32")
+      return;  // a narrow store would round the answer
     const auto k = static_cast<std::size_t>(shape.k);
     std::array<std::string, 2> found;
     for (std::size_t side = 0; side < 2; ++side) {
