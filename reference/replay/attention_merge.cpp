@@ -18,7 +18,7 @@ namespace {
 float quotient(const AttentionSchedule& how, float o, float l, float scale = 1) {
   if (l == 0) return 0;
   const float y = how.quotient == Quotient::division ? o / l
-                  : how.quotient == Quotient::approx ? o * rcp_approx_ftz(l)
+                  : how.quotient == Quotient::approx ? div_full(o, l)
                                                      : o * (1.0f / l);
   return how.p_shift == 0 ? y * scale : y * std::ldexp(scale, -static_cast<int>(how.p_shift));
 }

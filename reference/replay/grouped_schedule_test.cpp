@@ -76,15 +76,17 @@ TEST(GroupedSchedule, half_of_a_pair_and_a_left_that_says_nothing_new_are_refuse
     EXPECT_THROW(static_cast<void>(parse_grouped_schedule(text)), InputError) << text;
 }
 
+ReplayOperand drawn(std::int64_t rows, std::int64_t k, std::mt19937_64& draw) {
+  std::normal_distribution<float> normal;
+  ReplayOperand o{rows, k, "f32", {}, {}};
+  for (std::int64_t at = 0; at < rows * k; ++at) o.values.push_back(normal(draw));
+  return o;
+}
+
 TEST(GroupedSchedule, each_row_is_summed_by_the_schedule_that_is_its_own) {
   constexpr std::int64_t kK = 200, kN = 3;
   std::mt19937_64 draw(20);
-  std::normal_distribution<float> normal;
-  const auto operand = [&](std::int64_t rows) {
-    ReplayOperand o{rows, kK, "f32", {}, {}};
-    for (std::int64_t at = 0; at < rows * kK; ++at) o.values.push_back(normal(draw));
-    return o;
-  };
+  const auto operand = [&](std::int64_t rows) { return drawn(rows, kK, draw); };
   const GroupedSchedule s = parse_grouped_schedule(kTexts[1]);
   const ReplayOperand b = operand(kN);
   for (const std::int64_t m : {1, 3, 4, 5, 8, 11}) {
@@ -103,12 +105,7 @@ TEST(GroupedSchedule, each_row_is_summed_by_the_schedule_that_is_its_own) {
 TEST(GroupedSchedule, each_column_is_summed_by_the_schedule_that_is_its_own) {
   constexpr std::int64_t kK = 100;
   std::mt19937_64 draw(20);
-  std::normal_distribution<float> normal;
-  const auto operand = [&](std::int64_t rows) {
-    ReplayOperand o{rows, kK, "f32", {}, {}};
-    for (std::int64_t at = 0; at < rows * kK; ++at) o.values.push_back(normal(draw));
-    return o;
-  };
+  const auto operand = [&](std::int64_t rows) { return drawn(rows, kK, draw); };
   const auto s =
       parse_grouped_schedule("columns=4 acc=f32 fma=yes left.lanes=8 second.lanes=2 below2.lanes=16");
   for (const std::int64_t n : {2, 4, 7, 41, 43}) {

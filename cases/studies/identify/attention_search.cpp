@@ -105,7 +105,7 @@ class Search {
       // A few rows refute most; all are counted only where it may be the nearest.
       const std::int64_t few = std::min(kFewRows, head.rows), of_few = refuters_[i]->unequal(s, few);
       const bool near = of_few == 0 || share_of(of_few, few) > nearest_share_;
-      const std::int64_t unequal = near ? refuters_[i]->unequal(s) : of_few;
+      const std::int64_t unequal = near && few < head.rows ? refuters_[i]->unequal(s) : of_few;
       compared += head.outputs();
       if (unequal == 0) continue;
       if (near && share_of(unequal, head.rows) > nearest_share_) {
