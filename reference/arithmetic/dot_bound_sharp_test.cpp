@@ -144,7 +144,8 @@ TEST(DotBoundSharp, a_matrix_unit_that_cuts_one_bit_earlier_exceeds_every_bound_
       const Terms t = cut_products(unit, blocks, format, false);
       const double good = t.error(fused_dot(unit, t.left(format), t.right(format), 0));
       const double bad = t.error(fused_dot(wrong, t.left(format), t.right(format), 0));
-      const double whole = dot_bound(how, dot_magnitudes(t.left(format), t.right(format), 0, how));
+      const double whole =
+          dot_bound(how, dot_magnitudes(t.left(format), t.right(format), 0, how), 0, {unit.group, 1});
       EXPECT_LE(good, whole) << unit.name << " blocks=" << blocks;
       EXPECT_GT(bad, unit.group > 4 ? whole : 0) << unit.name << " blocks=" << blocks;
       ++checked;
@@ -154,10 +155,12 @@ TEST(DotBoundSharp, a_matrix_unit_that_cuts_one_bit_earlier_exceeds_every_bound_
         scalar_format(format).fraction_bits < 5 ? 2 : 1;  // their products are 3/4 of a power of two
     const Terms t = cut_products(wrong, 3, format, true);
     const DotMagnitudes m = dot_magnitudes(t.left(format), t.right(format), 0, how);
-    EXPECT_LE(t.error(promoted_dot(unit, t.left(format), t.right(format), 0, 1)), dot_bound(how, m, 1))
+    EXPECT_LE(t.error(promoted_dot(unit, t.left(format), t.right(format), 0, 1)),
+              dot_bound(how, m, 1, {unit.group, 1}))
         << unit.name;
     if (unit.group > 4) {
-      EXPECT_GT(t.error(promoted_dot(wrong, t.left(format), t.right(format), 0, 1)), dot_bound(how, m, 1))
+      EXPECT_GT(t.error(promoted_dot(wrong, t.left(format), t.right(format), 0, 1)),
+                dot_bound(how, m, 1, {unit.group, 1}))
           << unit.name;
     }
   }
@@ -202,10 +205,12 @@ TEST(DotBoundSharp, of_a_two_level_unit_more_promotions_cost_more_roundings_and_
   const std::string format = "e5m2";
   Terms t;
   t.add(1, 1);
-  for (int k = 1; k < 8 * 32; ++k) t.add(0x1.8p-10, 0x1p-11);
+  for (int k = 2; k < 8 * 32; ++k) t.add(0x1.8p-10, 0x1p-11);
+  t.add(0x1p-14, 0x1p-14);  // below the last bit of 1: without it nothing could be rounded
   const DotMagnitudes m = dot_magnitudes(t.left(format), t.right(format), 0, how);
-  const double none = dot_bound(how, m), one = dot_bound(how, m, 1), four = dot_bound(how, m, 4),
-               all = dot_bound(how, m, 8);
+  const Blocking whole{32, 1};
+  const double none = dot_bound(how, m, 0, whole), one = dot_bound(how, m, 1, whole),
+               four = dot_bound(how, m, 4, whole), all = dot_bound(how, m, 8, whole);
   EXPECT_LT(none, all);
   EXPECT_LT(all, four);
   EXPECT_LT(four, one);

@@ -175,7 +175,8 @@ TEST(DotBound, is_not_vacuous_on_gaussian_input) {
           unit ? fused_dot(*how.unit, p.left(), p.right(), 0) : ordered_dot({how.precision}, p.a, p.b);
       const double error = exact.distance(got);
       if (error == 0) continue;
-      ratios.push_back(dot_bound(how, dot_magnitudes(p.left(), p.right(), 0, how)) / error);
+      const Blocking whole{unit ? how.unit->group : 1, 1};
+      ratios.push_back(dot_bound(how, dot_magnitudes(p.left(), p.right(), 0, how), 0, whole) / error);
     }
     ASSERT_GE(ratios.size(), 20U) << name << " was nearly always exact: choose inputs that are not";
     const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/arithmetic/dot_bound.hpp"
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 
@@ -49,12 +50,16 @@ int significand_bits(std::string_view format) {
 
 }  // namespace
 
-Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush)
+Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush,
+         std::string_view block_scales)
     : acc_(accumulator(contract.text("acc"))),
       order_(order_of(contract.text("order"))),
       flush_(flush),
-      exact_products_(significand_bits(a_element) + significand_bits(b_element) <= acc_.precision.p),
+      exact_products_(significand_bits(a_element) + significand_bits(b_element) +
+                          2 * (block_scales.empty() ? 0 : significand_bits(block_scales)) <=
+                      acc_.precision.p),
       promote_(static_cast<std::int64_t>(contract.number("promote"))),
+      blocking_{contract.integer("block"), static_cast<std::int64_t>(contract.number("split"))},
       epilogue_roundings_(contract.number("epilogue_roundings")),
       a_element_(a_element),
       b_element_(b_element) {
@@ -69,6 +74,20 @@ Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view 
         InputErrorKind::bad_value,
         fmt::format("acc=i32 takes integer codes (path=codes), not {} x {}", a_element_, b_element_));
   }
+  if (acc_.kind == Accumulator::Kind::unit && order_ == Order::sequential) blocking_ = {acc_.unit->group, 1};
+}
+
+bool Dot::is_dealt() const { return acc_.kind == Accumulator::Kind::unit && order_ != Order::sequential; }
+
+void refuse_idle_blocking(const Contract& contract, std::initializer_list<const Dot*> products) {
+  const bool said = contract.text("block") != "1" || contract.text("split") != "0";
+  if (!said || std::ranges::any_of(products, [](const Dot* each) { return each->is_dealt(); })) return;
+  throw InputError(
+      InputErrorKind::bad_contract,
+      fmt::format("block={} split={} say how a matrix unit is fed where the order of its blocks is not told: "
+                  "allowed with acc={} order={} is block=1 split=0",
+                  contract.text("block"), contract.text("split"), contract.text("acc"),
+                  contract.text("order")));
 }
 
 const MatrixUnit* Dot::replayable() const {
@@ -77,11 +96,34 @@ const MatrixUnit* Dot::replayable() const {
   return known && order_ == Order::sequential ? acc_.unit : nullptr;
 }
 
-double Dot::sequential_error(const OperandRow& a, const OperandRow& b, double abs_sum,
-                             double undecided) const {
+// Operands below the smallest normal of their type, each with its partner; and of every product and every sum (of a unit: block,
+// promotion, addition of parts) as much as the smallest normal of its own. What cannot be that small is not flushed: no operand
+// is below min_abs, no product below the product of both, and no sum below lsb, of which all of them are multiples.
+double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
+  if (!flush_) return 0;
+  const double n = static_cast<double>(a.center.size());
+  const bool unit = acc_.kind == Accumulator::Kind::unit;
+  const bool half = !unit && (a_element_ == "f16" || b_element_ == "f16" || acc_.precision == kPrecisionF16);
+  const double least = half ? 0x1p-14 : 0x1p-126,
+               normal = unit ? 0x1p-126 : power_of_two(acc_.precision.emin);
+  const double min_a = a.reach.empty() ? a.grid.min_abs : 0, min_b = b.reach.empty() ? b.grid.min_abs : 0;
+  double lost = 0;
+  if (!(min_a >= least)) lost += n * least * b.max_abs;
+  if (!(min_b >= least)) lost += n * least * a.max_abs;
+  if (!unit && !(min_a * min_b >= normal)) lost += n * normal;
+  const bool decided = a.reach.empty() && b.reach.empty();
+  // Blocks, and as many parts or promotions at most.
+  const double sums = unit ? 2 * most_blocks(n, acc_.unit->group, blocking_) : n;
+  if (!(decided && a.grid.lsb * b.grid.lsb >= normal)) lost += sums * normal;
+  return rule(Rule::sum_flush, lost);
+}
+
+double Dot::sequential_error(const OperandRow& a, const OperandRow& b, double abs_sum, double undecided,
+                             double flushed) const {
   const std::size_t n = a.center.size();
-  const double u = unit_roundoff(acc_.precision), eta = flush_ ? 0x1p-126 : underflow_unit(acc_.precision);
-  const double product = exact_products_ ? 0 : u;
+  const double u = rule(Rule::sum_rounding, unit_roundoff(acc_.precision));
+  const double eta = rule(Rule::product_underflow, underflow_unit(acc_.precision));
+  const double product = exact_products_ ? 0 : rule(Rule::product_rounding, unit_roundoff(acc_.precision));
   double partial = 0, absolute = 0;
   for (std::size_t k = 0; k < n; ++k) {
     const double p = a.center[k] * b.center[k];
@@ -91,38 +133,30 @@ double Dot::sequential_error(const OperandRow& a, const OperandRow& b, double ab
   // Unfolded, E_n <= sum_k (e_p (1 + u) + u (|s_k| + R)) (1 + u)^(n - k), and (1 + u)^n <= e^(n u). The s_k of this loop
   // are themselves off by at most n u64 sum|a b|.
   const double count = static_cast<double>(n);
-  const double each = product * abs_sum * (1 + u) + count * eta * (2 + u) +
+  const double each = product * abs_sum * (1 + u) + (count * eta + flushed) * (2 + u) +
                       u * (absolute + count * (undecided + count * kUnit64 * abs_sum));
   const double growth = std::exp((count + 4) * u) * (1 + 0x1p-40);
   const double error = up(each * growth * (1 + count * kUnit64));
   // No partial sum is larger than sum|a b| and its error.
-  return abs_sum * growth * (1 + u) + error < largest_finite(acc_.precision) ? error : kInfinity;
+  return claims(Rule::sum_overflow, abs_sum * growth * (1 + u) + error < largest_finite(acc_.precision))
+             ? error
+             : kInfinity;
 }
 
 double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double abs_sum,
                                double undecided) const {
-  const std::int64_t n = static_cast<std::int64_t>(a.center.size());
-  DotMagnitudes m{.n = n, .abs_sum = abs_sum};
+  const bool decided = a.reach.empty() && b.reach.empty();
+  if (decided && abs_sum == 0) return 0;
+  DotMagnitudes m{.n = static_cast<std::int64_t>(a.center.size()), .abs_sum = abs_sum};
+  if (decided) m.lsb = a.grid.lsb * b.grid.lsb;
+  m.flushed = flushed(a, b);
   if (acc_.kind == Accumulator::Kind::floating) {
-    // Products and sums that are small multiples of one unit are exact in any order, fused or not.
-    const bool decided = a.reach.empty() && b.reach.empty();
-    const double unit = a.grid.lsb * b.grid.lsb;
-    if (decided && abs_sum == 0) return 0;
-    if (decided && unit >= underflow_unit(acc_.precision) * 2 &&
-        abs_sum <= std::ldexp(unit, acc_.precision.p) && abs_sum < largest_finite(acc_.precision) && !flush_)
-      return 0;
-    // Flushed operands lose at most the smallest normal of their type each, products and sums that of acc.
-    const bool half = a_element_ == "f16" || b_element_ == "f16" || acc_.precision == kPrecisionF16;
-    const double least = half ? 0x1p-14 : 0x1p-126;
-    const double flushed = flush_ ? 2 * static_cast<double>(n) * least * (2 + a.max_abs + b.max_abs) : 0;
-    if (order_.is_shallow()) {
-      const double depth = order_.height(static_cast<double>(n));
-      if (!(abs_sum * 1.5 < largest_finite(acc_.precision))) return kInfinity;
-      return dot_bound_ordered(acc_.precision, static_cast<std::int64_t>(depth), m, exact_products_ ? 0 : 1) +
-             flushed;
-    }
-    const double any = dot_bound(acc_, m) + flushed;
-    return order_ == Order::sequential ? std::min(any, sequential_error(a, b, abs_sum, undecided) + flushed)
+    if (order_.is_shallow())
+      return dot_bound_ordered(acc_.precision,
+                               static_cast<std::int64_t>(order_.height(static_cast<double>(m.n))), m,
+                               exact_products_ ? 0 : 1);
+    const double any = dot_bound(acc_, m);
+    return order_ == Order::sequential ? std::min(any, sequential_error(a, b, abs_sum, undecided, m.flushed))
                                        : any;
   }
   if (acc_.kind == Accumulator::Kind::unit && acc_.unit->combine != Combine::wrap) {
@@ -131,12 +165,15 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
       m.head = acc_.unit->combine == Combine::group_scaled ? a.scale_head * b.scale_head
                                                            : a.element_head * b.element_head;
     }
-    m.flushed = acc_.unit->combine == Combine::pairwise_flush ? abs_sum : 0;
-    // On its way to the unit an operand may be flushed as an f32, and so may a promoted sum.
-    const double flushed = flush_ ? 2 * static_cast<double>(n) * 0x1p-126 * (2 + a.max_abs + b.max_abs) : 0;
-    return dot_bound(acc_, m, promote_) + flushed;
+    // This unit takes subnormal operands, and f32 products below 2^-126, for 0 by itself.
+    const auto is_normal = [&](const OperandRow& row, const std::string& element) {
+      return decided && row.grid.min_abs >= smallest_normal(scalar_format(element));
+    };
+    if (acc_.unit->combine == Combine::pairwise_flush &&
+        !(is_normal(a, a_element_) && is_normal(b, b_element_)))
+      m.flushed += abs_sum;
   }
-  return dot_bound(acc_, m, promote_);
+  return dot_bound(acc_, m, promote_, blocking_);
 }
 
 Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b) const {
@@ -160,6 +197,15 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
   z.error += 3 * eta * (1 + left + right) * factors;
   if (left * right < 0x1p-125) z.error += 2 * eta * most;
   if (flush_ && std::min(left, right) < 0x1p-125) z.error += up(most * left * right);  // a scale is read as 0
+  // The reciprocals of both, or of their product: one that overflows makes 0 of the sum, one that underflows Inf of a scale.
+  if (a.scale_divides || b.scale_divides) {
+    const double divisors = 1 / (std::fabs(scale) * (1 + 0x1p-20));
+    for (const double divisor :
+         {divisors, 1 / (a.scale_divides ? left : 1), 1 / (b.scale_divides ? right : 1)}) {
+      if (!(divisor * (1 + 0x1p-19) < f32.max_finite)) z.error += up(most * left * right);
+      if (!(divisor > 0x1p-125)) z.error = kInfinity;
+    }
+  }
   z.error = up(z.error);
   const bool one_sided = (a.scale == 1 || b.scale == 1) && factors == 1;
   const double widest =

@@ -27,9 +27,11 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 
 #include "reference/arithmetic/accumulator.hpp"
 #include "reference/arithmetic/contract.hpp"
+#include "reference/arithmetic/dot_bound.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/operand.hpp"
 
@@ -46,6 +48,12 @@ inline constexpr std::array kDotKeys = {
     ContractKey{"dequant_roundings", ContractValue::number, "1", "",
                 "f32 roundings from a stored code to an operand"},
     ContractKey{"epilogue_roundings", ContractValue::number, "3", "", "f32 roundings that apply the scales"},
+    ContractKey{
+        "block", ContractValue::integer, "1", "",
+        "matrix unit, order not told: products of every block but the last of a partial sum, at least"},
+    ContractKey{
+        "split", ContractValue::number, "0", "",
+        "matrix unit, order not told: partial sums that are added, each rounded, at most; 0: any number"},
 };
 
 struct DotResult {
@@ -56,13 +64,17 @@ struct DotResult {
 
 class Dot {
  public:
-  // Throws InputError bad_value when the matrix unit does not take the operands' formats.
-  Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush);
+  // block_scales: format of the scales that multiply the elements, "" when none do. Throws InputError bad_value when the
+  // matrix unit does not take the operands' formats.
+  Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush,
+      std::string_view block_scales = "");
   // replayed: where the accumulator's result is known to be, when a replay knows it.
   DotResult operator()(const OperandRow& a, const OperandRow& b, const Enclosure* replayed = nullptr) const;
   // The unit whose bits follow from the contract alone; nullptr when the order of its blocks is not declared, or its
   // model is an assumption.
   const MatrixUnit* replayable() const;
+  // A matrix unit sums, in an order that is not told: `block` and `split` say something.
+  bool is_dealt() const;
   std::int64_t promote() const { return promote_; }
   bool flush() const { return flush_; }
   const std::string& a_element() const { return a_element_; }
@@ -71,7 +83,10 @@ class Dot {
  private:
   // The accumulation's error alone: n terms, sum |a b| = abs_sum. +Inf when nothing is claimed.
   double accumulation_error(const OperandRow& a, const OperandRow& b, double abs_sum, double undecided) const;
-  double sequential_error(const OperandRow& a, const OperandRow& b, double abs_sum, double undecided) const;
+  double sequential_error(const OperandRow& a, const OperandRow& b, double abs_sum, double undecided,
+                          double flushed) const;
+  // What flushing may take away, under ftz=yes.
+  double flushed(const OperandRow& a, const OperandRow& b) const;
   Enclosure epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b) const;
 
   Accumulator acc_;
@@ -79,9 +94,13 @@ class Dot {
   bool flush_;
   bool exact_products_;  // of a floating acc: no product of two elements is longer than its significand
   std::int64_t promote_;
+  Blocking blocking_;
   double epilogue_roundings_;
   std::string a_element_, b_element_;
 };
+
+// Throws InputError bad_contract for a `block` or `split` that says something of none of these products.
+void refuse_idle_blocking(const Contract& contract, std::initializer_list<const Dot*> products);
 
 // sum a_i b_i and sum |a_i b_i| in f64, each within n u64 sum |a_i b_i|.
 struct DotSums {

@@ -60,6 +60,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[2],
     kDotKeys[3],
     kDotKeys[4],
+    kDotKeys[5],
+    kDotKeys[6],
     ContractKey{"scale", ContractValue::word, "any", "any|divide|reciprocal|inverse",
                 "path=e4m3fn, D = 448, and q8, D = 127: absmax / D, absmax times a rounded 1 / D, or 1 / (D "
                 "/ absmax)"},
@@ -148,7 +150,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
     throw InputError(InputErrorKind::bad_value, "acc=" + std::string(acc.name) + " takes block scales of '" +
                                                     std::string(acc.unit->scales) + "', not those of " +
                                                     a.format + " and " + b.format);
-  const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes");
+  const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes",
+                left.block_scales());
+  refuse_idle_blocking(contract, {&dot});
   const bool flushes =
       contract.text("ftz") == "yes" || (acc.unit != nullptr && acc.unit->combine == Combine::pairwise_flush);
   const double least = flushes ? std::max(smallest_normal(scalar_format(left.element())),

@@ -11,8 +11,9 @@
 // Each product takes a path (operand.hpp; matmul's `path`): the one that is named, and under path=auto each its own, by
 // a and w, and by a and w2. A checkpoint whose w13 is int4 and whose w2 was left in bf16 multiplies codes first and bf16
 // then. Where the second path is `codes`, h is quantised per token to a's element with the scale absmax / D; on f16 and
-// bf16 it is rounded to that type. down_acc: the second product's unit where it has another. weight=before: c h takes h's place there. acc=i32 is of products of integer codes: the
-// other product of such a call is summed in f32, in the declared order.
+// bf16 it is rounded to that type. down_acc: the second product's unit where it has another. weight=before: c (silu(g) v), rounded
+// in f32, takes the place of silu(g) v in front of `h` and of the path. acc=i32 is of products of integer codes: the other product
+// of such a call is summed in f32, in the declared order.
 //
 // Domain. Finite operands; a token that meets a NaN on its way has outputs that are NaN; of one that meets an Inf the op
 // claims nothing. An id outside [0, experts) is refused.
@@ -71,6 +72,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[2],
     kDotKeys[3],
     kDotKeys[4],
+    kDotKeys[5],
+    kDotKeys[6],
     ContractKey{"down_acc", ContractValue::text, "same", "",
                 "how w2 h is summed, where another unit than acc's does it; promote is of both"},
     ContractKey{"gate_up", ContractValue::format, "f32", "", "gate and up are rounded to this"},
@@ -168,6 +171,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Dot dot(of_product(contract, first_integers, down_integers), x.element(), w13.element(), flush);
   const Dot down_dot(of_product(contract_of_down(contract), down_integers, first_integers), h_element,
                      w2.element(), flush);
+  refuse_idle_blocking(contract, {&dot, &down_dot});
   const Store store = store_of(contract, a.text("dtype"));
   const Machine f32 = machine("f32", flush);
   const double silu_ulp = contract.number("silu_ulp");
@@ -190,9 +194,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   if (contract.text("experts") == "distinct")
     for (std::int64_t token = 0; token < tokens; ++token) unclaimed_tokens[token] = repeats(token) ? 1 : 0;
 
+  // Numbers of f32 are that already; a sum in f64 becomes one on its way, and may overflow there.
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
     const std::string_view name = contract.text(key);
-    return name == "f32" ? z : decided(z, scalar_format(name), flush);
+    if (name != "f32") return decided(z, scalar_format(name), flush);
+    return contract.text("acc") == "f64" && std::isfinite(z.value) ? rounded(z, f32) : z;
   };
   const bool weight_first = contract.text("weight") == "before";
   // terms[(t * hidden + i) * topk + s]: the weighted outputs of each expert.
@@ -221,9 +227,9 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           const auto row = static_cast<std::size_t>(r);
           const Enclosure g = round_to_key(kernel_of(gates[p], own, gate_rows[row]), "gate_up");
           const Enclosure v = round_to_key(kernel_of(ups[p], own, up_rows[row]), "gate_up");
-          Enclosure& made = h[k][static_cast<std::size_t>(at + r)];
-          made = round_to_key(rounded_product(silu(g, silu_ulp), v, f32), "h");
+          Enclosure made = rounded_product(silu(g, silu_ulp), v, f32);
           if (weight_first) made = rounded_product(made, weight(k), f32);
+          h[k][static_cast<std::size_t>(at + r)] = round_to_key(made, "h");
         }
     }
     std::vector<OperandRow> second;

@@ -60,6 +60,7 @@ struct Faults {
        skip_cast = false;
   std::string_view order = "lanes";  // of sum_in
   bool weight_before = false;        // w2 (c h)
+  bool weight_last = false;          // and c behind the rounding to `h`, which no contract says
   bool reciprocal = false;           // h times a rounded 1 / scale
   std::string_view h = "f32";        // the type of silu(g) v
   double silu_error = 0;             // relative, at most silu_ulp of 2^-23
@@ -101,8 +102,10 @@ inline Values kernel(const Moe& m, std::string_view path, std::string_view eleme
         if (f.swap_gate_and_up) std::swap(g, u);
         const float activated =
             f.no_silu ? g : rd(double(g) / rd(1.0 + rd(std::exp(-double(g)))) * (1 + f.silu_error));
-        h[r] = Arithmetic{f.h}(rd(rd(double(activated) * u) * f.scale));
-        if (f.weight_before) h[r] = rd(double(h[r]) * m.weights[t * kTopk + s]);
+        float made = rd(rd(double(activated) * u) * f.scale);
+        if (f.weight_before && !f.weight_last) made = rd(double(made) * m.weights[t * kTopk + s]);
+        h[r] = Arithmetic{f.h}(made);
+        if (f.weight_before && f.weight_last) h[r] = rd(double(h[r]) * m.weights[t * kTopk + s]);
         absmax = std::max(absmax, std::fabs(h[r]));
       }
       const float scale = absmax / static_cast<float>(largest_code);

@@ -294,6 +294,7 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
   float global = 1;
   std::memcpy(&global, plane_of(tensor_, ".global_scale").bytes.data(), sizeof global);
   row.scale = 1 / static_cast<double>(global);
+  row.scale_divides = true;
   row.scale_error = kUnit32 + kUnit64;  // a kernel may multiply by its reciprocal; ours is one of f64
 }
 

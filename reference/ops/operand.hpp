@@ -66,9 +66,10 @@ struct OperandRow {
   // path=blocks: elements and block scales apart, as the unit takes them.
   std::vector<float> elements, block_scales;
   double scale = 1;
-  double scale_factor = 1;  // at least 1: what either factor of a scale that is a product of two may be
-  double scale_error = 0;   // relative, of the kernel's scale
-  double max_abs = 0;       // of reach
+  bool scale_divides = false;  // `scale` is the reciprocal of what is stored
+  double scale_factor = 1;     // at least 1: what either factor of a scale that is a product of two may be
+  double scale_error = 0;      // relative, of the kernel's scale
+  double max_abs = 0;          // of reach
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;

@@ -210,10 +210,11 @@ struct MoeReplay::Data {
                       v = rounded_to(row[inter + r], contract.text("gate_up"));
           const float below = 1.0F + exp(-g);
           const float gated = s.silu == "quotient" ? g / below : g * (1.0F / below);
-          float& at = h[static_cast<std::size_t>(served[e][p] * inter + r)];
-          at = rounded_to(gated * v, contract.text("h"));
-          if (contract.text("weight") == "before")
-            at *= static_cast<float>(weights[static_cast<std::size_t>(served[e][p])]);
+          const auto slot = static_cast<std::size_t>(served[e][p]);
+          float product = gated * v;
+          if (contract.text("weight") == "before") product *= static_cast<float>(weights[slot]);
+          h[slot * static_cast<std::size_t>(inter) + static_cast<std::size_t>(r)] =
+              rounded_to(product, contract.text("h"));
         }
       }
     return h;

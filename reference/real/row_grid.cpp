@@ -20,15 +20,19 @@ int lsb_exponent(double x) {
 
 }  // namespace
 
+double lowest_bit(double x) { return std::ldexp(1.0, lsb_exponent(x)); }
+
 RowGrid row_grid(std::span<const double> row) {
   constexpr int kNone = 2000;
   int lowest = kNone;
-  RowGrid grid;
+  RowGrid grid{.min_abs = std::numeric_limits<double>::infinity()};
   for (const double x : row) {
-    if (!std::isfinite(x)) return {std::abs(x), std::abs(x), std::numeric_limits<double>::quiet_NaN()};
+    if (!std::isfinite(x)) return {std::abs(x), std::abs(x), std::numeric_limits<double>::quiet_NaN(), 0};
     grid.sum_abs += std::abs(x);
     grid.max_abs = std::max(grid.max_abs, std::abs(x));
-    if (x != 0) lowest = std::min(lowest, lsb_exponent(x));
+    if (x == 0) continue;
+    lowest = std::min(lowest, lsb_exponent(x));
+    grid.min_abs = std::min(grid.min_abs, std::abs(x));
   }
   grid.lsb = lowest == kNone ? std::numeric_limits<double>::infinity() : std::ldexp(1.0, lowest);
   return grid;
