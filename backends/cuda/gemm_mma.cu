@@ -98,7 +98,7 @@ void check_e4m3(const Product& product, const DeviceInfo& device) {
 // blocks inside an instruction is not shown.
 std::string accumulator_of(const DeviceInfo& device, const char* type) {
   const std::string generation(matrix_generation(device));
-  return "acc=" + generation + type + (generation == "hopper" ? " order=sequential" : "");
+  return "acc=" + generation + type + (generation == "hopper" ? " order=sequential" : " block=8 split=1");
 }
 
 // Where one instruction is one block, ascending k is one chain of blocks.

@@ -95,7 +95,7 @@ const GemmKernel kMfmaFp8 = {"gemm_mfma_fp8",
                                need_unit<has_mfma_fp8>(device, "mfma_fp8");
                                check_codes(product, Element::e4m3fnuz, "e4m3fnuz");
                              },
-                             [](const DeviceInfo&) { return std::string("acc=cdna3_fp8"); },
+                             [](const DeviceInfo&) { return std::string("acc=cdna3_fp8 block=16 split=1"); },
                              launch<gemm_mfma_fp8, 64>};
 const GemmKernel kMfmaBf16 = {
     "gemm_mfma_bf16",
@@ -104,7 +104,8 @@ const GemmKernel kMfmaBf16 = {
     takes_bf16,
     [](const Product&, const DeviceInfo& device) { need_unit<has_mfma_bf16>(device, "mfma_bf16"); },
     [](const DeviceInfo& device) {
-      return std::string(device.minor == 4 ? "acc=cdna3_bf16" : "acc=cdna2_bf16");
+      return std::string(device.minor == 4 ? "acc=cdna3_bf16 block=8 split=1"
+                                           : "acc=cdna2_bf16 block=4 split=1");
     },
     launch<gemm_mfma_bf16, 64>};
 const GemmKernel kWmmaFp8 = {"gemm_wmma_fp8",
@@ -115,7 +116,7 @@ const GemmKernel kWmmaFp8 = {"gemm_wmma_fp8",
                                need_unit<has_wmma_fp8>(device, "wmma_fp8");
                                check_codes(product, Element::e4m3fn, "e4m3fn");
                              },
-                             [](const DeviceInfo&) { return std::string("acc=rdna4_fp8"); },
+                             [](const DeviceInfo&) { return std::string("acc=rdna4_fp8 block=16 split=1"); },
                              launch<gemm_wmma_fp8, 32>};
 const GemmKernel kWmmaBf16 = {
     "gemm_wmma_bf16",
@@ -123,7 +124,7 @@ const GemmKernel kWmmaBf16 = {
     false,
     takes_bf16,
     [](const Product&, const DeviceInfo& device) { need_unit<has_wmma_fp8>(device, "wmma_bf16"); },
-    [](const DeviceInfo&) { return std::string("acc=rdna4_bf16"); },
+    [](const DeviceInfo&) { return std::string("acc=rdna4_bf16 block=16 split=1"); },
     launch<gemm_wmma_bf16, 32>};
 #endif
 const GemmKernel kDecodedFp8 = {

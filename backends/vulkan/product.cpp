@@ -192,7 +192,8 @@ std::string matmul_matrix_contract(const Call& call, const Device& device) {
   const Product product(call, "a", "b");
   const MatrixProduct how = matrix_product(product);
   if (how.unit == nullptr) return product.contract(device);
-  return "acc=" + device.can().matrix_unit(how.unit) + product.epilogue() + ftz(device);
+  // One accumulator; how many products an instruction takes is the driver's affair.
+  return "acc=" + device.can().matrix_unit(how.unit) + " split=1" + product.epilogue() + ftz(device);
 }
 void matmul_matrix_run(Session& session, const Trace& trace) {
   const Call& call = session.call();

@@ -114,7 +114,13 @@ double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
   const bool decided = a.reach.empty() && b.reach.empty();
   // Blocks, and as many parts or promotions at most.
   const double sums = unit ? 2 * most_blocks(n, acc_.unit->group, blocking_) : n;
-  if (!(decided && a.grid.lsb * b.grid.lsb >= normal)) lost += sums * normal;
+  const auto may_vanish = [&](double least_normal) {
+    return !(decided && a.grid.lsb * b.grid.lsb >= least_normal);
+  };
+  if (may_vanish(normal)) lost += sums * normal;
+  // Parts are added outside of the unit, in the type of its register.
+  const double outside = power_of_two(acc_.precision.emin);
+  if (unit && blocking_.split != 1 && outside > normal && may_vanish(outside)) lost += n * outside;
   return rule(Rule::sum_flush, lost);
 }
 

@@ -14,7 +14,9 @@ def mm_contract(call):
     kind = call.text("a")
     need(kind == call.text("b") == call.text("dtype") and kind in ("f32", *WIDE), "torch.mm wants one type, f32, f16 or bf16")
     need(call.text("path") in ("auto", kind), f"torch.mm multiplies {kind}")
-    return f"acc={unit(kind) if call.device == 'cuda' and kind in WIDE else 'f32'}"
+    # Instructions of 16 products or more, blocks of 8 at least on every architecture; K split among at most 64 thread blocks
+    # (80 shapes identified on an H100 split it in three or not at all: reports/results/cards/cublas.md).
+    return f"acc={unit(kind)} block=8 split=64" if call.device == "cuda" and kind in WIDE else "acc=f32"
 
 
 @subject(op="matmul", variant="mm", contract=mm_contract)
@@ -50,7 +52,7 @@ def scaled_contract(promote, in_order=False):
             return "acc=f32"
         need(not in_order or call.integer("k") <= 4096 and min(call.integer("m"), call.integer("n")) >= 16,
              "the order of k is known up to k=4096, for m and n of at least 16")
-        return f"acc={unit('fp8')} promote={promote}" + (" order=sequential" if in_order else "")
+        return f"acc={unit('fp8')} promote={promote} " + ("order=sequential" if in_order else "block=16 split=64")
     return contract
 
 

@@ -89,7 +89,7 @@ def contract(promote):
     def declared(call):
         need((call.text("a"), call.text("b")) == ("bf16", "nvfp4") and call.text("path") == "e4m3fn",
              "the Triton product takes a=bf16 b=nvfp4 path=e4m3fn")
-        acc = "acc=f32" if call.device == "cpu" else f"acc={unit('fp8')} promote={promote}"
+        acc = "acc=f32" if call.device == "cpu" else f"acc={unit('fp8')} promote={promote} block=16 split=1"
         return acc + " dequant_roundings=1 epilogue_roundings=3"
     return declared
 
