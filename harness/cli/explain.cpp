@@ -24,41 +24,6 @@ double median(std::vector<double> v) {
   return *middle;
 }
 
-// The contract with one key made as exact as its kind allows; nullopt when it cannot be made more exact.
-std::optional<Contract> without(const Contract& contract, const ContractKey& key,
-                                std::span<const ContractKey> keys) {
-  std::string_view ideal;
-  switch (key.kind) {
-    case ContractValue::accumulator:
-      ideal = "f64";
-      break;
-    case ContractValue::format:
-      ideal = "f32";
-      break;
-    case ContractValue::number:
-      ideal = "0";
-      break;
-    case ContractValue::order:
-      ideal = "tree";
-      break;
-    case ContractValue::integer:
-    case ContractValue::word:
-    case ContractValue::text:
-      return std::nullopt;
-  }
-  if (contract.text(key.name) == ideal) return std::nullopt;
-  std::string text;
-  for (const auto& k : keys) {
-    const std::string_view value = k.name == key.name ? ideal : contract.text(k.name);
-    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, value);
-  }
-  try {
-    return Contract::parse(text, keys);
-  } catch (const InputError&) {
-    return std::nullopt;  // this key does not allow it
-  }
-}
-
 std::vector<double> finite_limits(const Truth& t) {
   std::vector<double> limits;
   for (std::size_t i = 0; i < t.limit.size(); ++i)
@@ -101,7 +66,7 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
                  unclaimed);
     std::vector<std::pair<double, std::string>> terms;
     for (const auto& key : c.op->contract)
-      if (const auto better = without(contract, key, c.op->contract)) {
+      if (const auto better = made_exact(contract, key, c.op->contract)) {
         const std::optional<double> ideal = median_limit(c, inputs, *better, n);
         const double share = limit > 0 && ideal ? 1 - *ideal / limit : 0;
         if (ideal) terms.emplace_back(share, fmt::format("{}={}", key.name, contract.text(key.name)));

@@ -150,4 +150,33 @@ double Contract::number(std::string_view key) const {
   return x;
 }
 
+std::optional<Contract> made_exact(const Contract& contract, const ContractKey& key,
+                                   std::span<const ContractKey> keys) {
+  std::string_view ideal = key.ideal;
+  if (ideal.empty()) switch (key.kind) {
+      case ContractValue::accumulator:
+        ideal = "f64";
+        break;
+      case ContractValue::format:
+        ideal = "f32";
+        break;
+      case ContractValue::number:
+        ideal = "0";
+        break;
+      case ContractValue::order:
+        ideal = "tree";
+        break;
+      case ContractValue::integer:
+      case ContractValue::word:
+      case ContractValue::text:
+        return std::nullopt;
+    }
+  if (ideal == "none" || contract.text(key.name) == ideal) return std::nullopt;
+  try {
+    return Contract::parse(contract.with(key.name, ideal).print(), keys);
+  } catch (const InputError&) {
+    return std::nullopt;  // this key does not allow it
+  }
+}
+
 }  // namespace assay

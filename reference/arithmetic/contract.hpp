@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct ContractKey {
   std::string_view fallback;  // the value when the text does not name the key; "" when the key is required
   std::string_view words;     // kind word only: "any|sequential|tree"
   std::string_view meaning;   // one line, shown by `assay explain`
+  // The value that makes the step as exact as can be, where its kind does not say it; "none": no value does.
+  std::string_view ideal = {};
 };
 
 // The keys of `first`, then those of `second`.
@@ -45,6 +48,12 @@ constexpr std::array<ContractKey, N + M> joined(const std::array<ContractKey, N>
   std::copy(second.begin(), second.end(), all.begin() + N);
   return all;
 }
+
+class Contract;
+// The contract with one step as exact as its key allows: f64, f32, 0 ulps, a tree. nullopt where it is that already, where no value
+// of the key is more exact, or where the other keys do not allow it.
+std::optional<Contract> made_exact(const Contract& contract, const ContractKey& key,
+                                   std::span<const ContractKey> keys);
 
 class Contract {
  public:

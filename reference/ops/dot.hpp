@@ -44,16 +44,18 @@ inline constexpr std::array kDotKeys = {
         "order", ContractValue::order, "any", "",
         "of the additions; with a matrix unit sequential says: blocks in ascending k, padded at the end"},
     ContractKey{"promote", ContractValue::number, "0", "",
-                "matrix unit: blocks between promotions to f32; 0: never"},
+                "matrix unit: blocks between promotions to f32; 0: never", "none"},
     ContractKey{"dequant_roundings", ContractValue::number, "1", "",
                 "f32 roundings from a stored code to an operand"},
     ContractKey{"epilogue_roundings", ContractValue::number, "3", "", "f32 roundings that apply the scales"},
     ContractKey{
         "block", ContractValue::integer, "1", "",
-        "matrix unit, order not told: products of every block but the last of a partial sum, at least"},
+        "matrix unit, order not told: products of every block but the last of a partial sum, at least",
+        "2147483647"},
     ContractKey{
         "split", ContractValue::number, "0", "",
-        "matrix unit, order not told: partial sums that are added, each rounded, at most; 0: any number"},
+        "matrix unit, order not told: partial sums that are added, each rounded, at most; 0: any number",
+        "1"},
 };
 
 struct DotResult {

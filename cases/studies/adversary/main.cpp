@@ -10,6 +10,7 @@
 
 #include "cases/studies/adversary/corpus.hpp"
 #include "cases/studies/adversary/family.hpp"
+#include "cases/studies/adversary/needed.hpp"
 #include "cases/studies/adversary/search.hpp"
 #include "harness/cli/program.hpp"
 #include "reference/near_names.hpp"
@@ -19,7 +20,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> ops, replay, fixed;
-  std::string jsonl, corpus;
+  std::string jsonl, corpus, needed;
+  std::vector<std::string> of;
   std::uint64_t seed = 1;
   double seconds = 60;
   std::size_t outputs = 0;
@@ -118,6 +120,30 @@ int run(const Options& o) {
   return violated ? kFinding : kGreen;
 }
 
+// Looks for a point that needs each rule, or each word; a line as each is found. Exit code 1 where one is not.
+int find_needed(const Options& o) {
+  std::size_t missing = 0;
+  const auto look = [&](const auto& what) {
+    const std::string name = print(what);
+    if (!o.of.empty() &&
+        std::ranges::none_of(o.of, [&](const std::string& each) { return name.starts_with(each); }))
+      return;
+    const std::optional<Point> point = find(what, o.seed, o.seconds);
+    missing += point ? 0U : 1U;
+    fmt::print("{}: {}\n", name, point ? print(*point) : "none");
+    std::fflush(stdout);
+  };
+  if (o.needed == "rules") {
+    for (const WeakRule& weak : weak_rules()) look(weak);
+  } else if (o.needed == "words") {
+    for (const OtherWord& word : other_words()) look(word);
+  } else {
+    throw InputError(InputErrorKind::bad_value, "--needed " + o.needed + ": rules or words are allowed");
+  }
+  fmt::print("# {} without a point\n", missing);
+  return missing == 0 ? kGreen : kFinding;
+}
+
 }  // namespace
 }  // namespace assay::adversary
 
@@ -139,8 +165,14 @@ int main(int argc, char** argv) {
   app.add_flag("--words", options.words, "a row for each word of the contracts");
   app.add_option("--point", options.replay, "run these points instead of a search");
   app.add_option("--corpus", options.corpus, "run the points of this file instead of a search");
+  app.add_option(
+      "--needed", options.needed,
+      "rules: finds a kernel that each rule of a limit is needed for; words: for each word of a contract; "
+      "--seconds is of each");
+  app.add_option("--of", options.of, "with --needed: those that begin so");
   app.callback([&] {
-    exit_code = !options.replay.empty()   ? adversary::replay(options.replay)
+    exit_code = !options.needed.empty()   ? adversary::find_needed(options)
+                : !options.replay.empty() ? adversary::replay(options.replay)
                 : !options.corpus.empty() ? adversary::run_corpus(options.corpus)
                                           : adversary::run(options);
   });

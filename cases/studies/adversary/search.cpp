@@ -85,30 +85,69 @@ Point changed(const Family& family, const SearchOptions& options, Point point, D
 
 }  // namespace
 
-Shown show(const Point& point) {
-  Shown shown;
+namespace {
+
+// The kernel's choices: an accumulator "dtype" is of the type of the inputs.
+Choices kernel_of(const Point& point, const Attributes& attributes) {
+  Choices kernel = point.kernel;
+  if (const auto acc = kernel.find("acc"); acc != kernel.end() && acc->second == "dtype")
+    acc->second = attributes.text("dtype");
+  return kernel;
+}
+
+Contract contract_of(const Point& point, const Attributes& attributes) {
+  const Family& own = family(point.family);
+  Words words(op(own.op));
+  own.contract(attributes, kernel_of(point, attributes), words);
+  return Contract::parse(words.text(), op(own.op).contract);
+}
+
+// What differs from an op's defaults, in the order of its list.
+std::string brief(const Contract& contract, const Op& row) {
+  std::string text;
+  for (const ContractKey& key : row.contract)
+    if (contract.text(key.name) != key.fallback)
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", key.name, contract.text(key.name));
+  return text;
+}
+
+}  // namespace
+
+Contract said_contract(const Point& point) {
+  const Op& row = op(family(point.family).op);
+  return contract_of(point, Attributes::complete(row.attributes, point.attributes));
+}
+
+Run run_of(const Point& point) {
   const Family& own = family(point.family);
   const Op& row = op(own.op);
+  Run run{Attributes::complete(row.attributes, point.attributes), {}, {}, {}};
+  run.set = make_inputs(row, run.attributes, point.inputs);
+  run.contract = contract_of(point, run.attributes);
+  const Choices kernel = kernel_of(point, run.attributes);
+  Problem problem{row, run.attributes, kernel, run.set, {}};
+  for (const auto& [name, tensor] : run.set) problem.values[name] = decode_tensor(tensor);
+  run.outputs = own.run(problem);
+  return run;
+}
+
+std::vector<Truth> truths_of(const Point& point, const Run& run, const Contract* other) {
+  return op(family(point.family).op).truth(run.attributes, run.set, other == nullptr ? run.contract : *other);
+}
+
+Shown show(const Point& point) {
+  Shown shown;
   try {
-    const Attributes attributes = Attributes::complete(row.attributes, point.attributes);
-    const TensorSet set = make_inputs(row, attributes, point.inputs);
-    Choices kernel = point.kernel;  // an accumulator "dtype" is of the type of the inputs
-    if (const auto acc = kernel.find("acc"); acc != kernel.end() && acc->second == "dtype")
-      acc->second = attributes.text("dtype");
-    Words words(row);
-    own.contract(attributes, kernel, words);
-    shown.contract = words.text();
-    const std::vector<Truth> truths = row.truth(attributes, set, Contract::parse(words.text(), row.contract));
-    Problem problem{row, attributes, kernel, set, {}};
-    for (const auto& [name, tensor] : set) problem.values[name] = decode_tensor(tensor);
-    const Outputs outputs = own.run(problem);
+    shown.contract = brief(said_contract(point), op(family(point.family).op));
+    const Run run = run_of(point);
+    const std::vector<Truth> truths = truths_of(point, run);
     shown.possible = true;
-    for (std::size_t o = 0; o < truths.size() && o < outputs.size(); ++o) {
-      if (outputs[o].size() != truths[o].value.size())
-        throw std::logic_error(
-            fmt::format("family {}: {} outputs for {}", own.name, outputs[o].size(), truths[o].value.size()));
-      for (std::size_t i = 0; i < outputs[o].size(); ++i) {
-        const double got = outputs[o][i], value = truths[o].value[i], limit = truths[o].limit[i];
+    for (std::size_t o = 0; o < truths.size() && o < run.outputs.size(); ++o) {
+      if (run.outputs[o].size() != truths[o].value.size())
+        throw std::logic_error(fmt::format("family {}: {} outputs for {}", point.family,
+                                           run.outputs[o].size(), truths[o].value.size()));
+      for (std::size_t i = 0; i < run.outputs[o].size(); ++i) {
+        const double got = run.outputs[o][i], value = truths[o].value[i], limit = truths[o].limit[i];
         Judged judged = judge(got, value, limit);
         if (std::isnan(judged.ratio)) judged.ratio = judged.ok ? 0 : kInf;  // Inf - Inf over Inf
         ++shown.outputs;
@@ -153,12 +192,12 @@ Scores search(const Family& family, const SearchOptions& options) {
   };
   while (spent() < options.seconds && (options.outputs == 0 || scores[""].outputs < options.outputs)) {
     Point best = draw_point(family, options, draw);
-    Shown shown = show(best);
+    Shown shown = options.score(best);
     count(best, shown);
     if (!shown.possible) continue;
     for (int step = 0; step < options.climb && shown.ratio <= 1 && spent() < options.seconds; ++step) {
       const Point next = changed(family, options, best, draw);
-      const Shown then = show(next);
+      const Shown then = options.score(next);
       count(next, then);
       if (then.possible && then.ratio >= shown.ratio) best = next, shown = then;
     }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cases/studies/adversary/family.hpp"
+#include "reference/arithmetic/contract.hpp"
 
 namespace assay::adversary {
 
@@ -20,6 +21,18 @@ struct Shown {
   std::string where;        // of it: "y[3]: got 1, true 0, limit 0.5"
 };
 Shown show(const Point& point);
+
+// A point taken apart: its inputs, what its kernel says, and what it returns. Each throws InputError where the op does not take it.
+struct Run {
+  Attributes attributes;
+  TensorSet set;
+  Contract contract;
+  Outputs outputs;
+};
+Contract said_contract(const Point& point);
+Run run_of(const Point& point);
+// other: judged by this contract instead.
+std::vector<Truth> truths_of(const Point& point, const Run& run, const Contract* other = nullptr);
 
 struct Finding {
   Point point;
@@ -40,7 +53,8 @@ struct SearchOptions {
   std::string defect = "none";
   Choices fixed;  // attributes and choices that are not drawn
   bool stop_at_violation = false;
-  std::function<void(const Finding&)> found;  // each point whose ratio is above 1, after its climb
+  std::function<Shown(const Point&)> score = show;  // what is climbed; above 1 it is a finding
+  std::function<void(const Finding&)> found;        // each point whose ratio is above 1, after its climb
 };
 
 // By contract word ("order=tree"), and under "" all of them.

@@ -1,0 +1,44 @@
+// What a limit needs: points that show that a rule (reference/arithmetic/rule.hpp), or a word of a contract, is not there for
+// nothing. A rule is attacked by making it unsound; a word by judging a kernel that keeps it under another word.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases/studies/adversary/search.hpp"
+#include "reference/arithmetic/rule.hpp"
+
+namespace assay::adversary {
+
+// A rule whose terms count `factor` times, and whose conditions always hold.
+struct WeakRule {
+  Rule rule = Rule::none;
+  double factor = 0;
+};
+std::string print(const WeakRule& weak);          // "unit_cut*0.5"
+WeakRule parse_weak_rule(std::string_view text);  // throws InputError unknown_name, bad_value
+std::vector<WeakRule> weak_rules();               // every rule, dropped, at a fifth and at half
+
+// The kernel of the point is within its limit, and is not where the rule is weak.
+bool shows(const Point& point, const WeakRule& weak);
+// The first such point that a search of so many seconds finds, over the families in turn.
+std::optional<Point> find(const WeakRule& weak, std::uint64_t seed, double seconds);
+
+// A word of an op's contract, and another that it is judged by instead.
+struct OtherWord {
+  std::string op, key, value, other;
+};
+std::string print(const OtherWord& word);  // "softmax exp_ulp=* > 0"
+OtherWord parse_other_word(std::string_view text);
+// Of every op that has a family. Of numbers, accumulators, formats and orders: whatever a kernel says, against the most exact
+// value; of words: each against each other one.
+std::vector<OtherWord> other_words();
+
+// The kernel of the point says the word and is within its limit, and is beyond it under the other one. Where the other is the most exact
+// value of the key: some element errs by half of its limit at least, and the limit without that step is half as large at
+// most.
+bool shows(const Point& point, const OtherWord& word);
+std::optional<Point> find(const OtherWord& word, std::uint64_t seed, double seconds);
+
+}  // namespace assay::adversary
