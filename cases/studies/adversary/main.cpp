@@ -136,7 +136,7 @@ int find_needed(const Options& o) {
   if (o.needed == "rules") {
     for (const WeakRule& weak : weak_rules()) look(weak);
   } else if (o.needed == "words") {
-    for (const OtherWord& word : other_words()) look(word);
+    for (const ContractWord& word : contract_words()) look(word);
   } else {
     throw InputError(InputErrorKind::bad_value, "--needed " + o.needed + ": rules or words are allowed");
   }

@@ -17,47 +17,56 @@ namespace {
 
 constexpr std::string_view kAnyValue = "*";  // of a key whose other value is the most exact one
 
-// The contract that is said, with another word of one key; nullopt where the point says another word, or the op refuses it.
-std::optional<Contract> under(const Point& point, const OtherWord& word) {
-  const Family& own = family(point.family);
-  const Op& row = op(own.op);
-  const Contract said = said_contract(point);
+// What the kernel of the point is held against: the contract that it says, with another word of one key. None where it says
+// another word than `word`, or the op refuses the other.
+std::vector<Contract> others_of(const Contract& said, const ContractWord& word) {
+  const Op& row = op(word.op);
+  const auto key = std::ranges::find(row.contract, std::string_view(word.key), &ContractKey::name);
+  if (key == row.contract.end()) throw unknown_name("contract key", word.key, names_of(row.contract));
+  std::vector<Contract> others;
   if (word.value == kAnyValue) {
-    for (const ContractKey& key : row.contract)
-      if (key.name == word.key) return made_exact(said, key, row.contract);
-    return std::nullopt;
+    if (const std::optional<Contract> exact = made_exact(said, *key, row.contract)) others.push_back(*exact);
+    return others;
   }
-  if (said.text(word.key) != word.value) return std::nullopt;
-  return Contract::parse(said.with(word.key, word.other).print(), row.contract);
+  if (said.text(word.key) != word.value) return others;
+  for (const std::string& other : words_of(key->words)) {
+    if (other == word.value) continue;
+    try {
+      others.push_back(Contract::parse(said.with(word.key, other).print(), row.contract));
+    } catch (const InputError&) {  // the other keys do not allow it
+    }
+  }
+  return others;
 }
 
-// Over the elements: the largest of min(error / (limit / 2), error / limit of the other contract), which is above 1 where the word
-// is needed; of a word that is not a matter of degree error / limit of the other contract alone.
-double need(const Point& point, const OtherWord& word) {
-  try {
-    const std::optional<Contract> other = under(point, word);
-    if (!other) return 0;
-    const Run run = run_of(point);
-    const std::vector<Truth> loose = truths_of(point, run), sharp = truths_of(point, run, &*other);
-    double most = 0;
-    for (std::size_t o = 0; o < loose.size() && o < sharp.size() && o < run.outputs.size(); ++o)
+// Above 1 where the word is needed: over the elements the largest error / limit of another contract, and of a step that is a matter
+// of degree no more than error / (limit / 2). 0 where the kernel leaves its own limit.
+double need(const Point& point, const ContractWord& word) {
+  const std::vector<Contract> others = others_of(said_contract(point), word);
+  if (others.empty()) return 0;
+  const Run run = run_of(point);
+  const std::vector<Truth> own = truths_of(point, run);
+  double most = 0;
+  for (const Contract& contract : others) {
+    std::vector<Truth> other;
+    try {
+      other = truths_of(point, run, &contract);
+    } catch (const InputError&) {
+      continue;  // it takes no such operands
+    }
+    for (std::size_t o = 0; o < own.size() && o < other.size() && o < run.outputs.size(); ++o)
       for (std::size_t i = 0; i < run.outputs[o].size(); ++i) {
-        const double got = run.outputs[o][i], limit = loose[o].limit[i];
-        const Judged here = judge(got, loose[o].value[i], limit),
-                     there = judge(got, sharp[o].value[i], sharp[o].limit[i]);
-        if (!here.ok || !std::isfinite(got)) return 0;  // the word is not kept, or nothing is to tell
-        double score = there.ok ? there.ratio : 2 + std::min(there.ratio, 1e6);
-        if (word.value == kAnyValue) {
-          const bool half = sharp[o].limit[i] <= limit / 2;
+        const double got = run.outputs[o][i], limit = own[o].limit[i], less = other[o].limit[i];
+        const Judged here = judge(got, own[o].value[i], limit), there = judge(got, other[o].value[i], less);
+        if (!here.ok) return 0;
+        double score = there.ok ? there.ratio : 2;
+        if (word.value == kAnyValue)
           score =
-              half ? std::min(score, 2 * here.ratio) : std::min(here.ratio, limit / 2 / sharp[o].limit[i]);
-        }
+              less <= limit / 2 ? std::min(score, 2 * here.ratio) : std::min(here.ratio, limit / 2 / less);
         if (std::isfinite(score)) most = std::max(most, score);
       }
-    return most;
-  } catch (const InputError&) {
-    return 0;
   }
+  return most;
 }
 
 std::vector<const Family*> families_of(std::string_view op_name) {
@@ -138,48 +147,41 @@ std::optional<Point> find(const WeakRule& weak, std::uint64_t seed, double secon
   });
 }
 
-std::string print(const OtherWord& word) {
-  return fmt::format("{} {}={} > {}", word.op, word.key, word.value, word.other);
-}
+std::string print(const ContractWord& word) { return fmt::format("{} {}={}", word.op, word.key, word.value); }
 
-OtherWord parse_other_word(std::string_view text) {
-  const std::size_t blank = text.find(' '), is = text.find('='), than = text.find(" > ");
-  if (blank == std::string_view::npos || is == std::string_view::npos || than == std::string_view::npos ||
-      is < blank || than < is)
-    throw InputError(InputErrorKind::bad_value, fmt::format("'{}': 'op key=word > other' is allowed", text));
+ContractWord parse_contract_word(std::string_view text) {
+  const std::size_t blank = text.find(' '), is = text.find('=');
+  if (blank == std::string_view::npos || is == std::string_view::npos || is < blank)
+    throw InputError(InputErrorKind::bad_value, fmt::format("'{}': 'op key=word' is allowed", text));
   return {std::string(text.substr(0, blank)), std::string(text.substr(blank + 1, is - blank - 1)),
-          std::string(text.substr(is + 1, than - is - 1)), std::string(text.substr(than + 3))};
+          std::string(text.substr(is + 1))};
 }
 
-std::vector<OtherWord> other_words() {
-  std::vector<OtherWord> all;
+std::vector<ContractWord> contract_words() {
+  std::vector<ContractWord> all;
   for (const Op& row : ops()) {
     if (families_of(row.name).empty()) continue;
-    const std::string name(row.name);
     for (const ContractKey& key : row.contract) {
-      if (key.kind == ContractValue::text) continue;  // judged by bits: a schedule
-      if (key.kind != ContractValue::word) {
-        if (key.ideal != "none" && (key.kind != ContractValue::integer || !key.ideal.empty()))
-          all.push_back({name, std::string(key.name), std::string(kAnyValue), "exact"});
-        continue;
-      }
-      for (const std::string& value : words_of(key.words))
-        for (const std::string& other : words_of(key.words))
-          if (value != other) all.push_back({name, std::string(key.name), value, other});
+      if (key.kind == ContractValue::text || key.ideal == "none") continue;
+      if (key.kind == ContractValue::integer && key.ideal.empty()) continue;
+      if (key.kind == ContractValue::word)
+        for (const std::string& value : words_of(key.words))
+          all.push_back({std::string(row.name), std::string(key.name), value});
+      else
+        all.push_back({std::string(row.name), std::string(key.name), std::string(kAnyValue)});
     }
   }
   return all;
 }
 
-bool shows(const Point& point, const OtherWord& word) { return need(point, word) > 1; }
+bool shows(const Point& point, const ContractWord& word) { return need(point, word) > 1; }
 
-std::optional<Point> find(const OtherWord& word, std::uint64_t seed, double seconds) {
+std::optional<Point> find(const ContractWord& word, std::uint64_t seed, double seconds) {
   return search_in(families_of(word.op), seed, seconds, [&](const Point& point) {
     Shown shown;
     try {
-      said_contract(point);
-      shown.possible = true;
       shown.ratio = need(point, word);
+      shown.possible = true;
     } catch (const InputError& e) {
       shown.refusal = e.what();
     }

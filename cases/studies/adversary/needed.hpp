@@ -25,20 +25,19 @@ bool shows(const Point& point, const WeakRule& weak);
 // The first such point that a search of so many seconds finds, over the families in turn.
 std::optional<Point> find(const WeakRule& weak, std::uint64_t seed, double seconds);
 
-// A word of an op's contract, and another that it is judged by instead.
-struct OtherWord {
-  std::string op, key, value, other;
+// A word of an op's contract. Of numbers, accumulators, formats and orders the value is "*": whatever a kernel says, held
+// against the most exact value of the key. Of listed words each is held against every other one.
+struct ContractWord {
+  std::string op, key, value;
 };
-std::string print(const OtherWord& word);  // "softmax exp_ulp=* > 0"
-OtherWord parse_other_word(std::string_view text);
-// Of every op that has a family. Of numbers, accumulators, formats and orders: whatever a kernel says, against the most exact
-// value; of words: each against each other one.
-std::vector<OtherWord> other_words();
+std::string print(const ContractWord& word);              // "softmax exp_ulp=*"
+ContractWord parse_contract_word(std::string_view text);  // throws InputError bad_value
+// Of every op that has a family; keys that are judged by bits (schedules), or that no value makes more exact, apart.
+std::vector<ContractWord> contract_words();
 
-// The kernel of the point says the word and is within its limit, and is beyond it under the other one. Where the other is the most exact
-// value of the key: some element errs by half of its limit at least, and the limit without that step is half as large at
-// most.
-bool shows(const Point& point, const OtherWord& word);
-std::optional<Point> find(const OtherWord& word, std::uint64_t seed, double seconds);
+// The kernel of the point says the word and is within its limit, and is beyond the limit of another word. Of "*": some element errs
+// by half of its limit at least, and the limit without that step is half as large at most.
+bool shows(const Point& point, const ContractWord& word);
+std::optional<Point> find(const ContractWord& word, std::uint64_t seed, double seconds);
 
 }  // namespace assay::adversary

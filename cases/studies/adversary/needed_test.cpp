@@ -1,0 +1,60 @@
+// No rule of a limit and no word of a contract stands there for nothing: each has a point in rules.list or words.list at which a
+// kernel needs it, found by `assay adversary --needed`, and shown again here.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "cases/studies/adversary/corpus.hpp"
+#include "cases/studies/adversary/needed.hpp"
+
+namespace assay::adversary {
+namespace {
+
+TEST(Needed, each_rule_that_is_made_unsound_is_noticed) {
+  std::set<std::string> noticed;
+  for (const KnownPoint& each : read_corpus(ASSAY_RULES)) {
+    const WeakRule weak = parse_weak_rule(each.name);
+    EXPECT_TRUE(shows(parse_point(each.point), weak)) << each.name;
+    noticed.insert(print(weak));
+  }
+  std::size_t all = 0, dropped = 0;
+  for (const WeakRule& weak : weak_rules()) {
+    ++all;
+    if (noticed.contains(print(weak))) continue;
+    std::printf("not noticed by the search alone: %s\n", print(weak).c_str());
+    dropped += weak.factor == 0 ? 1U : 0U;
+  }
+  std::printf("%zu of %zu weakened rules are noticed by a listed point\n", noticed.size(), all);
+  EXPECT_GE(noticed.size() * 100, all * ASSAY_RULES_PERCENT);
+}
+
+TEST(Needed, a_sound_limit_is_left_by_no_listed_kernel) {
+  for (const char* list : {ASSAY_RULES, ASSAY_WORDS})
+    for (const KnownPoint& each : read_corpus(list)) {
+      const Shown shown = show(parse_point(each.point));
+      EXPECT_TRUE(shown.possible) << each.name << ": " << shown.refusal;
+      EXPECT_LE(shown.ratio, 1) << each.name << ": " << shown.where;
+    }
+}
+
+TEST(Needed, nearly_every_key_of_every_contract_has_a_kernel_that_needs_it) {
+  std::map<std::string, bool> keys;
+  const auto key_of = [](const ContractWord& word) { return word.op + " " + word.key; };
+  for (const ContractWord& word : contract_words()) keys[key_of(word)];
+  for (const KnownPoint& each : read_corpus(ASSAY_WORDS)) {
+    const ContractWord word = parse_contract_word(each.name);
+    EXPECT_TRUE(shows(parse_point(each.point), word)) << each.name;
+    keys[key_of(word)] = true;
+  }
+  std::size_t needed = 0;
+  for (const auto& [name, shown] : keys) {
+    needed += shown ? 1U : 0U;
+    if (!shown) std::printf("no known point: %s\n", name.c_str());
+  }
+  std::printf("%zu of %zu keys have a known point\n", needed, keys.size());
+  EXPECT_GE(needed * 100, keys.size() * 95);
+}
+
+}  // namespace
+}  // namespace assay::adversary
