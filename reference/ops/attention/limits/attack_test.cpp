@@ -203,7 +203,7 @@ Attacked attack(const std::string& text, const std::string& dtype, const std::st
                 std::int64_t keys, std::int64_t d, std::int64_t rows, std::uint64_t seed,
                 bool skips_cast = false) {
   constexpr std::int64_t kColumns = 32;
-  const Contract contract = Contract::parse(text, kAttention.contract);
+  const Contract contract = Contract::parse(text + " scaling=scores tiles=aligned", kAttention.contract);
   const AttentionArithmetic how = AttentionArithmetic::from(contract, dtype);
   const Attributes attributes =
       Attributes::complete(kAttention.attributes, {{"heads", fmt::format("{}", rows)},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
+
 namespace assay::attention_bounds {
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -161,6 +163,6 @@ int emin_of(std::string_view name) {
   return 1 - scalar_format(name).bias;
 }
 
-double exp_error(const AttentionArithmetic& how) { return how.exp_ulp * 0x1p-23; }
+double exp_error(const AttentionArithmetic& how) { return rule(Rule::tile_exp, how.exp_ulp * 0x1p-23); }
 
 }  // namespace assay::attention_bounds

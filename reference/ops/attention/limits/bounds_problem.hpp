@@ -8,8 +8,16 @@ namespace assay {
 
 // `base` (order-free) with every element replaced for which the contract's level has a smaller limit: value is then the
 // centre of the level (bounds.hpp), limit its limit. Both hold, so the smaller may judge. Rows whose visible inputs (and
-// sink) are not all finite keep the order-free limit. Tiles
-// are aligned to key 0 of the sequence. Operands are what the accumulator takes:
+// sink) are not all finite keep the order-free limit, and so do those
+// of a kernel whose shape is not declared to be that of emulated.hpp:
+//   scaling=scores                           the scale after q.k
+//   lag=0, weights=running                   every weight relative to the largest logit so far, its own tile's included
+//   sink=last                                where there are sinks: a kernel that begins with the sink casts other weights
+//   tiles=aligned                            where a window or, descending, a remainder lets tiles begin elsewhere than at multiples
+//                                            of `tile` from key 0; and where there are parts
+//   merge=once                               where there are parts: one after the other each has more than two exps
+//   a whole p_shift
+// level=emu declares them itself. Operands are what the accumulator takes:
 //   scalar formats                           as stored
 //   codes of q=e4m3fn                        with their scale outside (conversions.hpp)
 //   codes of formats with one scale per      that scale outside
