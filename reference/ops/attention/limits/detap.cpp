@@ -188,7 +188,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             continue;
           }
           const double a = exact.absolute[at + c];
-          const double d = std::min(exact.deviation[at + c], 4 * largest_v * e.spread);
+          const double d = std::min({exact.deviation[at + c], a + o, 4 * largest_v * e.spread});
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
           const double all = exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag *
                              (1 + e.theta) * (1 + u_p);

@@ -45,9 +45,9 @@
 //      f       = 2^-126 + s,  s = (1 + changes) exp_ulp 2^-149: at most the weight and s, see 3. Normalisation cancels what all keys share: with weights w_j (1 + eps_j) and otherwise
 //    exact arithmetic,
 //      |o' - o| = |sum p_j eps_j (v_j - o)| / |1 + sum p_j eps_j| <= theta D / (1 - theta).
-//    theta grows with X, that is with logits far below the largest, which weigh nothing. The D of certified.hpp is at most twice the
-//    real one, about a centre that need not be o; with 1 - 1/W the share of all but the largest key, D <= 4 max|v| (1 - 1/W):
-//    a row that one key holds alone has none (keys at 0 and -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
+//    theta grows with X, that is with logits far below the largest, which weigh nothing. The D of certified.hpp is
+//    about a centre that need not be o. Also D <= A + |o|, and with 1 - 1/W the share of all but the largest key
+//    D <= 4 max|v| (1 - 1/W): a row that one key holds alone has none (keys at 0 and -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than the weight
 //    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is relative to a
 //    running maximum <= m, so after the rescales the absolute part only shrinks:

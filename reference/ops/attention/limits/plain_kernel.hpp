@@ -47,7 +47,7 @@ struct Choice {
 };
 
 inline float rounded(const std::string& to, float x) {
-  return to == "f32" ? x : static_cast<float>(round_to(scalar_format(to), static_cast<double>(x)));
+  return to == "f32" ? x : static_cast<float>(round_to(scalar_format(to), static_cast<double>(x), {.overflow = Overflow::ieee}));
 }
 
 class Kernel {
@@ -138,19 +138,21 @@ class Kernel {
     return s;
   }
 
-  // Two passes: the weights divided by their sum, then cast.
+  // Two passes: the weights divided by their sum, then cast. Sums are rounded once, as no order of f32 additions beats.
   float eager() const {
-    float top = row_.sinks ? row_.sink : kNone, l = 0, o = 0;
+    float top = row_.sinks ? row_.sink : kNone;
+    double all = 0, o = 0;
     for (std::int64_t j = 0; j < row_.keys(); ++j)
       if (seen(j)) top = std::max(top, x_[at(j)]);
     for (std::int64_t j = 0; j < row_.keys(); ++j)
-      if (seen(j)) l += how_.exp(x_[at(j)] - top);
-    if (row_.sinks) l += how_.exp(row_.sink - top);
+      if (seen(j)) all += static_cast<double>(how_.exp(x_[at(j)] - top));
+    if (row_.sinks) all += static_cast<double>(how_.exp(row_.sink - top));
+    const auto l = static_cast<float>(all);
     for (std::int64_t j = 0; j < row_.keys(); ++j)
       if (seen(j))
-        o += rounded(how_.p, how_.divide(how_.exp(x_[at(j)] - top), l) * how_.p_factor) * times(j) *
-             row_.v[at(j)];
-    return rounded(row_.dtype, o * (1 / how_.p_factor));
+        o += static_cast<double>(rounded(how_.p, how_.divide(how_.exp(x_[at(j)] - top), l) * how_.p_factor)) *
+             static_cast<double>(times(j) * row_.v[at(j)]);
+    return rounded(row_.dtype, static_cast<float>(o) * (1 / how_.p_factor));
   }
 
   const Row& row_;
@@ -196,7 +198,8 @@ inline Claim claim(const Row& r, const std::string& contract) {
 inline double ratio(const Row& row, const Choice& how, const std::string& contract) {
   const Claim c = claim(row, contract);
   const double error = std::fabs(kernel(row, how) - c.value);
-  if (error <= c.limit) return error == 0 || std::isinf(c.limit) ? 0 : error / c.limit;
+  if (std::isinf(c.limit)) return 0;  // nothing is claimed
+  if (error <= c.limit) return error == 0 ? 0 : error / c.limit;
   return error > c.limit ? error / c.limit : std::numeric_limits<double>::infinity();  // NaN fails
 }
 
