@@ -11,7 +11,8 @@ constexpr const char* kTiles =
     "scaling=scores";
 // FP8 weights and codes multiplied by the matrix unit, partial sums of 128 keys promoted to f32.
 constexpr const char* kUnit =
-    "q=e4m3fn qk=hopper_fp8 chunk=128 tile=128 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=128 order=tiles scaling=scores "
+    "q=e4m3fn qk=hopper_fp8 chunk=128 tile=128 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=128 order=tiles "
+    "scaling=scores "
     "qk_order=sequential pv_order=sequential rowsum_order=lanes:4";
 
 void add_attention(std::vector<SharpnessRow>& rows) {

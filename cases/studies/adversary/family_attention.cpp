@@ -13,8 +13,8 @@ namespace {
 #define ASSAY_SOFTMAX_AXES                                                                                  \
   {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", kExps}, {"exp_ulp", "0.5|1|2|8"}, \
       {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides},                            \
-      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"}, {"lag", "0|0|0|2|5.5"}, \
-      {"level", "detap|detord|ca|ca"}, {                                                                    \
+      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                 \
+      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                            \
     kStoreAxes[0][0], kStoreAxes[0][1]                                                                      \
   }
 

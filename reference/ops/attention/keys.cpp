@@ -35,6 +35,8 @@ constexpr AttributeSpec kAttributes[] = {
 constexpr ContractKey kContract[] = {
     {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
+    {"qk_block", ContractValue::integer, "1", "",
+     "products that each block of a matrix unit holds at least, the last of a partial sum of q.k apart"},
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
@@ -44,7 +46,8 @@ constexpr ContractKey kContract[] = {
     {"v_inverse", ContractValue::word, "value", "value|row",
      "where V in tq3_0 is transformed back: each value as it is decoded, or the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
-    {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1"},
+    {"exp_ulp", ContractValue::number, "2", "",
+     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1"},
     {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
     {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
@@ -54,6 +57,8 @@ constexpr ContractKey kContract[] = {
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
+    {"pv_block", ContractValue::integer, "1", "",
+     "keys that each block of a matrix unit holds at least, the last of a partial sum of p.v apart"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
     {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
@@ -68,7 +73,8 @@ constexpr ContractKey kContract[] = {
     {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it (q_rounded: into its format); any: scores or q"},
     {"tiles", ContractValue::word, "any", "any|aligned",
-     "aligned: tiles begin at multiples of `tile` from key 0, and the parts of a split are equal runs of them"},
+     "aligned: tiles begin at multiples of `tile` from key 0, and the parts of a split are equal runs of "
+     "them"},
     {"sink", ContractValue::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink: before the keys or after them"},
     {"lag", ContractValue::number, "0", "",

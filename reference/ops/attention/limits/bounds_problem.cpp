@@ -156,9 +156,9 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
-// Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of its own tile and of
-// those before it. Of any other, or one that may be another, the levels know no cast and no rescale. At level emu the level itself
-// says so, and a word that says otherwise is refused.
+// Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
+// its own tile and of those before it. Of any other, or one that may be another, the levels know no cast and
+// no rescale. At level emu the level itself says so, and a word that says otherwise is refused.
 bool is_emulated_shape(const AttentionGeometry& g, const Contract& contract, bool emulated) {
   const auto says = [&](std::string_view key, std::string_view word) {
     const std::string_view given = contract.text(key);
@@ -169,12 +169,14 @@ bool is_emulated_shape(const AttentionGeometry& g, const Contract& contract, boo
   if (contract.number("lag") != 0 && emulated) refuse("emu", "a lag is not emulated");
   const bool whole = shift == std::floor(shift);
   if (!whole && emulated) refuse("emu", fmt::format("p_shift={}: a whole number", shift));
-  bool holds = whole && contract.number("lag") == 0 && says("scaling", "scores") && says("weights", "running");
+  bool holds =
+      whole && contract.number("lag") == 0 && says("scaling", "scores") && says("weights", "running");
   if (g.sinks) holds &= says("sink", "last");
   if (contract.integer("split") > 1) holds &= says("merge", "once") && says("tiles", "aligned");
   return claims(Rule::shape_undeclared, holds);
 }
-// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no kernel has another reason.
+// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no
+// kernel has another reason.
 bool begins_at_key_0(const AttentionArithmetic& how, const AttentionProblem& problem, std::int64_t b,
                      std::int64_t row) {
   const std::int64_t page = problem.geometry().page;

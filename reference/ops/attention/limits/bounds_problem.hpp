@@ -11,11 +11,15 @@ namespace assay {
 // sink) are not all finite keep the order-free limit, and so do those
 // of a kernel whose shape is not declared to be that of emulated.hpp:
 //   scaling=scores                           the scale after q.k
-//   lag=0, weights=running                   every weight relative to the largest logit so far, its own tile's included
-//   sink=last                                where there are sinks: a kernel that begins with the sink casts other weights
-//   tiles=aligned                            where a window or, descending, a remainder lets tiles begin elsewhere than at multiples
-//                                            of `tile` from key 0; and where there are parts
-//   merge=once                               where there are parts: one after the other each has more than two exps
+//   lag=0, weights=running                   every weight relative to the largest logit so far, its own
+//                                            tile's included
+//   sink=last                                where there are sinks: a kernel that begins with the sink casts
+//                                            other weights
+//   tiles=aligned                            where a window or, descending, a remainder lets tiles begin
+//                                            elsewhere than at multiples of `tile` from key 0; and where
+//                                            there are parts
+//   merge=once                               where there are parts: one after the other each has more than
+//                                            two exps
 //   a whole p_shift
 // level=emu declares them itself. Operands are what the accumulator takes:
 //   scalar formats                           as stored

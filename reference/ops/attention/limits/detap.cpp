@@ -25,8 +25,8 @@ struct RowError {
   double to_top = 1;
 };
 
-// Steps of the online softmax that a part may take. A window may begin inside of a tile; a page that is no multiple of a tile may
-// end one.
+// Steps of the online softmax that a part may take. A window may begin inside of a tile; a page that is no
+// multiple of a tile may end one.
 double most_tiles(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row) {
   const auto longest = static_cast<double>(kernel.split > 1 ? std::min(row.span, kernel.part) : row.span);
   const auto tile = static_cast<double>(kernel.tile), page = static_cast<double>(g.page);
@@ -40,7 +40,8 @@ double most_tiles(const AttentionGeometry& g, const Kernel& kernel, const Attent
 // 1. Logits: lambda; +Inf where one may overflow.
 double logit_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double x,
                    const Conversions& applied, std::size_t at) {
-  const double b = row.norm_product, abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
+  const double b = row.norm_product,
+               abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, kernel.of_qk(g.d), abs_sum, subnormal, kernel.qk_scaled);
@@ -70,9 +71,10 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   conversions = rule(Rule::logit_conversion, conversions);
   const double products = (abs_sum + conversions) * (1 + 4 * kU);
   double sum = g.scale * qk(products);
-  if (kernel.scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
-    const DotError scaled(kernel.qk, kernel.of_qk(g.d), g.scale * abs_sum,
-                          std::max(1.0, g.scale) * subnormal, kernel.qk_scaled);
+  if (kernel
+          .scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
+    const DotError scaled(kernel.qk, kernel.of_qk(g.d), g.scale * abs_sum, std::max(1.0, g.scale) * subnormal,
+                          kernel.qk_scaled);
     sum = std::max(sum, scaled(g.scale * products));
     const double most = 2 * std::max(1.0, g.scale) * row.q_norm;  // 2: log2 e
     if (!claims(Rule::logit_overflow, most < kF32Max)) return kInf;
@@ -112,15 +114,14 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   if (kernel.split > 1 && !kernel.states) {
     // One log-sum-exp of a part, of up to n weights; then, merged two by two, one of two of them each time.
     const double reach = x + std::log(n + 2) + 1, again = kernel.once ? 0 : merges, ln2 = 0.7;
-    lambda += rule(Rule::weight_log, kU * (6 + 3 * again) * reach +
-                                         2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
+    lambda += rule(Rule::weight_log,
+                   kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
   }
   e.changes = e.tiles - 1 + merges + sinks;
   const double exp_error = std::log1p(2 * kU * kernel.exp_ulp);
-  double exponent = lambda + rule(Rule::weight_exp, exp_error) +
-                    rule(Rule::weight_rescale, (e.tiles - 1) * exp_error) +
-                    rule(Rule::weight_merge, merges * exp_error) + rule(Rule::weight_sink, sinks * exp_error) +
-                    4 * kU;
+  double exponent =
+      lambda + rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, (e.tiles - 1) * exp_error) +
+      rule(Rule::weight_merge, merges * exp_error) + rule(Rule::weight_sink, sinks * exp_error) + 4 * kU;
   if (kernel.cast_in_sum && !kernel.p_exact) exponent += rule(Rule::weight_cast, std::log1p(kernel.p.u));
   e.theta = std::expm1(exponent) * (1 + 0x1p-40);
   e.slip = (1 + e.changes) * kernel.exp_ulp * 0x1p-149 * kernel.lag;
@@ -130,12 +131,12 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const DotError sum(kernel.rowsum, {terms, terms, 1, depth}, 1.0, 0.0);
   double absolute = (n + 1) * e.flush;
   if (kernel.cast_in_sum && !kernel.p_exact) absolute += n * kernel.p.tiny / kernel.p_scale;
-  // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink above 1.
+  // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
+  // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  if (!claims(Rule::row_sum_overflow,
-              (n * kernel.lag + sink_above) * (1 + e.theta) *
-                      (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
-                  kernel.largest_sum))
+  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * (1 + e.theta) *
+                                              (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
+                                          kernel.largest_sum))
     return e;
   e.e_l = rule(Rule::row_sum, sum(e.weight * (1 + e.theta)) / e.weight) +
           rule(Rule::row_sum_rescale, e.changes * kernel.rowsum_u * 1.01) +
@@ -169,8 +170,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           continue;
         }
         const RowError e = row_error(g, kernel, row, p.sink(h), applied, at / dv);
-        const bool fits = claims(Rule::value_overflow,
-                                 kernel.p_scale * kernel.lag * (1 + e.theta) < kernel.p.largest);
+        const bool fits =
+            claims(Rule::value_overflow, kernel.p_scale * kernel.lag * (1 + e.theta) < kernel.p.largest);
         const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
         const double largest_v = exact.value_max;
         const double subnormal =
@@ -192,8 +193,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
           const double all = exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag *
                              (1 + e.theta) * (1 + u_p);
-          const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v * kernel.p_scale *
-                                                 kernel.lag * (1 + e.theta) * (1 + u_p));
+          const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
+                                                 kernel.p_scale * kernel.lag * (1 + e.theta) * (1 + u_p));
           const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
                                kernel.p_scale * kernel.lag;
           if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
@@ -203,7 +204,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             continue;
           }
           // sum |v| / W: an absolute error of every weight; sum |v|, of every share
-          const double each = exact.key_sum[at + c] / e.to_top, shared = kernel.shares ? each * e.weight : each;
+          const double each = exact.key_sum[at + c] / e.to_top,
+                       shared = kernel.shares ? each * e.weight : each;
           double n = kernel.cast_in_sum ? 0.0 : rule(Rule::weight_cast, u_p * a);
           if (!kernel.p_exact)
             n += rule(Rule::weight_cast_underflow,
@@ -219,12 +221,12 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           double conversion = kernel.v_rounds ? 2 * kU * a : 0;
           if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
           n += rule(Rule::value_conversion, conversion);
-          if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest)) n = kInf;
+          if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest))
+            n = kInf;
           const double r =
               (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
-          before[c] =
-              r * (1 + 8 * kU) +
-              rule(Rule::attention_quotient, (3 + (kernel.shares ? 0 : 2 * kernel.div_ulp)) * kU * (o + r));
+          before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient,
+                                              (3 + (kernel.shares ? 0 : 2 * kernel.div_ulp)) * kU * (o + r));
         }
         if (g.rotate == RotateKind::qkv)
           unrotate(out.value.data() + at, before.data(), certificate.data(), dv);

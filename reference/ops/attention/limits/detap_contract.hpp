@@ -58,6 +58,7 @@ inline int emin_of(const Encoded& tensor) {
 struct SumShape {
   std::int64_t n = 0, chunk = 0, parts = 1;
   double height = 0;
+  std::int64_t block = 1;  // products that each block of a unit holds at least (qk_block, pv_block)
 };
 
 // |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any product with a subnormal
@@ -122,7 +123,7 @@ class DotError {
 // The contract, read once.
 struct Kernel {
   Accumulator qk, pv, rowsum;
-  std::int64_t chunk, promote, tile, split, part;
+  std::int64_t chunk, promote, tile, split, part, qk_block, pv_block;
   Order qk_order, pv_order, rowsum_order;
   double exp_ulp, tanh_ulp, div_ulp;
   double lag;                      // e^lag: the largest weight
@@ -152,6 +153,7 @@ struct Kernel {
     tile = c.integer("tile");
     split = c.integer("split");
     part = c.integer("part");
+    qk_block = c.integer("qk_block"), pv_block = c.integer("pv_block");
     qk_order = order_of(c.text("qk_order")), pv_order = order_of(c.text("pv_order"));
     rowsum_order = order_of(c.text("rowsum_order"));
     exp_ulp = c.number("exp_ulp");
@@ -213,7 +215,7 @@ struct Kernel {
   }
   SumShape of_qk(std::int64_t d) const {
     const std::int64_t own = std::min(chunk, d);
-    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own))};
+    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own)), qk_block};
   }
   // tiles: that a row touches at most. What is hidden from a row leaves its partial sums short, not fewer.
   SumShape of_pv(const AttentionRow& row, double tiles) const {
@@ -222,7 +224,7 @@ struct Kernel {
       // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the first of a part.
       const std::int64_t g = pv.unit->group, ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
       const std::int64_t products = g * std::min(row.keys, (row.span + g - 1) / g + ends);
-      return {products, std::min(promote, products), promote < products ? 2 : 1, 0};
+      return {products, std::min(promote, products), promote < products ? 2 : 1, 0, pv_block};
     }
     if (promote < row.keys)
       return {row.keys, promote, std::min(row.keys, row.span / promote + 2 + split),
@@ -238,9 +240,9 @@ struct Kernel {
       height = std::min(height, pv_order.height(static_cast<double>(promote)));
     return {row.keys, row.keys, 1, height};
   }
-  // Additions that a weight goes through in the row sum, rescales apart. What is hidden adds 0 in its place: it costs no
-  // rounding, but the others do not close up. So a weight goes through no more additions than there are keys, nor than the places
-  // of the order have.
+  // Additions that a weight goes through in the row sum, rescales apart. What is hidden adds 0 in its place:
+  // it costs no rounding, but the others do not close up. So a weight goes through no more additions than
+  // there are keys, nor than the places of the order have.
   double rowsum_height(const AttentionRow& row, double tiles) const {
     const auto n = static_cast<double>(row.keys), places = static_cast<double>(row.span),
                own = std::min(static_cast<double>(tile), n), merges = static_cast<double>(split);
@@ -257,13 +259,14 @@ struct Kernel {
     const double all = whole ? own : static_cast<double>(tile);
     return std::min(own, rowsum_order.height(all) + 1) + tiles + merges;
   }
-  // Merges that a part's numbers may go through, each with an exp of its own: one or, one part after the other, as many as there
-  // are others.
+  // Merges that a part's numbers may go through, each with an exp of its own: one or, one part after the
+  // other, as many as there are others.
   double merges(double keys) const {
     if (split <= 1) return 0;
     return once ? 1 : std::max(1.0, std::min(static_cast<double>(split), keys) - 1);
   }
-  // Of the outputs of parts: each is scaled and added, and divided: once, or whenever two log-sum-exps are merged.
+  // Of the outputs of parts: each is scaled and added, and divided: once, or whenever two log-sum-exps are
+  // merged.
   double merge_roundings() const {
     const auto parts = static_cast<double>(split);
     return 4 + 2 * div_ulp + parts * (once || states ? 1 : 3 + 2 * div_ulp);

@@ -1,5 +1,6 @@
-// For each rule of the limits a known point: a kernel within its contract that reaches more than half of the limit, and that leaves
-// it once the rule is unsound. Where a rule is a condition of claiming, nothing is claimed, and what would be is left.
+// For each rule of the limits a known point: a kernel within its contract that reaches more than half of the
+// limit, and that leaves it once the rule is unsound. Where a rule is a condition of claiming, nothing is
+// claimed, and what would be is left.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +25,8 @@ struct Point {
   bool condition = false;
 };
 
-// Four keys of nearly the same weight: two of value 0 that are the largest of their halves, so that their exp is 1, and +-1.
+// Four keys of nearly the same weight: two of value 0 that are the largest of their halves, so that their exp
+// is 1, and +-1.
 constexpr float kBelow = -0x1p-20F;
 Row quartet(float x = 0) {
   return row_of(4, [=](std::int64_t j) {
@@ -36,7 +38,8 @@ std::function<float(float)> exp_but(double ulps, float low) {
   return exp_off([=](float t) { return t == low ? -ulps : ulps; });
 }
 
-// Of two keys of the same logit and of +-1, what the function is given of the first is moved up, of the second down.
+// Of two keys of the same logit and of +-1, what the function is given of the first is moved up, of the
+// second down.
 template <typename F>
 Row pair_of(const F& key) {
   return row_of(2, [&](std::int64_t j) { return Key{key(j), j == 0 ? 1.0F : -1.0F}; });
@@ -59,12 +62,18 @@ std::vector<Point> points() {
         [](Choice& c) { c.exp = exp_but(1000, 2 * kBelow); });
   // A window over the end of a tile: the first pair is rescaled.
   Row window = row_of(66, [](std::int64_t j) {
-    return Key{j == 63 ? kBelow : j == 64 ? -kBelow : j == 65 ? -kBelow * 0.5F : 0.0F,
-               j == 63 ? 1.0F : j == 65 ? -1.0F : 0.0F};
+    return Key{j == 63   ? kBelow
+               : j == 64 ? -kBelow
+               : j == 65 ? -kBelow * 0.5F
+                         : 0.0F,
+               j == 63   ? 1.0F
+               : j == 65 ? -1.0F
+                         : 0.0F};
   });
   window = with_window(window, 4);
   add(Rule::weight_rescale, window, "exp_ulp=1000", [](Choice& c) { c.exp = exp_but(1000, kBelow * 0.5F); });
-  // Three parts of tiles of two keys and one, merged one after the other: key 1 is rescaled by key 2 and by both other parts.
+  // Three parts of tiles of two keys and one, merged one after the other: key 1 is rescaled by key 2 and by
+  // both other parts.
   const Row parts = row_of(9, [](std::int64_t j) {
     const float base = static_cast<float>(j / 3) * -kBelow;
     const float x = j == 1 ? kBelow * 0.25F : j == 2 ? -kBelow * 0.125F : j == 8 ? kBelow * 0.5F : 0;
@@ -79,25 +88,26 @@ std::vector<Point> points() {
   add(Rule::weight_cast, cast_row(0.5F + 0x1.ff8p-10F), "p=bf16", [](Choice& c) { c.p = "bf16"; });
   add(Rule::weight_cast_underflow, cast_row(0x1.ffp-11F), "p=e4m3fn", [](Choice& c) { c.p = "e4m3fn"; });
   add(Rule::tile_cast, cast_row(0.5F + 0x1.fffp-10F),
-      "p=bf16 exp_ulp=64 order=tiles argument=rounded scaling=scores level=ca", [](Choice& c) {
-        c.p = "bf16", c.exp = exp_over(60);
-      });
+      "p=bf16 exp_ulp=64 order=tiles argument=rounded scaling=scores level=ca",
+      [](Choice& c) { c.p = "bf16", c.exp = exp_over(60); });
   // A weight of 2^-126.2 that is flushed; V is 0 in the first 64 keys.
-  add(Rule::weight_underflow, row_of(65, [](std::int64_t j) {
-        return Key{j == 64 ? -87.4F : 0.0F, j == 64 ? 1e38F : 0.0F};
-      }),
-      "", [](Choice& c) {
+  add(Rule::weight_underflow,
+      row_of(65, [](std::int64_t j) { return Key{j == 64 ? -87.4F : 0.0F, j == 64 ? 1e38F : 0.0F}; }), "",
+      [](Choice& c) {
         c.exp = [](float t) {
           const auto w = static_cast<float>(std::exp(static_cast<double>(t)));
           return w < 0x1p-126F ? 0.0F : w;
         };
       });
   const auto divides = [](Choice& c) {
-    c.divide = [](float a, float b) { return static_cast<float>(double{a} / double{b} * (1 + kInside * 1000 * kUlp)); };
+    c.divide = [](float a, float b) {
+      return static_cast<float>(double{a} / double{b} * (1 + kInside * 1000 * kUlp));
+    };
   };
   const Row ones = row_of(2, [](std::int64_t) { return Key{0.0F, 1.0F}; });
   add(Rule::attention_quotient, ones, "div_ulp=1000", divides);
-  add(Rule::weight_share, ones, "div_ulp=1000 weights=shares", [&](Choice& c) { divides(c), c.shares = true; });
+  add(Rule::weight_share, ones, "div_ulp=1000 weights=shares",
+      [&](Choice& c) { divides(c), c.shares = true; });
   Row half = row_of(2, [](std::int64_t j) { return Key{0.0F, j == 0 ? 1.0F : 1 + 0x1p-7F}; });
   half.dtype = "bf16";
   add(Rule::attention_store, half, "", [](Choice&) {});
@@ -111,9 +121,8 @@ std::vector<Point> points() {
   add(Rule::logit_sum, near_8, "qk=f16", [](Choice& c) { c.qk = "f16"; });
   Row signs = scaled(pair_of([](std::int64_t j) { return j == 0 ? 0.01F : -0.01F; }), 1);
   signs.scale = 1 + 0x1.ff8p-9F;
-  add(Rule::logit_conversion, signs, "scaling=q_rounded q=bf16", [](Choice& c) {
-    c.scales_q = true, c.scaled_q = "bf16";
-  });
+  add(Rule::logit_conversion, signs, "scaling=q_rounded q=bf16",
+      [](Choice& c) { c.scales_q = true, c.scaled_q = "bf16"; });
   Row capped = pair_of([](std::int64_t j) { return j == 0 ? 30.0F : 30.5F; });
   capped.softcap = 10;
   add(Rule::logit_softcap, capped, "tanh_ulp=4134", [](Choice& c) {
@@ -135,7 +144,8 @@ std::vector<Point> points() {
             row_of(2 * 33280 + 1, [](std::int64_t j) { return Key{j == 2 * 33280 ? 10.0F : 0.0F, 1.0F}; }),
             "rowsum=f16 tile=33280 rowsum_order=tree",
             [](Choice& c) { c.rowsum = "f16", c.tile = c.lanes = 33280; });
-  condition(Rule::value_overflow, row_of(32, [](std::int64_t j) { return Key{j < 16 ? 0.0F : 5.0F, 100.0F}; }),
+  condition(Rule::value_overflow,
+            row_of(32, [](std::int64_t j) { return Key{j < 16 ? 0.0F : 5.0F, 100.0F}; }),
             "tile=16 pv=f16 lag=5.5", [](Choice& c) { c.tile = 16, c.lag = 5.5F, c.pv = "f16"; });
   Row beyond = pair_of([](std::int64_t) { return 0x1p-126F; });
   beyond.q = {0x1p126F}, beyond.scale = 8;

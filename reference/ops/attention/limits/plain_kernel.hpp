@@ -1,5 +1,5 @@
-// One row of attention as kernels compute it, in plain float: what a contract leaves open is a choice here. It knows nothing of the
-// proofs, so that limits are tested against it.
+// One row of attention as kernels compute it, in plain float: what a contract leaves open is a choice here.
+// It knows nothing of the proofs, so that limits are tested against it.
 #pragma once
 
 #include <algorithm>
@@ -35,9 +35,9 @@ struct Choice {
   std::int64_t first_tile = 0;  // keys of a part's first tile, where that is shorter
   bool sink_first = false, scales_q = false;
   bool doubles = false;  // the fault: the largest logit's value is added twice
-  bool shares = false;  // weights are divided by their sum before their cast
-  float lag = 0;       // a maximum is kept until a logit is above it by more
-  float p_factor = 1;  // of a weight before its cast
+  bool shares = false;   // weights are divided by their sum before their cast
+  float lag = 0;         // a maximum is kept until a logit is above it by more
+  float p_factor = 1;    // of a weight before its cast
   std::string qk = "f32", scaled_q = "f32", scores = "f32", p = "f32", rowsum = "f32", pv = "f32";
   std::function<float(float)> tanh = [](float t) { return std::tanh(t); };
   std::function<float(float, float)> divide = [](float a, float b) { return a / b; };
@@ -47,7 +47,9 @@ struct Choice {
 };
 
 inline float rounded(const std::string& to, float x) {
-  return to == "f32" ? x : static_cast<float>(round_to(scalar_format(to), static_cast<double>(x), {.overflow = Overflow::ieee}));
+  return to == "f32" ? x
+                     : static_cast<float>(
+                           round_to(scalar_format(to), static_cast<double>(x), {.overflow = Overflow::ieee}));
 }
 
 class Kernel {
@@ -138,7 +140,8 @@ class Kernel {
     return s;
   }
 
-  // Two passes: the weights divided by their sum, then cast. Sums are rounded once, as no order of f32 additions beats.
+  // Two passes: the weights divided by their sum, then cast. Sums are rounded once, as no order of f32
+  // additions beats.
   float eager() const {
     float top = row_.sinks ? row_.sink : kNone;
     double all = 0, o = 0;
@@ -160,19 +163,18 @@ class Kernel {
   std::vector<float> x_;
 };
 
-inline double kernel(const Row& row, const Choice& how) { return static_cast<double>(Kernel(row, how).run()); }
+inline double kernel(const Row& row, const Choice& how) {
+  return static_cast<double>(Kernel(row, how).run());
+}
 
 // The op's value and limit for that row.
 struct Claim {
   double value, limit;
 };
 inline Claim claim(const Row& r, const std::string& contract) {
-  std::map<std::string, std::string> given{{"heads", "1"},
-                                           {"dv", "1"},
-                                           {"d", std::to_string(r.d())},
-                                           {"len", std::to_string(r.keys())},
-                                           {"kv", r.kv},
-                                           {"dtype", r.dtype}};
+  std::map<std::string, std::string> given{
+      {"heads", "1"}, {"dv", "1"},       {"d", std::to_string(r.d())}, {"len", std::to_string(r.keys())},
+      {"kv", r.kv},   {"dtype", r.dtype}};
   char scale[32];
   std::snprintf(scale, sizeof scale, "%.9g", static_cast<double>(r.scale));
   given["scale"] = scale;
@@ -186,12 +188,14 @@ inline Claim claim(const Row& r, const std::string& contract) {
   for (const TensorSpec& spec : kAttention.tensors(attributes)) {
     if (spec.role != TensorRole::data) continue;
     const std::vector<float> sink{r.sink};
-    const std::vector<float>& values = spec.name == "q" ? r.q : spec.name == "k" ? r.k : spec.name == "v" ? r.v : sink;
+    const std::vector<float>& values = spec.name == "q"   ? r.q
+                                       : spec.name == "k" ? r.k
+                                       : spec.name == "v" ? r.v
+                                                          : sink;
     inputs.insert_or_assign(spec.name, encode_tensor(format(spec.format), spec.shape, values));
   }
   if (!r.seen.empty()) std::memcpy(inputs.at("mask").planes[0].bytes.data(), r.seen.data(), r.seen.size());
-  const Truth t =
-      kAttention.truth(attributes, inputs, Contract::parse(contract, kAttention.contract))[0];
+  const Truth t = kAttention.truth(attributes, inputs, Contract::parse(contract, kAttention.contract))[0];
   return {t.value[0], t.limit[0]};
 }
 // |kernel - value| / limit

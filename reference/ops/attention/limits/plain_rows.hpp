@@ -11,7 +11,8 @@
 namespace assay::plain {
 
 inline constexpr double kUlp = 0x1p-23;
-inline constexpr double kInside = 0.999;  // of a declared error: what a kernel's own rounding to f32 leaves of it
+inline constexpr double kInside =
+    0.999;  // of a declared error: what a kernel's own rounding to f32 leaves of it
 
 using Key = std::pair<float, float>;  // logit and value
 inline Row row_of(std::int64_t n, const std::function<Key(std::int64_t)>& key) {
