@@ -109,8 +109,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   if (contract.text("order") != "any" || contract.text("level") == "emu") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
     limits = leveled_limits(problem, replay ? contract.with("level", "ca") : contract, std::move(limits));
-    origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
-             ", tiles in order=" + std::string(contract.text("order"));
+    if (has_emulated_shape(problem.geometry(), contract))
+      origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
+               ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")

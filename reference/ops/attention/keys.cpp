@@ -85,7 +85,8 @@ constexpr ContractKey kContract[] = {
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|nan|any", "what a row that sees no key gives"},
-    {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay", "sharpest derivation; replay: bits"},
+    {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
+     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; replay: bits"},
     kScheduleKey,
 };
 

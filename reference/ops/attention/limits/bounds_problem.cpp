@@ -156,10 +156,22 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
+// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no
+// kernel has another reason.
+bool begins_at_key_0(const AttentionArithmetic& how, const AttentionProblem& problem, std::int64_t b,
+                     std::int64_t row) {
+  const std::int64_t page = problem.geometry().page;
+  const bool cut = page > 0 && page % how.tile != 0 && how.tile % page != 0;  // by the end of a page
+  return !cut && problem.range(b, row).first == 0 && !(how.descending && problem.length(b) % how.tile != 0);
+}
+
+}  // namespace
+
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
 // its own tile and of those before it. Of any other, or one that may be another, the levels know no cast and
 // no rescale. At level emu the level itself says so, and a word that says otherwise is refused.
-bool is_emulated_shape(const AttentionGeometry& g, const Contract& contract, bool emulated) {
+bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
+  const bool emulated = contract.text("level") == "emu";
   const auto says = [&](std::string_view key, std::string_view word) {
     const std::string_view given = contract.text(key);
     if (emulated && given != word && given != "any") refuse("emu", fmt::format("{}={}", key, given));
@@ -175,17 +187,6 @@ bool is_emulated_shape(const AttentionGeometry& g, const Contract& contract, boo
   if (contract.integer("split") > 1) holds &= says("merge", "once") && says("tiles", "aligned");
   return claims(Rule::shape_undeclared, holds);
 }
-// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no
-// kernel has another reason.
-bool begins_at_key_0(const AttentionArithmetic& how, const AttentionProblem& problem, std::int64_t b,
-                     std::int64_t row) {
-  const std::int64_t page = problem.geometry().page;
-  const bool cut = page > 0 && page % how.tile != 0 && how.tile % page != 0;  // by the end of a page
-  return !cut && problem.range(b, row).first == 0 && !(how.descending && problem.length(b) % how.tile != 0);
-}
-
-}  // namespace
-
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base) {
   const AttentionGeometry& g = problem.geometry();
@@ -199,7 +200,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
-  if (!is_emulated_shape(g, contract, emulated)) return base;
+  if (!has_emulated_shape(g, contract)) return base;
   const bool aligned = emulated || contract.text("tiles") == "aligned";
   const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
   // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds

@@ -29,6 +29,8 @@ namespace assay {
 //   anything else                            after `convert`, or as f32 if exact
 // Rows of order=any, rotate=qkv, q=q8_0 or other operands keep the order-free limit; level=emu throws InputError bad_value
 // for them. A row of q=e4m3fn with up to four undecided codes is judged for each choice, and by the hull of what they give.
+// Whether the contract says so of its kernel, so that the levels judge; where not, `base` stands whole.
+bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract);
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base);
 

@@ -67,11 +67,12 @@ std::vector<Accused> accused() {
   add(
       "tiles begin where the window does", with_window(gaussian(250, 2), 100), "p=e4m3fn " + tiles,
       [](Choice& c) { c.p = "e4m3fn", c.first_tile = 150; }, doubled);
-  Row crossing = with_window(row_of(65, [](std::int64_t j) { return Key{j == 64 ? 0.69F : 0.0F, 1.0F}; }), 2);
-  crossing.v[63] = 0x1.00db52p+0F, crossing.v[64] = 0;
+  Row crossing =
+      with_window(row_of(65, [](std::int64_t j) { return Key{j == 64 ? 0x1.3d70a4p-3F : 0.0F, 1.0F}; }), 2);
+  crossing.v[63] = 0x1.33ap+0F, crossing.v[64] = 0x1.2cp-7F;
   add(
       "a window of fewer keys than a tile crosses into the next", crossing, "pv=f16",
-      [](Choice& c) { c.pv = "f16"; }, [](Choice& c) { c.pv = "bf16"; });
+      [](Choice& c) { c.pv = "f16"; }, doubled);
   Row cancels = row_of(64, [](std::int64_t j) { return Key{0.0F, j % 2 == 0 ? 1.0F : -1.0F}; });
   cancels.q = {3974, 3186}, cancels.scale = 0.68F, cancels.k.clear();
   for (std::int64_t j = 0; j < 64; ++j)

@@ -38,6 +38,9 @@ std::function<float(float)> exp_but(double ulps, float low) {
   return exp_off([=](float t) { return t == low ? -ulps : ulps; });
 }
 
+// Steps of 2^-149: 10 times the scale is 25.5 and a little, of which 26 is made; 26 log2 e = 37.51, of which 38.
+constexpr float kTinyQ = 10, kTinyScale = 2.550001F;
+
 // Of two keys of the same logit and of +-1, what the function is given of the first is moved up, of the
 // second down.
 template <typename F>
@@ -81,6 +84,13 @@ std::vector<Point> points() {
   });
   add(Rule::weight_merge, parts, "exp_ulp=1000 split=3 part=3 tile=64 merge=states",
       [](Choice& c) { c.split = 3, c.first_tile = 2, c.exp = exp_but(1000, kBelow * 0.5F); });
+  // Two parts of equal weights, whose sums differ, and whose logs err apart.
+  const Row equal = row_of(4095, [](std::int64_t j) { return Key{0.0F, j < 2048 ? 1.0F : -1.0F}; });
+  add(Rule::weight_log, equal, "exp_ulp=8000 split=2 part=2048 tile=2048 merge=once", [](Choice& c) {
+    c.split = 2, c.tile = 2048, c.logs = true, c.log = [](float l) {
+      return static_cast<float>(std::log(double{l}) * (1 + (l == 2048 ? 1 : -1) * kInside * 8000 * kUlp));
+    };
+  });
   // A cast at the middle between two numbers.
   const auto cast_row = [](float w) {
     return row_of(2, [=](std::int64_t j) { return Key{j == 0 ? 0.0F : std::log(w), j == 0 ? 0.0F : 1.0F}; });
@@ -123,6 +133,14 @@ std::vector<Point> points() {
   signs.scale = 1 + 0x1.ff8p-9F;
   add(Rule::logit_conversion, signs, "scaling=q_rounded q=bf16",
       [](Choice& c) { c.scales_q = true, c.scaled_q = "bf16"; });
+  // Subnormal q, rounded up by half a step when it is scaled, and again by log2 e.
+  Row tiny = row_of(2, [](std::int64_t j) { return Key{0.0F, j == 0 ? 1.0F : -1.0F}; });
+  tiny.q.assign(4096, kTinyQ * 0x1p-149F), tiny.scale = kTinyScale, tiny.k.assign(4096, 0x1p120F);
+  tiny.k.resize(8192, -0x1p120F);
+  add(Rule::logit_q_underflow, tiny, "scaling=q exp_ulp=1", [](Choice& c) {
+    c.scales_q = true, c.second = 0x1.715476p+0F;
+    c.exp = [](float t) { return static_cast<float>(std::exp2(double{t})); };
+  });
   Row capped = pair_of([](std::int64_t j) { return j == 0 ? 30.0F : 30.5F; });
   capped.softcap = 10;
   add(Rule::logit_softcap, capped, "tanh_ulp=4134", [](Choice& c) {
@@ -166,6 +184,33 @@ TEST(AttentionKnown, every_rule_has_a_point_that_is_inside_with_it_and_outside_w
     EXPECT_LE(sound, 1) << name;
     EXPECT_TRUE(p.condition || sound > 0.5) << name << ": " << sound;
     EXPECT_GT(unsound, 1) << name;
+  }
+}
+
+// What no point was found for, and why.
+struct Unattacked {
+  Rule rule;
+  std::string_view why;
+};
+constexpr Unattacked kUnattacked[] = {
+    {Rule::logit_scale, "4 u for a kernel of base 2; what all keys share of it cancels"},
+    {Rule::logit_argument, "10 u for a fused argument of base 2 and its rescales; plain arithmetic has 2 u"},
+    {Rule::logit_bias, "5 u beside the 14 u of the scale and the argument"},
+    {Rule::weight_sink, "a sink rescales all keys alike: half of what a bound by |eps_j| counts, at most"},
+    {Rule::row_sum_rescale, "as many additions and one tile more are counted beside it"},
+    {Rule::value_rescale_underflow, "the underflow of as many products is counted beside it"},
+    {Rule::value_merge, "a few u beside what the row sum and PV have of as many parts"},
+    {Rule::value_conversion, "2 u beside some 10 u; a conversion to 16 bits is applied, not bounded"},
+};
+
+TEST(AttentionKnown, every_rule_of_attention_is_attacked_or_listed) {
+  const std::vector<Point> all = points();
+  for (const RuleRow& row : kRules) {
+    if (row.rule < Rule::logit_sum || row.rule > Rule::shape_undeclared) continue;
+    const bool attacked = std::ranges::any_of(all, [&](const Point& p) { return p.rule == row.rule; });
+    const bool listed =
+        std::ranges::any_of(kUnattacked, [&](const Unattacked& u) { return u.rule == row.rule; });
+    EXPECT_NE(attacked, listed) << row.name;
   }
 }
 

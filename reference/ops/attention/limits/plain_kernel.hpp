@@ -36,9 +36,12 @@ struct Choice {
   bool sink_first = false, scales_q = false;
   bool doubles = false;  // the fault: the largest logit's value is added twice
   bool shares = false;   // weights are divided by their sum before their cast
+  bool logs = false;     // parts are merged by their log-sum-exps, all at once
+  float second = 1;      // scales_q: a second factor of q, log2 e where exp is of base 2
   float lag = 0;         // a maximum is kept until a logit is above it by more
   float p_factor = 1;    // of a weight before its cast
   std::string qk = "f32", scaled_q = "f32", scores = "f32", p = "f32", rowsum = "f32", pv = "f32";
+  std::function<float(float)> log = [](float t) { return std::log(t); };
   std::function<float(float)> tanh = [](float t) { return std::tanh(t); };
   std::function<float(float, float)> divide = [](float a, float b) { return a / b; };
   std::function<float(float)> exp = [](float t) {
@@ -58,7 +61,8 @@ class Kernel {
     for (std::int64_t j = 0; j < row.keys(); ++j) {
       float s = 0;
       for (std::int64_t i = 0; i < row.d(); ++i) {
-        const float q = how.scales_q ? rounded(how.scaled_q, row.q[at(i)] * row.scale) : row.q[at(i)];
+        const float q =
+            how.scales_q ? rounded(how.scaled_q, row.q[at(i)] * row.scale) * how.second : row.q[at(i)];
         s = rounded(how.qk, s + rounded(how.qk, q * row.k[at(j * row.d() + i)]));
       }
       float x = how.scales_q ? s : s * row.scale;  // the logit
@@ -71,11 +75,14 @@ class Kernel {
     if (how_.shares) return eager();
     State all;
     if (row_.sinks && how_.sink_first) all = {row_.sink, 1, 0};
+    std::vector<State> parts;
     const std::int64_t size = (row_.keys() + how_.split - 1) / how_.split;
     for (std::int64_t first = 0; first < row_.keys(); first += size) {
       const State own = part(first, std::min(row_.keys(), first + size), how_.split == 1 ? all : State{});
+      parts.push_back(own);
       all = how_.split == 1 ? own : merged(all, own);
     }
+    if (how_.logs) all = by_logs(parts);
     if (row_.sinks && !how_.sink_first) {
       rescale(all, std::max(all.m, row_.sink));
       all.l = rounded(how_.rowsum, all.l + how_.exp(row_.sink - all.m));
@@ -113,6 +120,17 @@ class Kernel {
     const float m = std::max(a.m, b.m);
     rescale(a, m), rescale(b, m);
     return {m, a.l + b.l, a.o + b.o};
+  }
+
+  State by_logs(const std::vector<State>& parts) const {
+    float top = kNone;
+    for (const State& s : parts) top = std::max(top, s.m + how_.log(s.l));
+    State all{top, 0, 0};
+    for (const State& s : parts) {
+      const float e = how_.exp(s.m + how_.log(s.l) - top);
+      all.l += e, all.o += e * (s.o / s.l);
+    }
+    return all;
   }
 
   State part(std::int64_t first, std::int64_t last, State s) const {
