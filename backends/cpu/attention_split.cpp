@@ -47,7 +47,7 @@ bool attention_split_chosen(const Call& call) {
 
 std::string attention_split_contract(const Call& call, const Engine& engine) {
   return attention_contract(engine, kBlockKeys) + attention_dot_order(engine) +
-         " split=" + std::to_string(part_count(call.integer("len")));
+         " merge=once split=" + std::to_string(part_count(call.integer("len")));
 }
 
 std::string attention_split_replay_contract(const Call& call, const Engine& engine) {

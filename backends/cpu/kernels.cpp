@@ -15,7 +15,8 @@ template <std::string (*kContract)(const Call& call, const Engine& engine)>
 std::string in_tiles(const Call& call, const Engine& engine) {
   std::string text = kContract(call, engine);
   const std::string_view any = " order=any";
-  return text.replace(text.find(any), any.size(), " order=tiles argument=rounded");
+  return text.replace(text.find(any), any.size(),
+                      " order=tiles argument=rounded scaling=scores tiles=aligned sink=last");
 }
 
 // clang-format off

@@ -102,6 +102,8 @@ struct Plan {
       text += " chunk=" + chain + " promote=" + chain;
     }
     if (variant.replay()) text += " schedule=" + schedule();
+    // The kernel of reference/ops/attention/emulated, step for step.
+    text += " scaling=scores sink=last tiles=aligned merge=once";
     return text + (variant.level == "detap" ? " order=any" : " order=sequential") + " level=" + variant.level;
   }
   std::string schedule() const {

@@ -71,7 +71,8 @@ std::string attention_contract(std::string_view qk, std::string_view p, std::str
   std::string text = "qk=" + std::string(qk) + " tile=" + std::to_string(tile) +
                      " exp_ulp=2 p=" + std::string(p) + " pv=" + std::string(pv) +
                      " promote=" + std::to_string(promote);
-  if (split > 1) text += " split=" + std::to_string(split) + " part=" + std::to_string(promote);
+  if (split > 1)
+    text += " split=" + std::to_string(split) + " part=" + std::to_string(promote) + " merge=once";
   return text;
 }
 

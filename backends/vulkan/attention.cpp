@@ -158,7 +158,7 @@ void attention_deferred_run(Session& session, const Trace& trace) {
 void attention_split_check(const Call& call, const Device& device) { attention_check(call, device); }
 std::string attention_split_name(const Call& call, const Device&) { return path_name(call, "split"); }
 std::string attention_split_contract(const Call& call, const Device& device) {
-  return contract(device) + " split=" + std::to_string(part_count(call, device));
+  return contract(device) + " merge=once split=" + std::to_string(part_count(call, device));
 }
 void attention_split_run(Session& session, const Trace& trace) {
   const Call& call = session.call();

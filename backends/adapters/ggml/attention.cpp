@@ -155,7 +155,7 @@ void build_attention(const Call& call, Graph& graph) {
   graph.contract =
       "qk=f32 q=" + std::string(k_type == GGML_TYPE_F32 ? "none" : ggml_type_name(q_type)) +
       " tile=1 exp_ulp=2 p=f32 rowsum=f32 pv=" + (v_type == GGML_TYPE_F16 && !asks_f32 ? "f16" : "f32") +
-      " out=f32" + (split ? " split=" + std::to_string(graph.threads) : "");
+      " out=f32" + (split ? " merge=states split=" + std::to_string(graph.threads) : "");
   graph.finish(node, call.output("out"));
 }
 

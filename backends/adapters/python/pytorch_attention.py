@@ -37,7 +37,7 @@ def fused(splits):
         check(call)
         kind = call.text("dtype")
         need(kind in WIDE, f"dtype={kind}: fused attention on matrix units wants f16 or bf16")
-        return f"qk={unit(kind)} p={kind} pv={unit(kind)} tile=64 exp_ulp=2 split={splits}"
+        return f"qk={unit(kind)} p={kind} pv={unit(kind)} tile=64 exp_ulp=2 split={splits} merge=once"
     return contract
 
 
@@ -48,7 +48,7 @@ def in_tiles(keys):
     def contract(call):
         need(call.integer("q") > 1, "one query row may be computed in splits of the keys")
         need(call.text("mask") == "none", "tiles are known where every row sees every key")
-        return fused(1)(call).replace("tile=64", f"tile={keys(call)} order=tiles")
+        return fused(1)(call).replace("tile=64", f"tile={keys(call)} order=tiles scaling=scores qk_block=16 pv_block=16")
     return contract
 
 

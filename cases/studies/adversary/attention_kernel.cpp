@@ -154,7 +154,7 @@ class Kernel {
 
   double logit(std::int64_t b, std::int64_t r, std::int64_t h, std::int64_t j,
                const AttentionQuery& q) const {
-    double sigma = f32_.round(geometry_.scale);
+    double sigma = scales_q() ? 1 : f32_.round(geometry_.scale);
     if (k_scale_ != 1) sigma = f32_.mul(sigma, k_scale_);
     if (q.scale != 1) sigma = f32_.mul(sigma, q.scale);
     double s = f32_.mul(dot(q, j), sigma);
@@ -202,7 +202,7 @@ class Kernel {
   }
 
   void rescale(Part& part, double max, std::int64_t j) const {
-    if (part.any && part.max != -kInf) {
+    if (part.max != -kInf) {
       const double factor = exp_of(part.max, max, j);
       part.sum = rowsum_.mul(part.sum, factor);
       for (double& o : part.out) o = rescaled(o, factor);
@@ -217,12 +217,11 @@ class Kernel {
     return f32_.add(out, chunked(pv_, weights, column, p_.text("promote")));
   }
 
-  // The keys [first, last) in tiles from `first`; x and seen are of every key.
-  Part part_of(std::int64_t first, std::int64_t last, const std::vector<double>& x,
+  // The keys [first, last) in tiles from `first`, onto `part`; x and seen are of every key.
+  Part part_of(Part part, std::int64_t first, std::int64_t last, const std::vector<double>& x,
                const std::vector<std::uint8_t>& seen) const {
-    Part part;
     const std::size_t dv = static_cast<std::size_t>(geometry_.dv);
-    part.out.assign(dv, 0.0);
+    const double lag = p_.choices.contains("lag") ? p_.number("lag") : 0;
     const std::int64_t tile =
         p_.is("tile", "none") ? last - first : static_cast<std::int64_t>(p_.number("tile"));
     const double down = std::ldexp(1.0, -static_cast<int>(p_.number("p_shift")));
@@ -232,7 +231,7 @@ class Kernel {
       for (std::int64_t i = at; i < end; ++i)
         if (seen[i]) max = std::isnan(x[i]) ? x[i] : std::max(max, x[i]);
       if (max == -kInf) continue;
-      if (max > part.max || std::isnan(max)) rescale(part, max, at);
+      if (max > part.max + lag || std::isnan(max) || part.max == -kInf) rescale(part, max, at);
       part.any = true;
       std::vector<double> terms, weights;
       std::vector<std::int64_t> keys;
@@ -266,7 +265,9 @@ class Kernel {
   }
 
   void row(std::int64_t b, std::int64_t r, std::int64_t h, double* out) const {
-    const AttentionQuery q = converted_query(p_, problem_.q(b, r, h));
+    AttentionQuery q = converted_query(p_, problem_.q(b, r, h));
+    if (scales_q())
+      for (double& each : q.x) each = f32_.mul(each, f32_.round(geometry_.scale));
     const std::int64_t n = problem_.length(b), split = static_cast<std::int64_t>(p_.number("split"));
     std::vector<double> x(static_cast<std::size_t>(n), -kInf);
     std::vector<std::uint8_t> seen(x.size());
@@ -278,10 +279,18 @@ class Kernel {
     std::fill(out, out + dv, 0.0);
     if (!any) return;
     const std::int64_t size = (geometry_.length + split - 1) / split;
-    Part all;
-    all.out.assign(dv, 0.0);
+    Part none, all;
+    none.out.assign(dv, 0.0);
+    all = none;
+    const bool before = geometry_.sinks && p_.is("sink", "before");
+    if (before) all.max = f32_.round(problem_.sink(h)), all.sum = 1, all.any = true;
     for (std::int64_t first = 0; first < n; first += size) {
-      const Part own = part_of(first, std::min(first + size, n), x, seen);
+      const std::int64_t last = std::min(first + size, n);
+      if (split == 1) {
+        all = part_of(all, first, last, x, seen);
+        continue;
+      }
+      const Part own = part_of(none, first, last, x, seen);
       if (!own.any) continue;
       if (!all.any) {
         all = own;
@@ -293,7 +302,7 @@ class Kernel {
         all.out[i] = f32_.add(f32_.mul(all.out[i], a), f32_.mul(own.out[i], c));
       all.max = max;
     }
-    if (geometry_.sinks) add_sink(all, h);
+    if (geometry_.sinks && !before) add_sink(all, h);
     std::vector<double> o(dv);
     for (std::size_t i = 0; i < dv; ++i) {
       o[i] =
@@ -302,6 +311,12 @@ class Kernel {
     }
     if (geometry_.rotate == RotateKind::qkv) unrotate_row(p_, o);
     for (std::size_t i = 0; i < dv; ++i) out[i] = store(p_, o[i], geometry_.dtype);
+  }
+
+  // Codes and their scales are multiplied first, and so is what a unit takes.
+  bool scales_q() const {
+    return p_.choices.contains("scaling") && p_.is("scaling", "q") && unit_ == nullptr &&
+           (p_.is("q", "none") || p_.is("q", "f16") || p_.is("q", "bf16"));
   }
 
   void add_sink(Part& all, std::int64_t h) const {

@@ -13,8 +13,8 @@ namespace {
 #define ASSAY_SOFTMAX_AXES                                                                                  \
   {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", kExps}, {"exp_ulp", "0.5|1|2|8"}, \
       {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides},                            \
-      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last"},                        \
-      {"level", "detap|detord|ca|ca"}, {                                                                    \
+      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                 \
+      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                            \
     kStoreAxes[0][0], kStoreAxes[0][1]                                                                      \
   }
 
@@ -42,6 +42,7 @@ constexpr Axis kKernel[] = {
     {"fused", "no|yes"},
     {"convert", "none|none|f16|bf16"},
     {"q", "none|none|f16|bf16"},
+    {"scaling", "scores|q"},
     {"tile", "none|1|16|64"},
     {"p", "f32|f32|f16|bf16|e4m3fn"},
     {"p_shift", "0|0|0|8"},
@@ -169,6 +170,13 @@ void contract(const Attributes& a, const Choices& given, Words& words) {
   else if (tree)
     words.say("rowsum_order", order_word(sum, sharp));
   if (choice(c, "exp") == "e") words.say("argument", "rounded");
+  if (c.contains("lag")) words.say("lag", choice(c, "lag"));
+  if (sharp) {
+    words.say("scaling", c.contains("scaling") ? choice(c, "scaling") : "scores");
+    words.say("sink", choice(c, "sink") == "before" ? "first" : "last");
+    words.say("merge", "states");
+    if (split == 1) words.say("tiles", "aligned");
+  }
   words.say("out", choice(c, "out"));
 }
 

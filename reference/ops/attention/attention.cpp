@@ -77,6 +77,18 @@ double largest_scale(const AttentionProblem& problem, const Contract& contract) 
   return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
 }
 
+// Rows that see no key, where the contract says another word of them than 0.
+void answer_empty(const CertifiedAttention& exact, const Contract& contract, AttentionLimits& limits) {
+  if (contract.text("empty") == "zero") return;
+  const bool nan = contract.text("empty") == "nan";
+  const std::size_t dv = limits.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
+  for (std::size_t i = 0; i < limits.limit.size(); ++i) {
+    if (exact.rows[i / dv].keys != 0 || std::isinf(limits.limit[i])) continue;
+    if (nan) limits.value[i] = std::numeric_limits<double>::quiet_NaN();
+    limits.limit[i] = nan ? 0 : std::numeric_limits<double>::infinity();
+  }
+}
+
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   AttentionProblem problem(attributes, inputs);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
@@ -97,13 +109,15 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   if (contract.text("order") != "any" || contract.text("level") == "emu") {
     // Around what the declared order and casts give, not around the real output: bounds.hpp.
     limits = leveled_limits(problem, replay ? contract.with("level", "ca") : contract, std::move(limits));
-    origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
-             ", tiles in order=" + std::string(contract.text("order"));
+    if (has_emulated_shape(problem.geometry(), contract))
+      origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
+               ", tiles in order=" + std::string(contract.text("order"));
   }
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")
     unclaim_infinite_blocks(converted, exact, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
+  answer_empty(exact, contract, limits);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))

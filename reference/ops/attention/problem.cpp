@@ -1,7 +1,6 @@
 #include "reference/ops/attention/problem.hpp"
 #include "reference/formats/tq3.hpp"
 #include "reference/mix.hpp"
-#include "reference/replay/declared.hpp"
 
 #include <fmt/format.h>
 
@@ -12,70 +11,6 @@
 
 namespace assay {
 namespace {
-
-constexpr AttributeSpec kAttributes[] = {
-    {"batch", AttributeKind::integer, "1", "1..65536", "sequences"},
-    {"heads", AttributeKind::integer, "", "1..65536", "query heads"},
-    {"kv_heads", AttributeKind::integer, "@heads", "1..65536", "heads of K and V; divides heads"},
-    {"d", AttributeKind::integer, "", "1..65536", "width of a q or k row"},
-    {"dv", AttributeKind::integer, "@d", "1..65536", "width of a v or output row"},
-    {"q", AttributeKind::integer, "1", "1..1048576", "query rows of each sequence"},
-    {"len", AttributeKind::integer, "", "1..4194304", "keys of a sequence (the longest, when ragged)"},
-    {"kv", AttributeKind::format, "f16", "", "format of K and V"},
-    {"k", AttributeKind::format, "@kv", "", "format of K"},
-    {"v", AttributeKind::format, "@kv", "", "format of V"},
-    {"dtype", AttributeKind::format, "f16", "f32|f16|bf16", "format of q and of the output"},
-    {"mask", AttributeKind::word, "none", "none|causal|window|random",
-     "which keys a row sees; bottom-right aligned"},
-    {"window", AttributeKind::integer, "0", "0..4194304",
-     "keys that a row of mask=window sees, itself included"},
-    {"softcap", AttributeKind::real, "0", "0..1000000", "softcap tanh(s / softcap); 0: none"},
-    {"sinks", AttributeKind::word, "no", "no|yes", "one more logit per head in the denominator"},
-    {"alibi", AttributeKind::word, "no", "no|yes", "- slope |i - j| added to the logits"},
-    {"page", AttributeKind::integer, "0", "0..65536", "keys per page; 0: contiguous"},
-    {"scale", AttributeKind::real, "0", "0..1000000", "of q.k; 0: 1/sqrt(d)"},
-    {"rotate", AttributeKind::word, "none", "none|qk|qkv",
-     "what is stored rotated by the 32-point tq3 transform"},
-    {"lengths", AttributeKind::word, "full", "full|ragged",
-     "keys of each sequence: len, or a length of its own"},
-};
-
-constexpr ContractKey kContract[] = {
-    {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
-    {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
-    {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
-    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
-     "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
-     "blocks' sums in f16, for K's minimum"},
-    {"convert", ContractValue::word, "none", "none|f16|bf16",
-     "format that K and V are converted to first, to nearest"},
-    {"v_inverse", ContractValue::word, "value", "value|row",
-     "where V in tq3_0 is transformed back: each value as it is decoded, or the sum, once per output row"},
-    {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
-    {"exp_ulp", ContractValue::number, "2", "", "error of exp in ulps of f32"},
-    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
-    {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
-    {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
-    {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
-    {"denominator", ContractValue::word, "exact", "exact|cast",
-     "row sum of weights before or after rounding to p"},
-    {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
-    {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
-    {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
-    {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
-    {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
-    {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
-    {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
-     "order of the tiles; sequential: and of keys and products in them"},
-    {"qk_order", ContractValue::order, "any", "", "order of the products of a partial sum of q.k"},
-    {"pv_order", ContractValue::order, "any", "", "order of the keys of a partial sum of p.v"},
-    {"rowsum_order", ContractValue::order, "any", "",
-     "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
-    {"argument", ContractValue::word, "any", "any|rounded",
-     "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
-    {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay", "sharpest derivation; replay: bits"},
-    kScheduleKey,
-};
 
 const Encoded& tensor(const TensorSet& inputs, const std::string& name, const Shape& shape,
                       std::string_view format) {
@@ -106,9 +41,6 @@ Encoded index_tensor(std::string_view format, const Shape& shape, const void* da
 }
 
 }  // namespace
-
-std::span<const AttributeSpec> attention_attributes() { return kAttributes; }
-std::span<const ContractKey> attention_contract() { return kContract; }
 
 std::int64_t AttentionGeometry::pages() const {
   const std::int64_t used = batch * table_width();

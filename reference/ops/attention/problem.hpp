@@ -36,22 +36,33 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 // The contract keys, and what they assume of a kernel:
 //   qk           accumulator or matrix unit of q.k
 //   chunk        products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
+//   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; where
+//                qk_order is declared they are full
+//   pv_block     the same of the keys of p.v, all but the last of a partial sum, of a tile and of a page; hidden
+//                keys, which are multiplied by 0, count
 //   scores       format that the logits are rounded to, once, after the scale
 //   q, convert   formats that q, and K and V, are converted to before anything else
 //   v_inverse    row: V in tq3_0 enters PV in its rotated basis, scale times codebook value, and D H / sqrt(32) is applied
 //                to the output row: the problem of rotate=qkv with these numbers for y
 //   tile         keys per step of the online softmax: the running maximum changes, and the accumulators are rescaled,
 //                at most once per tile; the row sum of a tile is formed in any order and added to the running sum
-//   exp_ulp      error of the kernel's exp in ulps of f32, for its own rounded argument
+//   exp_ulp      error of the kernel's exp in ulps of f32 (of a subnormal result: of 2^-149, or flushed to
+//                0), for its own rounded argument; exp(0) is exactly 1, so that a maximum which does not rise
+//                costs no error. The log that merges parts errs as much
 //   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap
 //   div_ulp      error of the final quotient, and of a part's: of a division, or of reciprocal and product
 //   p            format of the weights that enter PV
-//   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact)
+//   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact;
+//                where it is no whole number, each is one rounding in f32, and level=detap judges)
 //   denominator  row sum of the weights before (exact) or after (cast) the rounding to p
 //   rowsum       accumulator of the row sum
 //   pv           accumulator or matrix unit of p.v
 //   promote      keys per partial sum of PV; partial sums are then added in f32
 //   split        parts of the keys computed apart and merged in f32: at most so many
+//   merge        once: every part is scaled to the largest maximum, or log-sum-exp, of all. states: running
+//                maxima, sums and outputs are merged one after the other, in any order, each rise an exp of
+//                its own. any: outputs that are divided already and log-sum-exps, of any base, one after the
+//                other
 //   part         most keys of a part, which bounds its rescales; without it a part may have all keys
 //   out          format of the result before it is stored in dtype
 //   order        any         nothing is assumed beyond the above
@@ -65,6 +76,20 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //                are 1 and N running sums over all tiles, added at the end (each thread of a fragment keeps its own)
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
 //                any: or one fused operation, S scale - f32(max S scale)
+//   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32 (of a matrix unit's
+//                operand: exactly). q_rounded: and the product is rounded to q's format. any: scores or q
+//   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and the
+//                parts of a split are equal runs of them in order. any: with the first key of a window, a
+//                page, or from the end
+//   sink         last: the sink enters maximum and sum after all keys (of all parts). first: they begin as
+//                the sink and 1, so that every weight is relative to it. any: either
+//   lag          a running maximum is raised only by a logit that is above it by more than this: weights are
+//                at most e^lag
+//   weights      running: relative to the running maximum. shares: all weights are known first, and divided
+//                by their sum (in f32, by div_ulp) before they are multiplied by 2^p_shift and rounded to p
+//   empty        what a row that sees no key gives: zero, nan, or any number
+//   (Under scaling, tiles, sink, merge and weights the word `any`, a lag and shares are judged by
+//   level=detap: bounds_problem.hpp.)
 //   level        the sharpest derivation that may set the limit, of those that the declaration carries:
 //                detap (assumes no order), detord, ca (cast-aware), emu (unit emulated, order=sequential only); replay: the schedule says every
 //                bit (replayed.hpp)

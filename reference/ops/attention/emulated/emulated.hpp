@@ -52,6 +52,8 @@ struct AttentionArithmetic {
   std::int64_t promote = 0;  // keys per chain of p.v; 0, or tile and more: see `chained`
   std::int64_t tile = 64;
   std::int64_t split = 1;
+  std::int64_t qk_block = 0,
+               pv_block = 0;  // least products of a unit's block in an open order; 0: full blocks
   int p_shift = 0;
   double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
   bool denominator_cast = false;

@@ -126,6 +126,8 @@ AttentionArithmetic AttentionArithmetic::from(const Contract& contract, std::str
   how.promote = contract.integer("promote");
   how.tile = contract.integer("tile");
   how.split = contract.integer("split");
+  how.qk_block = contract.integer("qk_block");
+  how.pv_block = contract.integer("pv_block");
   how.exp_ulp = contract.number("exp_ulp");
   how.tanh_ulp = contract.number("tanh_ulp");
   how.div_ulp = contract.number("div_ulp");

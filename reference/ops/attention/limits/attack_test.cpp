@@ -7,86 +7,24 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "reference/arithmetic/fused_gemm.hpp"
 #include "reference/ops/attention/attention.hpp"
 #include "reference/ops/attention/emulated/emulated.hpp"
+#include "reference/ops/attention/limits/attack_sums.hpp"
 #include "reference/ops/attention/test_fills.hpp"
 #include "reference/ops/judged.hpp"
 
 namespace assay {
 namespace {
 
-using Random = std::mt19937_64;
+using attack::Random, attack::chosen_sum, attack::product_sum;
 
 struct Freedom {  // what this run of the kernel does with what is left open
   bool fused, base2, twice_rounded_scale, divides, skips_cast = false;
   int exp_bias;  // 0: random errors, else all of one sign by the sign of v - o in the first column
 };
-
-float chosen_sum(std::vector<float> terms, Random& random) {  // any association of any permutation
-  if (terms.empty()) return 0;
-  switch (random() % 3) {
-    case 0:
-      std::shuffle(terms.begin(), terms.end(), random);
-      break;
-    case 1:
-      std::sort(terms.begin(), terms.end());
-      break;
-    default:
-      std::sort(terms.begin(), terms.end(), [](float a, float b) { return std::fabs(a) > std::fabs(b); });
-  }
-  if (random() % 2 == 0) {
-    float s = 0;
-    for (const float t : terms) s += t;
-    return s;
-  }
-  while (terms.size() > 1) {  // random pairs
-    const std::size_t i = random() % (terms.size() - 1);
-    terms[i] += terms[i + 1];
-    terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  }
-  return terms.front();
-}
-
-float lanes_sum(const std::vector<float>& terms, std::size_t lanes) {
-  std::vector<float> partial(lanes, 0.0F);
-  for (std::size_t i = 0; i < terms.size(); ++i) partial[i % lanes] += terms[i];
-  for (std::size_t half = lanes / 2; half > 0; half /= 2)
-    for (std::size_t i = 0; i < half; ++i) partial[i] += partial[i + half];
-  return partial.front();
-}
-
-// One partial sum of products a_i b_i, in f32 by `order`, or by a unit with its blocks in order or not; from c.
-float product_sum(const Accumulator& how, Order order, std::vector<float> a, std::vector<float> b,
-                  std::string_view a_format, std::string_view b_format, float c, Random& random) {
-  if (how.kind == Accumulator::Kind::unit) {
-    const auto group = static_cast<std::size_t>(how.unit->group);
-    if (order != Order::sequential) {
-      std::vector<std::size_t> at(a.size());
-      std::iota(at.begin(), at.end(), 0);
-      std::shuffle(at.begin(), at.end(), random);
-      std::vector<float> x(a.size()), y(a.size());
-      for (std::size_t i = 0; i < at.size(); ++i) x[i] = a[at[i]], y[i] = b[at[i]];
-      a = std::move(x), b = std::move(y);
-    }
-    while (a.size() % group != 0) a.push_back(0), b.push_back(0);
-    return static_cast<float>(fused_dot(*how.unit, {a, a_format}, {b, b_format}, static_cast<double>(c)));
-  }
-  std::vector<float> terms;
-  for (std::size_t i = 0; i < a.size(); ++i) terms.push_back(a[i] * b[i]);
-  if (order == Order::lanes) return lanes_sum(terms, static_cast<std::size_t>(order.count)) + c;
-  if (order == Order::sequential) {
-    for (std::size_t i = 0; i < terms.size(); ++i) c = std::fma(a[i], b[i], c);
-    return c;
-  }
-  if (random() % 2 == 0) terms.push_back(c), c = 0;
-  return chosen_sum(std::move(terms), random) + c;
-}
 
 std::vector<float> kernel(const AttentionArithmetic& how, const AttentionFill& f, const std::vector<float>& q,
                           const Freedom& free, Random& random) {
@@ -111,7 +49,7 @@ std::vector<float> kernel(const AttentionArithmetic& how, const AttentionFill& f
   for (std::size_t j = 0; j < n; ++j) {
     const std::vector<float> k(f.k.begin() + static_cast<std::ptrdiff_t>(j * d),
                                f.k.begin() + static_cast<std::ptrdiff_t>((j + 1) * d));
-    s[j] = product_sum(qk, how.qk_order, q, k, f.q_format, f.k_format, 0, random);
+    s[j] = product_sum(qk, how.qk_order, how.qk_block, q, k, f.q_format, f.k_format, 0, random);
   }
   const std::size_t lanes =
       how.rowsum_order == Order::lanes ? static_cast<std::size_t>(how.rowsum_order.count) : 1;
@@ -156,8 +94,8 @@ std::vector<float> kernel(const AttentionArithmetic& how, const AttentionFill& f
             column;
         for (std::size_t i = from; i < to; ++i) column.push_back(f.v[(first + i) * dv + c]);
         const float start = how.chained() ? o[c] : 0;
-        const float sum = product_sum(pv, how.pv_order, std::move(weights), std::move(column), how.p,
-                                      f.v_format, start, random);
+        const float sum = product_sum(pv, how.pv_order, how.pv_block, std::move(weights), std::move(column),
+                                      how.p, f.v_format, start, random);
         o[c] = how.chained() ? sum : o[c] + sum;
       }
     }
@@ -203,7 +141,7 @@ Attacked attack(const std::string& text, const std::string& dtype, const std::st
                 std::int64_t keys, std::int64_t d, std::int64_t rows, std::uint64_t seed,
                 bool skips_cast = false) {
   constexpr std::int64_t kColumns = 32;
-  const Contract contract = Contract::parse(text, kAttention.contract);
+  const Contract contract = Contract::parse(text + " scaling=scores tiles=aligned", kAttention.contract);
   const AttentionArithmetic how = AttentionArithmetic::from(contract, dtype);
   const Attributes attributes =
       Attributes::complete(kAttention.attributes, {{"heads", fmt::format("{}", rows)},
@@ -299,7 +237,9 @@ const Subject kSubjects[] = {
      "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=64 promote=64 chunk=64 order=tiles "
      "qk_order=sequential pv_order=sequential rowsum_order=lanes:4",
      64},
-    {"bf16", "e4m3fn", "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=32 order=descending",
+    {"bf16", "e4m3fn",
+     "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=32 order=descending "
+     "qk_block=32 pv_block=32",
      32},
     {"f16", "e4m3fn", "qk=f32 q=e4m3fn p=bf16 pv=f32 tile=32 promote=32 order=tiles", 32},
 };

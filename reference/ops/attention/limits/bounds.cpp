@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
 #include "reference/ops/attention/limits/bounds_interval.hpp"
@@ -229,7 +230,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
         p_low[j] = low, p_high[j] = high;
         term.known = low == high;
         term.weight = std::ldexp(0.5 * (low + high), -how_.p_shift);
-        term.own = std::ldexp(0.5 * (high - low), -how_.p_shift);
+        term.own = rule(Rule::tile_cast, std::ldexp(0.5 * (high - low), -how_.p_shift));
         overflows |= std::ldexp(w.high, how_.p_shift) > p.max_finite;
         term.common =
             (term.weight + term.own) * alpha + (row.all_equal || settled || high == 0 ? 0 : row.largest_tiny);

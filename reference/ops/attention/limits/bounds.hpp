@@ -9,15 +9,17 @@
 //                                                       verified units in a declared order are computed
 //   emu     ca, and every step but exp and log bit      the kernel in interval arithmetic
 //           for bit as in emulated.hpp                  (under a soft cap as ca: its tanh is known to tanh_ulp only)
-// A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, and order=any
-// admits detap only.
+// A wrong assumption makes false alarms: emu is for units whose model was verified on the hardware, order=any
+// admits detap only, and the levels above it are of a kernel that declares to be one of emulated.hpp's shape:
+// tiles from key 0, the scale after q.k, the sink last, no lag (bounds_problem.hpp has the words).
 //
 // NOTATION. A hat marks the kernel's number (S^_j).
 //   u         2^-24
 //   X_j, M    real logits, and max X_j
 //   w_j, W    exp(X_j - M), and sum w_j;  P_j = w_j / W
 //   o         sum w_j v_j / W: the truth
-//   eps       exp_ulp 2^-23, which bounds the relative error of the kernel's exp; exp(0) = 1 is exact
+//   eps       exp_ulp 2^-23, which bounds the relative error of the kernel's exp; exp(0) = 1 is exact, as the
+//             contract says
 //   omega     2^-126: results below may be flushed
 //   mu_t, M_t the kernel's running maximum at tile t, and the real one;  dM_t >= |mu_t - M_t|
 // Everything is monotone in the errors that enter; sums of non-negative doubles lose less than 2^-30 of themselves,
@@ -34,12 +36,14 @@
 // floor(log2 max(head, |a| + E)), E the error so far. Exponents are not normalised: head >= |product| can happen for
 // a subnormal operand, so heads are formed from operand exponents not below the format's smallest.
 //   detord, ca  steps in order on signed partial sums; a step that cuts no term and whose result fits adds 0.
-//   detap       no partial sum of any subset exceeds T = max(sum of positive, sum of negative products): B steps give
-//                 E_B  <= beta ((1 + r)^B - 1) / r
-//                 r     = (1 + rho) (g + 1 + extra) 2^-F + rho
-//                 beta  = (r - rho) max(T, head, 2^emin) + rho T + eta
-//               by induction on E <- (1 + r) E + beta (here 2^M_u <= max(head, T + E), no floor of a logarithm:
-//               rescaling by factors that are not powers of two would break it).
+//   detap, and an open order of the products
+//               no partial sum of any subset exceeds T = max(sum of positive, sum of negative products). A
+//               step may hold as few products as the contract allows (qk_block, pv_block): B = n / block
+//               steps, whose cuts c_i are n + B (1 + extra) at most together (h = max(T, head, 2^emin)):
+//                 r_i    = (1 + rho) c_i 2^-F + rho,   b_i <= r_i h + eta
+//                 E_B   <= h (exp(sum r_i) - 1) + B eta exp(sum r_i)
+//               by induction on E <- (1 + r_i) E + b_i (here 2^M_u <= max(head, T + E), no floor of a
+//               logarithm: rescaling by factors that are not powers of two would break it).
 // Scalar accumulators: gamma_{n+1} sum |q k|. A lattice on which no sum can be rounded gives 0.
 //
 // 2 LOGITS. x^_j = f(S^_j sigma^), sigma^ = sigma (1 + h), |h| <= 4u (scale and log2 e, each rounded). All x^ share
@@ -102,7 +106,8 @@
 // 7 ROW SUM. detap: gamma_{n + T + 2}; otherwise u sum of partial sums / sum. f16 sums of a thousand terms and more
 // have no bound below 1: the limit is then infinite (nothing is claimed), and emu still judges.
 //
-// 8 PARTS (split > 1). Part s enters with exp(f(lse_s - max lse)), lse_s = f(mu_s + log l_s): a relative error of
+// 8 PARTS (split > 1, merge=once). Part s enters with exp(f(lse_s - max lse)), lse_s = f(mu_s + log l_s): a
+// relative error of
 //   eps (2 + log n) + u (|mu_s| + log n) + u |lse_s - max lse|,
 // shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, the product and the sum: (split + 4) u of
 // the parts' magnitudes.

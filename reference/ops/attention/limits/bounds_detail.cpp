@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
+
 namespace assay::attention_bounds {
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -17,7 +19,7 @@ StepModel::StepModel(const Accumulator& how) {
   rescale = how.precision == kPrecisionF32 ? kU : kU + rho;
   if (how.kind != Accumulator::Kind::unit) return;
   const MatrixUnit& unit = *how.unit;
-  group = unit.group;
+  group = block = unit.group;
   fraction_bits = unit.fraction_bits;
   rho = unit_roundoff(how.precision, unit.rounding);
   eta = underflow_unit(how.precision, unit.rounding);
@@ -97,6 +99,8 @@ double StepModel::error(const Step& step) const {
 
 double StepModel::worst(const Whole& whole) const {
   const auto n = static_cast<double>(whole.steps);
+  const double most = static_cast<double>(std::min<std::int64_t>(group, whole.terms));
+  const double cuts = std::min(static_cast<double>(whole.terms), n * group) + n * (1 + extra_cuts);
   const auto solve = [&](double r, double b) {  // E <- (1 + r) E + b, n times from 0
     return r == 0 ? n * b : b * std::expm1(n * std::log1p(r)) / r;
   };
@@ -112,17 +116,18 @@ double StepModel::worst(const Whole& whole) const {
       e = solve(rho, rho * whole.partial + eta);
       break;
     case Kind::aligned: {
-      const double cut = (1 + rho) * (group + 1 + extra_cuts) * std::ldexp(1.0, -fraction_bits);
-      e = solve(cut + rho, cut * std::max({whole.partial, whole.head, std::ldexp(1.0, emin)}) +
-                               rho * whole.partial + eta);
+      // r_i = (1 + rho) c_i 2^-F + rho and b_i <= r_i h + eta, h the largest that a step aligns to.
+      const double all = (1 + rho) * cuts * std::ldexp(1.0, -fraction_bits) + rho * n;
+      e = std::max({whole.partial, whole.head, std::ldexp(1.0, emin)}) * std::expm1(all) +
+          n * eta * std::exp(all);
       break;
     }
     case Kind::split_unit: {
       if (whole.products > overflow) return kInfinity;
       const double inner =
-          (group + 1) * std::ldexp(1.0, -fraction_bits) * (whole.products + n * whole.head) * 1.001 +
-          2 * inner_rho * 1.001 * whole.products +
-          n * (3 * inner_eta + (group + 1) * std::ldexp(1.001, emin - fraction_bits));
+          std::ldexp(1.001, -fraction_bits) * ((most + 1) * whole.products + cuts * whole.head) +
+          2 * inner_rho * 1.001 * whole.products + n * 3 * inner_eta +
+          cuts * std::ldexp(1.001, emin - fraction_bits);
       e = inner * std::exp(n * rho) + solve(rho, rho * whole.partial);
       break;
     }
@@ -161,6 +166,6 @@ int emin_of(std::string_view name) {
   return 1 - scalar_format(name).bias;
 }
 
-double exp_error(const AttentionArithmetic& how) { return how.exp_ulp * 0x1p-23; }
+double exp_error(const AttentionArithmetic& how) { return rule(Rule::tile_exp, how.exp_ulp * 0x1p-23); }
 
 }  // namespace assay::attention_bounds

@@ -2,6 +2,7 @@
 // and the error of one step of an accumulator. Notation and proofs: bounds.hpp.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -41,6 +42,7 @@ struct StepModel {
 
   enum class Kind : std::uint8_t { scalar, exact, aligned, split_unit, pairwise } kind = Kind::scalar;
   int group = 1;          // products per step
+  int block = 1;          // the least of them, the last step apart, where the order is open
   int fraction_bits = 0;  // F, aligned and split_unit
   int extra_cuts = 0;     // cuts besides those of the g products and c: floors of partial results
   double rho = 0;         // relative error of the rounding into the register
@@ -50,6 +52,14 @@ struct StepModel {
   double inner_rho = 0x1p-23, inner_eta = 0x1p-126;  // split_unit: of the rounding of each half
   double overflow = 0;                               // largest finite number of the register
   double rescale = kU;  // relative error of o * a as the register holds it, when the sum chains through o
+
+  // Of a kernel that declares no less than `declared` products to a block; 0: full ones.
+  StepModel of_blocks(std::int64_t declared) const {
+    StepModel r = *this;
+    r.block = declared == 0 ? group : static_cast<int>(std::min<std::int64_t>(declared, group));
+    return r;
+  }
+  std::int64_t steps(std::int64_t products) const { return (products + block - 1) / block; }
 
   // All magnitudes are upper bounds for the kernel's own numbers, not for ideal ones.
   struct Step {
@@ -71,7 +81,8 @@ struct StepModel {
   int quantum_exponent(const Step& step) const;  // log2 of the alignment quantum, at most
   double error(const Step& step) const;          // of the register after the step
   // Of any order: `steps` steps over `terms` products whose magnitudes sum to `products`; no partial sum
-  // exceeds `partial`. Solves E <- (1 + r) E + b.
+  // exceeds `partial`. E <- (1 + r_i) E + b_i, where step i cuts c_i terms and the sum of all c_i is at most
+  // terms + steps (1 + extra).
   struct Whole {
     double partial = 0, products = 0, head = 0, flushed = 0;
     std::int64_t steps = 0, terms = 0;

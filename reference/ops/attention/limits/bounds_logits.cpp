@@ -96,7 +96,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
                      ScoreError kind, std::span<const float> computed) {
   const auto n = static_cast<std::size_t>(kv.keys);
-  const StepModel step{accumulator(how.qk)};
+  const StepModel step = StepModel(accumulator(how.qk)).of_blocks(how.qk_block);
   const FormatModel scores(how.scores);
   RowLogits r;
   r.s.assign(n, 0), r.ds.assign(n, 0), r.x.assign(n, 0), r.e.assign(n, 0), r.w.assign(n, 0),

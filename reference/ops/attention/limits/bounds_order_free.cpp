@@ -19,7 +19,7 @@ double cast_error(const FormatModel& p, int shift, double weight, double theta) 
 
 void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, RowBounds& r) const {
   const auto n = static_cast<std::size_t>(kv_.dv);
-  StepModel model{accumulator(how_.pv)};
+  StepModel model = StepModel(accumulator(how_.pv)).of_blocks(how_.pv_block);
   model.unscale(how_.p_shift);
   const FormatModel p(how_.p);
   const bool cast_exact = p.exact || row.all_equal;
@@ -50,7 +50,7 @@ void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, Ro
     for (std::int64_t t = part.first_tile; t < part.last_tile; ++t) {
       const std::int64_t keys = row.tiles[t].last - row.tiles[t].first;
       chains += (keys + chain - 1) / chain;
-      steps += (keys + model.group - 1) / model.group;
+      steps += model.steps(keys);
     }
     changes = std::max(changes, part.last_tile - part.first_tile);
     drift = std::max(drift, rescale_drift(how_, row, part, nullptr));
@@ -83,7 +83,7 @@ void AttentionBounds::order_free(const QueryRow& query, const RowLogits& row, Ro
       } else {
         whole.partial = products + static_cast<double>(chains) * subnormal_head;
         whole.head = 0;
-        whole.steps = (chain + model.group - 1) / model.group;
+        whole.steps = model.steps(chain);
         pv = model.worst(whole) + static_cast<double>(chains) * model.eta;
         pv += static_cast<double>(chains) * kU * (partial + pv) * (1 + 0x1p-8);
       }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
@@ -155,8 +156,37 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
+// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no
+// kernel has another reason.
+bool begins_at_key_0(const AttentionArithmetic& how, const AttentionProblem& problem, std::int64_t b,
+                     std::int64_t row) {
+  const std::int64_t page = problem.geometry().page;
+  const bool cut = page > 0 && page % how.tile != 0 && how.tile % page != 0;  // by the end of a page
+  return !cut && problem.range(b, row).first == 0 && !(how.descending && problem.length(b) % how.tile != 0);
+}
+
 }  // namespace
 
+// Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
+// its own tile and of those before it. Of any other, or one that may be another, the levels know no cast and
+// no rescale. At level emu the level itself says so, and a word that says otherwise is refused.
+bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
+  const bool emulated = contract.text("level") == "emu";
+  const auto says = [&](std::string_view key, std::string_view word) {
+    const std::string_view given = contract.text(key);
+    if (emulated && given != word && given != "any") refuse("emu", fmt::format("{}={}", key, given));
+    return emulated || given == word;
+  };
+  const double shift = contract.number("p_shift");
+  if (contract.number("lag") != 0 && emulated) refuse("emu", "a lag is not emulated");
+  const bool whole = shift == std::floor(shift);
+  if (!whole && emulated) refuse("emu", fmt::format("p_shift={}: a whole number", shift));
+  bool holds =
+      whole && contract.number("lag") == 0 && says("scaling", "scores") && says("weights", "running");
+  if (g.sinks) holds &= says("sink", "last");
+  if (contract.integer("split") > 1) holds &= says("merge", "once") && says("tiles", "aligned");
+  return claims(Rule::shape_undeclared, holds);
+}
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
                                AttentionLimits base) {
   const AttentionGeometry& g = problem.geometry();
@@ -170,6 +200,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
+  if (!has_emulated_shape(g, contract)) return base;
+  const bool aligned = emulated || contract.text("tiles") == "aligned";
   const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
   // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds
   // points that the levels do not cover, so that the bound by moments judges them.
@@ -200,6 +232,7 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       const AttentionBounds bounds(how, {std::ssize(at), g.d, g.dv, k_in->values, v_in->values, k_in->format,
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
       for (std::int64_t i = 0; i < g.rows; ++i) {
+        if (!claims(Rule::shape_undeclared, aligned || begins_at_key_0(how, problem, b, i))) continue;
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
           if (g.sinks && !std::isfinite(problem.sink(head))) continue;
           const Operands given = operands(problem.q(b, i, head), q_convert, emulated);

@@ -114,7 +114,8 @@ TEST(
                               {"page", "16"}},
                              4);
   for (const std::string level : {"detap", "detord", "ca", "emu"}) {
-    const std::string tail = " order=sequential level=" + level;
+    const std::string tail =
+        " order=sequential scaling=scores sink=last tiles=aligned merge=once level=" + level;
     const std::string unit = "qk=hopper_f16 p=f16 pv=hopper_f16" + tail;
     const Seen good = judge_case(f16, unit, "f16");
     EXPECT_EQ(good.outputs, 3 * 4 * 64);
@@ -138,7 +139,8 @@ TEST(AttentionLevels, the_value_of_the_direct_form_is_the_certified_value) {
   const auto truth = [&](const char* text) {
     return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract))[0];
   };
-  const Truth direct = truth("order=sequential level=detord"), certified = truth("level=detap");
+  const Truth direct = truth("order=sequential scaling=scores level=detord"),
+              certified = truth("level=detap");
   for (std::size_t i = 0; i < direct.value.size(); ++i)
     EXPECT_LE(std::fabs(direct.value[i] - certified.value[i]), gamma_n(2 * 8 * 64 + 300, 0x1p-53)) << i;
 }
@@ -190,7 +192,10 @@ TEST(AttentionLevels, what_no_accumulator_takes_is_a_named_error) {
   const Case tokens = make_case({{"heads", "1"}, {"d", "32"}, {"len", "50"}, {"kv", "e4m3fn_tok"}}, 5);
   EXPECT_THROW(truth(tokens, "order=sequential level=emu p=f16"), InputError);
   EXPECT_NO_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16"));
-  EXPECT_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16 p_shift=0.5"), InputError);
+  EXPECT_NO_THROW(truth(tokens, "order=sequential level=ca p=f16 convert=f16 p_shift=0.5"));  // by detap
+  const std::string emu = "order=sequential level=emu p=f16 convert=f16 ";
+  for (const char* other : {"p_shift=0.5", "lag=1", "weights=shares", "scaling=q"})
+    EXPECT_THROW(truth(tokens, (emu + other).c_str()), InputError) << other;
   EXPECT_THROW(truth(tokens, "order=any level=emu p=f16 convert=f16"), InputError);
 }
 

@@ -59,7 +59,7 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
     double positive = 0;  // no partial sum exceeds the larger of the positive and the negative products
     for (const double p : o.product) positive += std::max(p, 0.0);
     const double partial = std::max(positive, products - positive) * (1 + 0x1p-40);
-    const std::int64_t blocks = chains * ((chain + step.group - 1) / step.group);
+    const std::int64_t blocks = chains * step.steps(chain);
     double e =
         step.worst({partial, products, head, flushed, blocks, d, order.height(static_cast<double>(chain))});
     if (chains > 1) e += static_cast<double>(chains) * kU * (1 + 0x1p-10) * (partial + e);

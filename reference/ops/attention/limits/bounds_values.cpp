@@ -78,7 +78,7 @@ class Stepper {
       }
     }
     if (count == 0) return;
-    const std::int64_t steps = (last - first + model_.group - 1) / model_.group;
+    const std::int64_t steps = model_.steps(last - first);
     for (std::size_t c = 0; c < n; ++c) {
       const double before = std::fabs(to.sum[c]) + to.common[c] + to.own[c];
       const double all = (before + products_[c]) * drift,
@@ -171,7 +171,7 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
                              const RowLogits& row, const std::vector<ValueTerm>& terms,
                              const std::vector<double>& drifts) {
   const auto n = static_cast<std::size_t>(kv.dv);
-  StepModel model{accumulator(how.pv)};
+  StepModel model = StepModel(accumulator(how.pv)).of_blocks(how.pv_block);
   model.unscale(how.p_shift);
   const StepModel in_f32{accumulator("f32")};
   const double rescale = how.chained() ? model.rescale : kU;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/ops/attention/limits/detap_contract.hpp"
 
 namespace assay {
@@ -15,37 +16,42 @@ using namespace detap;
 struct RowError {
   double theta = kInf, e_l = kInf;
   double weight = 0;  // W
+  double spread = 1;  // >= 1 - p of the largest logit
   double tiles = 0;   // that the row may touch
   double changes = 0;
+  double flush = kFlush;  // of a weight, in units of the largest
+  double slip = 0;        // the part of it that may exceed the weight
   // Weights of certified.hpp (relative to 2^M) times this are relative to the largest logit.
   double to_top = 1;
 };
 
-RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
+// Steps of the online softmax that a part may take. A window may begin inside of a tile; a page that is no
+// multiple of a tile may end one.
+double most_tiles(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row) {
+  const auto longest = static_cast<double>(kernel.split > 1 ? std::min(row.span, kernel.part) : row.span);
+  const auto tile = static_cast<double>(kernel.tile), page = static_cast<double>(g.page);
+  double tiles = std::ceil(longest / tile) + 1;  // unaligned start
+  if (page > tile && std::fmod(page, tile) != 0)
+    tiles = std::max(tiles, (std::ceil(longest / page) + 1) * std::ceil(page / tile));
+  const bool one = kernel.split == 1 && row.first == 0 && longest <= tile;
+  return one ? 1 : tiles;
+}
+
+// 1. Logits: lambda; +Inf where one may overflow.
+double logit_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double x,
                    const Conversions& applied, std::size_t at) {
-  RowError e;
-  // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
-  const bool sunk =
-      g.sinks && std::isfinite(sink) && sink >= row.largest_logit - kSunk - kSunkSlope * std::fabs(sink);
-  const double top = sunk ? std::max(row.largest_logit, sink) : row.largest_logit;
-  e.to_top = std::exp(row.log2_reference * 0.6931471805599453 - top) * (1 - 0x1p-30);
-  e.weight = row.weight_sum * e.to_top;
-  const auto n = static_cast<double>(row.keys);
-  const double longest = static_cast<double>(std::min(row.span, kernel.split > 1 ? kernel.part : row.span));
-  const double tiles = std::ceil(longest / static_cast<double>(kernel.tile)) + 1;  // unaligned start
-  e.tiles = tiles;
-  const double b = row.norm_product, x = b + row.bias_max + (sunk ? std::fabs(sink) : 0.0);
-  const double abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
+  const double b = row.norm_product,
+               abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
   const double subnormal =
       std::max(std::ldexp(row.k_norm, kernel.q_emin), std::ldexp(row.q_norm, kernel.k_emin));
   const DotError qk(kernel.qk, kernel.of_qk(g.d), abs_sum, subnormal, kernel.qk_scaled);
   const double root = std::sqrt(static_cast<double>(g.d));
   // Codes of q summed in 16 bits, in units of their own scale.
   if (kernel.q_code > 0 && kernel.qk.kind == Accumulator::Kind::floating && kernel.qk.precision.p < 24)
-    return e;
+    return kInf;
   const double q_most = kernel.q_code > 0 ? kernel.q_code * root : row.q_norm;
   const double k_most = kernel.k_code > 0 ? kernel.k_code * root : row.k_norm;
-  if (!Kernel::holds(kernel.qk, q_most * k_most)) return e;
+  if (!Kernel::holds(kernel.qk, q_most * k_most)) return kInf;
   // Into B and X too, to first order.
   double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
                        Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
@@ -56,35 +62,85 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
                    0x1p-24 * 127 * root * row.k_norm;
   else if (kernel.converts_q)
     conversions += kernel.q.u * abs_sum + kernel.q.tiny * root * row.k_norm;
+  if (kernel.rounds_scaled_q) {
+    conversions += kernel.scaled_q.u * abs_sum + kernel.scaled_q.tiny * root * row.k_norm / g.scale;
+  }
   if ((kernel.converts_k && row.k_norm >= kernel.convert.largest) ||
       (kernel.converts_q && !kernel.q_blocks && row.q_norm >= kernel.q.largest))
-    return e;
-  double lambda = g.scale * (qk((abs_sum + conversions) * (1 + 4 * kU)) + conversions);
-  lambda += 4 * kU * b + 10 * kU * x;
-  if (kernel.scores_cast) {
-    lambda += kernel.scores.u * x + kernel.scores.tiny;
-    if (x + lambda >= kernel.scores.largest) return e;
+    return kInf;
+  conversions = rule(Rule::logit_conversion, conversions);
+  const double products = (abs_sum + conversions) * (1 + 4 * kU);
+  double sum = g.scale * qk(products);
+  if (kernel
+          .scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
+    const DotError scaled(kernel.qk, kernel.of_qk(g.d), g.scale * abs_sum, std::max(1.0, g.scale) * subnormal,
+                          kernel.qk_scaled);
+    sum = std::max(sum, scaled(g.scale * products));
+    const double most = 2 * std::max(1.0, g.scale) * row.q_norm;  // 2: log2 e
+    if (!claims(Rule::logit_overflow, most < kF32Max)) return kInf;
   }
-  if (g.softcap > 0) lambda += g.softcap * kU * (8 + 2 * kernel.tanh_ulp);
-  if (g.alibi) lambda += 4 * kU * row.bias_max + kU * x;
-  if (kernel.split > 1) lambda += kU * (6 * x + 6 * std::log(n + 2) + 6);
-  e.changes = tiles - 1 + (kernel.split > 1 ? 2 : 0);
-  if (static_cast<double>(row.span) <= static_cast<double>(kernel.tile) && kernel.split == 1) e.changes = 0;
-  double exponent = lambda + (1 + e.changes) * std::log1p(2 * kU * kernel.exp_ulp) + 4 * kU;
-  if (kernel.cast_in_sum && !kernel.p_exact) exponent += std::log1p(kernel.p.u);
+  double lambda = rule(Rule::logit_sum, sum) + g.scale * conversions;
+  if (kernel.scales_q) lambda += rule(Rule::logit_q_underflow, 0x1p-149 * root * row.k_norm);
+  lambda += rule(Rule::logit_scale, 4 * kU * b) + rule(Rule::logit_argument, 10 * kU * x);
+  if (kernel.scores_cast) {
+    lambda += rule(Rule::logit_scores, kernel.scores.u * x + kernel.scores.tiny);
+    if (!claims(Rule::logit_overflow, x + lambda < kernel.scores.largest)) return kInf;
+  }
+  // Each of these is relative to the capped logit, or to what tanh contracts, |z| sech^2 z <= |tanh z|.
+  if (g.softcap > 0)
+    lambda += rule(Rule::logit_softcap, std::min(g.softcap, b + lambda) * kU * (8 + 2 * kernel.tanh_ulp));
+  if (g.alibi) lambda += rule(Rule::logit_bias, 4 * kU * row.bias_max + kU * x);
+  return lambda;
+}
+
+RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
+                   const Conversions& applied, std::size_t at) {
+  RowError e;
+  // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
+  const bool sunk =
+      g.sinks && std::isfinite(sink) && sink >= row.largest_logit - kSunk - kSunkSlope * std::fabs(sink);
+  const double top = sunk ? std::max(row.largest_logit, sink) : row.largest_logit;
+  const double to_top = std::exp(row.log2_reference * 0.6931471805599453 - top);
+  e.to_top = to_top * (1 - 0x1p-30);
+  e.weight = row.weight_sum * e.to_top;
+  e.spread = std::clamp(row.weight_sum * to_top - 1, 0.0, 1.0) + 0x1p-46 * (1 + std::fabs(top));
+  const auto n = static_cast<double>(row.keys);
+  e.tiles = most_tiles(g, kernel, row);
+  const double x = row.norm_product + row.bias_max + (sunk ? std::fabs(sink) : 0.0);
+  double lambda = logit_error(g, kernel, row, x, applied, at);
+  if (!(lambda < kInf)) return e;
+  // A sink that enters last rescales what a single tile has left as well.
+  const double merges = kernel.merges(n), sinks = sunk ? 1 : 0;
+  if (kernel.split > 1 && !kernel.states) {
+    // One log-sum-exp of a part, of up to n weights; then, merged two by two, one of two of them each time.
+    const double reach = x + std::log(n + 2) + 1, again = kernel.once ? 0 : merges, ln2 = 0.7;
+    lambda += rule(Rule::weight_log,
+                   kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
+  }
+  e.changes = e.tiles - 1 + merges + sinks;
+  const double exp_error = std::log1p(2 * kU * kernel.exp_ulp);
+  double exponent =
+      lambda + rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, (e.tiles - 1) * exp_error) +
+      rule(Rule::weight_merge, merges * exp_error) + rule(Rule::weight_sink, sinks * exp_error) + 4 * kU;
+  if (kernel.cast_in_sum && !kernel.p_exact) exponent += rule(Rule::weight_cast, std::log1p(kernel.p.u));
   e.theta = std::expm1(exponent) * (1 + 0x1p-40);
-  const double depth = kernel.rowsum_height(n, tiles);
+  e.slip = (1 + e.changes) * kernel.exp_ulp * 0x1p-149 * kernel.lag;
+  e.flush = kFlush * kernel.lag + e.slip;
+  const double depth = kernel.rowsum_height(row, e.tiles);
   const auto terms = static_cast<std::int64_t>(depth) + 1;
   const DotError sum(kernel.rowsum, {terms, terms, 1, depth}, 1.0, 0.0);
-  const double absolute = kernel.cast_in_sum
-                              ? n * (kernel.p_exact ? kFlush : kernel.p.tiny / kernel.p_scale + kFlush)
-                              : (n + 1) * kFlush;
-  // Before its maximum is met, a key's weight is up to 1; a maximum over the keys alone leaves the sink above 1.
+  double absolute = (n + 1) * e.flush;
+  if (kernel.cast_in_sum && !kernel.p_exact) absolute += n * kernel.p.tiny / kernel.p_scale;
+  // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
+  // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  if (!((n + sink_above) * (1 + e.theta) * (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
-        kernel.largest_sum))
+  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * (1 + e.theta) *
+                                              (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
+                                          kernel.largest_sum))
     return e;
-  e.e_l = sum(e.weight * (1 + e.theta)) / e.weight + e.changes * kernel.rowsum_u * 1.01 + absolute / e.weight;
+  e.e_l = rule(Rule::row_sum, sum(e.weight * (1 + e.theta)) / e.weight) +
+          rule(Rule::row_sum_rescale, e.changes * kernel.rowsum_u * 1.01) +
+          rule(Rule::weight_underflow, absolute / e.weight);
   return e;
 }
 
@@ -114,16 +170,16 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           continue;
         }
         const RowError e = row_error(g, kernel, row, p.sink(h), applied, at / dv);
-        const bool hopeless =
-            !(e.theta < 0.5) || !(e.e_l < 0.5) || !(kernel.p_scale * (1 + e.theta) < kernel.p.largest);
-        const double tiny = (kernel.p_exact ? 0.0 : kernel.p.tiny / kernel.p_scale) + kFlush;
+        const bool fits =
+            claims(Rule::value_overflow, kernel.p_scale * kernel.lag * (1 + e.theta) < kernel.p.largest);
+        const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
         const double largest_v = exact.value_max;
         const double subnormal =
             std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
         // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
         const DotError pv(kernel.pv, kernel.of_pv(row, e.tiles), largest_v * kernel.p_scale, subnormal, true);
-        // Products relative to the largest logit, as the kernel scales them.
-        const double top = e.weight * kernel.p_scale;
+        // Products relative to the largest logit, as the kernel scales them; of shares as they are.
+        const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
         const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
         for (std::size_t c = 0; c < dv; ++c) {
           const double o = std::fabs(exact.value[at + c]);
@@ -132,44 +188,55 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             before[c] = std::isfinite(o) ? kInf : 0.0;
             continue;
           }
-          const double a = exact.absolute[at + c], d = exact.deviation[at + c];
+          const double a = exact.absolute[at + c];
+          const double d = std::min({exact.deviation[at + c], a + o, 4 * largest_v * e.spread});
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
-          const double all =
-              exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * (1 + e.theta) * (1 + u_p);
+          const double all = exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag *
+                             (1 + e.theta) * (1 + u_p);
           const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
-                                                 kernel.p_scale * (1 + e.theta) * (1 + u_p));
-          const double codes =
-              static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code * kernel.p_scale;
-          if (!Kernel::holds(kernel.pv, codes) || !(chain + pv(chain) < kernel.largest_pv) ||
-              !(all + pv(all) < kF32Max)) {
+                                                 kernel.p_scale * kernel.lag * (1 + e.theta) * (1 + u_p));
+          const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
+                               kernel.p_scale * kernel.lag;
+          if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
+                                                chain + pv(chain) < kernel.largest_pv &&
+                                                all + pv(all) < kF32Max)) {
             before[c] = kInf;
             continue;
           }
-          double n = kernel.cast_in_sum ? 0.0 : u_p * a;
-          n += std::min(a, tiny * exact.key_sum[at + c] / e.to_top);
-          n += pv(a * top * (1 + e.theta) * (1 + u_p)) / top * (1 + 1.1 * e.changes * kernel.pv_u);
-          n += (e.changes * kernel.pv_u +
-                (kernel.split > 1 ? static_cast<double>(kernel.split) + 4 + 2 * kernel.div_ulp : 0.0) * kU) *
-               a * 1.01;
-          if (a > 0) n += e.changes * kernel.pv_tiny / top * (1 + 1.1 * e.changes * kernel.pv_u);
-          if (kernel.converts_v) {
-            n += kernel.convert.u * a + kernel.convert.tiny;
-            if (largest_v >= kernel.convert.largest) n = kInf;
-          }
-          if (kernel.v_rounds) n += 2 * kU * a;
+          // sum |v| / W: an absolute error of every weight; sum |v|, of every share
+          const double each = exact.key_sum[at + c] / e.to_top,
+                       shared = kernel.shares ? each * e.weight : each;
+          double n = kernel.cast_in_sum ? 0.0 : rule(Rule::weight_cast, u_p * a);
+          if (!kernel.p_exact)
+            n += rule(Rule::weight_cast_underflow,
+                      std::min(a + e.slip * each, kernel.p.tiny / kernel.p_scale * shared));
+          n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
+          if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
+          const double again = 1 + 1.1 * e.changes * kernel.pv_u;
+          n += rule(Rule::value_sum, pv(a * top * (1 + e.theta) * (1 + u_p)) / top * again);
+          n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
+          if (kernel.split > 1) n += rule(Rule::value_merge, kernel.merge_roundings() * kU * a * 1.01);
+          if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
+          if (kernel.shift_rounds) n += 2 * kU * a;
+          double conversion = kernel.v_rounds ? 2 * kU * a : 0;
+          if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
+          n += rule(Rule::value_conversion, conversion);
+          if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest))
+            n = kInf;
           const double r =
               (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
-          before[c] = r * (1 + 8 * kU) + (3 + 2 * kernel.div_ulp) * kU * (o + r);
+          before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient,
+                                              (3 + (kernel.shares ? 0 : 2 * kernel.div_ulp)) * kU * (o + r));
         }
         if (g.rotate == RotateKind::qkv)
           unrotate(out.value.data() + at, before.data(), certificate.data(), dv);
         for (std::size_t c = 0; c < dv; ++c) {
           double o = std::fabs(out.value[at + c]), r = before[c];
           if (kernel.out_cast) {
-            r += kernel.out.u * (o + r) + kernel.out.tiny;
+            r += rule(Rule::attention_store, kernel.out.u * (o + r) + kernel.out.tiny);
             if (o + r >= kernel.out.largest) r = kInf;
           }
-          r += kernel.dtype.u * (o + r) + kernel.dtype.tiny;
+          r += rule(Rule::attention_store, kernel.dtype.u * (o + r) + kernel.dtype.tiny);
           double limit = r * (1 + 0x1p-40) + certificate[c];
           if (!(o + limit < kernel.dtype.largest)) limit = kInf;
           // Logits that may overflow to -Inf may hide their keys, and a NaN of V with them.

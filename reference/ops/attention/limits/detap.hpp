@@ -14,7 +14,11 @@
 //      X       = B + |bias|max + |sink| >= |x_j|      (a sink 200 below the largest logit weighs nothing: left out)
 //    lambda is the sum of
 //      scale * E_qk             dot_bound of `qk` over d products of absolute sum B / scale, `chunk` to a partial sum, by the
-//                               height of qk_order
+//                               height of qk_order; unless scaling=scores the larger of that and E_qk of the
+//                               scaled products, of which what underflows is not scaled down
+//      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
+//                                 by 2^-150
+//      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps
@@ -23,48 +27,68 @@
 //                               2 X), with the rescales: the running maximum only grows, so the exponents of all
 //                               rescales of a key telescope to at most 2 X
 //      u_scores X + eta_scores  the rounding to `scores` (none for f32)
-//      softcap u (8 + 2 tanh_ulp)
-//                               tanh (|tanh| <= 1), products with softcap and its inverse; tanh is a contraction
+//      min(softcap, B) u (8 + 2 tanh_ulp)
+//                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
+//                               those of z by |z| sech^2 z <= |tanh z|
 //      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum
-//      u (6 X + 6 ln(n + 2) + 6)
-//                               split > 1: rounding of lse = m + ln l, and of the exponents formed from it
+//      u (6 + 3 m) (X + ln(n + 2) + 1) + 2 u exp_ulp (ln n + 1 + 0.7 m)
+//                               split > 1, merge=once: rounding of lse = m + ln l, and of the exponents
+//                               formed from it (m = 0); merge=any: that of m merges more, each the log of one
+//                               sum in [1, 2]. merge=states: nothing, the exponents of running maxima
+//                               telescope
 // 2. Weights. Kernel's weight of key j = w_j (1 + eps_j), |eps_j| <= theta,
 //      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + changes) (1 + u)^4 - 1
-//      changes = tiles that a part may touch - 1 + (2 when split > 1);  0 when all keys fit into one tile, split = 1
-//    every rescale multiplies by an exp of its own; plus one flush to zero below 2^-126 per key, kept apart as an
-//    absolute error, see 3. Normalisation cancels what all keys share: with weights w_j (1 + eps_j) and otherwise
+//      changes = tiles that a part may touch - 1 + merges + (1 for a sink)
+//      merges  = 0 when split = 1; 1 when merge=once (a log-sum-exp's log is in lambda); else as many as
+//              there are other parts
+//    A row's tiles are ceil(span / tile) + 1, for a window may begin inside of one; 1 where the first key is
+//    key 0 and all fit. A sink above the keys rescales a single tile as well, if it comes last. Every rescale
+//    multiplies by an exp of its own, which is 1 where the maximum stays; plus one flush to zero below 2^-126
+//    per key, and of each exp exp_ulp subnormal steps of 2^-149, kept apart as an absolute error
+//      f       = 2^-126 + s,  s = (1 + changes) exp_ulp 2^-149: at most the weight and s, see 3.
+//    Normalisation cancels what all keys share: with weights w_j (1 + eps_j) and otherwise
 //    exact arithmetic,
 //      |o' - o| = |sum p_j eps_j (v_j - o)| / |1 + sum p_j eps_j| <= theta D / (1 - theta).
+//    theta grows with X, that is with logits far below the largest, which weigh nothing. The D of
+//    certified.hpp is about a centre that need not be o. Also D <= A + |o|, and with 1 - 1/W the share of all
+//    but the largest key D <= 4 max|v| (1 - 1/W): a row that one key holds alone has none (keys at 0 and
+//    -3000, v = 1 and -1: 15 u, where 2 theta was 90,401 u).
 // 3. Cast of the weights to `p`: relative u_p, absolute eta_p (here divided by 2^p_shift), never more than the weight
 //    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is relative to a
 //    running maximum <= m, so after the rescales the absolute part only shrinks:
-//      C       = u_p A + min(A, (eta_p + 2^-126) sum|v_j| / W)
-//    denominator=cast: numerator and denominator share it: u_p joins theta instead, and the absolute part acts on the
-//    row sum too, by n (eta_p + 2^-126) / W more in e_l.
+//      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
+//    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
+//    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
+//    number: 2 u A. denominator=cast: numerator and denominator share it: u_p joins theta instead, and the
+//    absolute part acts on the row sum too, by n (eta_p + 2^-126) / W more in e_l.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|
 //                (p <= 1; the head of a subnormal operand is at most 2^emin_p max|v| or 2^emin_v), in partial sums of
 //                `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv / (2^p_shift W) per
 //    rescale (of the register that is rescaled: of `pv` when sums chain through it over tiles, else of f32; eta_pv what it
-//    loses below its normal numbers), (split + 4) u A for the merge. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded values need a rounding.
-//    The numerator's errors are
-//      N       = C + E_pv + changes u_pv A + [split > 1] (split + 4) u A + conversion of V.
+//    loses below its normal numbers), (split + 4 + 2 div_ulp) u A for the merge; with merge=any every merge
+//    divides: (3 + 2 div_ulp) split. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded
+//    values need a rounding. The numerator's errors are
+//      N       = C + E_pv + changes u_pv A + [split > 1] the merge + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
-//    order inside a tile, or the height of rowsum_order; of running sums over all tiles, the height of those), one rounding per
-//    rescale, and the weights that are flushed, n 2^-126 / W.
+//    order inside a tile, or the height of rowsum_order; of running sums over all tiles, the height of
+//    those). Hidden keys add 0 in their places: the height is that of the places, and never more than there
+//    are keys. One rounding per rescale, and the weights that are flushed, n 2^-126 / W.
 // 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their product 3 u,
 //      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)
 //      R       = R' (1 + 8 u) + (3 + 2 div_ulp) u (|o| + R')
 //    bounds |o' - o|. rotate=qkv: R is carried through D H / sqrt(32) with 8 more roundings. Then
 //      limit   = R + u_out (|o| + R) + eta_out (twice when `out` differs from dtype) + certificate.
 // 7. Overflow on the way. The limit is +Inf where it cannot be excluded, or theta, e_l reach 1/2. Weights are relative to
-//    the running maximum, so before the largest key is met every weight may be 1, whatever its p_j: o holds up to
-//    2^p_shift sum|v_j| and l up to n, which later rescales bring down. What must be finite:
+//    the running maximum, so before the largest key is met every weight may be 1 (e^lag), whatever its p_j: o
+//    holds up to e^lag 2^p_shift sum|v_j| and l up to e^lag n, which later rescales bring down. What must be
+//    finite:
 //      2^p_shift sum|v_j| (1 + theta)(1 + u_p) + E_pv     in f32; in the register of `pv` too, there with at most
 //                                                         `promote` max|v| for the sum
 //      n + exp(sink - max x_j)                            in `rowsum`; a kernel may take the maximum over keys alone
 //      2^p_shift (1 + theta)                              in `p`
+//      q times scale and log2 e                           in f32, unless scaling=scores
 //      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of 16 bits claims nothing
 //      scale times the scales of K and of q               in f32
 //      the partial sums of the inverse WHT                in f32, with rotate=qkv

@@ -58,6 +58,7 @@ inline int emin_of(const Encoded& tensor) {
 struct SumShape {
   std::int64_t n = 0, chunk = 0, parts = 1;
   double height = 0;
+  std::int64_t block = 1;  // products that each block of a unit holds at least (qk_block, pv_block)
 };
 
 // |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any product with a subnormal
@@ -122,17 +123,22 @@ class DotError {
 // The contract, read once.
 struct Kernel {
   Accumulator qk, pv, rowsum;
-  std::int64_t chunk, promote, tile, split, part;
+  std::int64_t chunk, promote, tile, split, part, qk_block, pv_block;
   Order qk_order, pv_order, rowsum_order;
   double exp_ulp, tanh_ulp, div_ulp;
+  double lag;                      // e^lag: the largest weight
+  bool scales_q, rounds_scaled_q;  // the scale may come before q.k; and is then rounded into q's format
+  bool once, states;               // how parts are merged
+  bool shares;                     // weights are divided before their cast
   bool p_exact, cast_in_sum;
-  Cast p, scores, convert, q, out, dtype;
+  Cast p, scores, convert, q, scaled_q, out, dtype;
   bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
   bool converts_q, q_blocks, out_cast;
   bool k_rounds, v_rounds;  // decoded values are not f32 numbers
   bool qk_scaled;           // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double p_scale;                  // 2^p_shift
+  bool shift_rounds;               // it is no power of two
   double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
   double pv_tiny;                  // what one rescale of the accumulator may lose below its normal numbers
   double largest_pv, largest_sum;  // finite numbers of the registers of PV and of the row sum
@@ -147,14 +153,20 @@ struct Kernel {
     tile = c.integer("tile");
     split = c.integer("split");
     part = c.integer("part");
+    qk_block = c.integer("qk_block"), pv_block = c.integer("pv_block");
     qk_order = order_of(c.text("qk_order")), pv_order = order_of(c.text("pv_order"));
     rowsum_order = order_of(c.text("rowsum_order"));
     exp_ulp = c.number("exp_ulp");
     tanh_ulp = c.number("tanh_ulp");
     div_ulp = c.number("div_ulp");
+    lag = std::exp(c.number("lag"));
+    scales_q = c.text("scaling") != "scores";
+    rounds_scaled_q = c.text("scaling") == "q_rounded";
+    once = c.text("merge") == "once", states = c.text("merge") == "states";
+    shares = c.text("weights") == "shares";
     p = cast_to(c.text("p"));
     p_exact = c.text("p") == "f32";
-    cast_in_sum = c.text("denominator") == "cast";
+    cast_in_sum = !shares && c.text("denominator") == "cast";
     scores_cast = c.text("scores") != "f32";
     scores = cast_to(c.text("scores"));
     // What has the format already is not rounded.
@@ -165,6 +177,7 @@ struct Kernel {
     converts_q = c.text("q") != "none" && c.text("q") != g.dtype;
     q_blocks = quantises_blocks(c.text("q"));
     if (converts_q && !q_blocks) q = cast_to(c.text("q"));
+    scaled_q = cast_to(c.text("q") == "f16" || c.text("q") == "bf16" ? c.text("q") : g.dtype);
     dtype = cast_to(g.dtype);
     out_cast = c.text("out") != "dtype" && c.text("out") != g.dtype;
     out = out_cast ? cast_to(c.text("out")) : dtype;
@@ -172,6 +185,7 @@ struct Kernel {
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);
     p_scale = std::exp2(c.number("p_shift"));
+    shift_rounds = c.number("p_shift") != std::floor(c.number("p_shift"));
     const auto unit_of = [](const Accumulator& a) {
       if (a.kind == Accumulator::Kind::integer) return kU;
       return std::max(kU, std::ldexp(a.kind == Accumulator::Kind::unit ? 2.0 : 1.0, -a.precision.p));
@@ -201,7 +215,7 @@ struct Kernel {
   }
   SumShape of_qk(std::int64_t d) const {
     const std::int64_t own = std::min(chunk, d);
-    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own))};
+    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own)), qk_block};
   }
   // tiles: that a row touches at most. What is hidden from a row leaves its partial sums short, not fewer.
   SumShape of_pv(const AttentionRow& row, double tiles) const {
@@ -210,7 +224,7 @@ struct Kernel {
       // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the first of a part.
       const std::int64_t g = pv.unit->group, ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
       const std::int64_t products = g * std::min(row.keys, (row.span + g - 1) / g + ends);
-      return {products, std::min(promote, products), promote < products ? 2 : 1, 0};
+      return {products, std::min(promote, products), promote < products ? 2 : 1, 0, pv_block};
     }
     if (promote < row.keys)
       return {row.keys, promote, std::min(row.keys, row.span / promote + 2 + split),
@@ -226,13 +240,36 @@ struct Kernel {
       height = std::min(height, pv_order.height(static_cast<double>(promote)));
     return {row.keys, row.keys, 1, height};
   }
-  // Additions that a weight goes through in the row sum, rescales apart.
-  double rowsum_height(double n, double tiles) const {
-    const double merges = static_cast<double>(split);
-    if (rowsum_order == Order::sequential || rowsum_order == Order::lanes || rowsum_order == Order::likely)
-      return rowsum_order.height(n) + 1 + merges;  // running sums over all tiles
-    const double own = std::min(static_cast<double>(tile), n);
-    return (rowsum_order.is_shallow() ? rowsum_order.height(own) + 1 : own) + tiles + merges;
+  // Additions that a weight goes through in the row sum, rescales apart. What is hidden adds 0 in its place:
+  // it costs no rounding, but the others do not close up. So a weight goes through no more additions than
+  // there are keys, nor than the places of the order have.
+  double rowsum_height(const AttentionRow& row, double tiles) const {
+    const auto n = static_cast<double>(row.keys), places = static_cast<double>(row.span),
+               own = std::min(static_cast<double>(tile), n), merges = static_cast<double>(split);
+    const auto of_places = [&](double all) { return std::min(n, rowsum_order.height(all) + 1); };
+    if (rowsum_order == Order::likely) return rowsum_order.height(n) + 1 + merges;
+    if (rowsum_order == Order::sequential) return of_places(n) + merges;
+    if (rowsum_order == Order::lanes) {  // running sums over all tiles; each tile begins with the first
+      const auto lanes = static_cast<double>(rowsum_order.count), whole = static_cast<double>(tile);
+      const bool restarts = std::fmod(whole, lanes) != 0 && places > whole;
+      return of_places(restarts ? tiles * std::ceil(whole / lanes) * lanes : places) + merges;
+    }
+    if (!rowsum_order.is_shallow()) return own + tiles + merges;
+    const bool whole = row.keys == row.span && row.first == 0;  // of its tiles
+    const double all = whole ? own : static_cast<double>(tile);
+    return std::min(own, rowsum_order.height(all) + 1) + tiles + merges;
+  }
+  // Merges that a part's numbers may go through, each with an exp of its own: one or, one part after the
+  // other, as many as there are others.
+  double merges(double keys) const {
+    if (split <= 1) return 0;
+    return once ? 1 : std::max(1.0, std::min(static_cast<double>(split), keys) - 1);
+  }
+  // Of the outputs of parts: each is scaled and added, and divided: once, or whenever two log-sum-exps are
+  // merged.
+  double merge_roundings() const {
+    const auto parts = static_cast<double>(split);
+    return 4 + 2 * div_ulp + parts * (once || states ? 1 : 3 + 2 * div_ulp);
   }
   // Whether a sum of codes of at most `most` fits the registers of a matrix unit; scalar kernels decode first.
   static bool holds(const Accumulator& how, double most) {

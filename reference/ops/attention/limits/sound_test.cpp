@@ -65,7 +65,9 @@ Truth truth_of(const Inputs& in, const std::string& contract) {
     if (spec.format == "f32")  // as it is: an encoder saturates
       std::memcpy(inputs.at(spec.name).planes[0].bytes.data(), values.data(), values.size() * sizeof(float));
   }
-  return kAttention.truth(attributes, inputs, Contract::parse(contract, kAttention.contract))[0];
+  // The emulated kernel's own shape.
+  const std::string shape = " scaling=scores sink=last";
+  return kAttention.truth(attributes, inputs, Contract::parse(contract + shape, kAttention.contract))[0];
 }
 
 // The kernel of `contract`, in the order of emulated.hpp; another contract than the declared one makes a faulty kernel.

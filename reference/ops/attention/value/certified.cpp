@@ -71,6 +71,7 @@ void finish_row(const AttentionProblem& p, const Source& k, const Source& v, con
   const bool moments = options.moments && !options.plain;
   AttentionRow& row = out.rows[at / dv];
   const KeyRange visible = first.range;
+  row.first = visible.first;
   row.span = std::max<std::int64_t>(0, visible.last - visible.first);
   bool any = false, poisoned = first.poisoned, lost = first.unclaimed;
   double m = 0, k_norm = 0, pairs = 0, v_max = 0;

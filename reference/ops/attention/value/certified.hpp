@@ -71,6 +71,7 @@ struct AttentionRow {
   double largest_logit = 0;       // max x_j, soft cap and ALiBi included
   double bias_max = 0;            // >= |ALiBi bias| of a visible key
   std::int64_t keys = 0;          // visible
+  std::int64_t first = 0;         // of the visible range
   std::int64_t span = 0;          // last - first of the visible range
 };
 
