@@ -78,12 +78,19 @@ double scalar_bound(const Precision& f, std::int64_t roundings, const DotMagnitu
 // P, B and L of the derivation.
 struct Dealt {
   double parts, blocks, longest;
+  double runs(double promote) const {
+    return known_runs > 0 ? known_runs : std::floor((blocks - parts) / promote) + parts;
+  }
+  double known_runs = 0;
 };
 Dealt dealt(double n, double group, Blocking blocking) {
   if (n == 0) return {1, 0, 0};
   const double parts = blocking.split > 0 ? std::min(static_cast<double>(blocking.split), n) : n;
-  const double block = std::min(static_cast<double>(blocking.block), group);
-  return {parts, std::floor((n - parts) / block) + parts, std::floor((n - 1) / block) + 1};
+  const auto block = std::min(static_cast<double>(blocking.block), group),
+             known = static_cast<double>(blocking.blocks);
+  const double blocks = known > 0 ? known : std::floor((n - parts) / block) + parts;
+  return {parts, blocks, known > 0 ? known : std::floor((n - 1) / block) + 1,
+          static_cast<double>(blocking.runs)};
 }
 
 double chained_bound(const Cuts& k, Dealt d, double part_unit, const DotMagnitudes& m) {
@@ -106,7 +113,7 @@ double chained_bound(const Cuts& k, Dealt d, double part_unit, const DotMagnitud
 // Partial sums are added in `sums`; `more` is the number of further such additions on the way of a term.
 double promoted_bound(const Cuts& k, double n, Dealt d, double promote, double more, const Precision& out,
                       const Precision& sums, const DotMagnitudes& m) {
-  const double parts = std::floor((d.blocks - d.parts) / promote) + d.parts;
+  const double parts = d.runs(promote);
   const double run = std::min(promote, d.blocks);
   const double phi = std::exp(run * (std::log1p(k.rho) + (k.group + k.other_terms) * k.quantum));
   const double widest = std::min(n + k.other_terms * run, run * (k.group + k.other_terms));
@@ -208,8 +215,7 @@ double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t pr
                      .tiny = power_of_two(out.emin),
                      .group = 16};
     // Every k32 block is one promotion of two k16 steps.
-    const double more =
-        promote > 0 ? std::floor((d.blocks - d.parts) / static_cast<double>(promote)) + d.parts : d.parts - 1;
+    const double more = promote > 0 ? d.runs(static_cast<double>(promote)) : d.parts - 1;
     return promoted_bound(inner, n, {d.blocks, 2 * d.blocks, 2 * d.longest}, 2, more, out, out, m);
   }
   const Cuts k = cuts_of(unit);

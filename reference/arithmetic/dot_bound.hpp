@@ -52,6 +52,10 @@ double product_head(double abs_x, std::string_view x_format, double abs_y, std::
 struct Blocking {
   std::int64_t block = 1;
   std::int64_t split = 0;
+  // Where the caller counts them itself, as attention does over tiles, hidden keys and promotions: all blocks, and with `promote` all
+  // partial sums. 0: by the two above.
+  std::int64_t blocks = 0;
+  std::int64_t runs = 0;
 };
 
 // B of the derivation below: the most blocks of a unit of g that n products are dealt to.

@@ -58,7 +58,8 @@ inline int emin_of(const Encoded& tensor) {
 struct SumShape {
   std::int64_t n = 0, chunk = 0, parts = 1;
   double height = 0;
-  std::int64_t block = 1;  // products that each block of a unit holds at least (qk_block, pv_block)
+  std::int64_t blocks = 0;      // of a unit, in all
+  std::int64_t run_blocks = 0;  // and of one partial sum
 };
 
 // |error| of such a sum, as a function of the absolute sum. largest: of any product, subnormal: of any product with a subnormal
@@ -96,10 +97,10 @@ class DotError {
     if (how_.unit != nullptr && how_.unit->combine == Combine::pairwise_flush)
       m.flushed = static_cast<double>(shape_.n) * subnormal_;
     if (how_.kind == Accumulator::Kind::unit) {
-      if (shape_.parts <= 1) return dot_bound(how_, m);
       m.n = shape_.n;
-      const std::int64_t blocks = std::max<std::int64_t>(1, shape_.chunk / how_.unit->group);
-      return dot_bound(how_, m, blocks);
+      if (shape_.parts <= 1) return dot_bound(how_, m, 0, {.split = 1, .blocks = shape_.blocks});
+      const std::int64_t run = std::max<std::int64_t>(1, shape_.run_blocks);
+      return dot_bound(how_, m, run, {.split = 1, .blocks = shape_.blocks, .runs = shape_.parts});
     }
     const auto chain = [&](const DotMagnitudes& of) {
       return how_.kind == Accumulator::Kind::floating
@@ -213,18 +214,28 @@ struct Kernel {
     k_code = largest_code(format(g.k_format));
     v_code = largest_code(format(g.v_format));
   }
+  // Of so many products in one chain of a unit.
+  static std::int64_t blocks_of(const Accumulator& how, std::int64_t products, std::int64_t block) {
+    if (how.unit == nullptr) return products;
+    const std::int64_t own = std::min<std::int64_t>(block, how.unit->group);
+    return (products + own - 1) / own;
+  }
   SumShape of_qk(std::int64_t d) const {
     const std::int64_t own = std::min(chunk, d);
-    return {d, own, (d + own - 1) / own, qk_order.height(static_cast<double>(own)), qk_block};
+    const std::int64_t parts = (d + own - 1) / own, run = blocks_of(qk, own, qk_block);
+    return {d, own, parts, qk_order.height(static_cast<double>(own)), parts * run, run};
   }
   // tiles: that a row touches at most. What is hidden from a row leaves its partial sums short, not fewer.
   SumShape of_pv(const AttentionRow& row, double tiles) const {
     const auto n = static_cast<double>(row.keys);
     if (pv.kind == Accumulator::Kind::unit) {
       // Hidden keys are multiplied by zero: a block errs where it has one that is seen, or begins before the first of a part.
-      const std::int64_t g = pv.unit->group, ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
-      const std::int64_t products = g * std::min(row.keys, (row.span + g - 1) / g + ends);
-      return {products, std::min(promote, products), promote < products ? 2 : 1, 0, pv_block};
+      const std::int64_t ends = split > 1 || row.keys < row.span ? 1 + 2 * split : 1;
+      const std::int64_t blocks = std::min(row.keys, blocks_of(pv, row.span, pv_block) + ends);
+      if (promote >= row.keys) return {row.keys, row.keys, 1, 0, blocks, blocks};
+      const std::int64_t runs = std::min(row.keys, row.span / promote + 2 + split),
+                         run = blocks_of(pv, promote, pv_block);
+      return {row.keys, promote, runs, 0, std::min(row.keys, blocks + runs), run};
     }
     if (promote < row.keys)
       return {row.keys, promote, std::min(row.keys, row.span / promote + 2 + split),
