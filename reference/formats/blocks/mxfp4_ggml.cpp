@@ -65,6 +65,12 @@ struct Mxfp4Ggml {
     blocks::pack_nibbles(codes, out + 1);
   }
 
+  static void factors(const std::byte* in, std::span<Factors> out) {
+    for (int e = 0; e < kElements; ++e)
+      out[e] = {.code = values()[blocks::nibble(in + 1, e)],
+                .scale = codec::pow2(static_cast<int>(in[0]) - 127)};
+  }
+
   template <typename Real>
   static void decode(const std::byte* in, Real* out) {
     const double scale = codec::pow2(static_cast<int>(in[0]) - 127);
