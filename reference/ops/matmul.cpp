@@ -65,7 +65,11 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
                 "/ absmax)"},
     ContractKey{
         "code", ContractValue::word, "any", "any|divide|reciprocal|direct",
-        "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax); of q8 ties to even"},
+        "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax)"},
+    ContractKey{"ties", ContractValue::word, "any", "any|even|away",
+                "path=q8: a quotient half-way between two codes"},
+    ContractKey{"scale_format", ContractValue::word, "f16", "f16|f32",
+                "path=q8: what the scales of activations are stored in"},
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
 }));
@@ -139,7 +143,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Encoded& b = in.tensor("b");
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
   const double roundings = contract.number("dequant_roundings");
-  const Quantising quantising{contract.text("scale"), contract.text("code"), contract.text("tf32")};
+  const Quantising quantising{contract.text("scale"), contract.text("code"),         contract.text("tf32"),
+                              contract.text("ties"),  contract.text("scale_format"), contract.text("ftz") == "yes"};
   const Operands left(a, path, Side::activations, roundings, quantising);
   const Operands right(b, path, Side::weights, roundings, quantising);
   const Accumulator acc = accumulator(contract.text("acc"));

@@ -30,7 +30,7 @@ ReplayRows replay_rows_of(const Operands& operands, const char* name) {
     if (finite && (!row.undecided.empty() || !row.reach.empty() || row.scale_error != 0))
       refuse_contract(fmt::format(
           "level=replay: row {} of {} is not decided by the contract; declare dequant_roundings=1, "
-          "and of path=e4m3fn and q8 scale and code, of path=tf32 tf32",
+          "and of path=e4m3fn and q8 scale and code, of q8 ties, of path=tf32 tf32",
           r, name));
     std::vector<float> values(row.elements);
     if (values.empty()) values.assign(row.center.begin(), row.center.end());
