@@ -89,39 +89,45 @@ TEST(QuantisedBounds, a_locked_constant_is_the_decimal_or_its_f32) {
   EXPECT_TRUE(differed);
 }
 
-// Decoded with two roundings, an element may lie on the other side of a tie though absmax does not move with it.
+// Decoded with two roundings, an element may lie on the other side of a tie though absmax does not move with it: 192 / g and
+// 576 / g are half a code and one and a half under 2688 / g / 7.
 TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_move_apart) {
-  constexpr float kG = 1.1F;
-  std::size_t crossed = 0;
+  std::size_t crossed = 0, codes_apart = 0;
   double worst = 0;
   for (int seed = 0; seed < 200; ++seed) {
+    const float g = 1.1F + static_cast<float>(seed) * 0x1p-10F;
     Handmade h("nvfp4", {1, 32});
-    h.put(".global_scale", 0, kG + static_cast<float>(seed) * 0x1p-10F);
-    const float g = kG + static_cast<float>(seed) * 0x1p-10F;
-    h.put(".block_scale", 0, 448).put(".block_scale", 1, 1 + seed % 8 * 0.125);
-    const double codes[] = {6, 0.5, 1, 1.5, 2, 3, 4};
-    Values x(32, 0.0F);
+    h.put(".global_scale", 0, g).put(".block_scale", 0, 448).put(".block_scale", 1, 192);
+    const double elements[] = {6, 0.5, 1, 1.5, 2, 3, 4};
+    Values x(32, 0.0F), once(32, 0.0F);
     for (int i = 0; i < 32; ++i) {
-      const double code = codes[i % 7] * (i % 3 == 0 ? -1 : 1), s = i < 16 ? 448 : 1 + seed % 8 * 0.125;
+      const double code = elements[i % 7] * (i % 3 == 0 ? -1 : 1), number = code * (i < 16 ? 448 : 192);
       h.put("", i, code);
-      x[static_cast<std::size_t>(i)] = static_cast<float>(code * s) * (1.0F / g);
+      x[static_cast<std::size_t>(i)] = static_cast<float>(number) * (1.0F / g);
+      once[static_cast<std::size_t>(i)] = static_cast<float>(number) / g;
     }
-    OpCase c = with("requantize", {{"rows", "1"}, {"cols", "32"}, {"from", "nvfp4"}, {"to", "int8_tensor"}}, {{"x", h.tensor}});
-    float absmax = 0;
-    for (const float each : x) absmax = std::max(absmax, std::fabs(each));
-    const float s = absmax / 127.0F;
-    std::vector<double> y;
-    for (const float each : x)
-      y.push_back(round_to(scalar_format("int8"), static_cast<double>(each / s)) * static_cast<double>(s));
+    OpCase c = with("requantize", {{"rows", "1"}, {"cols", "32"}, {"from", "nvfp4"}, {"to", "int4_ch"}}, {{"x", h.tensor}});
+    const auto stored = [](const Values& from) {
+      float absmax = 0;
+      for (const float each : from) absmax = std::max(absmax, std::fabs(each));
+      const float s = absmax / 7.0F;
+      std::vector<double> y;
+      for (const float each : from)
+        y.push_back(round_to(scalar_format("int4"), static_cast<double>(each / s)) * static_cast<double>(s));
+      return y;
+    };
     const Truth t = c.truth("roundings=2 code=divide");
+    const std::vector<double> y = stored(x), exact = stored(once);
     worst = std::max(worst, worst_ratio(t, y));
     crossed += worst_ratio(t, y) > 1 ? 1 : 0;
+    for (std::size_t i = 0; i < y.size(); ++i) codes_apart += std::fabs(y[i] - exact[i]) > 1 ? 1 : 0;
     std::vector<double> wrong = y;
     wrong[0] *= 1.01;
     EXPECT_GT(worst_ratio(t, wrong), 1);
   }
-  std::printf("requantise, two roundings: worst error/limit %.3g, %zu of 200 beyond\n", worst, crossed);
+  std::printf("requantise, two roundings: worst error/limit %.3g, %zu of 200 beyond, %zu codes apart\n", worst, crossed, codes_apart);
   EXPECT_LE(worst, 1);
+  EXPECT_GT(codes_apart, 0U);
 }
 
 // TensorRT-LLM's order: x times 1 / (s (1 / g)), which overflows where s / g is subnormal.
