@@ -201,8 +201,8 @@ TEST(Blocks, factors_are_what_the_numbers_are_products_of) {
     std::size_t scaled = 0;
     for (std::size_t i = 0; i < each.size(); ++i) {
       const Factors& p = each[i];
-      const double product =
-          (p.divides ? p.code * p.scale / p.second : p.code * p.scale * p.second) - p.minimum * p.minimum_scale;
+      const double product = (p.divides ? p.code * p.scale / p.second : p.code * p.scale * p.second) -
+                             p.minimum * p.minimum_scale;
       EXPECT_EQ(product, numbers[256 + i]) << f.name << ' ' << i;
       scaled += p.scale != 1 ? 1 : 0;
     }

@@ -102,8 +102,7 @@ class BlockMoves {
   float moved(std::size_t i, double sign) const {
     const float x = values_[i];
     const double more = radius_.empty() ? 0 : x < 0 && !rotated() ? -radius_[i] : radius_[i];
-    const double by =
-        rule(Rule::block_move, rotated() ? 0x1p-20 * size_[i / block_] : 0x1p-21 * x) + more;
+    const double by = rule(Rule::block_move, rotated() ? 0x1p-20 * size_[i / block_] : 0x1p-21 * x) + more;
     // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
     const auto to = static_cast<float>(x + sign * by);
     return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
@@ -117,8 +116,7 @@ class BlockMoves {
     const std::vector<float> kept = x;
     for (std::size_t p = 0; p < block_; ++p)
       for (const double sign : {-1.0, 1.0}) {
-        for (std::size_t i = p; i < x.size(); i += block_)
-          x[i] = moved(of[i / block_] * block_ + p, sign);
+        for (std::size_t i = p; i < x.size(); i += block_) x[i] = moved(of[i / block_] * block_ + p, sign);
         const std::vector<double> changed = stored(x);
         for (std::size_t i = 0; i < x.size(); ++i) see(i, p, std::fabs(changed[i] - base[i]));
         for (std::size_t i = p; i < x.size(); i += block_) x[i] = kept[i];
@@ -164,9 +162,10 @@ class BlockMoves {
 void check_rounding(const Format& to, const Contract& contract) {
   const bool groups = to.name.starts_with("int4_g32") || to.name == "int4_ch_tensor";
   if (contract.text("round") == "stochastic" && to.kind == FormatKind::block && !groups)
-    throw InputError(InputErrorKind::bad_value,
-                     fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
-                                 to.name));
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
+                    to.name));
 }
 
 }  // namespace
@@ -188,8 +187,8 @@ EncodePolicy quantise_policy(const Contract& contract) {
   return policy;
 }
 
-void admit_block(Truth& truth, const Format& to, std::span<const float> values, std::span<const double> radius,
-                 const Contract& contract) {
+void admit_block(Truth& truth, const Format& to, std::span<const float> values,
+                 std::span<const double> radius, const Contract& contract) {
   EncodePolicy policy = quantise_policy(contract);
   const std::size_t block = static_cast<std::size_t>(to.block_elements);
   const BlockMoves moves(to, values, radius, policy);

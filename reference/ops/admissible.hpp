@@ -134,8 +134,8 @@ void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::s
 // admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it. Values within `relative` of these.
 void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract, double relative = 0);
 // admit_quantised of the other block formats: values within radius[i] of these; empty where they are exact.
-void admit_block(Truth& truth, const Format& to, std::span<const float> values, std::span<const double> radius,
-                 const Contract& contract);
+void admit_block(Truth& truth, const Format& to, std::span<const float> values,
+                 std::span<const double> radius, const Contract& contract);
 // admit_quantised of a format whose scales are searched for; admissible_searched.cpp derives it. No key of the contract matters.
 void admit_searched(Truth& truth, const Format& to, std::span<const float> values);
 // Scales that the caller knows: scales[s] is every admissible scale of group s (plane ".scale", row-major).

@@ -67,8 +67,7 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
   // The formats store 1 for a quotient that underflows to 0.
   const auto or_one = [](float scale) { return scale == 0 ? 1.0F : scale; };
   if (how == "divide" || how == "any") formed(or_one(static_cast<float>(absmax / divisor)));
-  if (how == "reciprocal" || how == "any") 
-    formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
+  if (how == "reciprocal" || how == "any") formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
   if (how == "inverse" || how == "any") formed(1.0F / multiplier);
   return list;
 }

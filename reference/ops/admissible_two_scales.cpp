@@ -30,7 +30,8 @@ void each_second_stage(const std::vector<Ends>& e, const Coder& int4, const Cont
   std::ranges::sort(largest);
   largest.erase(std::unique(largest.begin(), largest.end()), largest.end());
   for (const double absmax : largest)
-    for (const AdmissibleScale& s1 : admissible_scales(static_cast<float>(absmax), declared_divisor(7, contract), contract))
+    for (const AdmissibleScale& s1 :
+         admissible_scales(static_cast<float>(absmax), declared_divisor(7, contract), contract))
       for (std::size_t i = 0; i < e.size(); ++i)
         for (const double in_fp8 : {e[i].low, e[i].high})
           if (std::fabs(in_fp8) <= absmax)

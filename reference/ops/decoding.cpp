@@ -106,17 +106,21 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
                  minimum = std::fabs(p.minimum * p.minimum_scale);
     double& error = all[i].error;
     if (roundings_ > 1) {
-      const double together =
-          rotated ? norm : std::fabs(w) + rule(Rule::decode_minimum, product + minimum - std::fabs(w));
-      error += rule(Rule::decode_rounding, g * together * (1 + 0x1p-40));
+      // The last rounding of a difference is of the difference.
+      const double before =
+          minimum == 0 ? 0
+                       : rule(Rule::decode_minimum, gamma_n(roundings_ - 1, mid_.unit) * (product + minimum));
+      const double relative =
+          minimum == 0 ? g * (rotated ? norm : std::fabs(w)) : before + mid_.unit * (std::fabs(w) + before);
+      error += rule(Rule::decode_rounding, relative * (1 + 0x1p-40));
       error += rule(Rule::decode_underflow, (roundings_ - 1) * (a.underflow + b.underflow) * k.most());
       if (rotated) error += 32 * roundings_ * mid_.tiny * std::max(1.0, norm);
       if (std::fabs(w) < 2 * normal_ || (minimum != 0 && std::min(product, minimum) < 2 * normal_))
         error += rule(Rule::decode_last_underflow, (minimum == 0 ? 1 : 2) * k.half_step());
     }
     const bool by_zero = flush_ && p.divides && std::fabs(p.second) < normal_;
-    const bool overflows = roundings_ > 1 && !(rotated ? 6 * norm < mid_.max_finite
-                                                        : std::fabs(w) + error < mid_.max_finite);
+    const bool overflows =
+        roundings_ > 1 && !(rotated ? 6 * norm < mid_.max_finite : std::fabs(w) + error < mid_.max_finite);
     if (a.open || b.open || by_zero || overflows) {
       error = kInfinity;
     } else if (minimum == 0) {

@@ -5,7 +5,8 @@
 // from the factors to the result; in which order it multiplies is left open. Then, with A = |c s_1 s_2|, B = |m s_m|,
 //
 //   k <= 1   nothing is rounded before the last step: w itself
-//   k > 1    |error| <= gamma_k (A + B)            (both are rounded before they cancel)
+//   k > 1    |error| <= gamma_k A, and with a minimum, where both products are rounded before they cancel and the difference
+//                     is rounded last, E + u (|w| + E), E = gamma_{k-1} (A + B)
 //                     + (k - 1) t_P |R|            for a product P of some factors, or a factor brought into the type, that
 //                                                  is below N: it is off by t_P = min(half a subnormal step, |P|), and
 //                                                  multiplied by the other factors, R; the worst such P, of A and of B

@@ -23,25 +23,43 @@ void attack(const char* what, const Truth& t, const Values& within, const Values
 // 6 * 2^-9 / g: the block scale over the global one is subnormal, and its error is multiplied by the code.
 constexpr float kGlobal = 0x1.8p127F;
 Encoded deep_nvfp4() {
-  return Handmade("nvfp4", {1, 16}).put("", 0, 6).put(".block_scale", 0, 0x1p-9).put(".global_scale", 0, kGlobal).tensor;
+  return Handmade("nvfp4", {1, 16})
+      .put("", 0, 6)
+      .put(".block_scale", 0, 0x1p-9)
+      .put(".global_scale", 0, kGlobal)
+      .tensor;
 }
 
 TEST(DequantisedBounds, a_scale_of_nvfp4_that_underflows_is_multiplied_by_a_code) {
   const float w = 6.0F * (0x1p-9F / kGlobal), wrong = 6.0F * (0x1p-9F / kGlobal) + 0x1p-145F;
   OpCase c = with("dequantize", {{"rows", "1"}, {"cols", "16"}, {"from", "nvfp4"}}, {{"x", deep_nvfp4()}});
   attack("dequantise nvfp4", c.truth("roundings=2"), alone(w, 16), alone(wrong, 16));
-  OpCase m = with("matmul", {{"m", "1"}, {"n", "1"}, {"k", "16"}, {"a", "f32"}, {"b", "nvfp4"}, {"path", "f32"}, {"dtype", "f32"}},
-                  {{"a", plain("f32", {1, 16}, alone(0x1p100F, 16))}, {"b", deep_nvfp4()}});
-  attack("matmul nvfp4", m.truth("acc=f32 dequant_roundings=2"), Values{0x1p100F * w}, Values{0x1p100F * wrong});
+  OpCase m = with(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "16"}, {"a", "f32"}, {"b", "nvfp4"}, {"path", "f32"}, {"dtype", "f32"}},
+      {{"a", plain("f32", {1, 16}, alone(0x1p100F, 16))}, {"b", deep_nvfp4()}});
+  attack("matmul nvfp4", m.truth("acc=f32 dequant_roundings=2"), Values{0x1p100F * w},
+         Values{0x1p100F * wrong});
 }
 
 TEST(DequantisedBounds, the_product_of_two_scales_that_underflows_is_multiplied_by_a_code) {
   constexpr float kFirst = 0x1.8p-70F, kSecond = 0x1p-79F;
-  const Encoded w = Handmade("int4_g32_tensor", {1, 32}).put("", 0, 7).put(".scale", 0, kFirst).put(".scale_2", 0, kSecond).tensor;
+  const Encoded w = Handmade("int4_g32_tensor", {1, 32})
+                        .put("", 0, 7)
+                        .put(".scale", 0, kFirst)
+                        .put(".scale_2", 0, kSecond)
+                        .tensor;
   const float scale = kFirst * kSecond, decoded = 7.0F * scale, wrong = 7.0F * (scale + 0x1p-149F);
   OpCase c = with("dequantize", {{"rows", "1"}, {"cols", "32"}, {"from", "int4_g32_tensor"}}, {{"x", w}});
   attack("dequantise int4_g32_tensor", c.truth("roundings=2"), alone(decoded, 32), alone(wrong, 32));
-  OpCase m = with("matmul", {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "int4_g32_tensor"}, {"path", "f32"}, {"dtype", "f32"}},
+  OpCase m = with("matmul",
+                  {{"m", "1"},
+                   {"n", "1"},
+                   {"k", "32"},
+                   {"a", "f32"},
+                   {"b", "int4_g32_tensor"},
+                   {"path", "f32"},
+                   {"dtype", "f32"}},
                   {{"a", plain("f32", {1, 32}, alone(0x1p100F, 32))}, {"b", w}});
   attack("matmul int4_g32_tensor", m.truth("acc=f32 dequant_roundings=2"), Values{0x1p100F * decoded},
          Values{0x1p100F * wrong});
@@ -53,7 +71,8 @@ TEST(DequantisedBounds, products_of_q4_K_are_rounded_before_they_cancel) {
   h.f16(0, 0x1.57p0).f16(2, 20.15);
   h.byte(4, 63).byte(8, 63);
   for (std::size_t j = 0; j < 32; ++j) h.byte(16 + j, 15);
-  OpCase c = with("dequantize", {{"rows", "1"}, {"cols", "256"}, {"from", "q4_K"}, {"dtype", "f32"}}, {{"x", h.tensor}});
+  OpCase c = with("dequantize", {{"rows", "1"}, {"cols", "256"}, {"from", "q4_K"}, {"dtype", "f32"}},
+                  {{"x", h.tensor}});
   const double d = round_f16(0x1.57p0), dmin = round_f16(20.15);
   const std::vector<double> exact = decode_tensor(h.tensor);
   Values within(256, 0.0F), wrong(256, 0.0F);
@@ -82,9 +101,11 @@ TEST(DequantisedBounds, a_stored_scale_that_is_subnormal_is_read_as_zero_under_f
                   {{"x", Handmade("q8_0", {1, 32}).f16(0, 0x1p-15).byte(2, 100).tensor}});
   attack("dequantise q8_0 in f16, ftz", q.truth("mid=f16 ftz=yes"), alone(0, 32), alone(-100 * 0x1p-15F, 32));
   expect_caught(q.truth("mid=f32 ftz=yes"), alone(0, 32));
-  OpCase m = with("matmul", {{"m", "1"}, {"n", "1"}, {"k", "64"}, {"a", "mxfp8"}, {"path", "blocks"}, {"dtype", "f32"}},
-                  {{"a", Handmade("mxfp8", {1, 64}).put("", 0, 448).put(".scale", 0, 0x1p-127).put(".scale", 1, 1).tensor},
-                   {"b", Handmade("mxfp8", {1, 64}).put("", 0, 1).put(".scale", 0, 1).put(".scale", 1, 1).tensor}});
+  OpCase m = with(
+      "matmul", {{"m", "1"}, {"n", "1"}, {"k", "64"}, {"a", "mxfp8"}, {"path", "blocks"}, {"dtype", "f32"}},
+      {{"a",
+        Handmade("mxfp8", {1, 64}).put("", 0, 448).put(".scale", 0, 0x1p-127).put(".scale", 1, 1).tensor},
+       {"b", Handmade("mxfp8", {1, 64}).put("", 0, 1).put(".scale", 0, 1).put(".scale", 1, 1).tensor}});
   for (const char* acc : {"acc=f32 ftz=yes", "acc=blackwell_mxfp8 ftz=yes order=sequential"})
     attack("matmul of blocks, ftz", m.truth(acc), Values{0}, Values{-0x1p-100F});
 }
@@ -93,7 +114,8 @@ TEST(DequantisedBounds, round_and_overflow_are_of_the_output_and_out_is_rounded_
   // 1 + 2^-8 + 2^-9 is nearest to 1 + 2^-7 in bf16; cut it would be 1.
   OpCase c("dequantize", {{"rows", "1"}, {"cols", "2"}, {"from", "f32"}, {"dtype", "f16"}});
   c.put("x", {1 + 0x1.8p-8F, 1 + 0x1p-12F});
-  attack("out=bf16 round=toward_zero", c.truth("out=bf16 round=toward_zero"), Values{1 + 0x1p-7F, 1}, Values{1, 1});
+  attack("out=bf16 round=toward_zero", c.truth("out=bf16 round=toward_zero"), Values{1 + 0x1p-7F, 1},
+         Values{1, 1});
   // Beyond f16 it is Inf on the way; stored as f32 that stays, or becomes the largest.
   OpCase o("dequantize", {{"rows", "1"}, {"cols", "1"}, {"from", "f32"}, {"dtype", "f32"}});
   o.put("x", {1e6F});

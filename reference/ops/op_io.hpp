@@ -82,9 +82,10 @@ inline constexpr std::array kStoreKeys = {
                 "rounding to the output; stochastic: to either neighbour"},
     ContractKey{"overflow", ContractValue::word, "ieee", "ieee|saturate",
                 "beyond the output's largest number"},
-    ContractKey{"ftz", ContractValue::word, "no", "no|yes",
-                "what is subnormal in the type computed in, or as a result in the output's, may become zero; in a "
-                "matrix unit what is below 2^-126 alone"},
+    ContractKey{
+        "ftz", ContractValue::word, "no", "no|yes",
+        "what is subnormal in the type computed in, or as a result in the output's, may become zero; in a "
+        "matrix unit what is below 2^-126 alone"},
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {

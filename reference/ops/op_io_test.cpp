@@ -44,7 +44,8 @@ Admitted admitted(IndexDraw& draw, Enclosure z, const Store& store) {
   }
   Admitted all;
   for (const double x : numbers) {
-    const double way = store.through == nullptr ? x : round_number(*store.through, x, {.overflow = Overflow::ieee});
+    const double way =
+        store.through == nullptr ? x : round_number(*store.through, x, {.overflow = Overflow::ieee});
     const double at_rest = round_to(*store.output, way, store.policy);
     all.add(at_rest);
     if (store.through != nullptr && store.policy.overflow == Overflow::saturate && std::isinf(way))

@@ -179,8 +179,12 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
       leave_open(row, i);
     } else {
       const bool known = as_stored || z[i].error == 0;
-      const double low = as_stored ? w : known ? z[i].value : z[i].low(),
-                   high = as_stored ? w : known ? z[i].value : z[i].high();
+      const double low = as_stored ? w
+                         : known   ? z[i].value
+                                   : z[i].low(),
+                   high = as_stored ? w
+                          : known   ? z[i].value
+                                    : z[i].high();
       // Each of these roundings is monotone, and either may be the kernel's.
       admit(row, i, std::min(round_number(to, low, cut), round_number(to, low, away)),
             std::max(round_number(to, high, cut), round_number(to, high, away)), to);

@@ -42,9 +42,7 @@ float absmax_of(const OperandRow& row, std::size_t first, std::size_t count) {
 }
 
 // An end of an interval, farther out by a relative error.
-double outward(double q, double relative, bool up) {
-  return q + (up ? 1 : -1) * relative * std::fabs(q);
-}
+double outward(double q, double relative, bool up) { return q + (up ? 1 : -1) * relative * std::fabs(q); }
 
 // Every code of a block under some scale of at most `most`.
 void any_codes(OperandRow& row, std::size_t first, std::size_t count, double most) {
@@ -99,7 +97,8 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
     row.scale_error = kInfinity;
     return;  // centers of 0
   }
-  const double g = declared ? 0 : rule(Rule::quotient_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32));
+  const double g =
+      declared ? 0 : rule(Rule::quotient_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32));
   if (!declared) row.scale_error = rule(Rule::scale_rounding, (4 + decoding_roundings()) * kUnit32);
   const std::vector<Enclosure> z = activations(row, index);
   const auto code = [&](double x, bool upper) {
@@ -137,7 +136,8 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
                                                         : 1.0F / direct;
     const double stored = wide ? static_cast<double>(d) : round_to(f16, static_cast<double>(d), kIeee);
     const float factor = quantising_.code == "divide" ? d : quantising_.code == "direct" ? direct : 1.0F / d;
-    const bool lost = !std::isfinite(factor) || d == 0 || (quantising_.flush && static_cast<double>(d) < kLeastNormal);
+    const bool lost =
+        !std::isfinite(factor) || d == 0 || (quantising_.flush && static_cast<double>(d) < kLeastNormal);
     if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
       if (row.reach.empty()) {
         row.reach.resize(row.center.size());

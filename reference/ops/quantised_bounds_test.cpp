@@ -5,7 +5,8 @@
 namespace assay::testing {
 namespace {
 
-void attack(const char* what, const Truth& t, const std::vector<double>& within, const std::vector<double>& wrong) {
+void attack(const char* what, const Truth& t, const std::vector<double>& within,
+            const std::vector<double>& wrong) {
   std::printf("%s: error/limit %.3g, of the wrong kernel %.3g\n", what, worst_ratio(t, within),
               worst_ratio(t, wrong));
   EXPECT_LE(worst_ratio(t, within), 1) << what;
@@ -14,21 +15,31 @@ void attack(const char* what, const Truth& t, const std::vector<double>& within,
 float code_of(float q) { return static_cast<float>(round_to(scalar_format("e4m3fn"), q)); }
 
 TEST(QuantisedBounds, a_reciprocal_of_activations_that_overflows_is_not_held_against_a_kernel) {
-  const Encoded b = Handmade("nvfp4", {1, 16}).put("", 0, 1).put(".block_scale", 0, 1).put(".global_scale", 0, 1).tensor;
+  const Encoded b =
+      Handmade("nvfp4", {1, 16}).put("", 0, 1).put(".block_scale", 0, 1).put(".global_scale", 0, 1).tensor;
   const auto product = [&](float x) {
-    return with("matmul", {{"m", "1"}, {"n", "1"}, {"k", "16"}, {"a", "f32"}, {"b", "nvfp4"}, {"path", "e4m3fn"}, {"dtype", "f32"}},
+    return with("matmul",
+                {{"m", "1"},
+                 {"n", "1"},
+                 {"k", "16"},
+                 {"a", "f32"},
+                 {"b", "nvfp4"},
+                 {"path", "e4m3fn"},
+                 {"dtype", "f32"}},
                 {{"a", plain("f32", {1, 16}, {x, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})}, {"b", b}});
   };
   for (const float x : {0x1.8p-125F, 0x1.8p-140F}) {
     const float direct = 448.0F / x, scale = 1.0F / direct;  // Inf and 0
     const float by_inverse = code_of(x * direct) * scale;
-    for (const char* how : {"scale=any code=any", "scale=inverse code=direct", "scale=inverse code=any", "scale=any code=direct"}) {
+    for (const char* how : {"scale=any code=any", "scale=inverse code=direct", "scale=inverse code=any",
+                            "scale=any code=direct"}) {
       std::printf("%a by %s: error/limit %.3g\n", static_cast<double>(x), how,
                   worst_ratio(product(x).truth(how), Values{by_inverse}));
       EXPECT_LE(worst_ratio(product(x).truth(how), Values{by_inverse}), 1) << how;
     }
     const float divided = x / 448.0F;
-    EXPECT_LE(worst_ratio(product(x).truth("scale=divide code=divide"), Values{code_of(x / divided) * divided}), 1);
+    EXPECT_LE(
+        worst_ratio(product(x).truth("scale=divide code=divide"), Values{code_of(x / divided) * divided}), 1);
   }
   // Where nothing leaves the normal numbers all forms are claimed.
   const float x = 0x1.8p-116F, good = code_of(x * (448.0F / x)) * (1.0F / (448.0F / x));
@@ -40,8 +51,10 @@ TEST(QuantisedBounds, a_block_of_q8_K_whose_reciprocal_overflows_is_zeros) {
   const Encoded b = plain("f32", {1, 256}, Values(256, 0x1p40F));
   Values a(256, 0.0F);
   a[0] = 0x1p-125F;
-  OpCase c = with("matmul", {{"m", "1"}, {"n", "1"}, {"k", "256"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8_K"}, {"dtype", "f32"}},
-                  {{"a", plain("f32", {1, 256}, a)}, {"b", b}});
+  OpCase c = with(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "256"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8_K"}, {"dtype", "f32"}},
+      {{"a", plain("f32", {1, 256}, a)}, {"b", b}});
   const float inverse = -127.0F / a[0], d = 1.0F / inverse;
   ASSERT_EQ(d, 0);
   attack("matmul path=q8_K", c.truth(""), {0}, {-0x1p-70});
@@ -59,7 +72,8 @@ TEST(QuantisedBounds, the_exponent_of_mxfp4_ggml_is_ggmls_or_exact) {
   const auto stored = [&](int exponent) {
     std::vector<double> y;
     for (const float each : x)
-      y.push_back(std::ldexp(round_to(scalar_format("e2m1"), std::ldexp(static_cast<double>(each), -exponent)), exponent));
+      y.push_back(std::ldexp(
+          round_to(scalar_format("e2m1"), std::ldexp(static_cast<double>(each), -exponent)), exponent));
     return y;
   };
   // Ties aside: none of these is one.
@@ -69,7 +83,12 @@ TEST(QuantisedBounds, the_exponent_of_mxfp4_ggml_is_ggmls_or_exact) {
 
 TEST(QuantisedBounds, a_locked_constant_is_the_decimal_or_its_f32) {
   const auto attempt = [](float first) {
-    OpCase c("kv_write", {{"tokens", "1"}, {"heads", "1"}, {"d", "2"}, {"to", "e4m3fn_tensor"}, {"policy", "locked"}, {"constant", "0.3"}});
+    OpCase c("kv_write", {{"tokens", "1"},
+                          {"heads", "1"},
+                          {"d", "2"},
+                          {"to", "e4m3fn_tensor"},
+                          {"policy", "locked"},
+                          {"constant", "0.3"}});
     c.put("first", {first, -first});
     c.put("x", {first, first / 4});
     return c.truth("");
@@ -80,11 +99,13 @@ TEST(QuantisedBounds, a_locked_constant_is_the_decimal_or_its_f32) {
     const float one = a / 0.3F, other = static_cast<float>(static_cast<double>(a) / 0.3);
     differed |= one != other;
     for (const float s : {one, other}) {
-      const std::vector<double> y = {code_of(a / s) * static_cast<double>(s), code_of(a / 4 / s) * static_cast<double>(s)};
+      const std::vector<double> y = {code_of(a / s) * static_cast<double>(s),
+                                     code_of(a / 4 / s) * static_cast<double>(s)};
       EXPECT_LE(worst_ratio(attempt(a), y), 1) << a;
     }
     const float far = std::nextafter(std::nextafter(one, 0.0F), 0.0F);
-    EXPECT_GT(worst_ratio(attempt(a), std::vector<double>{code_of(a / far) * static_cast<double>(far), 0}), 1);
+    EXPECT_GT(worst_ratio(attempt(a), std::vector<double>{code_of(a / far) * static_cast<double>(far), 0}),
+              1);
   }
   EXPECT_TRUE(differed);
 }
@@ -106,7 +127,8 @@ TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_move_apart) {
       x[static_cast<std::size_t>(i)] = static_cast<float>(number) * (1.0F / g);
       once[static_cast<std::size_t>(i)] = static_cast<float>(number) / g;
     }
-    OpCase c = with("requantize", {{"rows", "1"}, {"cols", "32"}, {"from", "nvfp4"}, {"to", "int4_ch"}}, {{"x", h.tensor}});
+    OpCase c = with("requantize", {{"rows", "1"}, {"cols", "32"}, {"from", "nvfp4"}, {"to", "int4_ch"}},
+                    {{"x", h.tensor}});
     const auto stored = [](const Values& from) {
       float absmax = 0;
       for (const float each : from) absmax = std::max(absmax, std::fabs(each));
@@ -125,7 +147,8 @@ TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_move_apart) {
     wrong[0] *= 1.01;
     EXPECT_GT(worst_ratio(t, wrong), 1);
   }
-  std::printf("requantise, two roundings: worst error/limit %.3g, %zu of 200 beyond, %zu codes apart\n", worst, crossed, codes_apart);
+  std::printf("requantise, two roundings: worst error/limit %.3g, %zu of 200 beyond, %zu codes apart\n",
+              worst, crossed, codes_apart);
   EXPECT_LE(worst, 1);
   EXPECT_GT(codes_apart, 0U);
 }
@@ -148,7 +171,8 @@ TEST(QuantisedBounds, a_multiplier_of_nvfp4_that_overflows_is_not_held_against_a
     const float reciprocal = s * (1.0F / g);
     const float multiplier = s != 0 ? 1.0F / (reciprocal < 0x1p-126F ? 0.0F : reciprocal) : 0.0F;
     for (std::size_t i = first; i < first + 16; ++i)
-      y.push_back(s == 0 ? 0 : round_to(scalar_format("e2m1"), static_cast<double>(x[i] * multiplier)) * s / g);
+      y.push_back(s == 0 ? 0
+                         : round_to(scalar_format("e2m1"), static_cast<double>(x[i] * multiplier)) * s / g);
   }
   std::printf("quantise nvfp4: error/limit %.3g\n", worst_ratio(c.truth("scale=any code=any"), y));
   EXPECT_LE(worst_ratio(c.truth("scale=any code=any"), y), 1);

@@ -99,8 +99,7 @@ struct Nvfp4 {
     std::vector<double> codes(out.size());
     decode_plane(scalar_format("e2m1"), tensor.planes[0].bytes, first, std::span<double>(codes));
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::int64_t at =
-          scale_index(tensor.shape, (first + static_cast<std::int64_t>(i)) / kElements);
+      const std::int64_t at = scale_index(tensor.shape, (first + static_cast<std::int64_t>(i)) / kElements);
       out[i] = {.code = codes[i],
                 .scale = scales[static_cast<unsigned>(tensor.planes[1].bytes[at])],
                 .second = global,
