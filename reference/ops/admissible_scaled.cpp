@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/admissible.hpp"
@@ -29,7 +30,7 @@ void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& c
     truth.limit[i] = coder.some_scale_error(x);
     if (contract.text("scale_format") != "f32") truth.limit[i] = 2 * truth.limit[i] + std::fabs(x);
     // A scale below 2^-126 has no reciprocal in f32: the code may be the largest, times such a scale.
-    truth.limit[i] = up(truth.limit[i] + coder.largest() * 0x1p-126);
+    truth.limit[i] = rule(Rule::some_scale, up(truth.limit[i] + coder.largest() * 0x1p-126));
   } else if (std::isnan(x) && coder.policy().nan == NanPolicy::propagate && has_nan(coder.element())) {
     set_special(truth, i, std::nan(""));
   } else if (std::isnan(x) && coder.policy().nan == NanPolicy::zero) {

@@ -129,7 +129,7 @@ int Operands::significand_bits() const {
   };
   if (path_ == "blocks" && block_scales_ == "ue4m3") return bits_of(element_) + bits_of("ue4m3");
   if (path_.starts_with("q8") && side_ == Side::activations && path_ != "q8_K" &&
-      quantising_.scale_format != "f32")
+      !(path_ == "q8" && quantising_.scale_format == "f32"))
     return bits_of("int8") + bits_of("f16");
   if (path_.starts_with("q8") && !(side_ == Side::weights && format_.kind == FormatKind::scalar)) return 53;
   return bits_of(path_.starts_with("q8") ? std::string_view(format_.element) : std::string_view(element_));
@@ -142,9 +142,10 @@ void leave_open(OperandRow& row, std::size_t i) {
   row.reach[i] = kInfinity;
 }
 
+// What is flushed of a scalar format's own numbers is dot.hpp's: an operand below 2^-126.
 bool Operands::is_decoded_as_stored() const {
-  return !quantising_.flush && (format_.kind == FormatKind::scalar || roundings_ == 0) &&
-         format_.decode_relative_error == 0;
+  if (format_.kind == FormatKind::scalar) return true;
+  return !quantising_.flush && roundings_ == 0 && format_.decode_relative_error == 0;
 }
 
 // What a kernel holds of the row's numbers as f32, before they become operands.
@@ -282,6 +283,10 @@ OperandRow Operands::row(std::int64_t index) const {
   } else {
     round_operands(row, index, scalar_format(path_), path_ == "e4m3fn");
   }
+  if (quantising_.flush)
+    row.may_flush =
+        std::ranges::any_of(Decoding(tensor_, "f32", 0, true)(index * length_, row.exact),
+                            [](const Enclosure& z) { return z.error > 0x1p-40 * std::fabs(z.value); });
   finish(row);
   return row;
 }

@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "reference/arithmetic/rule.hpp"
+#include "reference/ops/decoding.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/operand.hpp"
 
@@ -71,10 +72,9 @@ bool Operands::is_declared(const OperandRow& row) const {
 
 // The numbers that are quantised: gamma of their decoding is counted with the quotient's.
 std::vector<Enclosure> Operands::activations(const OperandRow& row, std::int64_t index) const {
-  if (!is_decoded_as_stored()) {
-    std::vector<Enclosure> z = decoded(row, index);
-    if (rule(Rule::quotient_flush, 1) > 0) return z;
-  }
+  if (!is_decoded_as_stored()) return decoded(row, index);
+  if (quantising_.flush && rule(Rule::quotient_flush, 1) > 0)
+    return Decoding(tensor_, "f32", 0, true)(index * length_, row.exact);
   std::vector<Enclosure> z(row.exact.size());
   for (std::size_t i = 0; i < z.size(); ++i) z[i].value = row.exact[i];
   return z;
@@ -127,7 +127,7 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
 void Operands::quantise_q8_as_declared(OperandRow& row) const {
   static const ScalarFormat& f16 = scalar_format("f16");
   static const ScalarFormat& f32 = scalar_format("f32");
-  const bool wide = quantising_.scale_format == "f32";
+  const bool wide = path_ == "q8" && quantising_.scale_format == "f32";
   for (std::size_t first = 0; first < row.exact.size(); first += 32) {
     const float absmax = absmax_of(row, first, 32);
     const float direct = 127.0F / absmax;
@@ -172,7 +172,7 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
 void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
   if (is_declared(row)) return quantise_q8_as_declared(row);
   static const ScalarFormat& f16 = scalar_format("f16");
-  const bool wide = quantising_.scale_format == "f32";
+  const bool wide = path_ == "q8" && quantising_.scale_format == "f32";
   const double g = rule(Rule::quotient_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32)),
                g_scale = rule(Rule::scale_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32));
   const std::vector<Enclosure> z = activations(row, index);

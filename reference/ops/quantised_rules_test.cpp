@@ -19,6 +19,8 @@ struct Row {
   const char* what;
   std::function<Point()> point;
   bool claims = false;  // the rule says when nothing is claimed
+  // Of block_sum_rounding less: n + 16 roundings in any order are paid for, and a kernel's own order does not add all of them up.
+  double share = 0.5;
 };
 
 Point point(OpCase c, std::string contract, std::vector<double> got) {
@@ -247,6 +249,59 @@ Point store_way_overflow() {
   return point(c, "out=f16 overflow=saturate", {INFINITY});
 }
 
+Point some_scale() {  // absmax clamped to the largest f32: zeros
+  Values x(32, 0.0F);
+  x[0] = 1, x[1] = INFINITY;
+  std::vector<double> y(32, 0.0);
+  y[1] = 127.0 * static_cast<double>(3.4028235e38F / 127.0F);
+  return point(quantised("int8_tok", x), "", y);
+}
+// Rows of q4_1 whose codes count for nothing: m = 1 against an activation block with its sum in f16.
+OpCase of_minima(const Values& a, double d, double m, unsigned code, const char* path = "q8_1") {
+  const std::size_t k = a.size();
+  Handmade h("q4_1", {1, static_cast<std::int64_t>(k)});
+  for (std::size_t block = 0; block < k / 32; ++block) {
+    h.f16(20 * block, d).f16(20 * block + 2, m);
+    for (std::size_t j = 0; j < 16; ++j) h.byte(20 * block + 4 + j, code | code << 4);
+  }
+  return with("matmul",
+              {{"m", "1"},
+               {"n", "1"},
+               {"k", std::to_string(k)},
+               {"a", "f32"},
+               {"b", "q4_1"},
+               {"path", path},
+               {"dtype", "f32"}},
+              {{"a", plain("f32", {1, static_cast<std::int64_t>(k)}, a)}, {"b", h.tensor}});
+}
+Point block_sum_storage() {
+  return worst_of(2000, [](int i) {
+    Values a(32, 0.0F);
+    a[0] = 1 + static_cast<float>(i) * 0x1.3p-11F;
+    a[1] = a[0] * 0.4F;
+    const float d = a[0] / 127.0F, sum = 127 + std::round(a[1] / d);
+    return point(of_minima(a, 0, 1, 0), "acc=f32", {f16_of(static_cast<double>(sum * d))});
+  });
+}
+Point block_sum_overflow() {  // 32 largest codes under a scale of 100
+  const Values a(32, 127 * 100.0F);
+  return point(of_minima(a, 0, 1, 0), "acc=f32", {f16_of(32 * 127 * 100.0)});
+}
+Point block_sum_rounding() {  // 15 d - m = 0, but the product with the codes is rounded before m s meets it
+  return worst_of(
+      400,
+      [](int i) {
+        const double d = f16_of(0.1 + i * 0x1p-12), m = -15 * d;
+        Values a(256, 0.0F);
+        a[0] = 1.1F + static_cast<float>(i) * 0x1p-10F;
+        const float scale = 1.0F / (127.0F / a[0]);
+        const float codes = static_cast<float>(d) * (scale * (127.0F * 15.0F));
+        return point(of_minima(a, d, f16_of(m), 15, "q8_K"), "acc=f32",
+                     {static_cast<double>(codes + static_cast<float>(f16_of(m)) * (scale * 127.0F))});
+      },
+      Rule::block_sum_rounding);
+}
+
 const Row kRows[] = {
     {Rule::decode_rounding, "nvfp4 times 1 / g", decode_rounding},
     {Rule::decode_minimum, "q4_K in f16", decode_minimum},
@@ -266,6 +321,10 @@ const Row kRows[] = {
     {Rule::nvfp4_rounding, "nvfp4 near a tie", nvfp4_rounding},
     {Rule::nvfp4_range, "nvfp4 of 2^-131", nvfp4_range, true},
     {Rule::mx_logarithm, "mxfp4_ggml below 2^100", mx_logarithm},
+    {Rule::some_scale, "1 beside Inf", some_scale},
+    {Rule::block_sum_storage, "q8_1 times a minimum", block_sum_storage},
+    {Rule::block_sum_overflow, "q8_1 of 12700", block_sum_overflow, true},
+    {Rule::block_sum_rounding, "15 d - m = 0", block_sum_rounding, false, 0.01},
     {Rule::store_flush, "f16 below 2^-14", store_flush},
     {Rule::store_way_overflow, "f16's Inf in f32", store_way_overflow, true},
 };
@@ -280,7 +339,7 @@ TEST(QuantisedRules, each_has_a_point_that_it_alone_keeps_inside) {
                 std::string(kRules[static_cast<std::size_t>(row.rule) - 1].name).c_str(), row.what, sound,
                 unsound);
     EXPECT_LE(sound, 1) << row.what;
-    EXPECT_TRUE(row.claims ? sound == 0 : sound > 0.5) << row.what;
+    EXPECT_TRUE(row.claims ? sound == 0 : sound > row.share) << row.what;
     EXPECT_GT(unsound, 1) << row.what;
   }
 }

@@ -22,7 +22,9 @@ namespace {
   }
 #define ASSAY_UNIT_AXES                                                                                    \
   {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", "0|0|1|2|4"}, {"blocks", "seq|seq|rev|perm"}, \
-      {"say", "any|sharp|sharp"}, {"epilogue", "in_turn|b_first|scales_first"}
+      {"say", "any|sharp|sharp"}, {                                                                        \
+    "epilogue", "in_turn|b_first|scales_first"                                                             \
+  }
 
 constexpr Axis kUnitShape[] = {{"m", "1|2"},
                                {"n", "1|4"},
@@ -157,10 +159,7 @@ class UnitKernel {
       if (std::isfinite(each)) absmax = std::max(absmax, std::fabs(each));
     const Arithmetic f32("f32");
     const double inverse_most = f32.div(448, absmax);
-    const bool overflows = !std::isfinite(inverse_most) || !std::isfinite(f32.div(1, f32.div(absmax, 448)));
-    const auto how = [&](const char* axis) {
-      return absmax > 0 && overflows && p_.is("say", "any") ? std::string("divide") : p_.text(axis);
-    };
+    const auto how = [&](const char* axis) { return p_.text(axis); };
     if (absmax > 0)
       r.scale = how("scale") == "divide"       ? f32.div(absmax, 448)
                 : how("scale") == "reciprocal" ? f32.mul(absmax, f32.div(1, 448))
