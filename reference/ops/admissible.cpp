@@ -226,7 +226,7 @@ void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::sp
   check_rounding(to, contract);
   if (to.kind == FormatKind::scalar) return admit_scalar(truth, to, values, contract);
   if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
-    return admit_two_scales(truth, to, shape, values, contract);
+    return admit_two_scales(truth, to, shape, values, values, contract);
   if (to.name == "int4_g32_bf16" || to.name == "int4_g32_packed")  // where a code stands is the codec's
     return admit_scaled(truth, format("int4_g32"), shape, values, contract.with("scale_format", "bf16"));
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);

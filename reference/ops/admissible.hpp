@@ -128,9 +128,9 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
 // scale_2 = s2, every e under it, every scale = s1 of the group's e, and every code of e / s1 that the contract admits,
 // each as above; a kernel's number is one of code s1 s2, and both limit and value follow as above. What an e in doubt makes
 // of the group's absmax is tried: the numbers from the largest |e| that is certain on. A group with a number that is not
-// finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements.
-void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
-                      const Contract& contract);
+// finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements. Values from low to high, the same span where they are exact.
+void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> low,
+                      std::span<const float> high, const Contract& contract);
 // admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it. Values within `relative` of these.
 void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract, double relative = 0);
 // admit_quantised of the other block formats: values within radius[i] of these; empty where they are exact.

@@ -5,7 +5,8 @@
 // the least and the largest of the codes at the ends; a stored number is such a code times such a scale:
 //   limit = the largest |c s - value| over both ends of c and of s,  value of the middle numbers.
 // Scalar formats: between the codes of both ends. Block formats: every move is by the radius besides (admissible.hpp). nvfp4:
-// the largest relative radius r moves A, a and x. int4 of FP8 and searched formats: nothing is claimed.
+// the largest relative radius r moves A, a and x. int4 of FP8: e is between the ends under any scale_2. Searched formats: nothing is
+// claimed.
 #include <algorithm>
 #include <cmath>
 
@@ -73,11 +74,12 @@ void admit_quantised_between(Truth& truth, const Format& to, const Shape& shape,
     radius.push_back(each.error);
     if (each.error > 0) relative = std::max(relative, each.error / std::fabs(each.value));
   }
-  const bool two = to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor";
-  if (!known || two || (to.block != nullptr && to.block->searched)) {
+  if (!known || (to.block != nullptr && to.block->searched)) {
     for (std::size_t i = 0; i < values.size(); ++i) set_unclaimed(truth, i);
     return;
   }
+  if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
+    return admit_two_scales(truth, to, shape, low, high, contract);
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, middle, contract, relative);
   const bool groups = to.name == "int4_g32_bf16" || to.name == "int4_g32_packed";
   if (to.kind == FormatKind::block && !groups) return admit_block(truth, to, middle, radius, contract);

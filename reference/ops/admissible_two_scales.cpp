@@ -40,34 +40,48 @@ void each_second_stage(const std::vector<Ends>& e, const Coder& int4, const Cont
 
 }  // namespace
 
-void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
-                      const Contract& contract) {
+void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> low,
+                      std::span<const float> high, const Contract& contract) {
   const Coder fp8(format("e4m3fn_tensor"), contract), int4(format("int4_ch"), contract);
   const std::size_t size = to.name == "int4_ch_tensor" ? static_cast<std::size_t>(shape.back()) : 32;
-  float absmax = 0;
+  const bool exact = low.data() == high.data();
+  float least = 0, most = 0;  // of absmax
   bool all_finite = true;
-  for (const float x : values) {
-    all_finite = all_finite && std::isfinite(x);
-    if (std::isfinite(x)) absmax = std::max(absmax, std::fabs(x));
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    const Ends x{low[i], high[i]};
+    all_finite = all_finite && std::isfinite(low[i]) && std::isfinite(high[i]);
+    if (!std::isfinite(low[i]) || !std::isfinite(high[i])) continue;
+    least = std::max(least, static_cast<float>(x.least())),
+    most = std::max(most, static_cast<float>(x.most()));
   }
-  const std::vector<AdmissibleScale> seconds = admissible_scales(absmax, 448, contract);
-  for (std::size_t first = 0; first < values.size(); first += size) {
-    const auto group = values.subspan(first, size);
-    bool number = std::ranges::all_of(group, [](float x) { return std::isfinite(x); }) &&
-                  (all_finite || contract.text("absmax") == "finite");
+  std::vector<AdmissibleScale> seconds = admissible_scales(least, 448, contract);
+  if (most != least)
+    for (const AdmissibleScale& s : admissible_scales(most, 448, contract)) seconds.push_back(s);
+  for (std::size_t first = 0; first < low.size(); first += size) {
+    bool number = all_finite || contract.text("absmax") == "finite";
+    for (std::size_t i = first; i < first + size; ++i)
+      number = number && std::isfinite(low[i]) && std::isfinite(high[i]);
+    const auto in_fp8 = [&](std::vector<Ends>& e, const AdmissibleScale& s2, bool none) {
+      for (std::size_t i = 0; i < size && number; ++i) {
+        bool first_of_all = none;
+        // `each` gives code times stored scale, whose quotient by that scale is the code again.
+        for (const float x : {low[first + i], high[first + i]})
+          fp8.each(x, s2, [&](double y) {
+            number = number && std::isfinite(y);
+            e[i].admit(y / s2.stored, first_of_all);
+            first_of_all = false;
+          });
+      }
+    };
+    // Of numbers that are not exact, what lies between the ends under any scale_2 may come under each.
+    std::vector<Ends> together(size);
+    if (!exact)
+      for (const AdmissibleScale& s2 : seconds) in_fp8(together, s2, &s2 == seconds.data());
     std::vector<Ends> admitted(size);
     std::vector<char> seen(size, 0);
     for (const AdmissibleScale& s2 : seconds) {
-      std::vector<Ends> e(size);
-      for (std::size_t i = 0; i < size && number; ++i) {
-        bool none = true;
-        // `each` gives code times stored scale, whose quotient by that scale is the code again.
-        fp8.each(group[i], s2, [&](double x) {
-          number = number && std::isfinite(x);
-          e[i].admit(x / s2.stored, none);
-          none = false;
-        });
-      }
+      std::vector<Ends> e = together;
+      if (exact) in_fp8(e, s2, true);
       if (!number) break;
       each_second_stage(e, int4, contract, [&](std::size_t i, double x) {
         number = number && std::isfinite(x);

@@ -118,7 +118,13 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
       if (std::fabs(w) < 2 * normal_ || (minimum != 0 && std::min(product, minimum) < 2 * normal_))
         error += rule(Rule::decode_last_underflow, (minimum == 0 ? 1 : 2) * k.half_step());
     }
-    const bool by_zero = flush_ && p.divides && std::fabs(p.second) < normal_;
+    // A divisor has to come into the type as a number that it can divide by.
+    const double divisor = std::fabs(p.second);
+    const bool narrowed =
+        roundings_ > 1 && (!(divisor * k.most() < mid_.max_finite) ||
+                           (divisor < normal_ && std::fmod(divisor, 2 * k.half_step()) != 0));
+    const bool by_zero =
+        p.divides && (narrowed || (flush_ && divisor < normal_)) && !claims(Rule::decode_overflow, false);
     const bool overflows =
         roundings_ > 1 && !(rotated ? 6 * norm < mid_.max_finite : std::fabs(w) + error < mid_.max_finite);
     if (a.open || b.open || by_zero || overflows) {

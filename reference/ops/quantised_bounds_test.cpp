@@ -153,6 +153,41 @@ TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_move_apart) {
   EXPECT_GT(codes_apart, 0U);
 }
 
+// The same through FP8 to int4, both absmax a number decoded twice.
+TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_go_to_int4_by_fp8) {
+  for (int seed = 0; seed < 200; ++seed) {
+    const float g = 1.1F + static_cast<float>(seed) * 0x1p-10F;
+    Handmade h("nvfp4", {1, 32});
+    h.put(".global_scale", 0, g).put(".block_scale", 0, 448).put(".block_scale", 1, 192);
+    const double elements[] = {6, 0.5, 1, 1.5, 2, 3, 4};
+    Values x(32, 0.0F), fp8(32, 0.0F);
+    float absmax = 0, second_absmax = 0;
+    for (std::size_t i = 0; i < 32; ++i) {
+      const double code = elements[i % 7] * (i % 3 == 0 ? -1 : 1), number = code * (i < 16 ? 448 : 192);
+      h.put("", static_cast<std::int64_t>(i), code);
+      x[i] = static_cast<float>(number) * (1.0F / g);
+      absmax = std::max(absmax, std::fabs(x[i]));
+    }
+    const float second = absmax / 448.0F;
+    for (std::size_t i = 0; i < 32; ++i) {
+      fp8[i] = code_of(x[i] / second);
+      second_absmax = std::max(second_absmax, std::fabs(fp8[i]));
+    }
+    const float first = second_absmax / 7.0F;
+    std::vector<double> y, wrong;
+    for (const float e : fp8) {
+      const double code = round_to(scalar_format("int4"), static_cast<double>(e / first));
+      y.push_back(code * first * static_cast<double>(second));
+      wrong.push_back((code + 1) * first * static_cast<double>(second));
+    }
+    OpCase c =
+        with("requantize", {{"rows", "1"}, {"cols", "32"}, {"from", "nvfp4"}, {"to", "int4_ch_tensor"}},
+             {{"x", h.tensor}});
+    EXPECT_LE(worst_ratio(c.truth("roundings=2 code=divide"), y), 1) << seed;
+    EXPECT_GT(worst_ratio(c.truth("roundings=2 code=divide"), wrong), 1) << seed;
+  }
+}
+
 // TensorRT-LLM's order: x times 1 / (s (1 / g)), which overflows where s / g is subnormal.
 TEST(QuantisedBounds, a_multiplier_of_nvfp4_that_overflows_is_not_held_against_a_kernel) {
   Values x(32, 0.0F);

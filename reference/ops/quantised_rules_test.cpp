@@ -324,7 +324,7 @@ const Row kRows[] = {
     {Rule::some_scale, "1 beside Inf", some_scale},
     {Rule::block_sum_storage, "q8_1 times a minimum", block_sum_storage},
     {Rule::block_sum_overflow, "q8_1 of 12700", block_sum_overflow, true},
-    {Rule::block_sum_rounding, "15 d - m = 0", block_sum_rounding, false, 0.01},
+    {Rule::block_sum_rounding, "15 d - m = 0", block_sum_rounding, false, 0.001},
     {Rule::store_flush, "f16 below 2^-14", store_flush},
     {Rule::store_way_overflow, "f16's Inf in f32", store_way_overflow, true},
 };
