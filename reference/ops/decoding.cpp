@@ -6,6 +6,7 @@
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/formats/factors.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 // What the products of one term's factors may lose.
 struct Losses {
   double underflow = 0;  // the largest t_P |R|
+  bool inexact = false;  // some P is no number of the type
   bool flushed = false;  // some P, or a stored factor, may become 0
   bool open = false;     // nothing is known
 };
@@ -30,6 +32,7 @@ struct Term {
 
 struct Steps {
   Machine mid;
+  const ScalarFormat* type;  // nullptr: f64, in which products of factors are exact
   double normal, roundings;
   bool flush;
   double half_step() const { return mid.unit * normal; }
@@ -48,6 +51,7 @@ Losses losses(const Term& term, const Steps& k) {
     }
     const double size = std::fabs(product);
     if (size == 0) continue;
+    all.inexact |= k.type != nullptr && round_number(*k.type, size, {.overflow = Overflow::ieee}) != size;
     const bool subnormal = size < k.normal * (made ? k.most() : 1);
     if (k.flush && subnormal)
       all.flushed |= rule(made ? Rule::decode_flushed_product : Rule::decode_flush, 1) > 0;
@@ -72,6 +76,7 @@ Decoding::Decoding(const Encoded& tensor, std::string_view mid, double roundings
     : tensor_(tensor),
       format_(format(tensor.format)),
       mid_(machine(mid, flush)),
+      type_(mid == "f64" ? nullptr : &scalar_format(mid)),
       normal_(mid == "f64" ? 0x1p-1022 : smallest_normal(scalar_format(mid))),
       roundings_(format_.kind == FormatKind::scalar ? 0 : roundings),
       flush_(flush) {}
@@ -82,7 +87,7 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
   for (std::size_t i = 0; i < exact.size(); ++i)
     all[i] = {exact[i], std::isfinite(exact[i]) ? own * std::fabs(exact[i]) : 0};
   if (roundings_ <= 1 && !flush_) return all;
-  const Steps k{mid_, normal_, roundings_, flush_};
+  const Steps k{mid_, type_, normal_, roundings_, flush_};
   const double g = roundings_ > 1 ? gamma_n(roundings_, mid_.unit) : 0;
   const bool rotated = format_.name.starts_with("tq3");
   std::vector<Factors> parts(exact.size());
@@ -105,13 +110,16 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
     const double product = std::fabs(p.divides ? p.code * p.scale / p.second : p.code * p.scale * p.second),
                  minimum = std::fabs(p.minimum * p.minimum_scale);
     double& error = all[i].error;
-    if (roundings_ > 1) {
-      // The last rounding of a difference is of the difference.
-      const double before =
-          minimum == 0 ? 0
-                       : rule(Rule::decode_minimum, gamma_n(roundings_ - 1, mid_.unit) * (product + minimum));
-      const double relative =
-          minimum == 0 ? g * (rotated ? norm : std::fabs(w)) : before + mid_.unit * (std::fabs(w) + before);
+    const bool is_zero = !rotated && product == 0 && minimum == 0;  // of a code of 0, whatever is rounded
+    if (roundings_ > 1 && !is_zero) {
+      // Rounded before they cancel, where a product is no number of the type; the last rounding is of the difference.
+      const double before = minimum == 0 || !(a.inexact || b.inexact)
+                                ? 0
+                                : gamma_n(roundings_ - 1, mid_.unit) * (product + minimum);
+      const double after = g * (rotated ? norm : std::fabs(w));
+      const double cancelled =
+          before == 0 ? 0 : rule(Rule::decode_minimum, before + mid_.unit * (std::fabs(w) + before));
+      const double relative = std::max(after, cancelled);
       error += rule(Rule::decode_rounding, relative * (1 + 0x1p-40));
       error += rule(Rule::decode_underflow, (roundings_ - 1) * (a.underflow + b.underflow) * k.most());
       if (rotated) error += 32 * roundings_ * mid_.tiny * std::max(1.0, norm);

@@ -5,8 +5,8 @@
 // from the factors to the result; in which order it multiplies is left open. Then, with A = |c s_1 s_2|, B = |m s_m|,
 //
 //   k <= 1   nothing is rounded before the last step: w itself
-//   k > 1    |error| <= gamma_k A, and with a minimum, where both products are rounded before they cancel and the difference
-//                     is rounded last, E + u (|w| + E), E = gamma_{k-1} (A + B)
+//   k > 1    |error| <= gamma_k |w|; where a minimum is taken away from products that are no numbers of the type, which are
+//                     rounded before they cancel, and the difference last: E + u (|w| + E), E = gamma_{k-1} (A + B), if that is more
 //                     + (k - 1) t_P |R|            for a product P of some factors, or a factor brought into the type, that
 //                                                  is below N: it is off by t_P = min(half a subnormal step, |P|), and
 //                                                  multiplied by the other factors, R; the worst such P, of A and of B
@@ -43,6 +43,7 @@ class Decoding {
   const Encoded& tensor_;
   const Format& format_;
   Machine mid_;
+  const ScalarFormat* type_;
   double normal_, roundings_;
   bool flush_;
 };

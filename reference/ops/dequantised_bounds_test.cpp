@@ -1,5 +1,7 @@
 // Decoding: kernels within their contract whose scales underflow, cancel or are flushed, each simulated in plain arithmetic, and
 // beside each a wrong one near it.
+#include "reference/formats/rotation.hpp"
+#include "reference/formats/tq3.hpp"
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {
@@ -83,6 +85,37 @@ TEST(DequantisedBounds, products_of_q4_K_are_rounded_before_they_cancel) {
   }
   std::printf("q4_K: %g for %g\n", static_cast<double>(within[0]), exact[0]);
   attack("dequantise q4_K", c.truth("mid=f16 roundings=4"), within, wrong);
+}
+
+// The levels, their product with d, five stages of sums and the product with 1 / sqrt(32), each in f16: seven roundings.
+TEST(DequantisedBounds, a_rotated_number_is_a_sum_that_cancels) {
+  double worst = 0, of_wrong = 1e9;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    OpCase c("dequantize", {{"rows", "4"}, {"cols", "64"}, {"from", "tq3_0_c2"}});
+    c.put("x", draw(Shape1::gaussian, 256, seed));
+    std::vector<double> rotated(256);
+    decode_range_rotated(c.set.at("x"), 0, rotated);
+    Values y;
+    for (std::size_t first = 0; first < 256; first += 32) {
+      std::vector<double> v;
+      for (std::size_t i = 0; i < 32; ++i) v.push_back(round_f16(rotated[first + i]));
+      for (std::size_t half = 1; half < 32; half *= 2)
+        for (std::size_t i = 0; i < 32; ++i)
+          if ((i & half) == 0) {
+            const double a = v[i], b = v[i + half];
+            v[i] = round_f16(a + b), v[i + half] = round_f16(a - b);
+          }
+      apply_signs(std::span<double>(v), std::span(&kTq3Signs, 1));
+      for (const double each : v) y.push_back(f16_of(each * round_f16(std::sqrt(1 / 32.0))));
+    }
+    const Truth t = c.truth("mid=f16 roundings=9");
+    worst = std::max(worst, worst_ratio(t, y));
+    for (float& each : y) each += 0.5F;
+    of_wrong = std::min(of_wrong, worst_ratio(t, y));
+  }
+  std::printf("dequantise tq3_0_c2 in f16: error/limit %.3g, of the wrong kernel %.3g\n", worst, of_wrong);
+  EXPECT_LE(worst, 1);
+  EXPECT_GT(of_wrong, 1);
 }
 
 TEST(DequantisedBounds, a_stored_scale_that_is_subnormal_is_read_as_zero_under_ftz_alone) {

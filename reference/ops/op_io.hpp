@@ -75,8 +75,9 @@ StoredEnds stored_ends(const Store& store, double low, double high);
 
 // The keys that every rounding op's contract ends with: with_store_keys(std::array{ContractKey{...}, ...}).
 inline constexpr std::array kStoreKeys = {
-    ContractKey{"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
-                "rounded to this, to nearest even or Inf, before the output's type"},
+    ContractKey{
+        "out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
+        "where that is another type than the output's: rounded to this first, to nearest even or Inf"},
     ContractKey{"round", ContractValue::word, "nearest_even",
                 "nearest_even|nearest_away|toward_zero|stochastic",
                 "rounding to the output; stochastic: to either neighbour"},

@@ -120,7 +120,7 @@ double store(const Problem& p, double z, std::string_view dtype) {
     z = round_to(to, z, how);
     if (p.is("ftz", "yes") && std::fabs(z) < std::ldexp(1.0, 1 - to.bias)) z = std::copysign(0.0, z);
   };
-  if (out != "none" && out != "dtype") through(out, {.overflow = Overflow::ieee});
+  if (out != "none" && out != "dtype" && out != dtype) through(out, {.overflow = Overflow::ieee});
   through(dtype, policy);
   return z;
 }
