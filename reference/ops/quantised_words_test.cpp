@@ -43,15 +43,16 @@ TEST(QuantisedWords, a_cast_through_f16) {
 }
 
 TEST(QuantisedWords, casts_that_flush_codes_below_the_smallest_normal) {
+  const double least = smallest_normal(scalar_format("e4m3fn"));
   for (const char* to : {"e4m3fn", "e4m3fn_tensor"}) {
     OpCase c("quantize", {{"rows", "1"}, {"cols", "4"}, {"to", to}});
     const Values x = c.put("x", {448, 0x1p-7F, -0x1.fp-7F, 0x1.2p-6F});  // the scale is 1
     std::vector<double> y, rounded_up, wrong;
     for (const float each : x) {
       const double code = in("e4m3fn", each);
-      y.push_back(std::fabs(each) < 0x1p-6F ? 0 : code);  // flushed as they are read
-      rounded_up.push_back(std::fabs(code) < 0x1p-6 ? 0 : code);
-      wrong.push_back(std::fabs(code) < 0x1p-5 ? 0 : code);
+      y.push_back(std::fabs(static_cast<double>(each)) < least ? 0 : code);  // flushed as they are read
+      rounded_up.push_back(std::fabs(code) < least ? 0 : code);
+      wrong.push_back(std::fabs(code) < 2 * least ? 0 : code);
     }
     expect_word(c, "code=divide", "code=divide subnormals=zero", y, wrong);
     expect_word(c, "code=divide", "code=divide subnormals=zero", rounded_up, wrong);
