@@ -179,10 +179,9 @@ TEST(Dequantize, a_narrow_intermediate_pays_for_what_cancels_and_a_scale_of_nan_
   d.put("x", draw(Shape1::gaussian, 32, 1));
   std::fill_n(d.set.at("x").planes[1].bytes.begin(), 4, std::byte{0xff});
   EXPECT_EQ(kind_of([&] { d.truth(""); }), InputErrorKind::bad_scale);
-  EXPECT_EQ(kind_of([] {
-              OpCase("dequantize", {{"rows", "1"}, {"cols", "31"}, {"from", "q8_0"}}).truth("");
-            }),
-            InputErrorKind::ragged_block);
+  EXPECT_EQ(
+      kind_of([] { OpCase("dequantize", {{"rows", "1"}, {"cols", "31"}, {"from", "q8_0"}}).truth(""); }),
+      InputErrorKind::ragged_block);
 }
 
 TEST(Requantize, the_progressive_chain_and_its_faults) {

@@ -22,9 +22,7 @@ namespace {
   }
 #define ASSAY_UNIT_AXES                                                                                    \
   {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", "0|0|1|2|4"}, {"blocks", "seq|seq|rev|perm"}, \
-      {"say", "any|sharp|sharp"}, {                                                                        \
-    "epilogue", "in_turn|b_first|scales_first"                                                             \
-  }
+      {"say", "any|sharp|sharp"}, {"epilogue", "in_turn|b_first|scales_first"}
 
 constexpr Axis kUnitShape[] = {{"m", "1|2"},
                                {"n", "1|4"},
