@@ -132,7 +132,8 @@ int Operands::significand_bits() const {
       !(path_ == "q8" && quantising_.scale_format == "f32"))
     return bits_of("int8") + bits_of("f16");
   if (path_.starts_with("q8") && !(side_ == Side::weights && format_.kind == FormatKind::scalar)) return 53;
-  return bits_of(path_.starts_with("q8") ? std::string_view(format_.element) : std::string_view(element_));
+  return bits_of(path_.starts_with("q8") || path_ == "codes" ? std::string_view(format_.element)
+                                                             : std::string_view(element_));
 }
 
 void leave_open(OperandRow& row, std::size_t i) {

@@ -1,5 +1,6 @@
 // Quantising: kernels within their contract whose reciprocals overflow, whose exponents are exact, whose decoded inputs are rounded
 // twice, each simulated in plain arithmetic, and beside each a wrong one near it.
+#include "reference/ops/operand.hpp"
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {
@@ -186,6 +187,42 @@ TEST(QuantisedBounds, decoded_numbers_that_are_rounded_twice_go_to_int4_by_fp8) 
     EXPECT_LE(worst_ratio(c.truth("roundings=2 code=divide"), y), 1) << seed;
     EXPECT_GT(worst_ratio(c.truth("roundings=2 code=divide"), wrong), 1) << seed;
   }
+}
+
+// Bits from the leading to the last one that is set.
+int bits_of(double x) {
+  int exponent = 0;
+  auto whole = static_cast<std::int64_t>(std::ldexp(std::frexp(std::fabs(x), &exponent), 53));
+  int bits = x == 0 || !std::isfinite(x) ? 0 : 53;
+  for (; bits > 0 && whole % 2 == 0; whole /= 2) --bits;
+  return bits;
+}
+
+TEST(OperandBits, no_operand_has_more_than_are_said_and_some_have_as_many) {
+  const std::map<std::string, std::vector<std::string>> formats_of = {
+      {"f32", {"f32", "nvfp4", "q4_K"}},
+      {"tf32", {"f32"}},
+      {"bf16", {"f32", "nvfp4"}},
+      {"f16", {"bf16"}},
+      {"codes", {"e4m3fn_tok", "int8_tok", "int4_ch_tensor", "e5m2"}},
+      {"e4m3fn", {"bf16", "nvfp4"}},
+      {"blocks", {"nvfp4", "mxfp4", "mxfp8"}},
+      {"q8", {"f32", "q8_0"}},
+      {"q8_K", {"f32"}}};
+  for (const auto& [path, names] : formats_of)
+    for (const std::string& name : names)
+      for (const Side side : {Side::activations, Side::weights}) {
+        const Encoded x = plain(name, {32, 256}, draw(Shape1::gaussian, 8192, 6));
+        const Operands operands(x, path, side, 1,
+                                {.scale = "divide", .code = "divide", .tf32 = "toward_zero", .ties = "even"});
+        int most = 0;
+        for (std::int64_t r = 0; r < 32; ++r)
+          for (const double each : operands.row(r).center) most = std::max(most, bits_of(each));
+        EXPECT_LE(most, operands.significand_bits()) << path << ' ' << name;
+        if (operands.significand_bits() < 53 && name != "bf16" && name != "q4_K") {
+          EXPECT_GE(most, operands.significand_bits() - 1) << path << ' ' << name;
+        }
+      }
 }
 
 // TensorRT-LLM's order: x times 1 / (s (1 / g)), which overflows where s / g is subnormal.
