@@ -77,7 +77,7 @@ inline constexpr std::array kQuantiseKeys = {
     ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|inverse|any",
                 "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
     ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
-                "D of int8 and int4 with f32 scales: the largest code, 127 or 7, or 127.5 or 7.5"},
+                "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
     ContractKey{"scale_ulp", ContractValue::number, "0", "",
                 "units in the last place that the scale may be off"},
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
