@@ -36,7 +36,7 @@ std::string matmul_contract(const Call& call, const Engine& engine) {
   const Product product(call);
   return product_contract(engine, product.path, product.a, product.b) +
          (product.path == "e4m3fn" ? " scale=divide code=divide"
-          : product.path == "q8"   ? " scale=divide code=reciprocal"
+          : product.path == "q8"   ? " scale=divide code=reciprocal ties=even"
                                    : "");
 }
 

@@ -40,7 +40,8 @@ Operand Operand::taken(std::span<const std::int64_t> which) const {
 }
 
 Operand operand_of(const assay::Encoded& tensor, const std::string& path, assay::Side side) {
-  const assay::Operands operands(tensor, path, side, 1, {"divide", "divide"});
+  const assay::Operands operands(tensor, path, side, 1,
+                                 {.scale = "divide", .code = "divide", .ties = "even"});
   Operand made;
   made.rows = operands.rows(), made.k = operands.length(), made.element = operands.element();
   for (std::int64_t r = 0; r < made.rows; ++r) {

@@ -103,7 +103,8 @@ void matmul_replay_check(const GemmKernel& kernel, const Call& call, const Devic
 }
 std::string matmul_replay_contract(const GemmKernel& kernel, const Call& call, const DeviceInfo& device) {
   const Path path = product_of_matmul(call).path;
-  return matmul_contract(kernel, call, device) + (path == Path::q8 ? " scale=divide code=reciprocal" : "") +
+  return matmul_contract(kernel, call, device) +
+         (path == Path::q8 ? " scale=divide code=reciprocal ties=even" : "") +
          " level=replay schedule=" + product_schedule(kernel, path, device);
 }
 

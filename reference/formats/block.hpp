@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/formats/factors.hpp"
 #include "reference/formats/format.hpp"
 
 namespace assay {
@@ -29,6 +30,8 @@ struct BlockCodec {
   bool searched = false;  // files come from a search that differs between versions
   const ScaleSearch* search =
       nullptr;  // what all of them keep to; nullptr where no op asks a kernel for codes
+  // Of elements that are already initialised to Factors{}; nullptr: a number counts as its own code.
+  void (*factors)(const Encoded& tensor, std::int64_t first, std::span<Factors> out) = nullptr;
 };
 
 // The constants of blocks/*.cpp; formats.cpp has one row for each.

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "reference/formats/format.hpp"
+#include "reference/formats/factors.hpp"
 #include "reference/formats/scalar_oracle.hpp"
 
 namespace assay {
@@ -187,6 +187,27 @@ TEST(Blocks, nvfp4_global_scale_is_the_quantising_one_so_multiplying_would_be_of
   EXPECT_EQ(decode_tensor(tensor)[0], 0.25);
   EXPECT_GT(decode_tensor(tensor)[0] * global * global,
             2e7);  // what the wrong direction gives, far beyond 448
+}
+
+TEST(Blocks, factors_are_what_the_numbers_are_products_of) {
+  std::vector<float> x(512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i * i)) + 0.25F;
+  for (const Format& f : formats()) {
+    if (f.kind == FormatKind::scalar && f.element != "e4m3fn") continue;
+    const Encoded tensor = encode_tensor(f, {2, 256}, x);
+    const std::vector<double> numbers = decode_tensor(tensor);
+    std::vector<Factors> each(256);
+    factors(tensor, 256, each);
+    std::size_t scaled = 0;
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      const Factors& p = each[i];
+      const double product = (p.divides ? p.code * p.scale / p.second : p.code * p.scale * p.second) -
+                             p.minimum * p.minimum_scale;
+      EXPECT_EQ(product, numbers[256 + i]) << f.name << ' ' << i;
+      scaled += p.scale != 1 ? 1 : 0;
+    }
+    EXPECT_EQ(scaled > 0, f.kind != FormatKind::scalar && !f.name.starts_with("tq3")) << f.name;
+  }
 }
 
 TEST(Blocks, the_swizzled_order_is_the128x4_atom) {

@@ -66,7 +66,9 @@ constexpr Rule kRules[] = {
     {"mxfp8", kMicroscaling},
     {"mxfp8_e5m2", kMicroscaling},
     {"mxfp4_ggml",
-     "2^e, e = floor(log2(absmax)) - 2; code of the nearest number, halves to the smaller magnitude"},
+     "2^e, e = floor(log2(absmax)) - 2, exact or of the logarithm in f32; code of the nearest number, halves "
+     "to "
+     "the smaller magnitude"},
     {"nvfp4", kNvfp4},
     {"nvfp4_swizzled", kNvfp4},
     {"int4_g32_bf16", kInt4Bf16},

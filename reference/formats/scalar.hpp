@@ -49,7 +49,8 @@ struct EncodePolicy {
   NanPolicy nan = NanPolicy::propagate;
   std::uint64_t seed = 0;  // stochastic only: the draw for element i is a pure function of (seed, i)
   MxScale mx_scale = MxScale::floor;  // OCP MX blocks only
-  bool mx_reciprocal = false;         // MxScale::rceil: absmax fl32(1 / largest), not absmax / largest
+  bool mx_exact = false;       // mxfp4_ggml: its exponent from absmax itself, not from a rounded logarithm
+  bool mx_reciprocal = false;  // MxScale::rceil: absmax fl32(1 / largest), not absmax / largest
 };
 
 std::span<const ScalarFormat> scalar_formats();

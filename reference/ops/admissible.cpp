@@ -1,5 +1,7 @@
 #include "reference/ops/admissible.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "reference/arithmetic/rule.hpp"
+#include "reference/error.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
@@ -16,17 +20,18 @@ namespace {
 
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> values,
-                  const Contract& contract) {
-  const std::vector<ScalarFormat> codes = admissible_codes(to, contract);
-  const EncodePolicy policy = quantise_policy(contract);
+void admit_scalar(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
+  const Coder coder(to, contract);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    truth.value[i] = round_to(codes.front(), values[i], policy);
+    bool first = true;
     truth.limit[i] = 0;
-    for (const ScalarFormat& code : codes)
-      if (const double other = round_to(code, values[i], policy); !std::isnan(other))
-        truth.limit[i] = std::max(truth.limit[i], std::fabs(other - truth.value[i]));
-    if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && policy.nan == NanPolicy::propagate)
+    coder.codes(values[i], std::isnan(values[i]), [&](double code) {
+      if (first) truth.value[i] = code;
+      first = false;
+      if (!std::isnan(code) && code != truth.value[i])
+        truth.limit[i] = std::max(truth.limit[i], std::fabs(code - truth.value[i]));
+    });
+    if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && coder.policy().nan == NanPolicy::propagate)
       set_unclaimed(truth, i);
   }
 }
@@ -34,10 +39,12 @@ void admit_scalar(Truth& truth, const ScalarFormat& to, std::span<const float> v
 // What single moves do to a block format's numbers: see the head of admissible.hpp.
 class BlockMoves {
  public:
-  BlockMoves(const Format& to, std::span<const float> values, const EncodePolicy& policy)
+  BlockMoves(const Format& to, std::span<const float> values, std::span<const double> radius,
+             const EncodePolicy& policy)
       : to_(to),
         policy_(policy),
         values_(values.begin(), values.end()),
+        radius_(radius.begin(), radius.end()),
         value_(stored(values_)),
         size_(blocks()) {
     for (std::size_t i = 0; i < values_.size(); ++i)
@@ -92,8 +99,10 @@ class BlockMoves {
     }
     return true;
   }
-  float moved(float x, double sign, std::size_t of_block) const {
-    const double by = rotated() ? 0x1p-20 * size_[of_block] : 0x1p-21 * x;
+  float moved(std::size_t i, double sign) const {
+    const float x = values_[i];
+    const double more = radius_.empty() ? 0 : x < 0 && !rotated() ? -radius_[i] : radius_[i];
+    const double by = rule(Rule::block_move, rotated() ? 0x1p-20 * size_[i / block_] : 0x1p-21 * x) + more;
     // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
     const auto to = static_cast<float>(x + sign * by);
     return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
@@ -107,8 +116,7 @@ class BlockMoves {
     const std::vector<float> kept = x;
     for (std::size_t p = 0; p < block_; ++p)
       for (const double sign : {-1.0, 1.0}) {
-        for (std::size_t i = p; i < x.size(); i += block_)
-          x[i] = moved(values_[of[i / block_] * block_ + p], sign, of[i / block_]);
+        for (std::size_t i = p; i < x.size(); i += block_) x[i] = moved(of[i / block_] * block_ + p, sign);
         const std::vector<double> changed = stored(x);
         for (std::size_t i = 0; i < x.size(); ++i) see(i, p, std::fabs(changed[i] - base[i]));
         for (std::size_t i = p; i < x.size(); i += block_) x[i] = kept[i];
@@ -120,7 +128,7 @@ class BlockMoves {
   void add_shifted(int signs, double sign, std::vector<double>& limit) const {
     std::vector<float> x = values_;
     for (std::size_t i = 0; i < x.size(); ++i)
-      if (signs == 0 || (signs < 0) == std::signbit(x[i])) x[i] = moved(x[i], sign, i / block_);
+      if (signs == 0 || (signs < 0) == std::signbit(x[i])) x[i] = moved(i, sign);
     const Encoded before = encoded(values_), after = encoded(x);
     std::vector<std::size_t> of;
     std::vector<float> some;
@@ -145,16 +153,54 @@ class BlockMoves {
   EncodePolicy policy_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
   std::vector<float> values_;
+  std::vector<double> radius_;  // how far the values may be off; empty: not at all
   std::vector<double> value_;
   std::vector<double> size_;  // the absmax of each block
 };
 
-void admit_block(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
-  const EncodePolicy policy = quantise_policy(contract);
+// Of a block format's own searches and sums nothing is known under drawn codes.
+void check_rounding(const Format& to, const Contract& contract) {
+  const bool groups = to.name.starts_with("int4_g32") || to.name == "int4_ch_tensor";
+  if (contract.text("round") == "stochastic" && to.kind == FormatKind::block && !groups)
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
+                    to.name));
+}
+
+}  // namespace
+
+EncodePolicy quantise_policy(const Contract& contract) {
+  EncodePolicy policy;
+  const std::string_view round = contract.text("round"), mx = contract.text("mx_scale");
+  policy.rounding = round == "nearest_even"   ? Rounding::nearest_even
+                    : round == "nearest_away" ? Rounding::nearest_away
+                    : round == "stochastic"   ? Rounding::stochastic
+                                              : Rounding::toward_zero;
+  policy.overflow = contract.text("overflow") == "saturate" ? Overflow::saturate : Overflow::ieee;
+  policy.nan = contract.text("nan") == "propagate" ? NanPolicy::propagate : NanPolicy::zero;
+  policy.mx_scale = mx == "ceil"    ? MxScale::ceil
+                    : mx == "even"  ? MxScale::even
+                    : mx == "rceil" ? MxScale::rceil
+                                    : MxScale::floor;
+  policy.mx_reciprocal = contract.text("scale") == "reciprocal";
+  return policy;
+}
+
+void admit_block(Truth& truth, const Format& to, std::span<const float> values,
+                 std::span<const double> radius, const Contract& contract) {
+  EncodePolicy policy = quantise_policy(contract);
   const std::size_t block = static_cast<std::size_t>(to.block_elements);
-  const BlockMoves moves(to, values, policy);
+  const BlockMoves moves(to, values, radius, policy);
   truth.value = moves.value();
   truth.limit = moves.limits();
+  if (to.name == "mxfp4_ggml" && rule(Rule::mx_logarithm, 1) > 0) {
+    policy.mx_exact = true;
+    const BlockMoves exact(to, values, radius, policy);
+    const std::vector<double> limit = exact.limits();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      truth.limit[i] = std::max(truth.limit[i], std::fabs(exact.value()[i] - truth.value[i]) + limit[i]);
+  }
   std::vector<char> finite(values.size() / block, 1);
   for (std::size_t i = 0; i < values.size(); ++i)
     finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(values[i]));
@@ -175,34 +221,17 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> values, 
   }
 }
 
-}  // namespace
-
-EncodePolicy quantise_policy(const Contract& contract) {
-  EncodePolicy policy;
-  const std::string_view round = contract.text("round"), mx = contract.text("mx_scale");
-  policy.rounding = round == "nearest_even"   ? Rounding::nearest_even
-                    : round == "nearest_away" ? Rounding::nearest_away
-                                              : Rounding::toward_zero;
-  policy.overflow = contract.text("overflow") == "saturate" ? Overflow::saturate : Overflow::ieee;
-  policy.nan = contract.text("nan") == "propagate" ? NanPolicy::propagate : NanPolicy::zero;
-  policy.mx_scale = mx == "ceil"    ? MxScale::ceil
-                    : mx == "even"  ? MxScale::even
-                    : mx == "rceil" ? MxScale::rceil
-                                    : MxScale::floor;
-  policy.mx_reciprocal = contract.text("scale") == "reciprocal";
-  return policy;
-}
-
 void admit_quantised(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                      const Contract& contract) {
-  if (to.kind == FormatKind::scalar) return admit_scalar(truth, scalar_format(to.element), values, contract);
+  check_rounding(to, contract);
+  if (to.kind == FormatKind::scalar) return admit_scalar(truth, to, values, contract);
   if (to.name == "int4_ch_tensor" || to.name == "int4_g32_tensor")
-    return admit_two_scales(truth, to, shape, values, contract);
+    return admit_two_scales(truth, to, shape, values, values, contract);
   if (to.name == "int4_g32_bf16" || to.name == "int4_g32_packed")  // where a code stands is the codec's
     return admit_scaled(truth, format("int4_g32"), shape, values, contract.with("scale_format", "bf16"));
   if (to.name.starts_with("nvfp4")) return admit_nvfp4(truth, values, contract);
   if (to.kind == FormatKind::block && to.block->searched) return admit_searched(truth, to, values);
-  if (to.kind == FormatKind::block) return admit_block(truth, to, values, contract);
+  if (to.kind == FormatKind::block) return admit_block(truth, to, values, {}, contract);
   admit_scaled(truth, to, shape, values, contract);
 }
 

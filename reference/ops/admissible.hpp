@@ -24,7 +24,10 @@
 // scale in doubt; any other code is outside, because codes are a step apart. Integer codes end at -128 or at -127
 // (-8 or -7 in int4), as int_range says; absmax / D never asks for more, a locked or fixed scale does.
 //
-// Scalar formats: one rounding, limit 0 (int8: and int_range).
+// round=stochastic: either neighbour of the quotient is the code. subnormals=zero: a code below the smallest normal number is
+// 0, and so may be one that was rounded up to it.
+//
+// Scalar formats: one rounding, limit 0 (int8: and int_range), after one to `quotient` where that is narrower.
 //
 // Block formats: the rule of formats/blocks/<name>.cpp, for OCP MX that of mx_scale. Its scale is monotone in the
 // block's extreme elements and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of
@@ -36,6 +39,9 @@
 // first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and all
 // changes add up. nvfp4, whose global scale belongs to every block, has a derivation of its own: admissible_nvfp4.cpp; so have
 // formats whose scales are searched for: admissible_searched.cpp.
+// mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to f32, or the exact one: both are admitted.
+//
+// Numbers that are not exact (requantize, decoded with several roundings, admissible_between.cpp): every number between the ends.
 //
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other members of
 // its group, and of one with an Inf, depend on what becomes of absmax:
@@ -53,13 +59,16 @@
 //                  claimed of that block. The blocks beside it are claimed in full (nvfp4: nothing of the tensor).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "reference/arithmetic/contract.hpp"
 #include "reference/formats/format.hpp"
+#include "reference/ops/enclosure.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay {
@@ -67,6 +76,8 @@ namespace assay {
 inline constexpr std::array kQuantiseKeys = {
     ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|inverse|any",
                 "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
+    ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
+                "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
     ContractKey{"scale_ulp", ContractValue::number, "0", "",
                 "units in the last place that the scale may be off"},
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
@@ -76,9 +87,12 @@ inline constexpr std::array kQuantiseKeys = {
     ContractKey{"code_scale", ContractValue::word, "any", "stored|exact|any",
                 "codes from the scale as stored, or as it was before scale_format"},
     ContractKey{"quotient", ContractValue::word, "f32", "f32|f16|bf16",
-                "rounded to this before it becomes a code"},
-    ContractKey{"round", ContractValue::word, "nearest_even", "nearest_even|nearest_away|toward_zero",
-                "to a code"},
+                "rounded to this before it becomes a code (of a scalar format x itself is)"},
+    ContractKey{"round", ContractValue::word, "nearest_even",
+                "nearest_even|nearest_away|toward_zero|stochastic",
+                "to a code; stochastic: to either neighbour; ties of block formats are as their rule says"},
+    ContractKey{"subnormals", ContractValue::word, "keep", "keep|zero",
+                "codes below the smallest normal number of a floating format: kept, or 0"},
     ContractKey{"overflow", ContractValue::word, "saturate", "saturate|ieee", "beyond the largest code"},
     ContractKey{"nan", ContractValue::word, "propagate", "propagate|zero", "what a NaN becomes"},
     ContractKey{"int_range", ContractValue::word, "any", "full|symmetric|any",
@@ -103,7 +117,9 @@ struct AdmissibleScale {
 };
 inline constexpr AdmissibleScale kUnitScale{1, 1, 1};
 // The scales of a group with this absmax; {kUnitScale} when it is 0, for then every code is 0.
-std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, const Contract& contract);
+std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, const Contract& contract);
+// D as the contract has it (divisor=half_more).
+double declared_divisor(double divisor, const Contract& contract);
 // admit_quantised of a scaled format.
 void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
                   const Contract& contract);
@@ -112,11 +128,14 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
 // scale_2 = s2, every e under it, every scale = s1 of the group's e, and every code of e / s1 that the contract admits,
 // each as above; a kernel's number is one of code s1 s2, and both limit and value follow as above. What an e in doubt makes
 // of the group's absmax is tried: the numbers from the largest |e| that is certain on. A group with a number that is not
-// finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements.
-void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
-                      const Contract& contract);
-// admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it.
-void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract);
+// finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements. Values from low to high, the same span where they are exact.
+void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> low,
+                      std::span<const float> high, const Contract& contract);
+// admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it. Values within `relative` of these.
+void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract, double relative = 0);
+// admit_quantised of the other block formats: values within radius[i] of these; empty where they are exact.
+void admit_block(Truth& truth, const Format& to, std::span<const float> values,
+                 std::span<const double> radius, const Contract& contract);
 // admit_quantised of a format whose scales are searched for; admissible_searched.cpp derives it. No key of the contract matters.
 void admit_searched(Truth& truth, const Format& to, std::span<const float> values);
 // Scales that the caller knows: scales[s] is every admissible scale of group s (plane ".scale", row-major).
@@ -124,8 +143,34 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
                                  std::span<const float> values,
                                  const std::vector<std::vector<AdmissibleScale>>& scales,
                                  const Contract& contract);
+// admit_quantised of numbers that are somewhere in [low, high]; ones: every scale is 1.
+void admit_quantised_between(Truth& truth, const Format& to, const Shape& shape,
+                             std::span<const Enclosure> values, bool ones, const Contract& contract);
 // absmax of each group over its finite elements.
 std::vector<float> group_absmax(const Format& to, const Shape& shape, std::span<const float> values);
+
+// How a quotient becomes a code, and that a number.
+class Coder {
+ public:
+  Coder(const Format& to, const Contract& contract);
+  // Every number that x may be stored as under this scale; NaN where a kernel's arithmetic gives none.
+  void each(float x, const AdmissibleScale& s, const std::function<void(double)>& visit) const;
+  // The same of a quotient in f64.
+  void codes(double quotient, bool is_nan, const std::function<void(double)>& visit) const;
+  const ScalarFormat& element() const { return elements_.front(); }
+  const EncodePolicy& policy() const { return policy_; }
+  // See absmax=any at the head: the roundings before the code, the doubled quotient's too, and in the stored scale, which a
+  // subnormal of f16 may double once more.
+  double some_scale_error(float x) const;
+  double largest() const { return std::max(element().max_finite, -element().integer_min); }
+
+ private:
+  std::vector<ScalarFormat> elements_;
+  EncodePolicy policy_;
+  std::string_view how_, quotient_, code_scale_;
+  bool zeroes_subnormals_;
+  double error_;
+};
 
 // The scalar formats whose codes the contract admits: one, or two that end at other integers.
 std::vector<ScalarFormat> admissible_codes(const ScalarFormat& element, const Contract& contract);

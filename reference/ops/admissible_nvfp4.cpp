@@ -9,13 +9,17 @@
 // g made of A / 2688. s is then one of two neighbours at most, c for each s one of two, and the value is within 2^-21 of c s / g;
 // all of them are admitted together, since a block scale on the boundary and another last bit of g come together as well as alone.
 //
-// Nothing is claimed where g exceeds 2^125, for 1 / g is subnormal there; nor, under absmax=any, of a tensor with an element that is
+// Numbers that are within a relative r themselves (requantize) move A, a and x: 2 r more.
+//
+// Nothing is claimed where g exceeds 2^125, for 1 / g is subnormal there; of a block where s / g is below 2^-125, for kernels
+// that multiply by the reciprocal of that find it subnormal, which a fast reciprocal reads as 0, or Inf; nor, under absmax=any, of a tensor with an element that is
 // not finite: A may be NaN, or Inf, which makes g 0.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -34,14 +38,15 @@ double finite_absmax(std::span<const float> values) {
 
 }  // namespace
 
-void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract) {
+void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& contract, double relative) {
   static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
   static const ScalarFormat& e2m1 = scalar_format("e2m1");
   const EncodePolicy policy = quantise_policy(contract);
   const double largest = finite_absmax(values), g = largest > 0 ? 2688 / largest : 1;
   const bool by_file = contract.text("absmax") == "finite";
   const bool all_finite = std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
-  if (g > 0x1p125 || (!all_finite && !by_file)) {
+  const double off = rule(Rule::nvfp4_rounding, kRoundings) + 2 * relative;
+  if (!claims(Rule::nvfp4_range, g <= 0x1p125) || off > 0x1p-10 || (!all_finite && !by_file)) {
     for (std::size_t i = 0; i < values.size(); ++i) set_unclaimed(truth, i);
     return;
   }
@@ -49,7 +54,8 @@ void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& co
     const auto block = values.subspan(first, kElements);
     const double ideal = finite_absmax(block) * g / 6;
     const auto scale = [&](double moved) { return decode(e4m3fn, encode(e4m3fn, ideal * moved)); };
-    const std::array scales{scale(1), scale(1 - kRoundings), scale(1 + kRoundings)};
+    const std::array scales{scale(1), scale(1 - off), scale(1 + off)};
+    const double least = scales[1] > 0 ? scales[1] : 0x1p-9;  // of those that are not 0
     const bool poisoned = std::ranges::any_of(block, [&](float x) {
       return (std::isnan(x) && policy.nan == NanPolicy::propagate) ||
              (std::isinf(x) && policy.overflow == Overflow::ieee);
@@ -60,6 +66,10 @@ void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& co
         set_special(truth, i, std::numeric_limits<double>::quiet_NaN());
         continue;
       }
+      if (!claims(Rule::nvfp4_range, scales[2] == 0 || least / g >= 0x1p-125)) {
+        set_unclaimed(truth, i);
+        continue;
+      }
       const auto value = [&](double s, double moved) {
         const double quotient = static_cast<double>(block[e]) * g / s * moved;
         return s > 0 ? decode(e2m1, encode(e2m1, quotient, policy)) * s / g : 0.0;
@@ -67,9 +77,9 @@ void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& co
       truth.value[i] = value(scales[0], 1);
       double limit = 0;
       for (const double s : scales)
-        for (const double moved : {1 - kRoundings, 1 + kRoundings}) {
+        for (const double moved : {1 - off, 1 + off}) {
           const double other = value(s, moved);
-          limit = std::max(limit, std::fabs(other - truth.value[i]) + kRoundings * std::fabs(other));
+          limit = std::max(limit, std::fabs(other - truth.value[i]) + off * std::fabs(other));
         }
       truth.limit[i] = limit;
     }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/admissible.hpp"
@@ -12,7 +13,6 @@
 namespace assay {
 namespace {
 
-constexpr double kUnit32 = 0x1p-24;
 constexpr double kMostUlps = 8;  // every neighbour is tried
 
 // One rounding to nearest even in f32, f16 or bf16.
@@ -22,60 +22,6 @@ float rounded_in(std::string_view format, float x) {
   return x;
 }
 
-// How a quotient becomes a code, and that a number.
-class Coder {
- public:
-  Coder(const Format& to, const Contract& contract)
-      : elements_(admissible_codes(scalar_format(to.element), contract)),
-        policy_(quantise_policy(contract)),
-        how_(contract.text("code")),
-        quotient_(contract.text("quotient")),
-        code_scale_(contract.text("code_scale")),
-        error_(gamma_n(4 + 2 * contract.number("scale_ulp"), kUnit32)) {}
-
-  // Every number that x may be stored as under this scale; NaN where a kernel's arithmetic gives none.
-  template <typename Visit>
-  void each(float x, const AdmissibleScale& s, const Visit& visit) const {
-    const auto admit = [&](double quotient) {
-      const double narrow =
-          quotient_ == "f32" ? quotient : rounded_in(quotient_, static_cast<float>(quotient));
-      for (const ScalarFormat& element : elements_)
-        visit(std::isnan(narrow) && !std::isnan(x) ? narrow : round_to(element, narrow, policy_) * s.stored);
-    };
-    if (how_ == "divide") {
-      admit(x / s.divisor);
-    } else if (how_ == "reciprocal") {
-      admit(x * (1.0F / s.divisor));
-    } else if (how_ == "direct") {
-      admit(x * s.multiplier);
-    } else {
-      const double quotient = static_cast<double>(x) / s.divisor;
-      admit(quotient);
-      admit(quotient * (1 - error_));
-      admit(quotient * (1 + error_));
-      // Where a reciprocal leaves the range of f32 no relative error holds, and the operations themselves decide.
-      admit(x * (1.0F / s.divisor));
-      if (code_scale_ != "stored" || s.stored == s.divisor) admit(x * s.multiplier);
-    }
-  }
-
-  const ScalarFormat& element() const { return elements_.front(); }
-  const EncodePolicy& policy() const { return policy_; }
-  // See absmax=any at the head of admissible.hpp: the roundings before the code, the doubled quotient's too, and in
-  // the stored scale, which a subnormal of f16 may double once more.
-  double some_scale_error(float x) const {
-    const double narrow = quotient_ == "bf16" ? 0x1p-8 : quotient_ == "f16" ? 0x1p-11 : 0.0;
-    return std::fabs(static_cast<double>(x)) * (1 + 2 * narrow + 4 * error_);
-  }
-  double largest() const { return std::max(element().max_finite, -element().integer_min); }
-
- private:
-  std::vector<ScalarFormat> elements_;
-  EncodePolicy policy_;
-  std::string_view how_, quotient_, code_scale_;
-  double error_;
-};
-
 // Groups with a NaN or Inf under absmax=any.
 void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& coder,
                             const Contract& contract) {
@@ -84,7 +30,7 @@ void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& c
     truth.limit[i] = coder.some_scale_error(x);
     if (contract.text("scale_format") != "f32") truth.limit[i] = 2 * truth.limit[i] + std::fabs(x);
     // A scale below 2^-126 has no reciprocal in f32: the code may be the largest, times such a scale.
-    truth.limit[i] = up(truth.limit[i] + coder.largest() * 0x1p-126);
+    truth.limit[i] = rule(Rule::some_scale, up(truth.limit[i] + coder.largest() * 0x1p-126));
   } else if (std::isnan(x) && coder.policy().nan == NanPolicy::propagate && has_nan(coder.element())) {
     set_special(truth, i, std::nan(""));
   } else if (std::isnan(x) && coder.policy().nan == NanPolicy::zero) {
@@ -96,26 +42,15 @@ void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& c
 
 }  // namespace
 
-std::vector<ScalarFormat> admissible_codes(const ScalarFormat& element, const Contract& contract) {
-  std::vector<ScalarFormat> list(1, element);
-  if (element.kind != ScalarKind::integer || !element.is_signed || element.bits > 8) return list;
-  const std::string_view range = contract.text("int_range");
-  list.front().integer_min = -element.integer_max - (range == "symmetric" ? 0 : 1);
-  if (range == "any") {
-    list.push_back(element);
-    list.back().integer_min = -element.integer_max;
-  }
-  return list;
-}
-
-std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, const Contract& contract) {
+std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, const Contract& contract) {
   if (absmax == 0) return {kUnitScale};
   const double ulps = contract.number("scale_ulp");
   if (ulps > kMostUlps || ulps != std::floor(ulps))
     throw InputError(InputErrorKind::bad_value, "scale_ulp: a whole number of 0..8 is allowed");
   const std::string_view how = contract.text("scale"), format = contract.text("scale_format");
   const std::string_view from = contract.text("code_scale");
-  const float multiplier = divisor / absmax;
+  // The f32 quotient of two f32 numbers is that of f64 rounded (53 >= 2 24 + 2 bits); a divisor in f64 is met by one of f64.
+  const auto multiplier = static_cast<float>(divisor / absmax);
   std::vector<AdmissibleScale> list;
   const auto admit = [&](float exact) {
     const float stored = rounded_in(format, exact);
@@ -132,10 +67,15 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, float divisor, cons
   };
   // The formats store 1 for a quotient that underflows to 0.
   const auto or_one = [](float scale) { return scale == 0 ? 1.0F : scale; };
-  if (how == "divide" || how == "any") formed(or_one(absmax / divisor));
-  if (how == "reciprocal" || how == "any") formed(or_one(absmax * (1.0F / divisor)));
+  if (how == "divide" || how == "any") formed(or_one(static_cast<float>(absmax / divisor)));
+  if (how == "reciprocal" || how == "any") formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
   if (how == "inverse" || how == "any") formed(1.0F / multiplier);
   return list;
+}
+
+double declared_divisor(double divisor, const Contract& contract) {
+  const bool integers = divisor == 127 || divisor == 7;
+  return contract.text("divisor") == "half_more" && integers ? divisor + 0.5 : divisor;
 }
 
 std::vector<float> group_absmax(const Format& to, const Shape& shape, std::span<const float> values) {
@@ -194,7 +134,7 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
   std::vector<std::vector<AdmissibleScale>> scales;
   const std::vector<float> absmax = group_absmax(to, shape, values);
   for (const float each : absmax)
-    scales.push_back(admissible_scales(each, static_cast<float>(to.scale_divisor), contract));
+    scales.push_back(admissible_scales(each, declared_divisor(to.scale_divisor, contract), contract));
   admit_quantised_with_scales(truth, to, shape, values, scales, contract);
   const Axes axes = axes_of(shape);
   const auto group_of = [&](std::size_t i) {
@@ -221,84 +161,6 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
       set_unclaimed(truth, i);
     else
       claim_under_some_scale(truth, i, values[i], coder, contract);
-  }
-}
-
-namespace {
-
-struct Ends {
-  double low = 0, high = 0;
-  void admit(double x, bool first) {
-    low = first ? x : std::min(low, x), high = first ? x : std::max(high, x);
-  }
-  double least() const { return std::min(std::fabs(low), std::fabs(high)); }
-  double most() const { return std::max(std::fabs(low), std::fabs(high)); }
-};
-
-// Elements [first, first + e.size()) of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be
-// stored as.
-template <typename Visit>
-void each_second_stage(const std::vector<Ends>& e, const Coder& int4, const Contract& contract, Visit visit) {
-  double certain = 0;
-  for (const Ends& each : e) certain = std::max(certain, each.least());
-  std::vector<double> largest(1, certain);
-  for (const Ends& each : e)
-    if (each.most() > certain) largest.push_back(each.most());
-  std::ranges::sort(largest);
-  largest.erase(std::unique(largest.begin(), largest.end()), largest.end());
-  for (const double absmax : largest)
-    for (const AdmissibleScale& s1 : admissible_scales(static_cast<float>(absmax), 7, contract))
-      for (std::size_t i = 0; i < e.size(); ++i)
-        for (const double in_fp8 : {e[i].low, e[i].high})
-          if (std::fabs(in_fp8) <= absmax)
-            int4.each(static_cast<float>(in_fp8), s1, [&](double number) { visit(i, number); });
-}
-
-}  // namespace
-
-void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,
-                      const Contract& contract) {
-  const Coder fp8(format("e4m3fn_tensor"), contract), int4(format("int4_ch"), contract);
-  const std::size_t size = to.name == "int4_ch_tensor" ? static_cast<std::size_t>(shape.back()) : 32;
-  float absmax = 0;
-  bool all_finite = true;
-  for (const float x : values) {
-    all_finite = all_finite && std::isfinite(x);
-    if (std::isfinite(x)) absmax = std::max(absmax, std::fabs(x));
-  }
-  const std::vector<AdmissibleScale> seconds = admissible_scales(absmax, 448, contract);
-  for (std::size_t first = 0; first < values.size(); first += size) {
-    const auto group = values.subspan(first, size);
-    bool number = std::ranges::all_of(group, [](float x) { return std::isfinite(x); }) &&
-                  (all_finite || contract.text("absmax") == "finite");
-    std::vector<Ends> admitted(size);
-    std::vector<char> seen(size, 0);
-    for (const AdmissibleScale& s2 : seconds) {
-      std::vector<Ends> e(size);
-      for (std::size_t i = 0; i < size && number; ++i) {
-        bool none = true;
-        // `each` gives code times stored scale, whose quotient by that scale is the code again.
-        fp8.each(group[i], s2, [&](double x) {
-          number = number && std::isfinite(x);
-          e[i].admit(x / s2.stored, none);
-          none = false;
-        });
-      }
-      if (!number) break;
-      each_second_stage(e, int4, contract, [&](std::size_t i, double x) {
-        number = number && std::isfinite(x);
-        if (seen[i] == 0) truth.value[first + i] = x * s2.stored;
-        admitted[i].admit(x * s2.stored, seen[i] == 0);
-        seen[i] = 1;
-      });
-    }
-    for (std::size_t i = 0; i < size; ++i) {
-      const double value = truth.value[first + i];
-      truth.limit[first + i] = admitted[i].low == admitted[i].high
-                                   ? 0
-                                   : up(std::max(admitted[i].high - value, value - admitted[i].low));
-      if (!number) set_unclaimed(truth, first + i);
-    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "reference/arithmetic/rounding.hpp"
+#include "reference/arithmetic/rule.hpp"
 #include "reference/ops/enclosure.hpp"
 
 namespace assay {
@@ -27,7 +28,7 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
       absmax = std::max(absmax, std::fabs(x.exact[i]));
     }
     if (largest == 0) continue;
-    error += gamma * size;
+    error += rule(Rule::block_sum_rounding, gamma * size);
     if (path != "q8_1" || absmax == 0) continue;
     const double d = absmax / 127;
     double sum = 0, undecided = 0;
@@ -37,9 +38,10 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
       undecided += std::fabs(std::fabs(q - code) - 0.5) < 127 * 6 * u ? 1 : 0;
     }
     const double n = std::fabs(sum) + undecided, s = d * n;
-    if (!(s * (1 + 0x1p-10) < kLargestF16)) return std::numeric_limits<double>::infinity();
+    if (!claims(Rule::block_sum_overflow, s * (1 + 0x1p-10) < kLargestF16))
+      return std::numeric_limits<double>::infinity();
     const double off = s * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + 4 * u) + 0x1p-25 * (1 + n);
-    error += largest * off * (1 + gamma);
+    error += rule(Rule::block_sum_storage, largest * off * (1 + gamma));
   }
   return up(error * (1 + 0x1p-40));
 }

@@ -7,12 +7,14 @@
 // Limit. The decoded number w is exact in f64 (nvfp4, tq3_0: within 2^-53). A kernel rounds `roundings` = k times in
 // `mid` on the way from code and scale to the number it stores.
 //   k = 0  (or a scalar format) nothing is rounded before the store
-//   k = 1  one correctly rounded product or quotient of exact numbers: the nearest `mid` number to w, which is known
-//   k > 1  [w (1 - gamma_k), w (1 + gamma_k)], u of mid (multiplication by a rounded reciprocal: 2)
+//   k = 1  one correctly rounded product, quotient or difference of exact numbers: the nearest `mid` number to w
+//   k > 1  in any order: w - e to w + e, e = gamma_k of what is added, and what underflows times the other factors
+//          (multiplication by a rounded reciprocal: 2; d sc q - dmin m: 4)
+// With ftz=yes a stored scale below the smallest normal number of `mid` is read as 0. decoding.hpp derives all of that.
 // scale_format=f16|bf16: an f32 scale of a scaled format is rounded to that before it multiplies, and w becomes
 // code * rd(scale), as exact as w was; the value stays w. Rounding the scale before, or the product after: both are said.
-// Formats with an additive minimum (q4_1, q5_1): code * scale is exact in f32 (16 bits), so k = 1 there too; a
-// narrower mid rounds before it cancels and is refused.
+// Formats with a minimum (q4_1, q5_1, q2_K, q4_K, q5_K): both products are exact in f32 (24 bits at most), so k = 1 there too; in a
+// narrower mid they are rounded before they cancel, which k > 1 pays for.
 // Then the store: limit 0 wherever no rounding boundary lies in between.
 #include <algorithm>
 #include <array>
@@ -22,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "reference/error.hpp"
+#include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -52,8 +55,8 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
           {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
 }
 
-// The numbers that codes stand for under scales rounded to `narrow`.
-std::vector<double> under_narrow_scales(Encoded tensor, const ScalarFormat& narrow) {
+// The tensor with its scales rounded to `narrow`.
+Encoded with_narrow_scales(Encoded tensor, const ScalarFormat& narrow) {
   std::vector<std::byte>& scales = tensor.planes.at(1).bytes;
   for (std::size_t at = 0; at < scales.size(); at += sizeof(float)) {
     float scale;
@@ -64,27 +67,22 @@ std::vector<double> under_narrow_scales(Encoded tensor, const ScalarFormat& narr
                        fmt::format("scale_format={}: a scale of {} is beyond it", narrow.name, scale));
     std::memcpy(scales.data() + at, &rounded, sizeof rounded);
   }
-  return decode_tensor(tensor);
+  return tensor;
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(a), set);
   const Format& from = format(a.text("from"));
   const std::string_view mid_name = contract.text("mid");
-  const bool additive = from.name == "q4_1" || from.name == "q5_1";
-  if (additive && mid_name != "f32" && mid_name != "f64")
-    throw InputError(
-        InputErrorKind::bad_value,
-        fmt::format("mid={} with {}: scale * code + minimum would round before it cancels; allowed is f32",
-                    mid_name, from.name));
-  const Machine mid = machine(mid_name, contract.text("ftz") == "yes");
   const double roundings = from.kind == FormatKind::scalar ? 0 : contract.number("roundings");
   const Store store = store_of(contract, a.text("dtype"));
   const std::vector<double> x = in.values("x");
   const std::string_view scale_format = contract.text("scale_format");
-  const std::vector<double> w = scale_format == "f32" || from.kind != FormatKind::scaled
-                                    ? x
-                                    : under_narrow_scales(in.tensor("x"), scalar_format(scale_format));
+  const bool narrow = scale_format != "f32" && from.kind == FormatKind::scaled;
+  const Encoded& stored = in.tensor("x");
+  const Encoded read = narrow ? with_narrow_scales(stored, scalar_format(scale_format)) : stored;
+  const std::vector<double> w = narrow ? decode_tensor(read) : x;
+  const std::vector<Enclosure> kernel = Decoding(read, mid_name, roundings, store.flush)(0, w);
   Truth t =
       make_truth("y", x.size(), "reference/ops/dequantize: roundings of code times scale, and of the store");
   const double own = from.decode_relative_error * 2;
@@ -93,16 +91,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_special(t, i, x[i], store);
       continue;
     }
-    Enclosure z{w[i], own * std::fabs(w[i])};
-    if (roundings == 1 && mid_name != "f64" && !store.flush) {
-      const ScalarFormat& to = scalar_format(mid_name);
-      const double low = round_to(to, w[i] * (1 - own), kIeee), high = round_to(to, w[i] * (1 + own), kIeee);
-      z = low == high ? Enclosure{low, 0}
-                      : Enclosure{w[i], up(std::max(std::fabs(low - w[i]), std::fabs(high - w[i])))};
-    } else if (roundings > 0) {
-      z = rounded(z, mid, roundings);
-    }
-    if (store.flush) z.error = up(z.error + read(w[i], mid).error);
+    const bool once = roundings == 1 && mid_name != "f64" && kernel[i].error < kInfinity;
+    const Enclosure z = once ? decided(kernel[i], scalar_format(mid_name), store.flush) : kernel[i];
     set_truth_around(t, i, x[i], own * std::fabs(x[i]), z, store);
   }
   return {std::move(t)};

@@ -51,13 +51,13 @@ int significand_bits(std::string_view format) {
 }  // namespace
 
 Dot::Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush,
-         std::string_view block_scales)
+         int product_bits)
     : acc_(accumulator(contract.text("acc"))),
       order_(order_of(contract.text("order"))),
       flush_(flush),
-      exact_products_(significand_bits(a_element) + significand_bits(b_element) +
-                          2 * (block_scales.empty() ? 0 : significand_bits(block_scales)) <=
-                      acc_.precision.p),
+      exact_products_(
+          (product_bits > 0 ? product_bits : significand_bits(a_element) + significand_bits(b_element)) <=
+          acc_.precision.p),
       promote_(static_cast<std::int64_t>(contract.number("promote"))),
       blocking_{contract.integer("block"), static_cast<std::int64_t>(contract.number("split"))},
       epilogue_roundings_(contract.number("epilogue_roundings")),

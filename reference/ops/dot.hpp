@@ -66,10 +66,10 @@ struct DotResult {
 
 class Dot {
  public:
-  // block_scales: format of the scales that multiply the elements, "" when none do. Throws InputError bad_value when the
-  // matrix unit does not take the operands' formats.
+  // product_bits: of the longest product of two operands, where their elements do not tell it (scales of blocks multiply them).
+  // Throws InputError bad_value when the matrix unit does not take the operands' formats.
   Dot(const Contract& contract, std::string_view a_element, std::string_view b_element, bool flush,
-      std::string_view block_scales = "");
+      int product_bits = 0);
   // replayed: where the accumulator's result is known to be, when a replay knows it.
   DotResult operator()(const OperandRow& a, const OperandRow& b, const Enclosure* replayed = nullptr) const;
   // The unit whose bits follow from the contract alone; nullptr when the order of its blocks is not declared, or its

@@ -4,7 +4,8 @@
 //
 //   policy      scale
 //   fixed       1
-//   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V)
+//   locked      absmax(first) / constant, for ever (constant: 200 for Q and K, 100 for V), the decimal or its f32: 5 / 0.3 and
+//               5 / 0.3f differ in the last bit, and kernels have either
 //   calibrated  absmax(first) / D, D the largest code (448, 127): `first` is the calibration set
 //   request     absmax(x) / D over the whole request (formats with one scale)
 //   head        absmax(x) / D per head (formats *_head)
@@ -124,10 +125,15 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   if (looks_back(a)) {
     const std::vector<double> decoded = in.values("first");
     const std::vector<float> first(decoded.begin(), decoded.end());
-    const double divisor = policy == "locked" ? a.real("constant") : to.scale_divisor;
+    const double divisor =
+        policy == "locked" ? a.real("constant") : declared_divisor(to.scale_divisor, contract);
     const std::vector<float> absmax = group_absmax(to, shape, first);
-    for (std::size_t s = 0; s < scales.size(); ++s)
+    for (std::size_t s = 0; s < scales.size(); ++s) {
       scales[s] = admissible_scales(absmax[s], static_cast<float>(divisor), contract);
+      if (static_cast<float>(divisor) == divisor) continue;
+      for (const AdmissibleScale& other : admissible_scales(absmax[s], divisor, contract))
+        scales[s].push_back(other);
+    }
   }
   admit_quantised_with_scales(t, to, shape, placed, scales, contract);
   return {std::move(t)};

@@ -65,9 +65,12 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"scale", ContractValue::word, "any", "any|divide|reciprocal|inverse",
                 "path=e4m3fn, D = 448, and q8, D = 127: absmax / D, absmax times a rounded 1 / D, or 1 / (D "
                 "/ absmax)"},
-    ContractKey{
-        "code", ContractValue::word, "any", "any|divide|reciprocal|direct",
-        "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax); of q8 ties to even"},
+    ContractKey{"code", ContractValue::word, "any", "any|divide|reciprocal|direct",
+                "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax)"},
+    ContractKey{"ties", ContractValue::word, "any", "any|even|away",
+                "path=q8: a quotient half-way between two codes"},
+    ContractKey{"scale_format", ContractValue::word, "f16", "f16|f32",
+                "path=q8: what the scales of activations are stored in"},
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
 }));
@@ -141,7 +144,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Encoded& b = in.tensor("b");
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
   const double roundings = contract.number("dequant_roundings");
-  const Quantising quantising{contract.text("scale"), contract.text("code"), contract.text("tf32")};
+  const Quantising quantising{contract.text("scale"),        contract.text("code"),
+                              contract.text("tf32"),         contract.text("ties"),
+                              contract.text("scale_format"), contract.text("ftz") == "yes"};
   const Operands left(a, path, Side::activations, roundings, quantising);
   const Operands right(b, path, Side::weights, roundings, quantising);
   const Accumulator acc = accumulator(contract.text("acc"));
@@ -151,7 +156,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
                                                     std::string(acc.unit->scales) + "', not those of " +
                                                     a.format + " and " + b.format);
   const Dot dot(contract, left.element(), right.element(), contract.text("ftz") == "yes",
-                left.block_scales());
+                left.significand_bits() + right.significand_bits());
   refuse_idle_blocking(contract, {&dot});
   const bool flushes =
       contract.text("ftz") == "yes" || (acc.unit != nullptr && acc.unit->combine == Combine::pairwise_flush);

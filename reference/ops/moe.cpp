@@ -158,9 +158,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const MoePaths paths = moe_paths(a);
   const std::string &path = paths.up, &down_path = paths.down;
   const bool flush = contract.text("ftz") == "yes";
-  const Operands x(in.tensor("x"), path, Side::activations, contract.number("dequant_roundings"));
-  const Operands w13(in.tensor("w13"), path, Side::weights, contract.number("dequant_roundings"));
-  const Operands w2(in.tensor("w2"), down_path, Side::weights, contract.number("dequant_roundings"));
+  const Quantising how{.flush = contract.text("ftz") == "yes"};
+  const Operands x(in.tensor("x"), path, Side::activations, contract.number("dequant_roundings"), how);
+  const Operands w13(in.tensor("w13"), path, Side::weights, contract.number("dequant_roundings"), how);
+  const Operands w2(in.tensor("w2"), down_path, Side::weights, contract.number("dequant_roundings"), how);
   const std::string h_element = hidden_element(paths, x.element(), a_format);
   const bool first_integers = x.element() == "int8" && w13.element() == "int8",
              down_integers = h_element == "int8" && w2.element() == "int8";
@@ -168,7 +169,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const auto of_product = [&](const Contract& of, bool integers, bool others) {
     return of.text("acc") == "i32" && !integers && others ? of.with("acc", "f32") : of;
   };
-  const Dot dot(of_product(contract, first_integers, down_integers), x.element(), w13.element(), flush);
+  const Dot dot(of_product(contract, first_integers, down_integers), x.element(), w13.element(), flush,
+                x.significand_bits() + w13.significand_bits());
   const Dot down_dot(of_product(contract_of_down(contract), down_integers, first_integers), h_element,
                      w2.element(), flush);
   refuse_idle_blocking(contract, {&dot, &down_dot});

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 
 namespace assay {
@@ -61,14 +62,34 @@ Store store_of(const Contract& contract, std::string_view output_format) {
   const std::string_view round = contract.text("round");
   store.policy.rounding = round == "nearest_even"   ? Rounding::nearest_even
                           : round == "nearest_away" ? Rounding::nearest_away
+                          : round == "stochastic"   ? Rounding::stochastic
                                                     : Rounding::toward_zero;
   store.policy.overflow = contract.text("overflow") == "ieee" ? Overflow::ieee : Overflow::saturate;
   return store;
 }
 
+double on_the_way(const Store& store, double z) {
+  constexpr EncodePolicy kConversion{.overflow = Overflow::ieee};
+  return store.through == nullptr ? z : round_number(*store.through, z, kConversion);
+}
+
 double stored(const Store& store, double z) {
-  if (store.through != nullptr) z = round_number(*store.through, z, store.policy);
-  return round_number(*store.output, z, store.policy);
+  return round_number(*store.output, on_the_way(store, z), store.policy);
+}
+
+StoredEnds stored_ends(const Store& store, double low, double high) {
+  low = on_the_way(store, low), high = on_the_way(store, high);
+  if (store.through != nullptr && store.policy.overflow == Overflow::saturate &&
+      !claims(Rule::store_way_overflow, std::isfinite(low) && std::isfinite(high)))
+    return {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  EncodePolicy down = store.policy, up = store.policy;
+  if (store.policy.rounding == Rounding::stochastic) {
+    down.rounding = low < 0 ? Rounding::toward_negative : Rounding::toward_zero;
+    up.rounding = high > 0 ? Rounding::toward_negative : Rounding::toward_zero;  // of -high
+    const double above = high > 0 ? -round_to(*store.output, -high, up) : round_to(*store.output, high, up);
+    return {round_to(*store.output, low, down), above};
+  }
+  return {round_number(*store.output, low, down), round_number(*store.output, high, up)};
 }
 
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store) {
@@ -82,8 +103,7 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   value = exact;
   limit = kInfinity;
   if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
-  const double low = stored(store, z.low());
-  const double high = stored(store, z.high());
+  const auto [low, high] = stored_ends(store, z.low(), z.high());
   if (std::isnan(low) || std::isnan(high))
     return;  // beyond the largest number of a format without infinities
   if (store.through != nullptr && store.through->fraction_bits < store.output->fraction_bits &&
@@ -103,7 +123,7 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
     const double nearest_zero =
         z.low() <= 0 && z.high() >= 0 ? 0 : std::min(std::fabs(z.low()), std::fabs(z.high()));
     if (nearest_zero < std::max(smallest_normal(*store.output), through_normal))
-      limit = std::max(limit, std::fabs(value) + certificate);
+      limit = std::max(limit, rule(Rule::store_flush, std::fabs(value) + certificate));
   }
 }
 
@@ -112,18 +132,17 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& sto
   truth.limit[i] = kInfinity;
   if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
   // An error of 0 says that z.value is the kernel's number itself: no neighbour of it is admitted.
-  double low = stored(store, z.error > 0 ? z.low() : z.value);
-  double high = stored(store, z.error > 0 ? z.high() : z.value);
+  const double z_low = z.error > 0 ? z.low() : z.value, z_high = z.error > 0 ? z.high() : z.value;
+  auto [low, high] = stored_ends(store, z_low, z_high);
   if (std::isinf(low) && low == high) return set_special(truth, i, low);
   if (!std::isfinite(low) || !std::isfinite(high)) return;
-  if (store.flush) {
+  if (rule(Rule::store_flush, store.flush ? 1 : 0) > 0) {
     // What is flushed after the first of two roundings may be a normal number after the second.
     const auto may_vanish = [&](double z_end, double end) {
       if (std::fabs(end) < smallest_normal(*store.output)) return true;
       return store.through != nullptr &&
-             std::fabs(round_number(*store.through, z_end, store.policy)) < smallest_normal(*store.through);
+             std::fabs(on_the_way(store, z_end)) < smallest_normal(*store.through);
     };
-    const double z_low = z.error > 0 ? z.low() : z.value, z_high = z.error > 0 ? z.high() : z.value;
     if (low > 0 && may_vanish(z_low, low)) low = 0;
     if (high < 0 && may_vanish(z_high, high)) high = 0;
   }

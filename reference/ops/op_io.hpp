@@ -55,26 +55,38 @@ inline double round_number(const ScalarFormat& to, double x, const EncodePolicy&
   return round_to(to, x, policy);
 }
 
-// How a result becomes an element of the output: contract keys out, round, overflow, ftz.
+// How a result becomes an element of the output: contract keys out, round, overflow, ftz. The rounding on the way is a
+// conversion of IEEE 754, to nearest even and beyond the largest number to Inf; `round` and `overflow` are of the output alone.
+// Under overflow=saturate an Inf that was made on the way may stay or become the output's largest number: nothing is claimed.
 struct Store {
   const ScalarFormat* through;  // a rounding before the output's own, or nullptr (out=dtype)
   const ScalarFormat* output;
-  EncodePolicy policy;
+  EncodePolicy policy;  // of the output
   bool flush;
 };
 Store store_of(const Contract& contract, std::string_view output_format);
-double stored(const Store& store, double z);  // one number, rounded as the kernel stores it
+double on_the_way(const Store& store, double z);  // before it is rounded to the output
+double stored(const Store& store, double z);      // one number, rounded as the kernel stores it
+// Of round=stochastic, which may store either neighbour.
+struct StoredEnds {
+  double low, high;
+};
+StoredEnds stored_ends(const Store& store, double low, double high);
 
 // The keys that every rounding op's contract ends with: with_store_keys(std::array{ContractKey{...}, ...}).
 inline constexpr std::array kStoreKeys = {
-    ContractKey{"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
-                "rounded to this before the output's type"},
-    ContractKey{"round", ContractValue::word, "nearest_even", "nearest_even|nearest_away|toward_zero",
-                "rounding to the output"},
+    ContractKey{
+        "out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
+        "where that is another type than the output's: rounded to this first, to nearest even or Inf"},
+    ContractKey{"round", ContractValue::word, "nearest_even",
+                "nearest_even|nearest_away|toward_zero|stochastic",
+                "rounding to the output; stochastic: to either neighbour"},
     ContractKey{"overflow", ContractValue::word, "ieee", "ieee|saturate",
                 "beyond the output's largest number"},
-    ContractKey{"ftz", ContractValue::word, "no", "no|yes",
-                "subnormal inputs and results may become zero; in a matrix unit those below 2^-126 alone"},
+    ContractKey{
+        "ftz", ContractValue::word, "no", "no|yes",
+        "what is subnormal in the type computed in, or as a result in the output's, may become zero; in a "
+        "matrix unit what is below 2^-126 alone"},
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
@@ -85,7 +97,7 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 // Rounding is monotone, so the stored number lies between the roundings of z's ends, and
 //   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
-// a rounding boundary. ftz=yes admits 0 for results below the smallest normal. Where every admissible result
+// a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below the smallest normal. Where every admissible result
 // overflows, the value is that infinity; where only some do, the limit is +Inf. A format on the way that is coarser than the
 // output's (out=bf16 of an f32 output) is a declared rounding: set_truth_within.
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);

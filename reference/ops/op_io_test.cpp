@@ -44,11 +44,14 @@ Admitted admitted(IndexDraw& draw, Enclosure z, const Store& store) {
   }
   Admitted all;
   for (const double x : numbers) {
-    all.add(stored(store, x));
-    const double on_the_way = store.through == nullptr ? 0 : round_number(*store.through, x, store.policy);
-    if (store.flush &&
-        (std::fabs(stored(store, x)) < smallest_normal(*store.output) ||
-         (store.through != nullptr && std::fabs(on_the_way) < smallest_normal(*store.through))))
+    const double way =
+        store.through == nullptr ? x : round_number(*store.through, x, {.overflow = Overflow::ieee});
+    const double at_rest = round_to(*store.output, way, store.policy);
+    all.add(at_rest);
+    if (store.through != nullptr && store.policy.overflow == Overflow::saturate && std::isinf(way))
+      all.nan = true;  // it may stay, or saturate: nothing is to be claimed
+    if (store.flush && (std::fabs(at_rest) < smallest_normal(*store.output) ||
+                        (store.through != nullptr && std::fabs(way) < smallest_normal(*store.through))))
       all.add(0);
   }
   return all;

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scaled.hpp"
+#include "reference/ops/decoding.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -17,14 +19,9 @@ namespace assay {
 namespace {
 
 constexpr double kUnit32 = 0x1p-24;
+constexpr double kLeastNormal = 0x1p-126;
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
 constexpr EncodePolicy kClamp{};
-
-// Numbers that f32 holds.
-bool are_singles(const std::vector<double>& numbers) {
-  return std::ranges::all_of(
-      numbers, [](double x) { return std::isnan(x) || static_cast<double>(static_cast<float>(x)) == x; });
-}
 
 // int4_ch_tensor: two factors make the scale of a row.
 bool has_two_row_scales(const Format& f) { return f.kind == FormatKind::block && f.axis == ScaleAxis::row; }
@@ -125,145 +122,91 @@ Operands::Operands(const Encoded& tensor, std::string_view path, Side side, doub
   }
 }
 
-// The numbers between which a rounding of w, after k roundings in f32, must lie.
-void Operands::round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const {
+int Operands::significand_bits() const {
+  const auto bits_of = [](std::string_view name) {
+    const ScalarFormat& f = scalar_format(name);
+    return f.kind == ScalarKind::integer ? f.bits - 1 : f.fraction_bits + 1;  // -2^(b - 1) has one bit
+  };
+  if (path_ == "blocks" && block_scales_ == "ue4m3") return bits_of(element_) + bits_of("ue4m3");
+  if (path_.starts_with("q8") && side_ == Side::activations && path_ != "q8_K" &&
+      !(path_ == "q8" && quantising_.scale_format == "f32"))
+    return bits_of("int8") + bits_of("f16");
+  if (path_.starts_with("q8") && !(side_ == Side::weights && format_.kind == FormatKind::scalar)) return 53;
+  return bits_of(path_.starts_with("q8") || path_ == "codes" ? std::string_view(format_.element)
+                                                             : std::string_view(element_));
+}
+
+void leave_open(OperandRow& row, std::size_t i) {
+  const double center = std::isfinite(row.center[i]) ? row.center[i] : 0;
+  admit(row, i, -kInfinity, kInfinity, scalar_format("f32"));
+  row.center[i] = center;
+  row.reach[i] = kInfinity;
+}
+
+// What is flushed of a scalar format's own numbers is dot.hpp's: an operand below 2^-126.
+bool Operands::is_decoded_as_stored() const {
+  if (format_.kind == FormatKind::scalar) return true;
+  return !quantising_.flush && roundings_ == 0 && format_.decode_relative_error == 0;
+}
+
+// What a kernel holds of the row's numbers as f32, before they become operands.
+std::vector<Enclosure> Operands::decoded(const OperandRow& row, std::int64_t index) const {
+  static const ScalarFormat& f32 = scalar_format("f32");
+  std::vector<Enclosure> z =
+      Decoding(tensor_, "f32", roundings_, quantising_.flush)(index * length_, row.exact);
+  if (roundings_ == 1 && format_.kind != FormatKind::scalar)
+    for (Enclosure& each : z)
+      if (std::isfinite(each.value) && each.error < kInfinity) each = decided(each, f32, quantising_.flush);
+  return z;
+}
+
+// The numbers between which a rounding of what was decoded must lie.
+void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarFormat& to, bool clamp) const {
   EncodePolicy policy = clamp ? kClamp : kIeee;
   const bool tf32 = to.name == "tf32", ways = tf32 && quantising_.tf32 == "any";
   if (tf32 && quantising_.tf32 == "nearest_away") policy.rounding = Rounding::nearest_away;
   if (tf32 && quantising_.tf32 == "toward_zero") policy.rounding = Rounding::toward_zero;
-  // One correctly rounded f32 is known, up to the decoder's own error.
-  const double relative_error =
-      (roundings_ > 1 ? gamma_n(roundings_, kUnit32) : 0) + format_.decode_relative_error * 2;
-  const bool exact_source = format_.kind == FormatKind::scalar || roundings_ == 0;
-  const auto round_one = [&](double w) {
-    return round_number(to, exact_source ? w : static_cast<double>(static_cast<float>(w)), policy);
-  };
+  EncodePolicy cut = policy, away = policy;
+  if (ways) cut.rounding = Rounding::toward_zero, away.rounding = Rounding::nearest_away;
+  const bool as_stored = is_decoded_as_stored();
+  std::vector<Enclosure> z;
+  if (!as_stored) z = decoded(row, index);
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    if ((relative_error > 0 || ways) && w != 0 && std::isfinite(w)) {
-      double one = round_one(w * (1 - relative_error)), other = round_one(w * (1 + relative_error));
-      if (ways) {
-        policy.rounding = Rounding::toward_zero;
-        one = round_one(w * (1 - relative_error));
-        policy.rounding = Rounding::nearest_away;
-        other = round_one(w * (1 + relative_error));
-      }
-      admit(row, i, std::min(one, other), std::max(one, other), to);
+    if (!std::isfinite(w) || (as_stored && !ways)) {
+      row.center[i] = round_number(to, w, policy);
+    } else if (!as_stored && !(z[i].error < kInfinity)) {
+      row.center[i] = round_number(to, w, policy);
+      leave_open(row, i);
     } else {
-      row.center[i] = round_one(w);
+      const bool known = as_stored || z[i].error == 0;
+      const double low = as_stored ? w
+                         : known   ? z[i].value
+                                   : z[i].low(),
+                   high = as_stored ? w
+                          : known   ? z[i].value
+                                    : z[i].high();
+      // Each of these roundings is monotone, and either may be the kernel's.
+      admit(row, i, std::min(round_number(to, low, cut), round_number(to, low, away)),
+            std::max(round_number(to, high, cut), round_number(to, high, away)), to);
     }
     row.same &= row.center[i] == w;
   }
   row.same &= row.undecided.empty();
 }
 
-// As declared; else any of the ways. Our s is one rounding from absmax / 448 and the kernel's at most two, so they are
-// within 3 roundings of each other; x / s and x (448 / absmax) add one or two, x (1 / s) two: within 5 of the quotient by
-// our s. One more stands for the products of these errors.
-void Operands::quantise_e4m3fn(OperandRow& row) const {
-  static const ScalarFormat& e4m3fn = scalar_format("e4m3fn");
-  row.scale = tensor_scale_;
-  row.same = false;
-  if (quantising_.is_declared() && are_singles(row.exact)) {
-    const float s = tensor_scale_, inverse = 1.0F / s;
-    const float direct = tensor_absmax_ == 0 ? 1.0F : 448.0F / tensor_absmax_;
-    for (std::size_t i = 0; i < row.exact.size(); ++i) {
-      const auto x = static_cast<float>(row.exact[i]);
-      const float q =
-          quantising_.code == "divide" ? x / s : x * (quantising_.code == "direct" ? direct : inverse);
-      row.center[i] = round_to(e4m3fn, static_cast<double>(q), kClamp);
-    }
-    return;
+// Weights of path=q8: no rounding of theirs, codes and scales meet those of the activations.
+void Operands::take_as_decoded(OperandRow& row, std::int64_t index) const {
+  row.center = row.exact;
+  row.same = true;
+  if (!quantising_.flush) return;
+  const std::vector<Enclosure> z = Decoding(tensor_, "f32", 0, true)(index * length_, row.exact);
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    if (!std::isfinite(row.exact[i]) || z[i].value == row.exact[i]) continue;
+    admit(row, i, std::min(row.exact[i], 0.0), std::max(row.exact[i], 0.0), scalar_format("f32"));
+    row.same = false;
   }
-  row.scale_error = 4 * kUnit32;
-  const double relative_error = gamma_n(6, kUnit32);
-  for (std::size_t i = 0; i < row.exact.size(); ++i) {
-    const double q = row.exact[i] / tensor_scale_;
-    if (std::isnan(q)) {
-      row.center[i] = q;
-      continue;
-    }
-    const double one = round_to(e4m3fn, q * (1 - relative_error), kClamp),
-                 other = round_to(e4m3fn, q * (1 + relative_error), kClamp);
-    admit(row, i, std::min(one, other), std::max(one, other), e4m3fn);
-  }
-}
-
-// Blocks with the f32 scale and the codes of the kernel, to nearest even. A scale so small that its reciprocal overflows is stored as 0.
-void Operands::quantise_q8_as_declared(OperandRow& row) const {
-  static const ScalarFormat& f16 = scalar_format("f16");
-  for (std::size_t first = 0; first < row.exact.size(); first += 32) {
-    float absmax = 0;
-    for (std::size_t i = first; i < first + 32; ++i)
-      absmax = std::max(absmax, static_cast<float>(std::fabs(row.exact[i])));
-    const float direct = 127.0F / absmax;
-    const float d = quantising_.scale == "divide"       ? absmax / 127.0F
-                    : quantising_.scale == "reciprocal" ? absmax * (1.0F / 127.0F)
-                                                        : 1.0F / direct;
-    const double stored = round_to(f16, static_cast<double>(d), kIeee);
-    for (std::size_t i = first; i < first + 32; ++i) {
-      const auto x = static_cast<float>(row.exact[i]);
-      const float q =
-          quantising_.code == "divide" ? x / d : x * (quantising_.code == "direct" ? direct : 1.0F / d);
-      row.center[i] = std::isnan(x) || stored != 0 ? static_cast<double>(std::nearbyint(q)) * stored : 0;
-    }
-  }
-  row.same = false;
-}
-
-// ggml's q8_0: d = absmax / 127 in f32 (stored as f16), code = round(x / d) with d not yet rounded to f16;
-// ties may go either way (its vector code rounds to even, its plain code away).
-void Operands::quantise_q8(OperandRow& row) const {
-  if (quantising_.is_declared() && are_singles(row.exact)) return quantise_q8_as_declared(row);
-  static const ScalarFormat& f16 = scalar_format("f16");
-  const double relative_error = gamma_n(4, kUnit32);
-  row.reach.resize(row.exact.size());
-  for (std::size_t first = 0; first < row.exact.size(); first += 32) {
-    float absmax = 0;
-    for (std::size_t i = first; i < first + 32; ++i)
-      absmax = std::max(absmax, static_cast<float>(std::fabs(row.exact[i])));
-    const double d = static_cast<double>(absmax / 127.0F);
-    const double stored = round_to(f16, d, kIeee);
-    const double spread = std::max(std::fabs(round_to(f16, d * (1 + relative_error), kIeee) - stored),
-                                   std::fabs(round_to(f16, d * (1 - relative_error), kIeee) - stored));
-    for (std::size_t i = first; i < first + 32; ++i) {
-      const double q = d == 0 ? 0 : row.exact[i] / d;
-      const double code = std::nearbyint(q);
-      const double low = std::ceil(std::fabs(q) * (1 - relative_error) - 0.5),
-                   high = std::floor(std::fabs(q) * (1 + relative_error) + 0.5);
-      const double code_radius = std::max(high - std::fabs(code), std::fabs(code) - low);
-      row.center[i] = code * stored;
-      row.reach[i] = up(std::fabs(row.center[i]) + std::max(code_radius, 0.0) * (stored + spread) +
-                        std::fabs(code) * spread);
-    }
-  }
-  row.same = false;
-}
-
-// ggml's q8_K: id = -127 / m, m the signed element of largest magnitude, code = x id to nearest, at most 127; d = 1 / id in f32. Which of
-// two elements of one magnitude is m changes signs of code and d alike.
-void Operands::quantise_q8_K(OperandRow& row) const {
-  constexpr std::size_t kElements = 256;
-  const double relative_error = gamma_n(4, kUnit32);
-  row.reach.resize(row.exact.size());
-  for (std::size_t first = 0; first < row.exact.size(); first += kElements) {
-    double absmax = 0;
-    for (std::size_t i = first; i < first + kElements; ++i)
-      absmax = std::max(absmax, std::fabs(row.exact[i]));
-    const double d = absmax / 127;
-    for (std::size_t i = first; i < first + kElements; ++i) {
-      const double q = d == 0 ? 0 : row.exact[i] / d;
-      const double code = std::nearbyint(q);
-      const double low = std::ceil(std::fabs(q) * (1 - relative_error) - 0.5),
-                   high = std::floor(std::fabs(q) * (1 + relative_error) + 0.5);
-      const double code_radius = std::max({high - std::fabs(code), std::fabs(code) - low, 0.0});
-      row.center[i] = code * d;
-      row.reach[i] = up(std::fabs(row.center[i]) + code_radius * d * (1 + relative_error) +
-                        std::fabs(row.center[i]) * relative_error);
-    }
-  }
-  row.same = false;
 }
 
 void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
@@ -288,14 +231,25 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
           std::max(row.element_head, head * std::max(std::ldexp(1.0, std::ilogb(row.center[i])), least));
     }
     row.center[i] *= scales[i / block];
+    if (quantising_.flush && s != 0 && s < kLeastNormal && std::isfinite(row.center[i]) &&
+        rule(Rule::decode_flush, 1) > 0) {  // read as 0
+      const double c = row.center[i];
+      admit(row, i, std::min(c, 0.0), std::max(c, 0.0), element);
+      if (c != 0) row.undecided.back().neighbours = false;  // no element of the unit's
+    }
   }
   row.same = !nvfp4;
   if (!nvfp4) return;
-  float global = 1;
-  std::memcpy(&global, plane_of(tensor_, ".global_scale").bytes.data(), sizeof global);
-  row.scale = 1 / static_cast<double>(global);
+  float stored = 1;
+  std::memcpy(&stored, plane_of(tensor_, ".global_scale").bytes.data(), sizeof stored);
+  const auto global = static_cast<double>(stored);
+  row.scale = 1 / global;
   row.scale_divides = true;
-  row.scale_error = kUnit32 + kUnit64;  // a kernel may multiply by its reciprocal; ours is one of f64
+  // A kernel may multiply by the reciprocal, which may be subnormal, or Inf; ours is one of f64.
+  row.scale_error = rule(Rule::scale_rounding, kUnit32 + kUnit64);
+  if (global > 0x1p125) row.scale_error += rule(Rule::scale_underflow, 0x1p-150 * global);
+  if (!claims(Rule::decode_overflow, global > (quantising_.flush ? 0x1p-126 : 0x1p-127)))
+    row.scale_error = kInfinity;
 }
 
 OperandRow Operands::row(std::int64_t index) const {
@@ -322,16 +276,19 @@ OperandRow Operands::row(std::int64_t index) const {
     take_blocks(row, index);
   } else if (path_.starts_with("q8")) {
     if (side_ == Side::activations) {
-      path_ == "q8_K" ? quantise_q8_K(row) : quantise_q8(row);
+      path_ == "q8_K" ? quantise_q8_K(row, index) : quantise_q8(row, index);
     } else {
-      row.center = row.exact;
-      row.same = true;
+      take_as_decoded(row, index);
     }
   } else if (path_ == "e4m3fn" && side_ == Side::activations) {
-    quantise_e4m3fn(row);
+    quantise_e4m3fn(row, index);
   } else {
-    round_operands(row, scalar_format(path_), path_ == "e4m3fn");
+    round_operands(row, index, scalar_format(path_), path_ == "e4m3fn");
   }
+  if (quantising_.flush)
+    row.may_flush =
+        std::ranges::any_of(Decoding(tensor_, "f32", 0, true)(index * length_, row.exact),
+                            [](const Enclosure& z) { return z.error > 0x1p-40 * std::fabs(z.value); });
   finish(row);
   return row;
 }

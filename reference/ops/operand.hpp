@@ -1,9 +1,9 @@
 // Rows of a matrix as a kernel multiplies them: the path from stored bytes to the operands of a dot product.
 //
 //   f32 tf32 f16 bf16
-//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way, and rounded to that format.
-//     k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded number, so the
-//     operand is known exactly. k > 1: it lies between the roundings of w (1 -+ k 2^-24). tf32 is rounded as the kernel
+//     Every element is decoded, with `dequant_roundings` = k roundings in f32 on the way (decoding.hpp), and rounded to that
+//     format. k = 1: the one rounding of an exact product or quotient is the nearest f32 of the decoded number, so the
+//     operand is known exactly. k > 1: it lies between the roundings of the enclosure's ends. tf32 is rounded as the kernel
 //     says: a matrix unit that is handed f32 cuts it, cvt.rna rounds ties away, cvt.rn to even; undeclared, between the
 //     first two, which are neighbours.
 //   codes
@@ -15,10 +15,11 @@
 //     Activations: e4m3fn codes with one scale absmax / 448 of the whole tensor.
 //   blocks
 //     nvfp4, mxfp4, mxfp8: elements times their block scales go to the unit (an exact product); nvfp4's global scale,
-//     by which decoding divides, comes in the epilogue.
+//     by which decoding divides, or whose reciprocal multiplies, comes in the epilogue. ftz=yes: a block scale below 2^-126
+//     (e8m0's least) may be read as 0.
 //   q8
 //     Weights: decoded (exact in f64). Activations: quantised to q8_0 in blocks of 32: absmax / 127 in f32, of which codes
-//     are made, and which is stored as f16.
+//     are made, and which is stored as f16, or stays in f32 (scale_format).
 //   q8_1, q8_K
 //     The same with a sum beside each block, and in blocks of 256 with a scale in f32: block_sums.hpp.
 //
@@ -33,19 +34,23 @@
 #include <vector>
 
 #include "reference/formats/format.hpp"
+#include "reference/ops/enclosure.hpp"
 #include "reference/real/row_grid.hpp"
 
 namespace assay {
 
 // How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
 // scale and codes are known: a quotient that is a tie in real numbers, frequent where absmax is a small multiple of a
-// power of two, is then no longer in doubt.
+// power of two, is then no longer in doubt (of q8 `ties` says where a tie of the kernel's own quotient goes).
 struct Quantising {
   std::string_view scale =
       "any";  // divide fl(absmax / D), reciprocal fl(absmax fl(1 / D)), inverse fl(1 / fl(D / absmax))
   std::string_view code = "any";  // divide fl(x / s), reciprocal fl(x fl(1 / s)), direct fl(x fl(D / absmax))
   // path=tf32: any, nearest_even, nearest_away or toward_zero, of both sides.
   std::string_view tf32 = "any";
+  std::string_view ties = "any";          // of q8: any, even or away
+  std::string_view scale_format = "f16";  // path=q8: f16 or f32
+  bool flush = false;                     // ftz=yes
   bool is_declared() const { return scale != "any" && code != "any"; }
 };
 
@@ -73,8 +78,9 @@ struct OperandRow {
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
-  RowGrid grid;       // of center
-  bool same = false;  // center * scale is exact, element by element
+  RowGrid grid;            // of center
+  bool may_flush = false;  // ftz=yes, and a stored number or scale is subnormal in f32
+  bool same = false;       // center * scale is exact, element by element
 };
 
 bool has_nan(const OperandRow& row);
@@ -82,6 +88,8 @@ bool has_nan(const OperandRow& row);
 // Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets its center
 // and, where they differ, its radius. Elements come in ascending order, each once.
 void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format);
+// Nothing is known of element i, whose center stands.
+void leave_open(OperandRow& row, std::size_t i);
 // Sets what is derived of center and reach: grid and max_abs.
 void finish(OperandRow& row);
 
@@ -95,14 +103,23 @@ class Operands {
   std::int64_t length() const { return length_; }
   OperandRow row(std::int64_t index) const;
   std::string_view element() const { return element_; }  // scalar format of the operands, for a matrix unit
+  // The most significand bits that an operand's center may have, a leading one included: of nvfp4's blocks element and block
+  // scale together. 53 where no number is known.
+  int significand_bits() const;
   std::string_view block_scales() const { return block_scales_; }  // path=blocks: their format; "" elsewhere
 
  private:
-  void quantise_e4m3fn(OperandRow& row) const;
-  void quantise_q8(OperandRow& row) const;
+  void quantise_e4m3fn(OperandRow& row, std::int64_t index) const;
+  void quantise_q8(OperandRow& row, std::int64_t index) const;
   void quantise_q8_as_declared(OperandRow& row) const;
-  void quantise_q8_K(OperandRow& row) const;
-  void round_operands(OperandRow& row, const ScalarFormat& to, bool clamp) const;
+  void quantise_q8_K(OperandRow& row, std::int64_t index) const;
+  bool is_decoded_as_stored() const;
+  bool is_declared(const OperandRow& row) const;
+  std::vector<Enclosure> decoded(const OperandRow& row, std::int64_t index) const;
+  std::vector<Enclosure> activations(const OperandRow& row, std::int64_t index) const;
+  double decoding_roundings() const;
+  void round_operands(OperandRow& row, std::int64_t index, const ScalarFormat& to, bool clamp) const;
+  void take_as_decoded(OperandRow& row, std::int64_t index) const;
   void take_blocks(OperandRow& row, std::int64_t index) const;
 
   const Encoded& tensor_;

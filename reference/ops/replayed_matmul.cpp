@@ -26,11 +26,12 @@ ReplayRows replay_rows_of(const Operands& operands, const char* name) {
   ReplayRows rows{{operands.rows(), operands.length(), std::string(operands.element()), {}, {}}, {}, {}, {}};
   for (std::int64_t r = 0; r < operands.rows(); ++r) {
     const OperandRow row = operands.row(r);
-    const bool finite = std::isfinite(row.grid.sum_abs);
+    // Of what is not finite, may be flushed or is not claimed at all there are no bits.
+    const bool finite = std::isfinite(row.grid.sum_abs) && !row.may_flush && row.scale_error < kInfinity;
     if (finite && (!row.undecided.empty() || !row.reach.empty() || row.scale_error != 0))
       refuse_contract(fmt::format(
           "level=replay: row {} of {} is not decided by the contract; declare dequant_roundings=1, "
-          "and of path=e4m3fn and q8 scale and code, of path=tf32 tf32",
+          "and of path=e4m3fn and q8 scale and code, of q8 ties, of path=tf32 tf32",
           r, name));
     std::vector<float> values(row.elements);
     if (values.empty()) values.assign(row.center.begin(), row.center.end());

@@ -7,14 +7,15 @@
 // Domain. Every code of `from`; a scale of x that is negative, NaN or infinite is refused (bad_scale).
 //
 // Limit. A kernel decodes x in f32 with `roundings` = k roundings. k <= 1: the nearest f32 of the decoded
-// number, which is known, and then admissible.hpp. k > 1: the decoded number is off by gamma_k, so the limit
-// is the larger of those of w (1 - gamma_k), w and w (1 + gamma_k), the differences of their values added.
+// number, which is known, and then admissible.hpp. k > 1: each decoded number is somewhere in its own enclosure (decoding.hpp),
+// and what may be made of numbers between such ends is admitted: absmax and an element need not be off alike.
 #include <array>
 #include <cmath>
 
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/ops/admissible.hpp"
+#include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -49,27 +50,22 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Format& to = format(a.text("to"));
   const Shape& shape = in.tensor("x").shape;
   const std::vector<double> decoded = in.values("x");
-  const auto admitted = [&](double factor) {
-    std::vector<float> x(decoded.size());
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(decoded[i] * factor);
-    Truth t = make_truth("y", x.size(),
-                         "reference/ops/requantize: codes and scales that the declared arithmetic admits");
-    if (a.text("scale") == "one") {
-      const std::vector<std::vector<AdmissibleScale>> ones(group_absmax(to, shape, x).size(), {kUnitScale});
-      admit_quantised_with_scales(t, to, shape, x, ones, contract);
-    } else {
-      admit_quantised(t, to, shape, x, contract);
-    }
-    return t;
-  };
-  Truth t = admitted(1);
+  const bool ones = a.text("scale") == "one";
+  Truth t = make_truth("y", decoded.size(),
+                       "reference/ops/requantize: codes and scales that the declared arithmetic admits");
   const double roundings = contract.number("roundings");
-  if (roundings > 1)
-    for (const double factor : {1 - gamma_n(roundings, 0x1p-24), 1 + gamma_n(roundings, 0x1p-24)}) {
-      const Truth other = admitted(factor);
-      for (std::size_t i = 0; i < t.value.size(); ++i)
-        t.limit[i] = std::max(t.limit[i], other.limit[i] + up(std::fabs(other.value[i] - t.value[i])));
-    }
+  if (roundings > 1 && format(a.text("from")).kind != FormatKind::scalar) {
+    const std::vector<Enclosure> kernel = Decoding(in.tensor("x"), "f32", roundings, false)(0, decoded);
+    admit_quantised_between(t, to, shape, kernel, ones, contract);
+    return {std::move(t)};
+  }
+  const std::vector<float> x(decoded.begin(), decoded.end());
+  if (ones) {
+    const std::vector<std::vector<AdmissibleScale>> scales(group_absmax(to, shape, x).size(), {kUnitScale});
+    admit_quantised_with_scales(t, to, shape, x, scales, contract);
+  } else {
+    admit_quantised(t, to, shape, x, contract);
+  }
   return {std::move(t)};
 }
 

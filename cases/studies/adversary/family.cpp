@@ -115,13 +115,13 @@ double store(const Problem& p, double z, std::string_view dtype) {
                     : round == "toward_zero" ? Rounding::toward_zero
                                              : Rounding::nearest_even;
   policy.overflow = p.is("overflow", "saturate") ? Overflow::saturate : Overflow::ieee;
-  const auto through = [&](std::string_view name) {
+  const auto through = [&](std::string_view name, const EncodePolicy& how) {
     const ScalarFormat& to = scalar_format(name);
-    z = round_to(to, z, policy);
+    z = round_to(to, z, how);
     if (p.is("ftz", "yes") && std::fabs(z) < std::ldexp(1.0, 1 - to.bias)) z = std::copysign(0.0, z);
   };
-  if (out != "none" && out != "dtype") through(out);
-  through(dtype);
+  if (out != "none" && out != "dtype" && out != dtype) through(out, {.overflow = Overflow::ieee});
+  through(dtype, policy);
   return z;
 }
 

@@ -176,10 +176,7 @@ class UnitKernel {
       if (std::isfinite(each)) absmax = std::max(absmax, std::fabs(each));
     const Arithmetic f32("f32");
     const double inverse_most = f32.div(448, absmax);
-    const bool overflows = !std::isfinite(inverse_most) || !std::isfinite(f32.div(1, f32.div(absmax, 448)));
-    const auto how = [&](const char* axis) {
-      return absmax > 0 && overflows && p_.is("say", "any") ? std::string("divide") : p_.text(axis);
-    };
+    const auto how = [&](const char* axis) { return p_.text(axis); };
     if (absmax > 0)
       r.scale = how("scale") == "divide"       ? f32.div(absmax, 448)
                 : how("scale") == "reciprocal" ? f32.mul(absmax, f32.div(1, 448))

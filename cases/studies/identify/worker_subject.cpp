@@ -101,7 +101,7 @@ class WorkerSubject : public GemmSubject {
   ReplayOperand operand(const Encoded& tensor, Side side, std::vector<float>& scale) const {
     const std::string& rounding = rounding_[side == Side::activations ? 0 : 1];
     const Operands operands(tensor, path_, side, 1,
-                            {"divide", "divide", rounding.empty() ? "nearest_even" : rounding});
+                            {"divide", "divide", rounding.empty() ? "nearest_even" : rounding, "even"});
     ReplayOperand o{operands.rows(), operands.length(), std::string(operands.element()), {}, {}};
     bool scaled = false;
     for (std::int64_t r = 0; r < o.rows; ++r) {

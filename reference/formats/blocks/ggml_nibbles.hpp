@@ -105,6 +105,15 @@ struct MinimumNibbles : Nibbles<kLayout> {
     Base::store_codes(codes, out);
   }
 
+  static void factors(const std::byte* in, std::span<Factors> out) {
+    const typename Base::Codes codes = Base::load_codes(in);
+    for (int e = 0; e < Base::kElements; ++e)
+      out[e] = {.code = static_cast<double>(codes[e]),
+                .scale = load_f16(in),
+                .minimum = -1,
+                .minimum_scale = load_f16(in + 2)};
+  }
+
   template <typename Real>
   static void decode(const std::byte* in, Real* out) {
     const double d = load_f16(in);

@@ -91,6 +91,24 @@ void decode_blocks(const Encoded& tensor, std::int64_t first, std::span<Real> ou
   }
 }
 
+// Block::factors(in, out) where a block has it; else an f16 scale stands in front, and the rest of a number is its code.
+template <typename Block>
+void block_factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
+  const std::byte* at = tensor.planes[0].bytes.data() + first / Block::kElements * Block::kBytes;
+  for (std::size_t i = 0; i < out.size(); i += Block::kElements, at += Block::kBytes) {
+    const std::span<Factors> block = out.subspan(i, Block::kElements);
+    if constexpr (requires { Block::factors(at, block); }) {
+      Block::factors(at, block);
+    } else {
+      std::array<double, Block::kElements> value;
+      Block::template decode<double>(at, value.data());
+      const double d = load_f16(at);
+      for (std::size_t e = 0; e < block.size(); ++e)
+        block[e] = {.code = d == 0 ? 0 : value[e] / d, .scale = d};
+    }
+  }
+}
+
 template <typename Block>
 constexpr BlockCodec inline_codec() {
   return {
@@ -107,6 +125,7 @@ constexpr BlockCodec inline_codec() {
           },
       .decode = decode_blocks<Block, double>,
       .decode_f32 = decode_blocks<Block, float>,
+      .factors = block_factors<Block>,
   };
 }
 

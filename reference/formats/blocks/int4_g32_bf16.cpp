@@ -76,11 +76,21 @@ struct Int4Groups {
     }
   }
 
+  static void factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
+    static const double* const elements = decode_table(int4()).data();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::int64_t at = first + static_cast<std::int64_t>(i);
+      out[i] = {.code = elements[load_code(int4(), tensor.planes[0].bytes, Order::nibble(at))],
+                .scale = decode(bf16(), load_code(bf16(), tensor.planes[1].bytes, at / kGroup))};
+    }
+  }
+
   static constexpr BlockCodec codec() {
     return {.planes = planes,
             .encode = encode,
             .decode = decode_groups<double>,
-            .decode_f32 = decode_groups<float>};
+            .decode_f32 = decode_groups<float>,
+            .factors = factors};
   }
 };
 

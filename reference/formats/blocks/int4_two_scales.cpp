@@ -93,11 +93,23 @@ struct Int4TwoScales {
     }
   }
 
+  static void factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
+    static const double* const elements = decode_table(int4()).data();
+    const double second = f32_at(tensor.planes[2], 0);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::int64_t at = first + static_cast<std::int64_t>(i);
+      out[i] = {.code = elements[load_code(int4(), tensor.planes[0].bytes, at)],
+                .scale = f32_at(tensor.planes[1], at / Groups::group(tensor.shape)),
+                .second = second};
+    }
+  }
+
   static constexpr BlockCodec codec() {
     return {.planes = planes,
             .encode = encode,
             .decode = decode_groups<double>,
-            .decode_f32 = decode_groups<float>};
+            .decode_f32 = decode_groups<float>,
+            .factors = factors};
   }
 };
 

@@ -98,8 +98,23 @@ struct Microscaling {
     }
   }
 
+  static void factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
+    std::vector<double> codes(out.size());
+    decode_plane(element(), tensor.planes[0].bytes, first, std::span<double>(codes));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto block = (static_cast<std::size_t>(first) + i) / kElements;
+      out[i] = {.code = codes[i],
+                .scale = assay::decode(scalar_format("e8m0"),
+                                       static_cast<std::uint32_t>(tensor.planes[1].bytes[block]))};
+    }
+  }
+
   static constexpr BlockCodec codec() {
-    return {.planes = planes, .encode = encode, .decode = decode<double>, .decode_f32 = decode<float>};
+    return {.planes = planes,
+            .encode = encode,
+            .decode = decode<double>,
+            .decode_f32 = decode<float>,
+            .factors = factors};
   }
 };
 

@@ -5,7 +5,7 @@
 // e is the exponent 128, where OCP reads NaN.
 // Quantiser, bit-compatible with quantize_row_mxfp4_ref:
 //   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
-//          rounds up to it)
+//          rounds up to it); EncodePolicy::mx_exact: the exact floor, which kernels that read the exponent's bits have
 //   code = the one that minimises |value - x| in f32; ties go to the smaller magnitude, and a zero is always +0
 // ggml's e is undefined below absmax 2^-125; here it stays at 0. A block with NaN or Inf has no NaN to become: e is
 // 0xFF and every code 7, beyond the range of f32.
@@ -48,7 +48,8 @@ struct Mxfp4Ggml {
       const float absmax = std::fabs(blocks::signed_absmax(v));
       if (absmax > 0) {
         const auto logarithm = static_cast<float>(std::log2(static_cast<double>(absmax)));
-        exponent = std::max(0, static_cast<int>(std::floor(logarithm)) - 2 + 127);
+        const int floor = policy.mx_exact ? std::ilogb(absmax) : static_cast<int>(std::floor(logarithm));
+        exponent = std::max(0, floor - 2 + 127);
       }
       const double scale = codec::pow2(exponent - 127);
       const bool nearest =
@@ -63,6 +64,12 @@ struct Mxfp4Ggml {
     }
     out[0] = static_cast<std::byte>(exponent);
     blocks::pack_nibbles(codes, out + 1);
+  }
+
+  static void factors(const std::byte* in, std::span<Factors> out) {
+    for (int e = 0; e < kElements; ++e)
+      out[e] = {.code = values()[blocks::nibble(in + 1, e)],
+                .scale = codec::pow2(static_cast<int>(in[0]) - 127)};
   }
 
   template <typename Real>

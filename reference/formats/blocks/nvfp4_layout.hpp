@@ -92,11 +92,27 @@ struct Nvfp4 {
     }
   }
 
+  static void factors(const Encoded& tensor, std::int64_t first, std::span<Factors> out) {
+    static const double* const scales = decode_table(scalar_format("e4m3fn")).data();
+    float global;
+    std::memcpy(&global, tensor.planes[2].bytes.data(), sizeof global);
+    std::vector<double> codes(out.size());
+    decode_plane(scalar_format("e2m1"), tensor.planes[0].bytes, first, std::span<double>(codes));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::int64_t at = scale_index(tensor.shape, (first + static_cast<std::int64_t>(i)) / kElements);
+      out[i] = {.code = codes[i],
+                .scale = scales[static_cast<unsigned>(tensor.planes[1].bytes[at])],
+                .second = global,
+                .divides = true};
+    }
+  }
+
   static constexpr BlockCodec codec() {
     return {.planes = planes,
             .encode = encode,
             .decode = decode_blocks<double>,
-            .decode_f32 = decode_blocks<float>};
+            .decode_f32 = decode_blocks<float>,
+            .factors = factors};
   }
 };
 

@@ -68,6 +68,20 @@ struct SuperBlock {
     }
   }
 
+  static void factors(const std::byte* in, std::span<Factors> out) {
+    const double d = load_f16(in + Layout::kScaleAt);
+    for (int e = 0; e < kElements; ++e) {
+      const int g = e / Layout::kGroup;
+      out[e] = {.code = static_cast<double>(Layout::code(in, e)),
+                .scale = d,
+                .second = static_cast<double>(Layout::scale(in, g))};
+      if constexpr (kHasMinimum) {
+        out[e].minimum = Layout::minimum(in, g);
+        out[e].minimum_scale = load_f16(in + Layout::kMinimumAt);
+      }
+    }
+  }
+
   template <typename Real>
   static void decode(const std::byte* in, Real* out) {
     const double d = load_f16(in + Layout::kScaleAt);

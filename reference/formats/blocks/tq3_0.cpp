@@ -92,6 +92,12 @@ struct Tq3 {
     }
   }
 
+  static void factors(const std::byte* in, std::span<Factors> out) {
+    Values values;
+    decode(in, values.data());
+    for (std::size_t e = 0; e < kElements; ++e) out[e].code = values[e];
+  }
+
   static void encode(const float* x, std::byte* out, const EncodePolicy& policy, std::uint64_t) {
     std::array<float, kElements> v;
     if (!blocks::load_finite<kElements>(x, v, policy))

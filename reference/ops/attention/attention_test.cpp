@@ -296,7 +296,7 @@ TEST(Attention, kernels_that_keep_their_contract_stay_within_the_order_free_limi
 TEST(Attention, the_order_free_limit_is_sharp_on_gaussian_input_and_catches_a_wrong_scale) {
   Judgement good, bad, peaked;
   const AttributeMap a = {{"heads", "1"}, {"d", "128"}, {"len", "4096"}, {"kv", "f16"}};
-  const std::string text = "qk=hopper_f16 pv=hopper_f16 p=f16 tile=128 promote=128";
+  const std::string text = "qk=hopper_f16 pv=hopper_f16 p=f16 tile=128 promote=128 qk_block=16 pv_block=16";
   judge(attention_case(a, Design::gaussian, 1), text, good);
   EXPECT_EQ(good.outside, 0);
   std::nth_element(good.ratios.begin(),
