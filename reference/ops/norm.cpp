@@ -108,6 +108,18 @@ void Affine::set_vanished(Truth& truth, std::size_t i, double x, double gamma) c
   set_special(truth, i, x * 0.0 * gamma);
 }
 
+Enclosure inverse_of_positive(Enclosure v, Enclosure eps, const Machine& acc, double rsqrt_ulp) {
+  if (!(v.error < kInfinity)) return {1 / std::sqrt(v.value + eps.value), kInfinity};
+  const double low = std::max(0.0, v.value - v.error);
+  const double high = v.value + up(v.error);
+  const Enclosure at_low = inverse_sqrt(rounded_sum(sum({low, 0}, eps), acc), acc, rsqrt_ulp);
+  const Enclosure at_high = inverse_sqrt(rounded_sum(sum({high, 0}, eps), acc), acc, rsqrt_ulp);
+  const Enclosure exact =
+      inverse_sqrt({v.value + eps.value, 3 * kUnit64 * v.magnitude()}, machine("f64", false), 0.5);
+  const double error = std::max(at_low.high() - exact.value, exact.value - at_high.low());
+  return {exact.value, up(std::max(error, 0.0) + exact.error + 4 * kUnit64 * exact.value)};
+}
+
 double largest_inverse(Enclosure eps, double rsqrt_ulp, const Machine& acc) {
   const double least = eps.low() * (1 - acc.unit);
   return least > 0 ? (1 + 2 * rsqrt_ulp * acc.unit) * (1 + acc.unit) / std::sqrt(least) : kInfinity;
