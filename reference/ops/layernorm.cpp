@@ -36,7 +36,8 @@ constexpr std::array kAttributes = {
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
-    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford", "the algorithm"},
+    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
+                "the algorithm; a variance that comes out negative is clamped at 0"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {

@@ -16,7 +16,8 @@
 //             is finite.
 //   welford   order=sequential: one accumulator over the row. With em, es the errors of M and S: the exact recurrences
 //             damp em by (1 - 1/k), and each of the five rounded operations adds u times its result; es collects the
-//             product's error; relative about n kappa u. Every other order: merged_moments.hpp.
+//             product's error; relative about n kappa u. Every other order: merged_moments.hpp. A first quotient by 1 that is
+//             not exact (div_ulp above 1/2) may overshoot x, and S be negative: it is clamped as under one_pass.
 // Underflow is charged to each operation whose result may be subnormal (enclosure.hpp: may_underflow), and so to no square of a
 // difference above the root of the smallest normal. A division by n, or by Welford's k, is a quotient or a rounded reciprocal and a
 // product; 1 / n may be subnormal, or flushed, in f16 from n = 16385 on, and n is rounded where it has more bits than the format.

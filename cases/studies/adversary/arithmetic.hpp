@@ -6,6 +6,7 @@
 // an exact TwoSum.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -75,17 +76,16 @@ class Arithmetic {
   }
 
   // The number of the type that lies farthest from `exact` in the direction `side` (+1, -1; 0: the nearest) and still within
-  // `ulps` units in the last place of it: what a library function of that accuracy may return. Where the result underflows
-  // it is rounded to nearest.
+  // `ulps` units in the last place of it: what a library function of that accuracy may return. The unit of a subnormal result
+  // is the step there is; what is subnormal is flushed afterwards.
   double within(double exact, double ulps, int side) const {
     const double plain = round(exact);
-    if (side == 0 || !std::isfinite(exact) || std::fabs(exact) < least_normal() * 2 || ulps <= 0.5)
-      return plain;
-    const double step = std::ldexp(1.0, std::ilogb(exact) - precision_.p + 1);
+    if (side == 0 || exact == 0 || !std::isfinite(exact) || ulps <= 0.5) return plain;
+    const double step = std::ldexp(1.0, std::max(std::ilogb(exact), precision_.emin) - precision_.p + 1);
     const double reach = ulps * step * (1 - 0x1p-20);
-    double best = round(exact + side * reach);
+    double best = nearest(exact + side * reach);
     if (std::fabs(best - exact) > reach) best = nearest(exact + side * (reach - step / 2));
-    return std::fabs(best - exact) <= reach && std::isfinite(best) ? best : plain;
+    return std::fabs(best - exact) <= reach && std::isfinite(best) ? read(best) : plain;
   }
 
  private:

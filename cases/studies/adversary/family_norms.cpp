@@ -191,7 +191,8 @@ Outputs layer_run(const Problem& p) {
     double mean = 0, variance = 0;
     if (p.is("variance", "welford")) {
       const Moments s = welford(m, p, row, k.sides);
-      mean = s.mean, variance = quotient(m, s.squares, count, p.text("quotient"), k.sides.of(0));
+      mean = s.mean;
+      variance = std::max(quotient(m, s.squares, count, p.text("quotient"), k.sides.of(0)), 0.0);
     } else {
       const auto divided = [&](double sum, int i) {
         return quotient(m, sum, count, p.text("quotient"), k.sides.of(i));
