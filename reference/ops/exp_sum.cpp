@@ -66,11 +66,12 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double own_flush = kExpFlushError * std::exp(r.max_error);
   const double steps = underflow_of(acc, contract.number("exp_ulp")) * std::exp(r.max_error);
   const double of_exp = rule(Rule::exp_underflow, steps);
-  const double of_rescale = rule(Rule::exp_rescale_underflow, 2 * rescales * steps);
+  const double of_rescale = rule(Rule::exp_rescale_underflow, rescales * acc.tiny * std::exp(r.max_error));
+  const double grows = rescales > 0 ? 1 + kernel.E + rescales * acc.normal : 1;
   r.weight.resize(logits.size());
   r.most.resize(logits.size());
   r.flush.resize(logits.size());
-  double errors = 0, partials = 0, sum = 0, flushes = 0, small = 0;
+  double errors = 0, partials = 0, sum = 0, flushes = 0;
   for (std::size_t j = 0; j < logits.size(); ++j) {
     const Enclosure& s = logits[j];
     if (s.value == -kInfinity) continue;  // weight exactly 0 in every arithmetic
@@ -89,9 +90,8 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     errors += in_sum < 1 ? w * (std::expm1(up(in_sum)) + own) : grown(w, distance, in_sum, own);
     // The least a kernel may hold, before it underflows: of v_j, of a factor, of the product.
     if (!(w * std::exp(-2 * in_sum - 2 * r.max_error) * (1 - 0x1p-40) >= acc.normal)) {
-      r.flush[j] = up(of_exp + of_rescale + own_flush);
+      r.flush[j] = up(of_exp * grows + of_rescale + own_flush);
       flushes += r.flush[j];
-      small += 1;
     }
     sum += w;
     if (j > 0) partials += sum;
@@ -104,7 +104,6 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
                             : order == Order::sequential ? std::min(any, u * partials * (1 + any) / sum)
                                                          : any);
   const double carried = order == Order::sequential ? any : order_error;
-  flushes += rule(Rule::exp_flush, small * acc.tiny_add * std::exp(r.max_error));
   r.sum = sum;
   r.sum_error = up((1 + carried) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
   if (!r.defined || !claims(Rule::exp_bounded, sum * (1 + r.sum_error) * r.swell < acc.max_finite))

@@ -20,15 +20,18 @@
 // An online kernel whose maximum changes T = rescales times after a term has entered multiplies that term of the sum
 // by at most T factors exp(M_old - M_new), whose exponents telescope to at most |s_j - m| + 2 e_max:
 //   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(T a + b u (|s_j - m| + 2 e_max)) - 1      (T > 0)
-// and 2 T f more, for a factor and a product that underflow: they do so where every term that they are applied to has f_j > 0.
-// A weight that such a kernel keeps, and multiplies at its end, errs by theta'_j too.
+// A factor, and a product by it, underflow only where every term that they are applied to has f_j > 0: a factor once, by f times a
+// weight of at most 1 + E, for what is left then lies below the smallest normal; a product T times: f becomes
+//   f' = f (1 + E + T normal) + T tiny exp(e_max)
+// A weight that such a kernel keeps, and multiplies at its end, errs by theta'_j and f'_j too.
 //
 // The sum of n positive terms: S' = S (1 + h), |h| <= H,
-//   H = (1 + r') (sum_j w_j theta'_j + sum_j (1 + 2 T) f_j + n' tiny_add) / S + r,    n' the terms with f_j > 0
+//   H = (1 + r') (sum_j w_j theta'_j + sum_j f'_j) / S + r
 //   r = (n - 1) u                                        order=any
 //       gamma_h, h = Order::height, at most any's        order=tree, lanes, blocks, depth
 //       u sum_{k>=2} S_k (1 + (n - 1) u) / S             order=sequential, S_k the partial sums; at most that of any
 //   r' = r, and (n - 1) u under order=sequential: an error of the first term is in every partial sum
+// A partial sum that is flushed is one of terms below the smallest normal, all of them; each is lost once, which f_j pays for.
 // Places. The height counts all places of a row, masked ones too: their 0 is added as any number is. A sink is a term more,
 // with which a kernel begins, or which it adds at the end: Order::height_with_start; in memory order it comes first, which makes
 // no partial sum smaller.
@@ -66,7 +69,7 @@ struct ExpSum {
   // w_j (1 + theta_j), or theta'_j where T > 0, the reference's own error included: no kernel's weight j is larger, and none is
   // below 2 w_j less it. Of a logit far below the others theta_j is infinite, and this is 0.
   std::vector<double> most;
-  std::vector<double> flush;  // f_j, (1 + 2 T) f_j where T > 0
+  std::vector<double> flush;  // f_j, f'_j where T > 0
   double swell =
       1;  // no weight of a kernel is larger than swell (1 + E), and its sum no larger than swell S (1 + H)
   double sum = 0;        // S

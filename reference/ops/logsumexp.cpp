@@ -13,8 +13,8 @@
 // where S' may lie in [1/2, 2], else 0: functions whose error is absolute near 1, where log is small (CUDA C++ Programming
 // Guide, mathematical functions, intrinsics: __logf 2^-21.41 in [0.5, 2], 3 ulp elsewhere; __log2f 2^-22, 2 ulp). Under exp=base2
 // the number that is subtracted in effect is M' = fl(M log2 e) / log2 e, and M is what is added back: u |M| more.
-// base=2: all of it times log2 e, which a kernel rounds and multiplies by: fl(M c') + log2 S', or (M + log S') c'; three
-// roundings of |M| and of the logarithm cover both, and log_abs, which is of the log that is taken, counts log2 e times.
+// base=2: all of it times log2 e, which a kernel rounds (c') and multiplies by: fl(M c') + log2 S', or (M + log S') c'; one
+// rounding of |M| and of the logarithm more and the error of c' cover both, and log_abs, which is of the log that is taken, counts log2 e times.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -63,6 +63,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const bool binary = contract.text("base") == "2";
   constexpr double kLog2E = 1.4426950408889634;
   const double scale = binary ? kLog2E : 1;
+  const std::string_view name = contract.text("acc");
+  const double rounded_constant =
+      name == "f64" ? kLog2E : round_number(scalar_format(name), kLog2E, {.overflow = Overflow::ieee});
+  const double constant = std::fabs(rounded_constant - kLog2E) / kLog2E + 2 * kUnit64;  // error of c'
   if (binary && is_judged_by_replay(contract))
     throw InputError(InputErrorKind::bad_value,
                      "base=2: no schedule says it yet; allowed with level=replay is e");
@@ -107,7 +111,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       continue;
     }
     const double roundings =
-        rule(Rule::log_base, gamma_n(3, acc.unit) * (std::fabs(e.max) + log_size + error) + 2 * acc.tiny);
+        rule(Rule::log_base,
+             (constant + acc.unit * (1 + constant)) * (std::fabs(e.max) + log_size + error) + 2 * acc.tiny);
     const Enclosure natural = sum(read(e.max, acc), {log_sum.value, up(error + roundings)});
     set_truth(t, r, rounded_sum(product(natural, {kLog2E, 0x1p-53}), acc), store);
   }

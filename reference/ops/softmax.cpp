@@ -121,7 +121,7 @@ Enclosure logit(double x, double temperature, double softcap, const Contract& co
   if (std::isfinite(x)) {
     inner = divided_by(s, softcap, div_ulp, acc);
     // |tanh| <= 1, so an argument that overflows is harmless; not one that an Inf for 1 / softcap may have made NaN.
-    const bool harmless = divided_by({1, 0}, softcap, div_ulp, acc).error < kInfinity;
+    const bool harmless = divided_by({0, 0}, softcap, div_ulp, acc).error < kInfinity;
     if (!harmless) return {inner.value, kInfinity};
   }
   const Certified t = std::isfinite(x) ? certified_tanh(inner.value) : Certified{std::copysign(1.0, x), 0};

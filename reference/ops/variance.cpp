@@ -44,6 +44,10 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
     const Enclosure k = count(static_cast<double>(i + 1), acc);
     const Enclosure in = read(x[i], acc);
     const double before = x[i] - m;
+    if (i == 0 && div_ulp <= 0.5) {  // x - 0, x / 1 and 0 + x are exact
+      m = before, em = in.error;
+      continue;
+    }
     const double flush = tiny_of({before, em + in.error}, acc.tiny_add);
     const double e_before = up((em + in.error) * (1 + u) + u * std::fabs(before) + flush);
     const double step = before / k.value, most_step = std::fabs(step) + e_before / k.value;
@@ -154,13 +158,13 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
   const double shift = rule(Rule::mean_shift, dmu * dmu);
   const double shifted =
       exact.magnitude() + shift + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
-  // A difference that is flushed is below the smallest normal, and so is what is lost of its square; squares, and sums of
-  // squares alone that may underflow, lose tiny and tiny_add each.
+  // A difference that is flushed is below the smallest normal, and so is what is lost of its square. A square that may underflow
+  // loses tiny: under ftz=yes all of it, at once or in a sum of such squares, but once.
   double lost = 0;
   for (const Enclosure& each : in) {
     const Enclosure d = {each.value - mean64.value, each.error + dmu + kUnit64 * std::fabs(each.value)};
     if (may_underflow(d, acc, acc.unit)) lost += acc.tiny_add * acc.tiny_add;
-    if (may_underflow(squared(d, acc), acc, 2 * acc.unit)) lost += acc.tiny + acc.tiny_add;
+    if (may_underflow(squared(d, acc), acc, 2 * acc.unit)) lost += acc.tiny;
   }
   const double most = shifted * n * (1 + g);
   const double underflow = rule(Rule::square_underflow, lost / n * (1 + g));
