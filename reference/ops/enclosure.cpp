@@ -91,11 +91,13 @@ namespace {
 // What is known of the partial sums by inspection: enclosure.hpp.
 struct Inspected {
   bool exact = true;        // no term errs
+  bool finer = false;       // a term that does not err has finer bits than the arithmetic
   bool positive = true;     // no term is negative, each is 0 or normal
   double last = kInfinity;  // q
   void add(Enclosure t, const Machine& m) {
     if (is_zero(t)) return;
     exact &= t.error == 0;
+    finer |= t.error == 0 && m.normal < kInfinity && has_finer_bits(t.value, m);
     positive &= t.value > 0 && !may_underflow(t, m);
     const double least = (std::fabs(t.value) - t.error) * (1 - 0x1p-48);
     last = std::min(last, t.error == 0 ? last_bit(t.value) : least > 0 ? last_bit_of_product(least, m) : 0);
@@ -114,7 +116,7 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   Inspected seen;
   for (const Enclosure& t : terms) seen.add(t, m);
   const bool normal = seen.positive || seen.last >= m.normal;
-  const double flush = normal ? 0 : rule(Rule::sum_flush, m.tiny_add);
+  const double flush = normal ? 0 : rule(Rule::sum_flush, seen.finer ? m.tiny : m.tiny_add);
   const double unit = rule(Rule::sum_rounding, m.unit);
   for (const Enclosure& t : terms) {
     const double next = value + t.value;
@@ -131,7 +133,7 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   const double finest =
       std::max(m.unit, 2 * kUnit64);  // in f64 too, so that `absolute` is no less than it is
   if (seen.exact && absolute * finest <= seen.last && absolute * inflate < m.max_finite)
-    return {value + lost, 0};
+    return {value + lost, (n - 1) * flush};
   // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
   const double own =
       kUnit64 * std::fabs(value + lost) * 2 + gamma_n(n, kUnit64) * gamma_n(n, kUnit64) * absolute;

@@ -113,9 +113,15 @@ inline Enclosure rounded(Enclosure z, const Machine& m, double roundings = 1) {
       up(z.error + rule(Rule::product_rounding, g * z.magnitude()) + rule(Rule::product_underflow, tiny));
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
 }
-// The same for a sum or difference.
-inline Enclosure rounded_sum(Enclosure z, const Machine& m) {
-  const double tiny = may_underflow(z, m, m.unit) ? m.tiny_add : 0;
+// 2^e, e the exponent of the last bit of x that is not 0; +Inf of 0.
+double last_bit(double x);
+// Whether x, an operand that is wider than the arithmetic (f32 in f16), has bits below the smallest subnormal number.
+inline bool has_finer_bits(double x, const Machine& m) { return last_bit(x) < 2 * m.unit * m.normal; }
+
+// The same for a sum or difference. `finer`: of an operand that has_finer_bits, so that the sum is not exact below the smallest
+// normal either.
+inline Enclosure rounded_sum(Enclosure z, const Machine& m, bool finer = false) {
+  const double tiny = may_underflow(z, m, m.unit) ? (finer ? m.tiny : m.tiny_add) : 0;
   const double error =
       up(z.error + rule(Rule::sum_rounding, m.unit * z.magnitude()) + rule(Rule::sum_flush, tiny));
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
@@ -136,8 +142,6 @@ double division_underflow(Enclosure z, double most, Enclosure divisor, const Mac
 // not include. Exact where it is so by inspection: ulp <= 1/2, nothing of a or b errs, b is a power of 2.
 Enclosure divided(Enclosure a, Enclosure b, const Machine& m, double ulp, double more = 0);
 
-// 2^e, e the exponent of the last bit of x that is not 0; +Inf of 0.
-double last_bit(double x);
 // The least last bit of a product of two numbers of m's precision that is at least `least`; 0 unless that is above 0.
 inline double last_bit_of_product(double least, const Machine& m) {
   least = std::fabs(least);
@@ -169,8 +173,10 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
 // plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).
 // Two things are known of the partial sums by inspection. Let q be the smallest last bit of any term: of a term without error
 // its own, of another the step of the format at the least it can be. Every partial sum, rounded or not, is a multiple of q, so
-//   sum |t_i| <= q / u   and no term errs: every partial sum is a number of the format, e = 0: 4096 times 1000 in f32, q = 8;
+//   sum |t_i| <= q / u   and no term errs: every partial sum is a number of the format, e = 0 but for those that are flushed:
+//                        4096 times 1000 in f32, q = 8;
 //   q >= the smallest normal, or no term is negative and each is 0 or a normal number: no partial sum is flushed.
+// Terms that are wider than the arithmetic (has_finer_bits) have sums that are rounded below the smallest normal: tiny each.
 Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m);
 
 // 1 / sqrt(a) for a > 0, with a kernel's rsqrt of `ulp` units in the last place (1 ulp <= 2 u relative).

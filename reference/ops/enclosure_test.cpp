@@ -66,6 +66,10 @@ TEST(Summed, of_multiples_of_one_unit_is_exact_while_the_sum_fits_into_the_forma
   const std::vector<Enclosure> odd = {{2047, 0}, {1, 0}, {1, 0}};
   EXPECT_GT(summed(odd, Order::any, f16).error, 0);  // 2049 is no number of f16
   EXPECT_EQ(summed(std::span(odd).first(2), Order::any, f16).error, 0);
+  // A partial sum that is exact may be flushed.
+  const std::vector<Enclosure> tiny = {{0x1p-13, 0}, {-0x1.8p-14, 0}, {0x1p-13, 0}};
+  EXPECT_EQ(summed(tiny, Order::any, f16).error, 0);
+  EXPECT_GE(summed(tiny, Order::any, machine("f16", true)).error, 0x1p-15);  // 2^-13 - 1.5 2^-14
   const std::vector<Enclosure> off = {{1, 0x1p-40}, {1, 0}};
   EXPECT_GT(summed(off, Order::any, f32).error, 0x1p-40);
 }

@@ -21,7 +21,7 @@ struct Exp {
   Exp(const Contract& contract, const Machine& acc)
       : b(contract.text("exp") == "base2" ? 3 : 1),
         E(rule(Rule::exp_ulp, 2 * contract.number("exp_ulp") * acc.unit)),
-        a(rule(Rule::exp_argument_flush, acc.tiny_add + (b > 1 ? acc.tiny : 0))),
+        a(rule(Rule::exp_argument_flush, (b > 1 ? 2 : 1) * acc.tiny)),
         rescales(contract.number("rescales")),
         u(acc.unit),
         normal(acc.normal) {}
@@ -55,7 +55,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double rescales = kernel.rescales;
   const bool base2 = contract.text("exp") == "base2";
   const double largest_shift = rescales > 0 ? magnitude : std::fabs(r.max);  // of what may be subtracted
-  if (base2) r.max_error += rule(Rule::exp_base2_shift, u * largest_shift);
+  if (base2) r.max_error += rule(Rule::exp_base2_shift, u * largest_shift + acc.tiny);
   constexpr double kLog2E = 1.4426950408889634;
   const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);
   r.defined = r.max_error < kInfinity && claims(Rule::exp_bounded, !base2 || shift < acc.max_finite);

@@ -1,14 +1,15 @@
 // sum_j exp(s_j - m), m = max s_j: what softmax and logsumexp share, and the errors of a kernel's weights and sum.
 //
-// u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2; a = tiny_add of the
-// difference, and tiny more under base2: by so much an argument of exp is off that underflows, 0 where |s_j - m| is too large.
+// u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2; a = tiny of the
+// difference, whose operands may be wider than acc, and tiny more under base2: by so much an argument of exp is off that
+// underflows, 0 where |s_j - m| is too large.
 //
 // A kernel holds logits t_j with |t_j - s_j| <= e_j, subtracts a number M of its own that is the same for the whole
 // row (its largest t: |M - m| <= e_max = max e_j), and forms
 //   v_j = exp((t_j - M)(1 + d) + a')(1 + d') + f_j,   |d| <= b u,  |a'| <= a,  |d'| <= E,  |f_j| <= tiny'
 // (One rounding for the difference; base2: the rounded c' = fl(log2 e) and the product are two more.
 // fma(t, c', -fl(M c')) is covered: it is c' (t - M') with the row-wide M' = fl(M c') / c', for which base2 adds
-// u |m| to e_max.) exp(0) errs by its ulps as any other.
+// u |m| + tiny to e_max.) exp(0) errs by its ulps as any other.
 // tiny' = max(1, 2 exp_ulp) tiny, k steps of k declared ulps (enclosure.hpp: underflow_of), where exp may be subnormal; 0 where
 // the least v_j, w_j exp(-e_j - e_max - ...), is not. With numbers: exp(-100) = 26.55 steps of 2^-149, tiny' = 2 steps at
 // exp_ulp=2: a kernel may hold 25.
@@ -17,8 +18,8 @@
 //   theta_j  = (1 + E) exp(e_j + a + b u (|s_j - m| + e_j + e_max)) - 1
 // plus f_j, which on the scale where the largest weight is 1 is at most
 //   f        = tiny' exp(e_max).
-// An online kernel whose maximum changes T = rescales times after a term has entered multiplies that term of the sum
-// by at most T factors exp(M_old - M_new), whose exponents telescope to at most |s_j - m| + 2 e_max:
+// An online kernel multiplies a term of its sum by at most T = rescales factors exp(M_old - M_new), exp(0) among them where the
+// maximum has not changed, whose exponents telescope to at most |s_j - m| + 2 e_max:
 //   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(T a + b u (|s_j - m| + 2 e_max)) - 1      (T > 0)
 // A factor, and a product by it, underflow only where every term that they are applied to has f_j > 0: a factor once, by f times a
 // weight of at most 1 + E, for what is left then lies below the smallest normal; a product T times: f becomes
@@ -59,7 +60,7 @@ inline constexpr std::array kExpSumKeys = {
     ContractKey{"exp_ulp", ContractValue::number, "2", "",
                 "error of exp, in units in the last place of acc, its subnormal steps included"},
     ContractKey{"rescales", ContractValue::number, "0", "",
-                "changes of an online kernel's maximum; 0: two passes"},
+                "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},
 };
 
 struct ExpSum {

@@ -94,7 +94,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     most += grown(most, static_cast<double>(cols) * (4 * div_ulp + 9), acc);  // of |x - m|
     const double at_most = moments_fit(row, kind, div_ulp, acc) ? most_inverse : kInfinity;
     for (std::size_t i = 0; i < cols; ++i) {
-      const Enclosure d = rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc);
+      const Enclosure d =
+          rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc, has_finer_bits(row[i], acc));
       affine.set(t, first + i, d, inverse, gain[i], bias[i], most, at_most);
     }
   }

@@ -12,7 +12,7 @@
 // then one rounded addition, then the store. No log underflows: of a number of the format it is 0 or at least u. A = log_abs
 // where S' may lie in [1/2, 2], else 0: functions whose error is absolute near 1, where log is small (CUDA C++ Programming
 // Guide, mathematical functions, intrinsics: __logf 2^-21.41 in [0.5, 2], 3 ulp elsewhere; __log2f 2^-22, 2 ulp). Under exp=base2
-// the number that is subtracted in effect is M' = fl(M log2 e) / log2 e, and M is what is added back: u |M| more.
+// the number that is subtracted in effect is M' = fl(M log2 e) / log2 e, and M is what is added back: u |M| + tiny more.
 // base=2: all of it times log2 e, which a kernel rounds (c') and multiplies by: fl(M c') + log2 S', or (M + log S') c'; one
 // rounding of |M| and of the logarithm more and the error of c' cover both, and log_abs, which is of the log that is taken, counts log2 e times.
 #include <algorithm>
@@ -98,16 +98,19 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     // e.sum itself is off by a few n u64, which sum_error includes.
     const double shift = -std::log1p(-up(e.sum_error));
-    const double moved = contract.text("exp") == "base2"
-                             ? rule(Rule::exp_base2_shift, acc.unit * (std::fabs(e.max) + e.max_error))
-                             : 0;
-    const double near_one = e.sum * (1 - e.sum_error) <= 2 * std::exp(e.max_error)
+    const double moved =
+        contract.text("exp") == "base2"
+            ? rule(Rule::exp_base2_shift, acc.unit * (std::fabs(e.max) + e.max_error) + acc.tiny)
+            : 0;
+    const double near_one = e.sum * (1 - e.sum_error) <= 2 * std::exp(e.max_error) * e.swell
                                 ? rule(Rule::log_abs, contract.number("log_abs"))
                                 : 0;
     const double log_size = std::fabs(log_sum.value) + e.max_error + shift;
     const double error = up(shift + moved + log_error * log_size + near_one) + log_sum.error;
     if (!binary) {
-      set_truth(t, r, rounded_sum(sum(read(e.max, acc), {log_sum.value, error}), acc), store);
+      set_truth(t, r,
+                rounded_sum(sum(read(e.max, acc), {log_sum.value, error}), acc, has_finer_bits(e.max, acc)),
+                store);
       continue;
     }
     const double roundings =

@@ -84,7 +84,7 @@ void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, do
   if (std::isinf(beta))
     return z.error < kInfinity ? set_special(truth, i, beta, store_) : set_unclaimed(truth, i);
   const Enclosure shift = weight(beta);
-  const Enclosure y = beta == 0 ? z : rounded_sum(sum(z, shift), acc_);
+  const Enclosure y = beta == 0 ? z : rounded_sum(sum(z, shift), acc_, has_finer_bits(shift.value, acc_));
   if (mid_ != nullptr || gamma_ != nullptr)
     set_truth_within(truth, i, y, store_);
   else

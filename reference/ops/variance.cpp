@@ -44,11 +44,12 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
     const Enclosure k = count(static_cast<double>(i + 1), acc);
     const Enclosure in = read(x[i], acc);
     const double before = x[i] - m;
-    if (i == 0 && div_ulp <= 0.5) {  // x - 0, x / 1 and 0 + x are exact
-      m = before, em = in.error;
+    if (i == 0 && div_ulp <= 0.5 && is_representable(x[i], acc) && !has_finer_bits(x[i], acc)) {
+      m = before, em = in.error;  // x - 0, x / 1 and 0 + x are exact
       continue;
     }
-    const double flush = tiny_of({before, em + in.error}, acc.tiny_add);
+    const double of_sum = has_finer_bits(x[i], acc) ? acc.tiny : acc.tiny_add;
+    const double flush = tiny_of({before, em + in.error}, of_sum);
     const double e_before = up((em + in.error) * (1 + u) + u * std::fabs(before) + flush);
     const double step = before / k.value, most_step = std::fabs(step) + e_before / k.value;
     m += step;
@@ -61,7 +62,7 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
     em = up(em + u * (std::fabs(m) + em) + tiny_of({m, em}, acc.tiny_add));
     const double after = x[i] - m;
     const double e_after =
-        up((em + in.error) * (1 + u) + u * std::fabs(after) + tiny_of({after, em + in.error}, acc.tiny_add));
+        up((em + in.error) * (1 + u) + u * std::fabs(after) + tiny_of({after, em + in.error}, of_sum));
     const double p = before * after;
     const double e_p = up(std::fabs(before) * e_after + std::fabs(after) * e_before + e_before * e_after);
     s += p;
@@ -158,12 +159,13 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
   const double shift = rule(Rule::mean_shift, dmu * dmu);
   const double shifted =
       exact.magnitude() + shift + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
-  // A difference that is flushed is below the smallest normal, and so is what is lost of its square. A square that may underflow
+  // A difference d below the smallest normal may be flushed, or, of an x that is wider than acc, off by half a step: either changes
+  // its square by at most 2 normal tiny. A square that may underflow
   // loses tiny: under ftz=yes all of it, at once or in a sum of such squares, but once.
   double lost = 0;
   for (const Enclosure& each : in) {
     const Enclosure d = {each.value - mean64.value, each.error + dmu + kUnit64 * std::fabs(each.value)};
-    if (may_underflow(d, acc, acc.unit)) lost += acc.tiny_add * acc.tiny_add;
+    if (may_underflow(d, acc, acc.unit)) lost += 2 * acc.tiny * acc.normal;
     if (may_underflow(squared(d, acc), acc, 2 * acc.unit)) lost += acc.tiny;
   }
   const double most = shifted * n * (1 + g);

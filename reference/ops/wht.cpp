@@ -18,7 +18,7 @@
 //   |y' - y| <= ((1 + a)(1 + gamma_k) - 1) A / sqrt n + underflow,
 // then the store. D only flips signs. Underflow (enclosure.hpp): tiny for each x_j c that may be subnormal, where the terms are
 // scaled, and for y, where it may be; under scale=levels for each of the n products of an output. Sums lose n tiny_add under
-// ftz=yes, and nothing where every x_j and x_j c is a multiple of the smallest normal.
+// ftz=yes (n tiny where an x is wider than acc), and nothing where every x_j and x_j c is a multiple of the smallest normal.
 //
 // With numbers: 128 gaussian points in f32 (seed 1), order=tree, scale=once: h = 7, k = 2, A = 98.1,
 //   |y' - y| <= 9 * 2^-24 * 98.1 / sqrt(128) = 4.65e-6      (outputs are about 0.6);
@@ -106,11 +106,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   for (std::size_t first = 0; first < x.size(); first += points) {
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
     double absolute = 0, flushed = 0, small = 0, last = kInfinity;
+    bool finer = false;
     for (const double each : group) {
       if (!std::isfinite(each)) continue;
       absolute += std::fabs(each);
       flushed += read(each, acc).error;
       if (each == 0) continue;
+      finer |= has_finer_bits(each, acc);
       small += may_underflow({each / root, 0}, acc, 4 * acc.unit) ? 1 : 0;
       last = std::min({last, last_bit(each), last_bit_of_product(each / root * (1 - 4 * acc.unit), acc)});
     }
@@ -120,7 +122,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     absolute *= 1 + n * kUnit64;
     const bool fits = claims(Rule::sum_overflow, absolute * (1 + relative) < acc.max_finite);
     const double products = rule(Rule::scale_underflow, (once ? small : n) * acc.tiny);
-    const double sums = once && last >= acc.normal ? 0 : rule(Rule::sum_flush, n * acc.tiny_add);
+    const double sums =
+        once && last >= acc.normal ? 0 : rule(Rule::sum_flush, n * (finer ? acc.tiny : acc.tiny_add));
     for (std::size_t i = 0; i < points; ++i) {
       if (!std::isfinite(group[i])) {
         if (fits || std::isnan(group[i]))

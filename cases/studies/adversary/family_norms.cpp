@@ -31,6 +31,7 @@ constexpr Axis kKernel[] = {
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
+    kFlush,
 };
 
 void say_norm(const Choices& c, Words& words) {
@@ -62,7 +63,8 @@ struct Machinery {
   Sides sides;
 };
 Machinery machinery(const Problem& p) {
-  return {Arithmetic(p.text("acc"), p.is("ftz", "yes")), p.is("mid", "acc") ? p.text("acc") : p.text("mid"),
+  return {Arithmetic(p.text("acc"), p.is("ftz", "yes"), p.text("flush")),
+          p.is("mid", "acc") ? p.text("acc") : p.text("mid"),
           Sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7))};
 }
 

@@ -44,6 +44,7 @@ constexpr Axis kKernel[] = {
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
+    kFlush,
 };
 
 void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
@@ -127,7 +128,7 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
     }
     if (max == -kInf) continue;  // nothing was seen yet
     const double own = ordered_sum(m, w, p.text("sum"), p.seed());
-    const double factor = r.max == -kInf ? 0 : max == r.max ? 1 : weight_of(m, p, r.max, max, side(first));
+    const double factor = r.max == -kInf ? 0 : weight_of(m, p, r.max, max, side(first));
     r.sum = r.max == -kInf ? own : m.add(m.mul(r.sum, factor), own);
     r.max = max;
   }
@@ -153,7 +154,8 @@ double capped(const Arithmetic& m, const Problem& p, double x, int side) {
 }
 
 Outputs softmax_run(const Problem& p) {
-  const Arithmetic m(p.text("acc"), p.is("ftz", "yes")), kept(p.text("weights"), p.is("ftz", "yes"));
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush")),
+      kept(p.text("weights"), p.is("ftz", "yes"));
   const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
   const std::vector<double>& x = p.tensor("x");
   const std::int64_t rows = p.attributes.integer("rows"), cols = p.attributes.integer("cols");
@@ -194,7 +196,7 @@ void logsumexp_contract(const Attributes& a, const Choices& c, Words& words) {
 }
 
 Outputs logsumexp_run(const Problem& p) {
-  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"));
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush"));
   const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
   const std::vector<double>& x = p.tensor("x");
   const std::size_t cols = static_cast<std::size_t>(p.attributes.integer("cols"));
