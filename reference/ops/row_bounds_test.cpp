@@ -173,8 +173,9 @@ TEST(RowBounds, sums_of_equal_numbers_are_exact) {
         EXPECT_EQ(t.limit[0], 0) << kind;  // the division is exact too
       }
       if (n == 4096) continue;
-      // Two roundings of 1/n and its product: (1000 gamma_2 + 1000 u) / sqrt(eps) of the mean and of x - mean.
-      EXPECT_LT(t.limit[0], 1000 * gamma_n(4, 0x1p-24) / std::sqrt(1e-5)) << kind;
+      // Two roundings of 1/n and its product, one of x - mean, one to spare, over sqrt(eps).
+      const double eps = c.attributes.real("eps"), most = 1000 * gamma_n(4, 0x1p-24) / std::sqrt(eps);
+      EXPECT_LT(t.limit[0], most) << kind;
     }
   }
 }

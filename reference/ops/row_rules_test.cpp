@@ -151,7 +151,7 @@ const std::vector<Row>& rows() {
        }},
       {Rule::weight_rounding, false,
        [] {  // 2^-8 (1 + 2^-8), a tie of bf16, is kept before the maximum is 3
-         const float x = static_cast<float>(std::log(0x1p-8 * (1 + 0x1p-8)) + 1e-5);
+         const float x = std::nextafter(static_cast<float>(std::log(257.0 / 65536)), 0.0F);
          const OpCase c = rows_of("softmax", {0, x, 3});
          const double w = round_bf16(std::exp(double{x})) * std::exp(-3.0);
          return seen(c.truth("exp_ulp=0.5 div_ulp=0.5 rescales=1 weights=bf16"), 1,
