@@ -47,6 +47,10 @@ double Order::height(double n) const {
   return n - 1;
 }
 
+double Order::height_with_start(double n) const {
+  return word == likely || word == depth ? height(n + 1) : height(n) + 1;
+}
+
 bool find_order(std::string_view text, Order& found) {
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);

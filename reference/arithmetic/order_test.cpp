@@ -75,6 +75,16 @@ TEST(Order, likely_grows_with_the_root_and_is_no_word_of_a_contract) {
   EXPECT_FALSE(find_order("likely", found));
 }
 
+// A term that starts the sum, or ends it, outside of the order is at least a term more of the order.
+TEST(Order, a_start_is_an_addition_more) {
+  for (const Order order : {Order(Order::any), Order(Order::sequential), Order(Order::tree),
+                            Order(Order::lanes, 8), Order(Order::blocks, 8), Order(Order::depth, 5)})
+    for (int n = 1; n < 300; ++n) {
+      EXPECT_GE(order.height_with_start(n), order.height(n + 1)) << to_string(order) << ", n = " << n;
+      EXPECT_LE(order.height_with_start(n), order.height(n) + 1) << to_string(order) << ", n = " << n;
+    }
+}
+
 TEST(Order, text_is_read_as_what_it_prints) {
   for (const char* text : {"any", "sequential", "tree", "lanes:32", "blocks:128", "depth:2147483647"})
     EXPECT_EQ(to_string(order_of(text)), text);

@@ -15,9 +15,32 @@ double grown(double w, double distance, double error, double own) {
   return std::exp(up(error) - distance) * (1 + 8 * own);
 }
 
+// What a kernel's exp does, and the bounds of its errors: the header's symbols.
+struct Exp {
+  double b, E, a, rescales, u, normal;
+  Exp(const Contract& contract, const Machine& acc)
+      : b(contract.text("exp") == "base2" ? 3 : 1),
+        E(rule(Rule::exp_ulp, 2 * contract.number("exp_ulp") * acc.unit)),
+        a(rule(Rule::exp_argument_flush, (b > 1 ? 2 : 1) * acc.tiny)),
+        rescales(contract.number("rescales")),
+        u(acc.unit),
+        normal(acc.normal) {}
+  double direct(double distance, double logit, double max_error) const {
+    const bool vanishes = !((distance - logit - max_error) * (1 - b * u) >= normal);
+    return std::log1p(E) + rule(Rule::exp_logit, logit) + (vanishes ? a : 0) +
+           rule(Rule::exp_argument, b * u * (distance + logit + max_error));
+  }
+  double rescaled(double distance, double max_error, double drift) const {
+    if (rescales == 0) return 0;
+    return rule(Rule::exp_rescale,
+                rescales * (std::log1p(E) + u + a) + b * u * (distance + 2 * max_error) + drift);
+  }
+};
+
 }  // namespace
 
-ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc) {
+ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, const Machine& acc, double places,
+               bool sink) {
   ExpSum r;
   r.max = -kInfinity;
   double magnitude = 0;
@@ -28,24 +51,27 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   }
   const double n = static_cast<double>(logits.size());
   const double u = acc.unit;
-  const double relative_exp = 2 * contract.number("exp_ulp") * u;
-  const double rescales = contract.number("rescales");
+  const Exp kernel(contract, acc);
+  const double rescales = kernel.rescales;
   const bool base2 = contract.text("exp") == "base2";
-  const double b = base2 ? 3 : 1;
   const double largest_shift = rescales > 0 ? magnitude : std::fabs(r.max);  // of what may be subtracted
-  if (base2) r.max_error += u * largest_shift;
+  if (base2) r.max_error += rule(Rule::exp_base2_shift, u * largest_shift + acc.tiny);
   constexpr double kLog2E = 1.4426950408889634;
   const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);
-  r.defined = r.max_error < kInfinity && (!base2 || shift < acc.max_finite);
+  r.defined = r.max_error < kInfinity && claims(Rule::exp_bounded, !base2 || shift < acc.max_finite);
   if (base2) r.swell = std::exp(2 * r.max_error + rescales * u * (magnitude + r.max_error));
-  r.bounded = r.defined && relative_exp < 0.5 && 2 * n * (1 + n * u) * r.swell < acc.max_finite;
-  const double log_factor = std::log1p(relative_exp);
-  const double log_rescale = rescales * (log_factor + u);
+  r.bounded = r.defined && kernel.E < 0.5 &&
+              claims(Rule::exp_bounded, 2 * n * (1 + n * u) * r.swell < acc.max_finite);
   // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
-  r.flush = up((acc.tiny + kExpFlushError) * std::exp(r.max_error));
+  const double own_flush = kExpFlushError * std::exp(r.max_error);
+  const double steps = underflow_of(acc, contract.number("exp_ulp")) * std::exp(r.max_error);
+  const double of_exp = rule(Rule::exp_underflow, steps);
+  const double of_rescale = rule(Rule::exp_rescale_underflow, rescales * acc.tiny * std::exp(r.max_error));
+  const double grows = rescales > 0 ? 1 + kernel.E + rescales * acc.normal : 1;
   r.weight.resize(logits.size());
   r.most.resize(logits.size());
-  double errors = 0, partials = 0, sum = 0;
+  r.flush.resize(logits.size());
+  double errors = 0, partials = 0, sum = 0, flushes = 0;
   for (std::size_t j = 0; j < logits.size(); ++j) {
     const Enclosure& s = logits[j];
     if (s.value == -kInfinity) continue;  // weight exactly 0 in every arithmetic
@@ -54,27 +80,34 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
     const double lo = (s.value - back) - (r.max - (back - hi));
     const double distance = std::fabs(hi);
     const double w = certified_exp(hi, std::clamp(lo, -kExpLowMax, kExpLowMax));
-    const double direct = log_factor + s.error + b * u * (distance + s.error + r.max_error);
     const double own = 0x1p-52 + std::fabs(lo) * kUnit64;
-    r.weight[j] = w;
-    r.most[j] = up(grown(w, distance, direct, own));
     const double drift =
         base2 ? rescales * u * (std::max(std::fabs(s.value), std::fabs(r.max)) + r.max_error) : 0;
     const double in_sum =
-        rescales > 0 ? direct + log_rescale + b * u * (distance + 2 * r.max_error) + drift : direct;
+        kernel.direct(distance, s.error, r.max_error) + kernel.rescaled(distance, r.max_error, drift);
+    r.weight[j] = w;
+    r.most[j] = up(grown(w, distance, in_sum, own));
     errors += in_sum < 1 ? w * (std::expm1(up(in_sum)) + own) : grown(w, distance, in_sum, own);
+    // The least a kernel may hold, before it underflows: of v_j, of a factor, of the product.
+    if (!(w * std::exp(-2 * in_sum - 2 * r.max_error) * (1 - 0x1p-40) >= acc.normal)) {
+      r.flush[j] = up(of_exp * grows + of_rescale + own_flush);
+      flushes += r.flush[j];
+    }
     sum += w;
     if (j > 0) partials += sum;
   }
   const double any = (n - 1) * u;
   const Order order = order_of(contract.text("order"));
-  const double order_error = order.is_shallow()           ? std::min(any, gamma_n(order.height(n), u))
-                             : order == Order::sequential ? std::min(any, u * partials * (1 + any) / sum)
-                                                          : any;
-  const double flushes = n * ((1 + rescales) * r.flush + acc.tiny_add);
+  const double height = sink ? order.height_with_start(places) : order.height(places);
+  const double order_error =
+      rule(Rule::exp_order, order.is_shallow()           ? std::min(any, gamma_n(height, u))
+                            : order == Order::sequential ? std::min(any, u * partials * (1 + any) / sum)
+                                                         : any);
+  const double carried = order == Order::sequential ? any : order_error;
   r.sum = sum;
-  r.sum_error = up((1 + order_error) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
-  if (!r.defined || !(sum * (1 + r.sum_error) * r.swell < acc.max_finite)) r.sum_error = kInfinity;
+  r.sum_error = up((1 + carried) * (errors + flushes) / sum + order_error + (2 * n + 8) * kUnit64);
+  if (!r.defined || !claims(Rule::exp_bounded, sum * (1 + r.sum_error) * r.swell < acc.max_finite))
+    r.sum_error = kInfinity;
   return r;
 }
 

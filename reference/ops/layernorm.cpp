@@ -36,7 +36,8 @@ constexpr std::array kAttributes = {
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
-    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford", "the algorithm"},
+    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
+                "the algorithm; a variance that comes out negative is clamped at 0"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -45,19 +46,6 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
           {"gamma", TensorRole::data, "f32", {cols}},
           {"beta", TensorRole::data, "f32", {cols}},
           {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
-}
-
-// 1 / sqrt(v + eps) with v >= 0 known.
-Enclosure inverse_deviation(Enclosure variance, Enclosure eps, const Machine& acc, double rsqrt_ulp) {
-  if (!(variance.error < kInfinity)) return {1 / std::sqrt(variance.value + eps.value), kInfinity};
-  const double low = std::max(0.0, variance.value - variance.error);
-  const double high = variance.value + up(variance.error);
-  const Enclosure at_low = inverse_sqrt(rounded_sum(sum({low, 0}, eps), acc), acc, rsqrt_ulp);
-  const Enclosure at_high = inverse_sqrt(rounded_sum(sum({high, 0}, eps), acc), acc, rsqrt_ulp);
-  const Enclosure exact = inverse_sqrt({variance.value + eps.value, 3 * kUnit64 * variance.magnitude()},
-                                       machine("f64", false), 0.5);
-  const double error = std::max(at_low.high() - exact.value, exact.value - at_high.low());
-  return {exact.value, up(std::max(error, 0.0) + exact.error + 4 * kUnit64 * exact.value)};
 }
 
 // Whether no kernel of the contract leaves acc's range before 1/sqrt, by magnitudes alone: the mean grows by two roundings or,
@@ -100,13 +88,14 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       continue;
     }
     const Moments m = moments(row, kind, order, div_ulp, acc);
-    const Enclosure inverse = inverse_deviation(m.variance, eps, acc, rsqrt_ulp);
+    const Enclosure inverse = inverse_of_positive(m.variance, eps, acc, rsqrt_ulp);
     double most = 0;
     for (const double each : row) most = std::max(most, std::fabs(each));
     most += grown(most, static_cast<double>(cols) * (4 * div_ulp + 9), acc);  // of |x - m|
     const double at_most = moments_fit(row, kind, div_ulp, acc) ? most_inverse : kInfinity;
     for (std::size_t i = 0; i < cols; ++i) {
-      const Enclosure d = rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc);
+      const Enclosure d =
+          rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc, has_finer_bits(row[i], acc));
       affine.set(t, first + i, d, inverse, gain[i], bias[i], most, at_most);
     }
   }

@@ -1,4 +1,5 @@
-// logsumexp: y[r] = log sum_i exp(x[r,i]) = m + log sum_i exp(x[r,i] - m),  m = max x[r,:], natural log
+// logsumexp: y[r] = log sum_i exp(x[r,i]) = m + log sum_i exp(x[r,i] - m),  m = max x[r,:], natural log, or log2 of the same
+// sum where the contract says base=2: what kernels store that compute in powers of 2 throughout (FlashInfer's lse).
 // x[rows,cols] dtype -> y[rows] f32.
 //
 // Domain. Every real x; -Inf contributes nothing; a row of -Inf gives -Inf, a row with +Inf +Inf, with NaN NaN.
@@ -6,14 +7,19 @@
 // Limit. exp_sum.hpp: the kernel's sum is S e^(m - M) (1 + h), |h| <= H, for a subtracted M within e_max of m, which
 // then is added back. So
 //   log S' + M = log S + m + log(1 + h),
-// and with G = 2 log_ulp u
-//   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + tiny,
-// then one rounded addition, then the store. Under exp=base2 the number that is subtracted in effect is M' = fl(M log2 e) /
-// log2 e, and M is what is added back: u |M| more.
+// and with G = gamma_{2 log_ulp}
+//   |y' - y| <= -log(1 - H) + G (|log S| + e_max - log(1 - H)) + A,
+// then one rounded addition, then the store. No log underflows: of a number of the format it is 0 or at least u. A = log_abs
+// where S' may lie in [1/2, 2], else 0: functions whose error is absolute near 1, where log is small (CUDA C++ Programming
+// Guide, mathematical functions, intrinsics: __logf 2^-21.41 in [0.5, 2], 3 ulp elsewhere; __log2f 2^-22, 2 ulp). Under exp=base2
+// the number that is subtracted in effect is M' = fl(M log2 e) / log2 e, and M is what is added back: u |M| + tiny more.
+// base=2: all of it times log2 e, which a kernel rounds (c') and multiplies by: fl(M c') + log2 S', or (M + log S') c'; one
+// rounding of |M| and of the logarithm more and the error of c' cover both, and log_abs, which is of the log that is taken, counts log2 e times.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "reference/error.hpp"
 #include "reference/ops/exp_sum.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
@@ -37,6 +43,9 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[3],
     kExpSumKeys[4],
     ContractKey{"log_ulp", ContractValue::number, "2", "", "error of log, in units in the last place of acc"},
+    ContractKey{"log_abs", ContractValue::number, "0", "",
+                "absolute error of log between 1/2 and 2, besides log_ulp (__logf: 3.6e-7)"},
+    ContractKey{"base", ContractValue::word, "e", "e|2", "of the logarithm that is stored"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -50,7 +59,17 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const std::vector<double> x = in.values("x");
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
   const Store store = store_of(contract, "f32");
-  const double log_error = 2 * contract.number("log_ulp") * acc.unit;
+  const double log_error = rule(Rule::log_ulp, gamma_n(2 * contract.number("log_ulp"), acc.unit));
+  const bool binary = contract.text("base") == "2";
+  constexpr double kLog2E = 1.4426950408889634;
+  const double scale = binary ? kLog2E : 1;
+  const std::string_view name = contract.text("acc");
+  const double rounded_constant =
+      name == "f64" ? kLog2E : round_number(scalar_format(name), kLog2E, {.overflow = Overflow::ieee});
+  const double constant = std::fabs(rounded_constant - kLog2E) / kLog2E + 2 * kUnit64;  // error of c'
+  if (binary && is_judged_by_replay(contract))
+    throw InputError(InputErrorKind::bad_value,
+                     "base=2: no schedule says it yet; allowed with level=replay is e");
   Truth t = make_truth("y", static_cast<std::size_t>(rows),
                        "reference/ops/logsumexp: exp, the sum, log and an addition");
   std::vector<Enclosure> logits(static_cast<std::size_t>(cols));
@@ -66,24 +85,39 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_special(t, r, nan ? std::nan("") : largest, store);
       continue;
     }
-    const ExpSum e = exp_sum(logits, contract, acc);
+    const ExpSum e = exp_sum(logits, contract, acc, static_cast<double>(cols));
     const Certified log_sum = certified_log(e.sum);
     if (!(e.sum_error < 1)) {
-      t.value[r] = largest + log_sum.value;
+      t.value[r] = (largest + log_sum.value) * scale;
       // Any finite number where no kernel leaves the range: its logarithm is at most that of n (1 + E)(1 + n u).
       double range = std::min(acc.max_finite, store.output->max_finite);
       if (store.through != nullptr) range = std::min(range, store.through->max_finite);
-      if (e.bounded && 2 * std::fabs(largest) + 4 * static_cast<double>(cols) < range)
+      if (e.bounded && 4 * std::fabs(largest) + 8 * static_cast<double>(cols) < range)
         t.limit[r] = kAnyNumber;
       continue;
     }
     // e.sum itself is off by a few n u64, which sum_error includes.
     const double shift = -std::log1p(-up(e.sum_error));
-    const double moved = contract.text("exp") == "base2" ? acc.unit * (std::fabs(e.max) + e.max_error) : 0;
-    const double error =
-        up(shift + moved + log_error * (std::fabs(log_sum.value) + e.max_error + shift) + acc.tiny) +
-        log_sum.error;
-    set_truth(t, r, rounded_sum(sum({e.max, 0}, {log_sum.value, error}), acc), store);
+    const double moved =
+        contract.text("exp") == "base2"
+            ? rule(Rule::exp_base2_shift, acc.unit * (std::fabs(e.max) + e.max_error) + acc.tiny)
+            : 0;
+    const double near_one = e.sum * (1 - e.sum_error) <= 2 * std::exp(e.max_error) * e.swell
+                                ? rule(Rule::log_abs, contract.number("log_abs"))
+                                : 0;
+    const double log_size = std::fabs(log_sum.value) + e.max_error + shift;
+    const double error = up(shift + moved + log_error * log_size + near_one) + log_sum.error;
+    if (!binary) {
+      set_truth(t, r,
+                rounded_sum(sum(read(e.max, acc), {log_sum.value, error}), acc, has_finer_bits(e.max, acc)),
+                store);
+      continue;
+    }
+    const double roundings =
+        rule(Rule::log_base,
+             (constant + acc.unit * (1 + constant)) * (std::fabs(e.max) + log_size + error) + 2 * acc.tiny);
+    const Enclosure natural = sum(read(e.max, acc), {log_sum.value, up(error + roundings)});
+    set_truth(t, r, rounded_sum(product(natural, {kLog2E, 0x1p-53}), acc), store);
   }
   if (is_judged_by_replay(contract)) replay_rows(t, "logsumexp", a, set, contract);
   return {std::move(t)};

@@ -70,10 +70,14 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
         .square_sum = 0,
         .constant = 0,
         .of_square = 0,
-        .tiny = acc.tiny + acc.tiny_add,
-        .g = gamma_n(2 * div_ulp + 3, acc.unit),
+        .tiny = rule(Rule::merge_underflow, underflow_of(acc, div_ulp) + acc.tiny_add),
+        .g = 0,
         .div_ulp = div_ulp,
         .unit = acc.unit};
+  const Enclosure n = count(r.n, acc), share = quotient({1, 0}, n);
+  r.g = rule(Rule::merge_rounding, gamma_n(2 * div_ulp + 3 + (n.error > 0 ? 2 : 0), acc.unit));
+  if (may_underflow(share, acc, gamma_n(2 * div_ulp, acc.unit)))
+    r.g += rule(Rule::reciprocal_underflow, r.n * (1 + 2 * acc.unit) * underflow_of(acc, div_ulp));
   r.magnitudes.reserve(x.size());
   double least = kInfinity, largest = -kInfinity;
   for (const double each : x) {

@@ -27,6 +27,11 @@
 //   2 g^2 (sum x^2) h(h+1)(2h+1)/6     of W: w (e_A + e_B)^2 <= n_A e_A^2 + n_B e_B^2, A_P^2 <= s (sum over P of x^2)
 //   5/6 g^2 S n^2                 of V: e_P^2 <= g^2 S_P (s + 2) / 3, and 5/6 S_P s^2 grows by more than a node's share
 //
+// Underflow. A share n_B / n, or 1 / n, that is subnormal is off by its steps (enclosure.hpp), relative to it at most n times
+// those: g grows by n max(1, 2 div_ulp) tiny where 1 / n is below the smallest normal (f16: n > 16384), and where it is flushed
+// g is 1 and nothing is claimed. A count of more bits than the format is rounded: two roundings more in g. Any other product
+// or sum of a merge loses at most the steps of a quotient.
+//
 // A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes than there are
 // terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
 // levels. The first update of a part divides by 1, which is exact unless div_ulp exceeds 1/2; then it adds

@@ -84,7 +84,7 @@ void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, do
   if (std::isinf(beta))
     return z.error < kInfinity ? set_special(truth, i, beta, store_) : set_unclaimed(truth, i);
   const Enclosure shift = weight(beta);
-  const Enclosure y = beta == 0 ? z : rounded_sum(sum(z, shift), acc_);
+  const Enclosure y = beta == 0 ? z : rounded_sum(sum(z, shift), acc_, has_finer_bits(shift.value, acc_));
   if (mid_ != nullptr || gamma_ != nullptr)
     set_truth_within(truth, i, y, store_);
   else
@@ -106,6 +106,18 @@ void Affine::set_vanished(Truth& truth, std::size_t i, double x, double gamma) c
   if (std::isfinite(gamma) && before && !(rounded(product({x, 0}, {gamma, 0}), acc_).error < kInfinity))
     return set_unclaimed(truth, i);
   set_special(truth, i, x * 0.0 * gamma);
+}
+
+Enclosure inverse_of_positive(Enclosure v, Enclosure eps, const Machine& acc, double rsqrt_ulp) {
+  if (!(v.error < kInfinity)) return {1 / std::sqrt(v.value + eps.value), kInfinity};
+  const double low = std::max(0.0, v.value - v.error);
+  const double high = v.value + up(v.error);
+  const Enclosure at_low = inverse_sqrt(rounded_sum(sum({low, 0}, eps), acc), acc, rsqrt_ulp);
+  const Enclosure at_high = inverse_sqrt(rounded_sum(sum({high, 0}, eps), acc), acc, rsqrt_ulp);
+  const Enclosure exact =
+      inverse_sqrt({v.value + eps.value, 3 * kUnit64 * v.magnitude()}, machine("f64", false), 0.5);
+  const double error = std::max(at_low.high() - exact.value, exact.value - at_high.low());
+  return {exact.value, up(std::max(error, 0.0) + exact.error + 4 * kUnit64 * exact.value)};
 }
 
 double largest_inverse(Enclosure eps, double rsqrt_ulp, const Machine& acc) {

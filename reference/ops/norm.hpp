@@ -15,7 +15,8 @@ inline constexpr std::array kNormKeys = {
     ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",
                 "error of 1/sqrt, in units in the last place of acc"},
-    ContractKey{"div_ulp", ContractValue::number, "2", "", "error of the division by the row length"},
+    ContractKey{"div_ulp", ContractValue::number, "2", "",
+                "error of the division by the row length, or of 1/length, which is then multiplied"},
     ContractKey{"mid", ContractValue::word, "acc", "acc|f32|f16|bf16",
                 "the normalised x is rounded to this before gamma; acc: it is not"},
     ContractKey{"product", ContractValue::word, "any", "any|x_inv_gamma|x_gamma_inv|gamma_inv_x",
@@ -62,6 +63,8 @@ class Affine {
   const ScalarFormat* gamma_;  // nullptr: f32, exact
 };
 
+// 1 / sqrt(v + eps) where no kernel's v is negative (a mean of squares, a variance): v's interval is cut at 0.
+Enclosure inverse_of_positive(Enclosure v, Enclosure eps, const Machine& acc, double rsqrt_ulp);
 // The largest 1/sqrt(v + eps) of a kernel with v >= 0; +Inf where eps may round to 0.
 double largest_inverse(Enclosure eps, double rsqrt_ulp, const Machine& acc);
 // An upper bound of what n roundings make of a positive number, to be compared with the range: e^(n u), doubled.
@@ -75,9 +78,11 @@ inline bool all_finite(std::span<const double> row) {
 
 // x_i^2 as a kernel forms it (d_i^2 alike).
 inline Enclosure squared(Enclosure x, const Machine& m) { return rounded(product(x, x), m); }
-// A sum divided by n: the quotient's error, or that of a rounded 1/n and a product.
+// A sum divided by n: the quotient's error, or that of a rounded 1/n and a product. An n beyond the range is Inf, and the mean 0.
 inline Enclosure mean_of(Enclosure sum, double n, double div_ulp, const Machine& m) {
-  return rounded(quotient(sum, {n, 0}), m, 2 * div_ulp + 1);
+  if (n < m.max_finite) return divided(sum, count(n, m), m, div_ulp, 1);
+  const Enclosure z = quotient(sum, {n, 0});
+  return {z.value, rule(Rule::divisor_rounding, z.magnitude())};
 }
 
 }  // namespace assay

@@ -11,6 +11,8 @@
 //   |y| ((n/2 + div_ulp + 1) u + 2 rsqrt_ulp u + 2 u)
 // and the stored rounding, since the mean's relative error halves under rsqrt; and where x gamma underflows before 1/sqrt,
 // tiny / sqrt(eps): with x = 2^-140 and gamma = 2^-9 all of y, under product=any and x_gamma_inv.
+// No kernel's mean is negative: where its interval reaches 0 (1 / cols flushed, in f16 from cols = 16385 on) it is cut there, and the
+// limit is |x| / sqrt(eps).
 #include <algorithm>
 
 #include "reference/ops/norm.hpp"
@@ -69,7 +71,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       total += row[i] * row[i];
     }
     const Enclosure mean = mean_of(summed(squares, order, acc), n, div_ulp, acc);
-    const Enclosure inverse = inverse_sqrt(rounded_sum(sum(mean, eps), acc), acc, rsqrt_ulp);
+    const Enclosure inverse = inverse_of_positive(mean, eps, acc, rsqrt_ulp);
     const bool fits = grown(total, n + 4, acc) < acc.max_finite;
     for (std::size_t i = 0; i < cols; ++i)
       affine.set(t, first + i, read(row[i], acc), inverse, gain[i], 0, most, fits ? most_inverse : kInfinity);

@@ -1,7 +1,8 @@
 // A second opinion of sums whose order nobody declared. A proof for every order grows with the number of terms, while the errors
 // of a kernel that is right grow with its root: between the two lies room for a kernel that is wrong and passes. The second
 // opinion judges by a model, not by a proof: with order=likely in place of order=any (arithmetic/order.hpp) a sum of n terms
-// may be off by kLikely sqrt(n) u instead of n u. What it finds is `suspect`, never `wrong`.
+// may be off by kLikely sqrt(n) u instead of n u. What it finds is `suspect`, never `wrong`: its premise, rounding errors of
+// conditional mean 0, is no theorem, and what follows from it (2 exp(-kLikely^2 / 2) = 6.7e-4, whatever n) is for one output.
 //
 // Where root-n models fail, it is refused:
 //   a matrix unit      truncation has one sign, so that errors add up
@@ -12,7 +13,7 @@
 //                      of the likely limit, and to more with every further term)
 //   nothing declarable no sum of the contract has an order
 //
-// Calibrated on kernels that are right (reports/results/second_opinion.md).
+// So it is calibrated, on kernels that are right (reports/results/second_opinion.md).
 #pragma once
 
 #include <optional>

@@ -15,25 +15,28 @@
 //
 // Limit: a rigorous form of Blanchard, Higham, Higham 2021 (Accurately computing the log-sum-exp and softmax
 // functions, IMA J. Numer. Anal. 41), underflow included. exp_sum.hpp derives
-//   theta_i  the relative error of a kernel's weight
-//   f        the weight that may vanish
+//   theta_i  the relative error of a kernel's weight, theta'_i of one that an online kernel keeps and multiplies
+//   f_i      the weight that may vanish, 0 where none may
 //   H        the relative error of its sum
 // With D = gamma_{2 div_ulp} for the quotient (or the reciprocal and product that stand for it),
-//   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f (1 + D) / (S (1 - H)) + tiny,
-// and y' is then stored (op_io.hpp: set_truth). Where H >= 1 and yet nothing leaves the range (a 16-bit acc over a long row),
-// any finite number may stand there.
+//   |y' - y| <= y ((1 + theta_i)(1 + D) / (1 - H) - 1) + f_i (1 + D) / (S (1 - H)) + q,
+// q (enclosure.hpp: division_underflow) the steps of a subnormal quotient, div_ulp of them and at least a half, and of a
+// subnormal 1 / S, times the weight; 0 where neither may be. y' is then stored (op_io.hpp: set_truth). Where H >= 1 and yet
+// nothing leaves the range (a 16-bit acc over a long row), any finite number may stand there.
 //
 // A kernel that keeps its weights in a narrower format between its passes (weights=bf16) rounds each once more after it has
-// been summed. Where M = m is certain (logits that are not rounded, no base2, no sink), the weight is decided() in that format
-// and y' stands around decided / S (set_truth_within), so that a kernel which keeps f32 is wrong; else 1 + theta_i gains the
-// factor 1 + u of the format, and f its smallest subnormal.
+// been summed. Where M = m is certain (logits that are not rounded, no base2, no sink, no rescales), the weight is decided() in
+// that format and y' stands around decided / S (set_truth_within), so that a kernel which keeps f32 is wrong; else 1 + theta_i
+// gains the factor 1 + u of the format, and f_i its smallest subnormal. An online kernel keeps exp(s_i - M), M the largest
+// of its time, and multiplies by exp(M - m) at the end: what is rounded is not exp(s_i - m), and nothing is decided.
 //
 // A kernel may take its maximum over the keys alone: a common M changes no y. Where its exp(sink - M) may overflow, its y is
 // 0, and the limit admits that.
 // The error e_j of a logit, which theta and H start from:
-//   x / temperature  (1 + 2 div_ulp) u |s_j| + tiny: the temperature is rounded; quotient, or reciprocal and product, whose
-//                    1 / temperature may underflow or overflow of itself
-//   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, and two roundings of softcap
+//   x / temperature  enclosure.hpp: divided, by the rounded temperature: 2 div_ulp u and u, and where it may be subnormal the
+//                    steps of it; or reciprocal and product
+//   the cap          tanh' <= 1: its argument's error counts in full, plus 2 tanh_ulp u, of an infinity too, and its steps where
+//                    it may be subnormal, and two roundings of softcap
 //
 // With numbers: `softmax rows=1 cols=1000 dtype=f32` on cpu (gaussian, seed 1; exp_ulp=2, div_ulp=1, order=any),
 // element 0: y = 4.68e-4, |s - m| = 3.17, S = 90.2, u = 2^-24.
@@ -71,11 +74,12 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
+    ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap); tanh.approx: 8192"},
     ContractKey{"div_ulp", ContractValue::number, "2", "",
-                "error of a quotient, or of reciprocal and product"},
-    ContractKey{"weights", ContractValue::word, "f32", "f32|f16|bf16",
-                "format in which exp is kept between the pass that sums it and the quotient"},
+                "error of a quotient, or of reciprocal and product where 1/S is normal"},
+    ContractKey{
+        "weights", ContractValue::word, "f32", "f32|f16|bf16",
+        "format in which exp, against the maximum of its time, is kept between its sum and the quotient"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -98,31 +102,33 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
   inputs.insert_or_assign("mask", integer_tensor("int8", {rows, cols}, mask));
 }
 
-// s / divisor, and that of a kernel: divisor rounded, then a quotient, or its reciprocal and a product.
-Enclosure divided(Enclosure s, double divisor, double div_ulp, const Machine& acc) {
-  const Enclosure by = rounded({divisor, 0}, acc);
-  const Enclosure reciprocal = rounded(quotient({1, 0}, by), acc, 2 * div_ulp);
-  Enclosure z = rounded(quotient(s, by), acc, 2 * div_ulp);
-  z.error = reciprocal.error < kInfinity ? up(z.error + s.magnitude() * acc.tiny) : kInfinity;
-  return z;
+// s / divisor, the divisor rounded.
+Enclosure divided_by(Enclosure s, double divisor, double div_ulp, const Machine& acc) {
+  const double rounding =
+      is_representable(divisor, acc) ? 0 : rule(Rule::divisor_rounding, acc.unit * divisor);
+  const double tiny = divisor < acc.normal ? acc.tiny : 0;
+  const Enclosure by = {divisor, divisor < acc.max_finite ? up(rounding + tiny) : kInfinity};
+  return divided(s, by, acc, div_ulp);
 }
 
 // s_j of a visible, non-NaN x, and e_j.
 Enclosure logit(double x, double temperature, double softcap, const Contract& contract, const Machine& acc) {
-  const double div_ulp = contract.number("div_ulp");
+  const double div_ulp = contract.number("div_ulp"), tanh_ulp = contract.number("tanh_ulp");
   Enclosure s = read(x, acc);
-  if (temperature != 1 && std::isfinite(x)) s = divided(s, temperature, div_ulp, acc);
-  if (softcap > 0) {
-    if (std::isinf(x)) return rounded({std::copysign(softcap, x), 0}, acc);
-    const Enclosure inner = divided(s, softcap, div_ulp, acc);
-    const Certified t = certified_tanh(inner.value);
-    // tanh' <= 1; |tanh| <= 1, so an argument that overflows is harmless.
-    const double inner_error = std::min(inner.error, 2.0);
-    const Enclosure capped =
-        rounded({t.value, up(inner_error + t.error)}, acc, 2 * contract.number("tanh_ulp"));
-    s = rounded(product(capped, {softcap, 0}), acc, 2);
+  if (temperature != 1 && std::isfinite(x)) s = divided_by(s, temperature, div_ulp, acc);
+  if (softcap == 0) return s;
+  Enclosure inner = {std::copysign(kInfinity, x), 0};
+  if (std::isfinite(x)) {
+    inner = divided_by(s, softcap, div_ulp, acc);
+    // |tanh| <= 1, so an argument that overflows is harmless; not one that an Inf for 1 / softcap may have made NaN.
+    const bool harmless = divided_by({0, 0}, softcap, div_ulp, acc).error < kInfinity;
+    if (!harmless) return {inner.value, kInfinity};
   }
-  return s;
+  const Certified t = std::isfinite(x) ? certified_tanh(inner.value) : Certified{std::copysign(1.0, x), 0};
+  const double inner_error = std::min(inner.error, 2.0);  // tanh' <= 1
+  const Enclosure capped =
+      evaluated({t.value, up(inner_error + t.error)}, acc, tanh_ulp, Rule::tanh_ulp, Rule::tanh_underflow);
+  return rounded(product(capped, {softcap, 0}), acc, 2);
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
@@ -138,9 +144,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const bool flush = contract.text("ftz") == "yes";
   const ScalarFormat& kept_format = scalar_format(contract.text("weights"));
   const Machine kept = machine(contract.text("weights"), flush);
+  const double rescales = contract.number("rescales");
   const bool is_kept = contract.text("weights") != "f32";
   const double most_exponent = std::log(acc.max_finite) - 1;  // of an exp that surely does not overflow
-  const double quotient_error = gamma_n(2 * contract.number("div_ulp"), acc.unit);
+  const double div_ulp = contract.number("div_ulp");
+  const double quotient_error = rule(Rule::quotient_ulp, gamma_n(2 * div_ulp, acc.unit));
   Truth t = make_truth("y", x.size(),
                        "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
 
@@ -149,6 +157,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   for (std::int64_t r = 0; r < rows; ++r) {
     logits.clear();
     visible.clear();
+    if (!sinks.empty())
+      logits.push_back(read(std::isnan(sinks[r]) ? 0 : sinks[r], acc));  // exp_sum.hpp: first
     bool poisoned = false;
     double largest = -kInfinity, of_keys = -kInfinity;
     for (std::int64_t i = 0; i < cols; ++i) {
@@ -163,7 +173,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (visible.empty()) continue;
     if (!sinks.empty()) {
       poisoned |= std::isnan(sinks[r]);
-      logits.push_back(read(sinks[r], acc));
       of_keys = largest;
       largest = std::max(largest, sinks[r]);
     }
@@ -176,7 +185,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       for (const std::int64_t i : visible) set_special(t, r * cols + i, std::nan(""));
       continue;
     }
-    const ExpSum e = exp_sum(logits, contract, acc);
+    const ExpSum e = exp_sum(logits, contract, acc, static_cast<double>(cols), !sinks.empty());
     // A sum or a weight that may be Inf or NaN makes a NaN of every weight, of those that are masked too.
     if (!e.defined || (!e.bounded && !(e.sum_error < 1)) || !(2 * e.swell < kept.max_finite)) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
@@ -184,23 +193,33 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     const double shrink = 1 - e.sum_error;
     const bool sink_overflows = !sinks.empty() && sinks[r] - of_keys > most_exponent;
-    for (std::size_t j = 0; j < visible.size(); ++j) {
+    const std::size_t keys = sinks.empty() ? 0 : 1;  // the first key's logit
+    // No kernel's sum, against its own M, is larger; none is near 0, for its largest weight is about 1.
+    const double most_sum = e.sum * (1 + e.sum_error) * std::exp(e.max_error) * e.swell;
+    const bool is_decided = is_kept && e.max_error == 0 && keys == 0 && shrink > 0 && rescales == 0;
+    for (std::size_t j = keys; j < logits.size(); ++j) {
       if (logits[j].value == -kInfinity) continue;  // exactly 0
-      const std::int64_t at = r * cols + visible[j];
+      const std::int64_t at = r * cols + visible[j - keys];
       const double y = e.weight[j] / e.sum;
-      if (is_kept && e.max_error == 0 && sinks.empty() && shrink > 0) {
-        const Enclosure weight = {e.weight[j], up(e.most[j] - e.weight[j] + e.flush)};
+      if (is_decided) {
+        const Enclosure weight = {e.weight[j], up(e.most[j] - e.weight[j] + e.flush[j])};
         const Enclosure parked = decided(weight, kept_format, flush);
-        set_truth_within(
-            t, at,
-            rounded(quotient(parked, {e.sum, e.sum * e.sum_error}), acc, 2 * contract.number("div_ulp")),
-            store);
+        set_truth_within(t, at, divided(parked, {e.sum, e.sum * e.sum_error}, acc, div_ulp), store);
         continue;
       }
-      const double most = is_kept ? e.most[j] * (1 + kept.unit) : e.most[j];
-      const double vanishes = is_kept ? e.flush + kept.tiny : e.flush;
+      double most = e.most[j], vanishes = e.flush[j];
+      if (is_kept) {
+        if (may_underflow({e.weight[j], e.most[j] - e.weight[j] + vanishes}, kept))
+          vanishes += rule(Rule::kept_underflow, kept.tiny);
+        most += rule(Rule::kept_rounding, most * kept.unit);
+      }
       const double largest_y = (most + vanishes) * (1 + quotient_error) / (e.sum * shrink);
-      const double error = up(largest_y - y + 4 * kUnit64 * y + acc.tiny) + (sink_overflows ? y : 0.0);
+      const double relative = up(largest_y - y + 4 * kUnit64 * y);
+      const double absolute =
+          shrink > 0 ? division_underflow({y, relative}, (most + vanishes) * std::exp(e.max_error) * e.swell,
+                                          {most_sum, 0}, acc, div_ulp)
+                     : 0;
+      const double error = up(relative + absolute) + (sink_overflows ? y : 0.0);
       set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
       if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }

@@ -34,28 +34,41 @@ Enclosure exact_variance(std::span<const double> x, Enclosure mean64) {
 // One accumulator in memory order.
 Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean,
                              const Machine& acc, double div_ulp, Enclosure& mean) {
-  const double u = acc.unit;
-  const double quotient = gamma_n(2 * div_ulp + 1, u);
+  const double u = rule(Rule::welford_rounding, acc.unit);
+  const double relative = rule(Rule::welford_division, gamma_n(2 * div_ulp + 1, acc.unit));
+  const auto tiny_of = [&](Enclosure z, double tiny) {
+    return may_underflow(z, acc, acc.unit) ? rule(Rule::welford_underflow, tiny) : 0;
+  };
   double m = 0, s = 0, em = 0, es = 0;  // the recurrence in f64, and the errors of the kernel's M and S
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double k = static_cast<double>(i + 1);
+    const Enclosure k = count(static_cast<double>(i + 1), acc);
     const Enclosure in = read(x[i], acc);
     const double before = x[i] - m;
-    const double e_before = up((em + in.error) * (1 + u) + u * std::fabs(before) + acc.tiny_add);
-    const double step = before / k;
+    if (i == 0 && div_ulp <= 0.5 && is_representable(x[i], acc) && !has_finer_bits(x[i], acc)) {
+      m = before, em = in.error;  // x - 0, x / 1 and 0 + x are exact
+      continue;
+    }
+    const double of_sum = has_finer_bits(x[i], acc) ? acc.tiny : acc.tiny_add;
+    const double flush = tiny_of({before, em + in.error}, of_sum);
+    const double e_before = up((em + in.error) * (1 + u) + u * std::fabs(before) + flush);
+    const double step = before / k.value, most_step = std::fabs(step) + e_before / k.value;
     m += step;
     // M_k = (1 - 1/k) M_{k-1} + x_k / k exactly: em is damped; rounding of the difference (relative u on
-    // before / k), of the quotient, and of the addition.
-    em = up(em * (1 - 1 / k) + in.error / k + (u * (std::fabs(before) + em + in.error) + acc.tiny_add) / k +
-            quotient * (std::fabs(step) + e_before / k) + acc.tiny);
-    em = up(em + u * (std::fabs(m) + em) + acc.tiny_add);
+    // before / k), of k, of the quotient, and of the addition.
+    em = up(em * (1 - 1 / k.value) + in.error / k.value +
+            (u * (std::fabs(before) + em + in.error) + flush) / k.value +
+            (relative + 2 * k.error / k.value) * most_step +
+            division_underflow({step, e_before / k.value}, std::fabs(before) + e_before, k, acc, div_ulp));
+    em = up(em + u * (std::fabs(m) + em) + tiny_of({m, em}, acc.tiny_add));
     const double after = x[i] - m;
-    const double e_after = up((em + in.error) * (1 + u) + u * std::fabs(after) + acc.tiny_add);
+    const double e_after =
+        up((em + in.error) * (1 + u) + u * std::fabs(after) + tiny_of({after, em + in.error}, of_sum));
     const double p = before * after;
     const double e_p = up(std::fabs(before) * e_after + std::fabs(after) * e_before + e_before * e_after);
     s += p;
-    es = up(es + e_p + u * (std::fabs(p) + e_p) + acc.tiny);
-    es = up(es + u * (std::fabs(s) + es) + acc.tiny_add);
+    const double of_product = tiny_of({p, e_p}, acc.tiny);
+    es = up(es + e_p + u * (std::fabs(p) + e_p) + of_product);
+    es = up(es + u * (std::fabs(s) + es) + tiny_of({s, es}, acc.tiny_add));
   }
   // `before`, m and s above are those of the f64 recurrence, off by some n u64 of the exact ones; they only
   // weight u, so that a factor covers it for every n up to 2^30.
@@ -67,12 +80,12 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
                                                      2 * kUnit64 * exact.value * n)};
   const bool overflows = !(std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite);
   Enclosure v = mean_of(sum_of_squares, n, div_ulp, acc);
-  if (overflows) v.error = kInfinity;
+  if (overflows || !(n < acc.max_finite)) v.error = kInfinity;
   return v;
 }
 
 // Parts of the row and their merges. Nothing is claimed where a product of the largest difference of means with n_A n_B, in
-// whatever association, or of a mean with n, leaves the range.
+// whatever association, or n_A n_B itself, or the product of a mean with n, leaves the range.
 Enclosure merged_welford(std::span<const double> x, Enclosure exact, Enclosure exact_mean, Order order,
                          const Machine& acc, double div_ulp, Enclosure& mean) {
   const double n = static_cast<double>(x.size());
@@ -84,10 +97,11 @@ Enclosure merged_welford(std::span<const double> x, Enclosure exact, Enclosure e
   mean = {exact_mean.value, up(e.mean + exact_mean.error)};
   Enclosure v = mean_of({exact.value * n, up(e.squares + exact.error * n + 2 * kUnit64 * exact.value * n)}, n,
                         div_ulp, acc);
-  const bool fits = 2 * n * most < acc.max_finite &&
-                    2 * std::max(1.0, n * n / 4) * difference * difference < acc.max_finite &&
+  const double counts = n * n / 4;
+  const bool fits = std::max(2 * n * most, n) < acc.max_finite &&
+                    std::max(2 * std::max(1.0, counts) * difference * difference, counts) < acc.max_finite &&
                     2 * (squares + e.squares) < acc.max_finite;
-  if (!fits) v.error = kInfinity;
+  if (!claims(Rule::merge_overflow, fits)) v.error = kInfinity;
   return v;
 }
 
@@ -135,18 +149,32 @@ Moments moments(std::span<const double> x, VarianceKind kind, Order order, doubl
   }
   // two_pass: relative factors of the difference (twice, it is squared), the square, the sum and the division.
   const double additions = order.height(n);
-  const double g = gamma_n(additions + 3 + 2 * div_ulp + 1, acc.unit);
+  const Enclosure divisor = count(n, acc);
+  const double divisions = 2 * div_ulp + 1 + (divisor.error > 0 ? 1 : 0);
+  const double g = rule(Rule::square_rounding, gamma_n(additions + 3 + divisions, acc.unit));
   // Flushed inputs: sum of |e_i|^2 and, by Cauchy, 2 sigma sqrt(that / n).
   double inputs = 0, square_root_inputs = 0;
   for (const Enclosure& each : in) inputs += each.error * each.error;
   square_root_inputs = 2 * std::sqrt(exact.magnitude() * inputs / n);
+  const double shift = rule(Rule::mean_shift, dmu * dmu);
   const double shifted =
-      exact.magnitude() + dmu * dmu + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
-  const double underflow =
-      2 * std::sqrt(shifted) * acc.tiny_add + acc.tiny_add * acc.tiny_add + 2 * acc.tiny + acc.tiny_add;
-  const double error = up(exact.error + (shifted - exact.magnitude()) + g * shifted + underflow * (1 + g));
-  const bool fits = shifted * n * (1 + g) < acc.max_finite;
-  result.variance = {exact.value, fits ? error : kInfinity};
+      exact.magnitude() + shift + inputs / n + square_root_inputs + 2 * dmu * std::sqrt(inputs / n);
+  // A difference d below the smallest normal may be flushed, or, of an x that is wider than acc, off by half a step: either changes
+  // its square by at most 2 normal tiny. A square that may underflow
+  // loses tiny: under ftz=yes all of it, at once or in a sum of such squares, but once.
+  double lost = 0;
+  for (const Enclosure& each : in) {
+    const Enclosure d = {each.value - mean64.value, each.error + dmu + kUnit64 * std::fabs(each.value)};
+    if (may_underflow(d, acc, acc.unit)) lost += 2 * acc.tiny * acc.normal;
+    if (may_underflow(squared(d, acc), acc, 2 * acc.unit)) lost += acc.tiny;
+  }
+  const double most = shifted * n * (1 + g);
+  const double underflow = rule(Rule::square_underflow, lost / n * (1 + g));
+  const Enclosure before_division = {exact.value, (shifted - exact.value) + g * shifted + underflow};
+  const double division = division_underflow(before_division, most + lost, divisor, acc, div_ulp);
+  const double error = up(exact.error + (shifted - exact.magnitude()) + g * shifted + underflow + division);
+  const bool fits = most < acc.max_finite && n < acc.max_finite;
+  result.variance = {exact.value, claims(Rule::sum_overflow, fits) ? error : kInfinity};
   return result;
 }
 

@@ -16,7 +16,9 @@
 //               each level by fl(1 / sqrt 2) (scale=levels): 2 log2 n
 // and, their relative errors a and gamma_k together,
 //   |y' - y| <= ((1 + a)(1 + gamma_k) - 1) A / sqrt n + underflow,
-// then the store. D only flips signs.
+// then the store. D only flips signs. Underflow (enclosure.hpp): tiny for each x_j c that may be subnormal, where the terms are
+// scaled, and for y, where it may be; under scale=levels for each of the n products of an output. Sums lose n tiny_add under
+// ftz=yes (n tiny where an x is wider than acc), and nothing where every x_j and x_j c is a multiple of the smallest normal.
 //
 // With numbers: 128 gaussian points in f32 (seed 1), order=tree, scale=once: h = 7, k = 2, A = 98.1,
 //   |y' - y| <= 9 * 2^-24 * 98.1 / sqrt(128) = 4.65e-6      (outputs are about 0.6);
@@ -92,8 +94,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double n = static_cast<double>(points), levels = std::log2(n), root = std::sqrt(n);
   const Order order = order_of(contract.text("order"));
   const double any = (n - 1) * acc.unit;
-  const double additions = order.is_shallow() ? std::min(any, gamma_n(order.height(n), acc.unit)) : any;
-  const double scalings = gamma_n(contract.text("scale") == "once" ? 2 : 2 * levels, acc.unit);
+  const bool once = contract.text("scale") == "once";
+  const double additions =
+      rule(Rule::sum_rounding, order.is_shallow() ? std::min(any, gamma_n(order.height(n), acc.unit)) : any);
+  const double scalings = rule(Rule::transform_rounding, gamma_n(once ? 2 : 2 * levels, acc.unit));
   const double relative = additions + scalings + additions * scalings + gamma_n(levels + 4, kUnit64);
   Truth t = make_truth("y", x.size(),
                        "reference/ops/wht: additions of the transform and the scaling, relative to sum |x|");
@@ -101,18 +105,25 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   std::vector<double> group(points);
   for (std::size_t first = 0; first < x.size(); first += points) {
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
-    double absolute = 0, flushed = 0;
+    double absolute = 0, flushed = 0, small = 0, last = kInfinity;
+    bool finer = false;
     for (const double each : group) {
-      if (std::isfinite(each)) absolute += std::fabs(each);
+      if (!std::isfinite(each)) continue;
+      absolute += std::fabs(each);
       flushed += read(each, acc).error;
+      if (each == 0) continue;
+      finer |= has_finer_bits(each, acc);
+      small += may_underflow({each / root, 0}, acc, 4 * acc.unit) ? 1 : 0;
+      last = std::min({last, last_bit(each), last_bit_of_product(each / root * (1 - 4 * acc.unit), acc)});
     }
     if (!inverse) apply_signs(std::span<double>(group), signs);
     hadamard(std::span<double>(group));
     if (inverse) apply_signs(std::span<double>(group), signs);
     absolute *= 1 + n * kUnit64;
-    const bool fits = absolute * (1 + relative) < acc.max_finite;
-    // Underflow: a product per term at most, before, between or after the additions; sums only when flushed.
-    const double underflow = n * (2 * acc.tiny + levels * acc.tiny_add) + flushed;
+    const bool fits = claims(Rule::sum_overflow, absolute * (1 + relative) < acc.max_finite);
+    const double products = rule(Rule::transform_underflow, (once ? small : n) * acc.tiny);
+    const double sums =
+        once && last >= acc.normal ? 0 : rule(Rule::sum_flush, n * (finer ? acc.tiny : acc.tiny_add));
     for (std::size_t i = 0; i < points; ++i) {
       if (!std::isfinite(group[i])) {
         if (fits || std::isnan(group[i]))
@@ -121,8 +132,9 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           set_unclaimed(t, first + i);
         continue;
       }
-      const double error = up(relative * absolute / root + underflow);
-      set_truth(t, first + i, {group[i] / root, fits ? error : kInfinity}, store);
+      Enclosure y = {group[i] / root, up(relative * absolute / root + products + sums + flushed)};
+      if (may_underflow(y, acc)) y.error = up(y.error + rule(Rule::transform_underflow, acc.tiny));
+      set_truth(t, first + i, fits ? y : Enclosure{y.value, kInfinity}, store);
     }
   }
   if (is_judged_by_replay(contract)) replay_rows(t, "wht", a, set, contract);

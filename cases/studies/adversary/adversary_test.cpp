@@ -55,6 +55,19 @@ TEST(Adversary, a_function_errs_by_no_more_than_its_ulps) {
   }
 }
 
+TEST(Adversary, a_function_errs_by_its_steps_where_its_result_is_subnormal) {
+  for (const char* type : {"f32", "f16", "bf16"}) {
+    const Arithmetic m(type), flush(type, true);
+    const double step = 2 * m.unit() * m.least_normal();
+    for (const double steps : {0.3, 1.7, 26.547}) {
+      EXPECT_EQ(m.within(steps * step, 3, 1), std::floor(steps + 3) * step) << type << " " << steps;
+      EXPECT_EQ(m.within(steps * step, 3, -1), std::ceil(steps - 3) * step) << type << " " << steps;
+      EXPECT_EQ(flush.within(steps * step, 3, 1), 0) << type;
+    }
+    EXPECT_EQ(m.within(0, 3, 1), 0);
+  }
+}
+
 TEST(Adversary, every_order_adds_every_term) {
   const Arithmetic m("f32");
   std::vector<double> x;

@@ -6,6 +6,7 @@
 // an exact TwoSum.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -39,23 +40,24 @@ class Draw {
 
 class Arithmetic {
  public:
-  // f64, f32, f16 or bf16. flush: subnormal operands and results become zero.
-  explicit Arithmetic(std::string_view type, bool flush = false)
+  // f64, f32, f16 or bf16. flush: subnormal operands and results become zero; how: "operands" or "results" alone.
+  explicit Arithmetic(std::string_view type, bool flush = false, std::string_view how = "")
       : precision_(type == "f16"    ? kPrecisionF16
                    : type == "bf16" ? kPrecisionBf16
                    : type == "f64"  ? kPrecisionF64
                                     : kPrecisionF32),
-        flush_(flush) {}
+        flush_in_(flush && how != "results"),
+        flush_out_(flush && how != "operands") {}
 
   double unit() const { return unit_roundoff(precision_); }
   double least_normal() const { return power_of_two(precision_.emin); }
   double largest() const { return largest_finite(precision_); }
 
-  double read(double x) const { return flush_ && std::fabs(x) < least_normal() ? std::copysign(0.0, x) : x; }
-  double round(double x) const { return read(nearest(x)); }
+  double read(double x) const { return flushed(x, flush_in_); }
+  double round(double x) const { return give(nearest(x)); }
   double add(double a, double b) const {
     a = read(a), b = read(b);
-    return read(narrow() ? round_sum(a, b, precision_) : nearest(a + b));
+    return give(narrow() ? round_sum(a, b, precision_) : nearest(a + b));
   }
   double sub(double a, double b) const { return add(a, -b); }
   double mul(double a, double b) const { return round(read(a) * read(b)); }
@@ -65,9 +67,9 @@ class Arithmetic {
     a = read(a), b = read(b), c = read(c);
     if (precision_.p == 53) return std::fma(a, b, c);
     if (precision_.p == 24)
-      return read(static_cast<double>(
+      return give(static_cast<double>(
           std::fmaf(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))));
-    return read(round_sum(a * b, c, precision_));
+    return give(round_sum(a * b, c, precision_));
   }
   // s + a b, in one rounding or two.
   double accumulate(double s, double a, double b, bool fused) const {
@@ -75,20 +77,23 @@ class Arithmetic {
   }
 
   // The number of the type that lies farthest from `exact` in the direction `side` (+1, -1; 0: the nearest) and still within
-  // `ulps` units in the last place of it: what a library function of that accuracy may return. Where the result underflows
-  // it is rounded to nearest.
+  // `ulps` units in the last place of it: what a library function of that accuracy may return. The unit of a subnormal result
+  // is the step there is; what is subnormal is flushed afterwards.
   double within(double exact, double ulps, int side) const {
     const double plain = round(exact);
-    if (side == 0 || !std::isfinite(exact) || std::fabs(exact) < least_normal() * 2 || ulps <= 0.5)
-      return plain;
-    const double step = std::ldexp(1.0, std::ilogb(exact) - precision_.p + 1);
+    if (side == 0 || exact == 0 || !std::isfinite(exact) || ulps <= 0.5) return plain;
+    const double step = std::ldexp(1.0, std::max(std::ilogb(exact), precision_.emin) - precision_.p + 1);
     const double reach = ulps * step * (1 - 0x1p-20);
-    double best = round(exact + side * reach);
+    double best = nearest(exact + side * reach);
     if (std::fabs(best - exact) > reach) best = nearest(exact + side * (reach - step / 2));
-    return std::fabs(best - exact) <= reach && std::isfinite(best) ? best : plain;
+    return std::fabs(best - exact) <= reach && std::isfinite(best) ? give(best) : plain;
   }
 
  private:
+  double flushed(double x, bool flush) const {
+    return flush && std::fabs(x) < least_normal() ? std::copysign(0.0, x) : x;
+  }
+  double give(double x) const { return flushed(x, flush_out_); }
   bool narrow() const { return precision_.p < 24; }
   double nearest(double x) const {
     if (precision_.p == 53) return x;
@@ -96,7 +101,7 @@ class Arithmetic {
     return precision_.p == 11 ? round_f16(x) : round_bf16(x);
   }
   Precision precision_;
-  bool flush_;
+  bool flush_in_, flush_out_;
 };
 
 // In which direction the errors of functions go. push: up for the target element and down for all others, or the reverse.

@@ -31,6 +31,7 @@ constexpr Axis kKernel[] = {
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
+    kFlush,
 };
 
 void say_norm(const Choices& c, Words& words) {
@@ -62,7 +63,8 @@ struct Machinery {
   Sides sides;
 };
 Machinery machinery(const Problem& p) {
-  return {Arithmetic(p.text("acc"), p.is("ftz", "yes")), p.is("mid", "acc") ? p.text("acc") : p.text("mid"),
+  return {Arithmetic(p.text("acc"), p.is("ftz", "yes"), p.text("flush")),
+          p.is("mid", "acc") ? p.text("acc") : p.text("mid"),
           Sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7))};
 }
 
@@ -191,7 +193,8 @@ Outputs layer_run(const Problem& p) {
     double mean = 0, variance = 0;
     if (p.is("variance", "welford")) {
       const Moments s = welford(m, p, row, k.sides);
-      mean = s.mean, variance = quotient(m, s.squares, count, p.text("quotient"), k.sides.of(0));
+      mean = s.mean;
+      variance = std::max(quotient(m, s.squares, count, p.text("quotient"), k.sides.of(0)), 0.0);
     } else {
       const auto divided = [&](double sum, int i) {
         return quotient(m, sum, count, p.text("quotient"), k.sides.of(i));

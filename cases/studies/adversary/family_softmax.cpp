@@ -1,6 +1,7 @@
 // softmax and logsumexp: exp as e or 2^x, two passes or an online pass by tiles, sums in every order.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/norms.hpp"
@@ -32,12 +33,18 @@ constexpr Axis kKernel[] = {
     {"tanh_ulp", "0.5|1|4|8192"},
     {"log_ulp", "0.5|1|2"},
     {"sides", kSides},
+    {"log_abs", "0|0|3.6e-07"},
+    {"base", "e|e|2"},
+    {"sink", "last|first|apart"},
+    {"masked", "skipped|placed"},
+    {"keep", "again|kept"},
     {"tiles", "0|0|2|7|64"},
     {"weights", "f32|f32|f16|bf16"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
+    kFlush,
 };
 
 void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
@@ -63,11 +70,33 @@ struct Sum {
   std::vector<double> weight;  // against max
 };
 
+// Where the logits stand in their row: masked ones have a place and the weight 0, a sink has none.
+struct Places {
+  std::vector<std::int64_t> of;
+  std::int64_t count = 0;
+  bool sink = false;  // the last logit
+};
+
 double weight_of(const Arithmetic& m, const Problem& p, double s, double max, int side) {
   return exp_difference(m, s, max, p.text("exp"), p.number("exp_ulp"), side);
 }
 
-Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s, const Sides& sides) {
+// The sum of a row's weights in its declared order: masked terms in their places or passed over, a sink first, last or apart.
+double sum_of(const Arithmetic& m, const Problem& p, const std::vector<double>& w, const Places& places) {
+  std::vector<double> terms(w.begin(), places.sink ? w.end() - 1 : w.end());
+  if (p.is("masked", "placed")) {
+    std::vector<double> row(static_cast<std::size_t>(places.count), 0.0);
+    for (std::size_t j = 0; j < terms.size(); ++j) row[places.of[j]] = terms[j];
+    terms = std::move(row);
+  }
+  if (places.sink && p.is("sink", "first")) terms.insert(terms.begin(), w.back());
+  if (places.sink && !p.is("sink", "first") && !p.is("sink", "apart")) terms.push_back(w.back());
+  const double sum = ordered_sum(m, terms, p.text("sum"), p.seed());
+  return places.sink && p.is("sink", "apart") ? m.add(w.back(), sum) : sum;
+}
+
+Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s, const Places& places,
+            const Sides& sides) {
   Sum r;
   const std::int64_t n = static_cast<std::int64_t>(s.size());
   const std::int64_t tile = static_cast<std::int64_t>(p.number("tiles"));
@@ -82,20 +111,34 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
     r.weight = of(0, n, r.max);
     std::vector<double> terms = r.weight;
     if (p.is("defect", "last_dropped")) terms.back() = 0;
-    r.sum = ordered_sum(m, terms, p.text("sum"), p.seed());
+    r.sum = sum_of(m, p, terms, places);
     return r;
   }
+  const Arithmetic kept(p.text("weights"), p.is("ftz", "yes"));
+  const bool keeps = p.is("keep", "kept") && p.op.name == "softmax", narrow = !p.is("weights", "f32");
+  std::vector<double> top(s.size(), -kInf);  // the maximum of a kept weight's time
   for (std::int64_t first = 0; first < n; first += tile) {
     const std::int64_t count = std::min(tile, n - first);
     double max = r.max;
     for (std::int64_t i = first; i < first + count; ++i) max = s[i] > max || std::isnan(s[i]) ? s[i] : max;
+    const std::vector<double> w = max == -kInf ? std::vector<double>(count, 0.0) : of(first, count, max);
+    for (std::int64_t i = 0; i < count; ++i) {
+      r.weight.push_back(keeps && narrow ? kept.round(w[i]) : w[i]);
+      top[first + i] = max;
+    }
     if (max == -kInf) continue;  // nothing was seen yet
-    const double own = ordered_sum(m, of(first, count, max), p.text("sum"), p.seed());
-    const double factor = r.max == -kInf ? 0 : max == r.max ? 1 : weight_of(m, p, r.max, max, side(first));
+    const double own = ordered_sum(m, w, p.text("sum"), p.seed());
+    const double factor = r.max == -kInf ? 0 : weight_of(m, p, r.max, max, side(first));
     r.sum = r.max == -kInf ? own : m.add(m.mul(r.sum, factor), own);
     r.max = max;
   }
-  r.weight = of(0, n, r.max);
+  if (!keeps) {
+    r.weight = of(0, n, r.max);
+    return r;
+  }
+  for (std::int64_t i = 0; i < n; ++i)
+    if (top[i] != r.max && top[i] != -kInf)
+      r.weight[i] = m.mul(r.weight[i], weight_of(m, p, top[i], r.max, side(i)));
   return r;
 }
 
@@ -111,7 +154,8 @@ double capped(const Arithmetic& m, const Problem& p, double x, int side) {
 }
 
 Outputs softmax_run(const Problem& p) {
-  const Arithmetic m(p.text("acc"), p.is("ftz", "yes")), kept(p.text("weights"), p.is("ftz", "yes"));
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush")),
+      kept(p.text("weights"), p.is("ftz", "yes"));
   const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
   const std::vector<double>& x = p.tensor("x");
   const std::int64_t rows = p.attributes.integer("rows"), cols = p.attributes.integer("cols");
@@ -127,12 +171,13 @@ Outputs softmax_run(const Problem& p) {
     }
     if (s.empty()) continue;
     if (p.has("sinks")) s.push_back(m.read(p.tensor("sinks")[r]));
-    const Sum e = exp_sum(m, p, s, sides);
-    for (std::int64_t i = 0; i < cols; ++i)  // what is masked has the weight 0
+    const Sum e = exp_sum(m, p, s, {at, cols, p.has("sinks")}, sides);
+    const bool is_kept = p.is("keep", "kept") && p.number("tiles") > 0;  // rounded already
+    for (std::int64_t i = 0; i < cols; ++i)                              // what is masked has the weight 0
       out[0][r * cols + i] = std::isnan(e.sum) || std::isnan(e.max) ? std::nan("") : 0;
     for (std::size_t j = 0; j < at.size(); ++j) {
       double w = e.weight[j];
-      if (!p.is("weights", "f32")) w = kept.round(w);
+      if (!p.is("weights", "f32") && !is_kept) w = kept.round(w);
       const double y = quotient(m, w, e.sum, p.text("quotient"), sides.of(static_cast<std::int64_t>(j)));
       out[0][r * cols + at[j]] = store(p, y, p.attributes.text("dtype"));
     }
@@ -145,11 +190,13 @@ Outputs softmax_run(const Problem& p) {
 void logsumexp_contract(const Attributes& a, const Choices& c, Words& words) {
   say_exp_sum(a, c, words);
   words.say("log_ulp", positive_number(c, "log_ulp"));
+  words.say("log_abs", positive_number(c, "log_abs"));
+  words.say("base", choice(c, "base") == "2" ? "2" : "e");
   say_store(c, words);
 }
 
 Outputs logsumexp_run(const Problem& p) {
-  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"));
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush"));
   const Sides sides(p.text("sides"), p.seed(), static_cast<std::int64_t>(p.seed() % 7));
   const std::vector<double>& x = p.tensor("x");
   const std::size_t cols = static_cast<std::size_t>(p.attributes.integer("cols"));
@@ -164,9 +211,21 @@ Outputs logsumexp_run(const Problem& p) {
       out[0].push_back(nan ? std::nan("") : max);
       continue;
     }
-    const Sum e = exp_sum(m, p, s, sides);
-    const double log = m.within(std::log(e.sum), p.number("log_ulp"), sides.of(0));
-    out[0].push_back(store(p, m.add(e.max, log), "f32"));
+    std::vector<std::int64_t> at(cols);
+    std::iota(at.begin(), at.end(), 0);
+    const Sum e = exp_sum(m, p, s, {at, static_cast<std::int64_t>(cols), false}, sides);
+    const auto log_of = [&](double exact) {
+      const double near = e.sum >= 0.5 && e.sum <= 2 ? p.number("log_abs") * 0.999 : 0;
+      return m.within(exact + sides.of(1) * near, p.number("log_ulp"), sides.of(1));
+    };
+    if (!p.is("base", "2")) {
+      out[0].push_back(store(p, m.add(e.max, log_of(std::log(e.sum))), "f32"));
+    } else {  // log2 of the sum beside M log2 e, or all of it times log2 e
+      const double c = m.round(1.4426950408889634);
+      const double y = sides.of(2) >= 0 ? m.add(m.mul(e.max, c), log_of(std::log2(e.sum)))
+                                        : m.mul(m.add(e.max, log_of(std::log(e.sum))), c);
+      out[0].push_back(store(p, y, "f32"));
+    }
   }
   return out;
 }

@@ -24,6 +24,7 @@ constexpr Axis kWhtKernel[] = {
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
+    kFlush,
 };
 
 void wht_contract(const Attributes&, const Choices& c, Words& words) {
@@ -40,7 +41,7 @@ void wht_contract(const Attributes&, const Choices& c, Words& words) {
 }
 
 Outputs wht_run(const Problem& p) {
-  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"));
+  const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush"));
   const std::vector<double>& x = p.tensor("x");
   const std::size_t n = static_cast<std::size_t>(p.attributes.integer("points"));
   const double once = m.round(1 / std::sqrt(static_cast<double>(n))), level = m.round(std::sqrt(0.5));

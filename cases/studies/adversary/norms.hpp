@@ -8,6 +8,9 @@
 
 namespace assay::adversary {
 
+// What ftz=yes flushes: it says that subnormals may become zero, not that all do.
+inline constexpr Axis kFlush = {"flush", "both|both|operands|results"};
+
 // quotient=exact|reciprocal|ulps: how a / b is formed, and the ulps of it that are true (div_ulp).
 inline constexpr std::string_view kQuotients = "exact|exact|reciprocal|ulps:1|ulps:2";
 double quotient(const Arithmetic& m, double a, double b, std::string_view how, int side);
