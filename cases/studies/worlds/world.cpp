@@ -52,11 +52,18 @@ std::string_view declared(const World& world, std::string_view key) {
 }
 
 Set stored(const Set& results, const World& world, std::string_view dtype) {
-  const bool flush = declared(world, "ftz") == "yes";
+  // An op that has no such key stores to nearest, without flushing, and infinities beyond the largest number.
+  const auto has = [&](std::string_view key) {
+    return std::ranges::any_of(op(world.op).contract, [&](const ContractKey& k) { return k.name == key; });
+  };
+  const auto word = [&](std::string_view key) {
+    return has(key) ? declared(world, key) : std::string_view();
+  };
+  const bool flush = word("ftz") == "yes";
   const std::string_view through = declared(world, "out");
   EncodePolicy policy;
-  policy.overflow = declared(world, "overflow") == "saturate" ? Overflow::saturate : Overflow::ieee;
-  const std::string_view round = declared(world, "round");
+  policy.overflow = word("overflow") == "saturate" ? Overflow::saturate : Overflow::ieee;
+  const std::string_view round = word("round");
   policy.rounding = round == "toward_zero"    ? Rounding::toward_zero
                     : round == "nearest_away" ? Rounding::nearest_away
                                               : Rounding::nearest_even;
@@ -140,7 +147,8 @@ Tally judge(const World& world, std::size_t budget) {
 
 std::vector<World> worlds(std::string_view op) {
   std::vector<World> all;
-  for (const auto& family : {row_worlds, norm_worlds, product_worlds, unit_worlds, transform_worlds}) {
+  for (const auto& family : {row_worlds, norm_worlds, product_worlds, unit_worlds, transform_worlds,
+                             quantise_worlds, attention_worlds, scaled_product_worlds, moe_worlds}) {
     for (World& w : family())
       if (op.empty() || w.op == op) all.push_back(std::move(w));
   }

@@ -64,6 +64,10 @@ std::vector<World> norm_worlds();
 std::vector<World> product_worlds();
 std::vector<World> unit_worlds();
 std::vector<World> transform_worlds();
+std::vector<World> quantise_worlds();
+std::vector<World> scaled_product_worlds();
+std::vector<World> moe_worlds();
+std::vector<World> attention_worlds();
 
 std::string json_line(const Tally& tally);
 std::string table(const std::vector<Tally>& tallies);

@@ -78,7 +78,7 @@ TEST_P(EveryOp, no_member_is_beyond_the_limit) {
   for (const std::string& line : known()) listed[line] = 0;
   std::size_t members = 0;
   for (const World& w : worlds(GetParam())) {
-    const Tally t = judge(w, nightly() ? 20000 : 300);
+    const Tally t = judge(w, nightly() ? 20000 : 1000);
     members += t.members;
     const auto line = std::ranges::find_if(
         listed, [&](const auto& each) { return std::regex_search(w.name + " ", std::regex(each.first)); });

@@ -1,0 +1,30 @@
+// Members of fused attention of one row: a few keys, values of one element.
+#pragma once
+
+#include <vector>
+
+#include "cases/studies/worlds/members_function.hpp"
+#include "cases/studies/worlds/members_sum.hpp"
+
+namespace assay::worlds {
+
+struct Attention {
+  Arithmetic qk, scores, p, rowsum, pv;
+  Order qk_order, pv_order, rowsum_order;
+  double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
+  double scale = 1, softcap = 0, sink = 0;
+  int p_shift = 0, tile = 64, split = 1;
+  bool has_sink = false, cast_denominator = false, fused_argument = true, saturates = false;
+  std::size_t most = 3;  // of an exponential's members
+};
+
+struct Keys3 {
+  std::vector<double> q;               // d
+  std::vector<std::vector<double>> k;  // [n][d]
+  std::vector<double> v;               // n
+};
+
+// The result in f32, before it is stored.
+Set attention_members(const Attention& a, const Keys3& x);
+
+}  // namespace assay::worlds
