@@ -1,5 +1,6 @@
 #include "cases/studies/worlds/members_function.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -32,6 +33,11 @@ Set around(const Arithmetic& a, long double exact, double ulps, double floor, do
   }
   if (static_cast<double>(exact) + ulps * unit > top) found.push_back(HUGE_VAL);
   if (static_cast<double>(exact) - ulps * unit < -top) found.push_back(-HUGE_VAL);
+  if (ulps <= 0.5 && a.half_is_nearest) {
+    long double least = HUGE_VALL;
+    for (const double x : found) least = std::min(least, std::fabs(x - exact));
+    std::erase_if(found, [&](double x) { return std::fabs(x - exact) > least; });
+  }
   return each(set_of(std::move(found)), [&](double x) { return results(a, x); });
 }
 

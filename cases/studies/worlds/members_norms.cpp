@@ -9,7 +9,10 @@ namespace {
 
 // "error of the division by the row length"
 Set mean_of(const Norm& k, const Set& sum, std::size_t n) {
-  return each(sum, [&](double s) { return quotient(k.acc, s, static_cast<double>(n), k.div_ulp); });
+  const auto length = static_cast<double>(n);
+  Set mean = each(sum, [&](double s) { return quotient(k.acc, s, length, k.div_ulp); });
+  if (k.reciprocal_length) join(mean, multiplied(k.acc, sum, quotient(k.acc, 1, length, k.div_ulp)));
+  return mean;
 }
 
 // "eps: added to the mean square": as a number of acc, or as it stands, in one rounding.
@@ -83,6 +86,7 @@ Set one_pass(const Norm& k, const std::vector<double>& x, double mean) {
                [&](double s, double m) { return added(k.acc, s, -m); });
   join(v, each(square, [&](double s) { return fused(k.acc, -mean, mean, s); }));
   if (v.front() < 0) join(v, {0});
+  if (k.clamped) std::erase_if(v, [](double y) { return y < 0; });
   return v;
 }
 
@@ -92,7 +96,7 @@ void welford(const Norm& k, const std::vector<double>& x, std::vector<int>& orde
   if (at == x.size()) return with(mean, m2);
   const double v = x[static_cast<std::size_t>(order[at])];
   for (const double d : added(k.acc, v, -mean)) {
-    const Set step = at == 0 ? Set{d} : quotient(k.acc, d, static_cast<double>(at + 1), k.div_ulp);
+    const Set step = at == 0 ? Set{d} : mean_of(k, {d}, at + 1);
     for (const double q : step)
       for (const double next : added(k.acc, mean, q)) {
         Set sum;
@@ -128,8 +132,11 @@ std::vector<Set> norm_members(const Norm& k, const std::vector<double>& x, const
     std::vector<int> order(x.size());
     std::iota(order.begin(), order.end(), 0);
     do {
-      welford(k, x, order, 0, 0, {0},
-              [&](double mean, const Set& m2) { with(mean, mean_of(k, m2, x.size())); });
+      welford(k, x, order, 0, 0, {0}, [&](double mean, const Set& m2) {
+        Set variance = mean_of(k, m2, x.size());
+        if (k.clamped) variance = each(variance, [](double v) { return Set{v < 0 ? 0 : v}; });
+        with(mean, variance);
+      });
     } while (k.order != Order::sequential && std::next_permutation(order.begin(), order.end()));
     return y;
   }

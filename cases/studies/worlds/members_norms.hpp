@@ -15,6 +15,8 @@ struct Norm {
   double rsqrt_ulp = 2, div_ulp = 2, eps = 1e-5;
   std::string_view mid = "acc", product = "any", gamma_format = "f32", variance = "two_pass";
   bool layer = false;
+  bool clamped = false;            // "a variance that comes out negative is clamped at 0"
+  bool reciprocal_length = false;  // "or of 1/length, which is then multiplied"
 };
 
 // Before they are stored.

@@ -67,17 +67,35 @@ Set quotients(const Quantise& k, double x, const Scale& s, double absmax, double
   return each(q, [&](double v) { return Set{narrow(k.quotient, v)}; });
 }
 
+// "round: to a code; stochastic: to either neighbour"; "subnormals: codes below the smallest normal number ... kept, or 0".
+Set codes_of(const Quantise& k, const ScalarFormat& f, double q) {
+  if (std::isnan(q)) return {};
+  Set codes;
+  if (k.stochastic) {
+    EncodePolicy low = k.policy;
+    low.rounding = Rounding::toward_negative;
+    codes = set_of({round_to(f, q, low), f.is_signed ? -round_to(f, -q, low) : round_to(f, q, low)});
+    if (f.kind == ScalarKind::integer)
+      codes = set_of({std::clamp(std::floor(q), f.integer_min, f.integer_max),
+                      std::clamp(std::ceil(q), f.integer_min, f.integer_max)});
+  } else {
+    codes = {round_to(f, q, k.policy)};
+  }
+  if (!k.subnormals_zero || f.kind != ScalarKind::floating) return codes;
+  return each(codes, [&](double c) { return Set{std::fabs(c) < power_of_two(1 - f.bias) ? 0 : c}; });
+}
+
 double saturated(std::string_view format, double q) { return round_to(scalar_format(format), q, {}); }
 
 }  // namespace
 
 std::vector<Set> scaled_members(const Quantise& k, const Format& to, const std::vector<double>& x) {
-  const double absmax = absmax_of(x), d = to.scale_divisor;
+  const double absmax = absmax_of(x), d = k.divisor != 0 ? k.divisor : to.scale_divisor;
   std::vector<Set> y(x.size());
   for (const Scale& s : scales(k, absmax, d))
     for (std::size_t i = 0; i < x.size(); ++i)
       for (const double q : quotients(k, x[i], s, absmax, d))
-        if (!std::isnan(q)) join(y[i], {round_to(scalar_format(to.element), q, k.policy) * s.stored});
+        for (const double code : codes_of(k, scalar_format(to.element), q)) join(y[i], {code * s.stored});
   return y;
 }
 

@@ -12,6 +12,9 @@ namespace assay::worlds {
 struct Quantise {
   std::string_view scale = "divide", code = "any", code_scale = "any", scale_format = "f32", quotient = "f32";
   double scale_ulp = 0;
+  double divisor = 0;            // "divisor: D of int8 and int4 with f32 scales"; 0: the format's
+  bool stochastic = false;       // "to either neighbour"
+  bool subnormals_zero = false;  // "codes below the smallest normal number of a floating format: kept, or 0"
   EncodePolicy policy;
 };
 

@@ -105,7 +105,16 @@ void for_each_choice(
       std::vector<double> e;
       std::vector<Term> terms;
       for (const double d : arguments) e.push_back(fixed[d]), terms.push_back({fixed[d]});
-      Set sum = sums(k.acc, terms, k.order);
+      Set sum;
+      if (k.has_sink && k.ended_by_sink) {
+        const Term sink = terms.back();
+        terms.pop_back();
+        sum = added(k.acc, sums(k.acc, terms, k.order), used(k.acc, sink.x));
+        terms.insert(terms.begin(), sink);
+        if (k.order == Order::sequential || k.order == Order::any) join(sum, sums(k.acc, terms, k.order));
+      } else {
+        sum = sums(k.acc, terms, k.order);
+      }
       if (k.rescales > 0) {
         std::vector<int> left(n);
         std::iota(left.begin(), left.end(), 0);
@@ -116,17 +125,30 @@ void for_each_choice(
   } while (next(at, logits));
 }
 
+// exp(x_i - m'), kept, against a maximum m' of an earlier time, and then times exp(m' - m).
+Set kept_before(const Exponentials& k, const std::vector<double>& x, std::size_t i, double m) {
+  const Arithmetic w = arithmetic(k.weights, k.acc.flush);
+  Set all;
+  for (const double before : x) {
+    if (before < x[i] || before >= m) continue;
+    const Set kept = each(exponential_of(k, x[i], before), [&](double e) { return rounded(w, e); });
+    join(all, multiplied(k.acc, kept, exponential_of(k, before, m)));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Set> softmax_members(const Exponentials& k, const std::vector<double>& x) {
   std::vector<std::vector<double>> found(x.size());
-  for_each_choice(k, x, [&](double, const std::vector<double>& e, const Set& sum) {
+  for_each_choice(k, x, [&](double m, const std::vector<double>& e, const Set& sum) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       Set kept = used(k.acc, e[i]);
       if (k.weights != "f32") {
         const Arithmetic w = arithmetic(k.weights, k.acc.flush);
         kept = each(kept, [&](double v) { return rounded(w, v); });
       }
+      if (k.weights != "f32" && k.kept_in_time && k.rescales > 0) join(kept, kept_before(k, x, i, m));
       const Set q = each(kept, sum, [&](double w, double l) { return quotient(k.acc, w, l, k.div_ulp); });
       found[i].insert(found[i].end(), q.begin(), q.end());
       if (found[i].size() > 4096) found[i] = set_of(std::move(found[i]));

@@ -19,7 +19,9 @@ struct Exponentials {
   double temperature = 1, softcap = 0;
   double sink = 0;
   bool has_sink = false;
-  std::size_t most = 5;  // of a function's members that are tried together with all others
+  bool ended_by_sink = false;  // "a sink is first or last"
+  bool kept_in_time = false;   // "kept against the maximum of its time"
+  std::size_t most = 5;        // of a function's members that are tried together with all others
 };
 
 // Before they are stored: the weight of each visible logit; of a row without one, nothing (its definition is the op's).

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <map>
 
 #include "cases/studies/worlds/members_sum.hpp"
 
@@ -20,6 +21,12 @@ class Unit {
 
   // One block: the products of `mask` anywhere in it, zeros elsewhere.
   Set block(Mask mask, double c) {
+    const auto known = blocks_.find({mask, c});
+    if (known != blocks_.end()) return known->second;
+    return blocks_[{mask, c}] = new_block(mask, c);
+  }
+
+  Set new_block(Mask mask, double c) {
     std::vector<int> members;
     for (Mask m = mask; m != 0; m &= m - 1) members.push_back(std::countr_zero(m));
     std::vector<double> found;
@@ -71,6 +78,35 @@ class Unit {
     return known_[mask] = std::move(s);
   }
 
+  // Chains of blocks, each but the last of `least` products or more.
+  Set chain(Mask mask, int least, bool last) {
+    Set s;
+    for (Mask part = mask; part != 0; part = (part - 1) & mask) {
+      const int size = std::popcount(part);
+      if (size > unit_.group || (!last && size < least)) continue;
+      if (part == mask) {
+        join(s, block(part, 0));
+      } else {
+        for (const double c : chain(mask & ~part, least, false)) join(s, block(part, representable(c)));
+      }
+    }
+    return s;
+  }
+  // Sums of at most `parts` chains, in any tree.
+  Set told(Mask mask, const UnitOrder& order) {
+    const int parts = order.split == 0 ? std::popcount(mask) : order.split;
+    return told(mask, order.block, parts);
+  }
+  Set told(Mask mask, int least, int parts) {
+    Set s = chain(mask, least, true);
+    for (Mask part = (mask - 1) & mask; part != 0; part = (part - 1) & mask)
+      for (int left = 1; left < parts; ++left) {
+        const Set other = told(mask & ~part, least, parts - left);
+        join(s, added(sum_type(), told(part, least, left), other));
+      }
+    return s;
+  }
+
   // Blocks in the order of memory, the last one padded.
   Set ascending(int first, int last, double c) {
     Set s = {c};
@@ -85,7 +121,7 @@ class Unit {
 
   Arithmetic sum_type() const {
     const Precision p = unit_.out == "e8m13" ? kPrecisionF32 : out_precision(unit_);
-    return {p, false, largest_finite(p), false};
+    return {p, false, largest_finite(p), false, false};
   }
   int count() const { return static_cast<int>(a_.size()); }
   int group() const { return unit_.group; }
@@ -114,22 +150,21 @@ class Unit {
   const std::vector<double>&a_, &b_;
   bool flush_;
   std::vector<Set> known_;
+  std::map<std::pair<Mask, double>, Set> blocks_;
 };
 
 }  // namespace
 
 Set unit_sums(const MatrixUnit& unit, std::string_view format, const std::vector<double>& a,
-              const std::vector<double>& b, bool any, int promote, bool flush) {
+              const std::vector<double>& b, const UnitOrder& order, bool flush) {
   Unit u(unit, format, a, b, flush);
-  const Arithmetic f32{kPrecisionF32, flush, largest_finite(kPrecisionF32), false};
-  if (any) {
-    Set s = u.all((Mask{1} << a.size()) - 1);
-    return s;
-  }
-  if (promote == 0) return u.ascending(0, u.count(), 0);
+  const Arithmetic f32{kPrecisionF32, flush, largest_finite(kPrecisionF32), false, false};
+  const Mask whole = (Mask{1} << a.size()) - 1;
+  if (order.any) return order.block == 1 && order.split == 0 ? u.all(whole) : u.told(whole, order);
+  if (order.promote == 0) return u.ascending(0, u.count(), 0);
   Set s = {0};
-  for (int at = 0; at < u.count(); at += promote * u.group())
-    s = added(f32, s, u.ascending(at, std::min(u.count(), at + promote * u.group()), 0));
+  for (int at = 0; at < u.count(); at += order.promote * u.group())
+    s = added(f32, s, u.ascending(at, std::min(u.count(), at + order.promote * u.group()), 0));
   return s;
 }
 

@@ -39,6 +39,9 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   k.gamma_format = declared(w, "gamma");
   k.layer = w.op == "layernorm";
   if (k.layer) k.variance = declared(w, "variance");
+  k.clamped = meaning(w, "variance").find("clamped at 0") != std::string_view::npos;
+  k.reciprocal_length = meaning(w, "div_ulp").find("or of 1/length") != std::string_view::npos;
+  k.acc.half_is_nearest = meaning(w, "div_ulp").find("0.5: ") != std::string_view::npos;
   const auto attribute = [&](const char* key, const char* fallback) {
     return w.attributes.contains(key) ? w.attributes.at(key) : std::string(fallback);
   };

@@ -74,7 +74,13 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
                       : round == "nearest_away" ? Rounding::nearest_away
                                                 : Rounding::nearest_even;
   k.policy.overflow = declared(w, "overflow") == "ieee" ? Overflow::ieee : Overflow::saturate;
+  k.stochastic = round == "stochastic";
+  const auto word = [&](std::string_view key) {
+    return has_word(w.op, key, "") ? declared(w, key) : std::string_view();
+  };
+  k.subnormals_zero = word("subnormals") == "zero";
   const std::string to = w.attributes.at("to");
+  if (word("divisor") == "half_more") k.divisor = format(to).scale_divisor + 0.5;
   const std::string dtype = w.attributes.contains("dtype") ? w.attributes.at("dtype") : "f32";
   const Format& row = format(to);
   const bool scaled = row.kind == FormatKind::scaled;
@@ -161,6 +167,19 @@ std::vector<World> quantise_worlds() {
           "overflow: beyond the largest code");
     }
     add("quantize", 4, {{"to", to}}, {{"overflow", "ieee"}}, "overflow: beyond the largest code");
+    if (has_word("quantize", "round", "stochastic"))
+      add("quantize", 4, {{"to", to}}, {{"round", "stochastic"}}, "round=stochastic: to either neighbour");
+    if (has_word("quantize", "subnormals", "zero")) {
+      add("quantize", 4, {{"to", to}}, {{"subnormals", "zero"}},
+          "subnormals: codes below the smallest normal number: 0");
+      add("quantize", 4, {{"to", to}}, {{"subnormals", "zero"}, {"scale", "any"}, {"scale_ulp", "1"}},
+          "subnormals: codes below the smallest normal number: 0");
+    }
+    if (has_word("quantize", "divisor", "half_more") && std::string(to).starts_with("int"))
+      for (const char* scale : {"divide", "any"})
+        for (const char* code : {"any", "divide"})
+          add("quantize", 4, {{"to", to}}, {{"divisor", "half_more"}, {"scale", scale}, {"code", code}},
+              "divisor: 127.5 or 7.5");
   }
   for (const char* to : {"q8_0", "q4_0", "q4_1", "mxfp4", "mxfp8", "int4_g32_bf16", "nvfp4"})
     for (const char* dtype : {"f32", "f16", "bf16"})

@@ -21,7 +21,10 @@ Exponentials exponentials_of(const World& w) {
   };
   Exponentials k;
   k.acc = arithmetic(declared(w, "acc"), declared(w, "ftz") == "yes");
+  k.acc.half_is_nearest = meaning(w, "div_ulp").find("0.5: ") != std::string_view::npos;
   k.order = order_of(declared(w, "order"));
+  k.ended_by_sink = meaning(w, "order").find("a sink is first or last") != std::string_view::npos;
+  k.kept_in_time = meaning(w, "weights").find("against the maximum of its time") != std::string_view::npos;
   k.exp_ulp = number("exp_ulp");
   k.base2 = declared(w, "exp") == "base2";
   k.rescales = static_cast<int>(number("rescales"));
@@ -143,6 +146,12 @@ std::vector<World> row_worlds() {
     add("softmax", 2, {{"dtype", "f32"}},
         {{"acc", "f16"}, {"exp_ulp", "1"}, {"div_ulp", "1"}, {"out", dtype}}, kStore);
   }
+  for (const char* weights : {"f16", "bf16", "e4m3fn"}) {
+    const Keys k{
+        {"acc", "f16"}, {"exp_ulp", "0.5"}, {"div_ulp", "0.5"}, {"weights", weights}, {"rescales", "1"}};
+    add("softmax", 2, {}, k, kWeights);
+    add("softmax", 3, {}, k, kWeights);
+  }
   for (const char* weights : {"f16", "bf16", "e4m3fn", "e5m2"})
     for (const char* ftz : {"no", "yes"}) {
       add("softmax", 2, {},
@@ -153,7 +162,18 @@ std::vector<World> row_worlds() {
     }
   for (const char* acc : {"e4m3fn", "e5m2", "f16"}) {
     const Keys k{{"acc", acc}, {"exp_ulp", "0.5"}, {"div_ulp", "0.5"}};
-    add("softmax", 2, {{"sinks", "yes"}}, k, "sinks: one more logit per row in the denominator");
+    for (const char* order : {"any", "sequential", "tree", "lanes:2"}) {
+      Keys ordered = k;
+      ordered.push_back({"order", order});
+      add("softmax", 3, {{"sinks", "yes"}}, ordered,
+          "sinks: one more logit per row in the denominator; order");
+    }
+    if (has_word("softmax", "round", "stochastic") && std::string(acc) == "f16") {
+      Keys drawn = k;
+      drawn.push_back({"round", "stochastic"});
+      for (const char* dtype : {"f16", "bf16"})
+        add("softmax", 2, {{"dtype", dtype}}, drawn, "round=stochastic: to either neighbour");
+    }
     add("softmax", 2, {{"temperature", "2"}}, k,
         "temperature: x is divided by it; div_ulp: error of a quotient");
     add("softmax", 2, {{"temperature", "0.75"}}, k,

@@ -24,7 +24,7 @@ Set summed(const World& w, const Accumulator& acc, std::string_view format, cons
            const std::vector<double>& b) {
   const bool flush = declared(w, "ftz") == "yes";
   if (acc.unit != nullptr)
-    return unit_sums(*acc.unit, format, a, b, declared(w, "order") != "sequential", 0, flush);
+    return unit_sums(*acc.unit, format, a, b, {declared(w, "order") != "sequential"}, flush);
   std::vector<Term> terms;
   for (std::size_t i = 0; i < a.size(); ++i) terms.push_back({a[i], b[i], true});
   return sums(arithmetic(acc.name, flush), terms, order_of(declared(w, "order")));

@@ -32,7 +32,7 @@ Arithmetic arithmetic(std::string_view format, bool flush) {
   const bool ieee = f.specials == Specials::ieee;
   const int emin = 1 - f.bias;
   const int emax = (1 << f.exponent_bits) - 1 - f.bias - (ieee ? 1 : 0);
-  return {{f.fraction_bits + 1, emin, emax}, flush, f.max_finite, !ieee};
+  return {{f.fraction_bits + 1, emin, emax}, flush, f.max_finite, false, !ieee};
 }
 
 std::vector<double> numbers(std::string_view format) {

@@ -19,8 +19,9 @@ void join(Set& into, const Set& more);
 struct Arithmetic {
   Precision precision;
   bool flush = false;
-  double largest = 0;   // beyond it a format without infinities says nothing: see `silent`
-  bool silent = false;  // such a format: a world whose members reach beyond `largest` is left out
+  double largest = 0;            // beyond it a format without infinities says nothing: see `silent`
+  bool half_is_nearest = false;  // "0.5: rounded to nearest": of a function that errs by half an ulp at most
+  bool silent = false;           // such a format: a world whose members reach beyond `largest` is left out
 };
 // f16, bf16, f32 or a toy: e2m1, e3m2, e2m3, e4m3fn, e5m2.
 Arithmetic arithmetic(std::string_view format, bool flush);

@@ -30,7 +30,9 @@ std::vector<Set> transformed(const Arithmetic& a, const Order& order, bool level
                              const std::vector<double>& x) {
   const int n = static_cast<int>(x.size());
   std::vector<Set> y(x.size());
-  const Set scale = rounded(a, 1 / std::sqrt(static_cast<double>(n))), root = rounded(a, std::sqrt(0.5));
+  // Constants of the kernel: no inputs, and no results of it.
+  const Set scale = {round_to_precision(1 / std::sqrt(static_cast<double>(n)), a.precision)},
+            root = {round_to_precision(std::sqrt(0.5), a.precision)};
   if (levels) {
     std::vector<Set> now;
     for (const double v : x) now.push_back(used(a, v));
@@ -89,6 +91,8 @@ std::vector<Batch> dequantize_batches(const World& w, std::size_t budget) {
   const bool flush = declared(w, "ftz") == "yes";
   const Arithmetic mid = arithmetic(declared(w, "mid"), flush), f32 = arithmetic("f32", flush);
   const Arithmetic scale_type = arithmetic(declared(w, "scale_format"), flush);
+  // "what is subnormal in the type computed in": not what is so in the format of a scale alone.
+  const bool all_flush = meaning(w, "ftz").find("the type computed in") == std::string_view::npos;
   const std::string from = w.attributes.at("from"), dtype = w.attributes.at("dtype");
   const Format& format_row = format(from);
   const auto codes = numbers(format_row.element);
@@ -119,9 +123,11 @@ std::vector<Batch> dequantize_batches(const World& w, std::size_t budget) {
     for (std::size_t i = 0; i < exact.size(); ++i) {
       const double code = exact[i] / static_cast<double>(scales[0]);
       Set s = each(used(f32, static_cast<double>(scales[0])), [&](double k) {
-        return each(rounded(scale_type, k), [&](double r) {
-          return each(used(scale_type, r), [&](double factor) { return rounded(mid, code * factor); });
-        });
+        return each(all_flush ? rounded(scale_type, k) : Set{round_to_precision(k, scale_type.precision)},
+                    [&](double r) {
+                      return each(all_flush ? used(scale_type, r) : used(mid, r),
+                                  [&](double factor) { return rounded(mid, code * factor); });
+                    });
       });
       if (code != round_to(scalar_format(format_row.element), code))
         s.clear();  // a quotient that f64 rounded

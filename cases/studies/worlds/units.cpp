@@ -37,7 +37,11 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const std::string format_of_a = w.attributes.at("a"), dtype = w.attributes.at("dtype");
   const auto from = alphabet(unit, format_of_a);
   const bool any = declared(w, "order") != "sequential", flush = declared(w, "ftz") == "yes";
-  const int promote = static_cast<int>(std::stod(std::string(declared(w, "promote"))));
+  const auto count_of = [&](std::string_view key, int fallback) {
+    return has_word("matmul", key, "") ? static_cast<int>(std::stod(std::string(declared(w, key))))
+                                       : fallback;
+  };
+  const UnitOrder order{any, count_of("promote", 0), count_of("block", 1), count_of("split", 0)};
   std::vector<std::vector<double>> rows_of_b;
   for (const int which : {0, 1, 2}) {
     std::vector<double> b;
@@ -62,7 +66,7 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   for (const auto& row : rows) {
     a_values.insert(a_values.end(), row.begin(), row.end());
     for (const auto& column : rows_of_b)
-      b.members.push_back(stored(unit_sums(unit, format_of_a, row, column, any, promote, flush), w, dtype));
+      b.members.push_back(stored(unit_sums(unit, format_of_a, row, column, order, flush), w, dtype));
   }
   b.inputs["a"] = tensor(format_of_a, {count, n}, a_values);
   b.inputs["b"] = tensor(format_of_a, {columns, n}, b_values);
@@ -98,6 +102,27 @@ std::vector<World> unit_worlds() {
     if (format == "tf32") continue;
     add(3, words, {{"acc", acc}, {"order", "sequential"}}, kOrder);
     add(2 * unit.group > 6 ? 3 : 2 * unit.group + 1, words, {{"acc", acc}}, kOrder);
+    // Where the place of a product in its block counts there are many more members.
+    const bool placeless =
+        unit.combine == Combine::truncate || unit.combine == Combine::exact || unit.combine == Combine::floor;
+    if (has_word("matmul", "block", "")) {
+      constexpr auto kBlock =
+          "block: products of every block but the last of a partial sum, at least; split: partial sums, at "
+          "most";
+      const Words told[] = {{{"split", "1"}},
+                            {{"split", "2"}},
+                            {{"block", "2"}},
+                            {{"block", "2"}, {"split", "1"}},
+                            {{"block", "2"}, {"split", "2"}},
+                            {{"block", std::to_string(unit.group)}, {"split", "1"}}};
+      for (const Words& each : told) {
+        if (each.contains("block") && unit.group <= 2 && each.at("block") == "2" && each.size() == 2)
+          continue;
+        Keys keys{{"acc", acc}};
+        for (const auto& [key, value] : each) keys.emplace_back(key, value);
+        add(placeless ? 4 : 3, words, keys, kBlock);
+      }
+    }
     add(2, words, {{"acc", acc}, {"ftz", "yes"}}, "ftz: in a matrix unit those below 2^-126 alone");
     if (unit.out != "f16") {
       add(3, words, {{"acc", acc}, {"promote", "1"}, {"order", "sequential"}},

@@ -51,6 +51,20 @@ std::string_view declared(const World& world, std::string_view key) {
   throw InputError(InputErrorKind::unknown_name, "no contract key '" + std::string(key) + "'");
 }
 
+std::string_view meaning(const World& world, std::string_view key) {
+  for (const ContractKey& k : op(world.op).contract)
+    if (k.name == key) return k.meaning;
+  return {};
+}
+
+bool has_word(std::string_view the_op, std::string_view key, std::string_view word) {
+  for (const ContractKey& k : op(the_op).contract)
+    if (k.name == key)
+      return word.empty() ||
+             ("|" + std::string(k.words) + "|").find("|" + std::string(word) + "|") != std::string::npos;
+  return false;
+}
+
 Set stored(const Set& results, const World& world, std::string_view dtype) {
   // An op that has no such key stores to nearest, without flushing, and infinities beyond the largest number.
   const auto has = [&](std::string_view key) {
@@ -67,18 +81,32 @@ Set stored(const Set& results, const World& world, std::string_view dtype) {
   policy.rounding = round == "toward_zero"    ? Rounding::toward_zero
                     : round == "nearest_away" ? Rounding::nearest_away
                                               : Rounding::nearest_even;
-  const auto step = [&](const Set& s, std::string_view format) {
+  // "round=stochastic: to either neighbour"; "out: rounded to this, to nearest even or Inf, before the output's type".
+  const bool stochastic = round == "stochastic";
+  const bool out_to_nearest = meaning(world, "out").find("to nearest even or Inf") != std::string_view::npos;
+  const EncodePolicy declared_policy = policy;
+  const auto step = [&](const Set& s, std::string_view format, bool last) {
     const ScalarFormat& f = scalar_format(format);
+    policy = declared_policy;
+    if (!last && out_to_nearest) policy = {Rounding::nearest_even, Overflow::ieee};
     const Arithmetic a = arithmetic(format, flush);
     return each(s, [&](double x) {
       Set r = worlds::results(a, round_to(f, x, policy));
+      if (stochastic && last) {
+        for (const Rounding way : {Rounding::toward_zero, Rounding::toward_negative}) {
+          EncodePolicy other = policy;
+          other.rounding = way;
+          join(r, worlds::results(a, round_to(f, x, other)));
+          join(r, worlds::results(a, -round_to(f, -x, other)));
+        }
+      }
       if (f.bits == 32 && flush && is_subnormal(a, x)) join(r, {0});
       return r;
     });
   };
   Set s = results;
-  if (through != "dtype") s = step(s, through);
-  return step(s, dtype);
+  if (through != "dtype") s = step(s, through, false);
+  return step(s, dtype, true);
 }
 
 Encoded tensor(const std::string& name, const Shape& shape, const std::vector<double>& values) {

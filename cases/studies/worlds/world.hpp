@@ -52,6 +52,10 @@ Set stored(const Set& results, const World& world, std::string_view dtype);
 std::string_view declared(const World& world,
                           std::string_view key);  // its value, the op's default where none is given
 
+// What the manual says of a key; "" where the op has no such key. A word that came later is read where it stands.
+std::string_view meaning(const World& world, std::string_view key);
+bool has_word(std::string_view op, std::string_view key, std::string_view word);
+
 // A tensor of numbers that its format holds.
 Encoded tensor(const std::string& format, const Shape& shape, const std::vector<double>& values);
 std::string hex(const std::vector<double>& values);
