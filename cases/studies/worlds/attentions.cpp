@@ -40,6 +40,13 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
   a.scale = static_cast<double>(static_cast<float>(std::stod(attribute("scale", "1"))));
   a.softcap = std::stod(attribute("softcap", "0"));
   a.has_sink = attribute("sinks", "no") == "yes";
+  a.slope = attribute("alibi", "no") == "yes" ? 0x1.555556p-2 : 0;
+  // "format that q is converted to first, to nearest"; "format that K and V are converted to first, to
+  // nearest".
+  const auto converted = [&](std::string_view key, double v) {
+    const std::string_view to = declared(w, key);
+    return to == "none" ? v : round_to_precision(v, arithmetic(to, false).precision);
+  };
   const std::string kv = attribute("kv", "f16"), dtype = attribute("dtype", "f32");
   const ScalarFormat& f = scalar_format(kv);
   std::vector<double> keys, values;
@@ -81,7 +88,12 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
     q_all.insert(q_all.end(), x.q.begin(), x.q.end());
     for (const auto& k : x.k) k_all.insert(k_all.end(), k.begin(), k.end());
     v_all.insert(v_all.end(), x.v.begin(), x.v.end());
-    b.members.push_back(stored(attention_members(a, x), w, dtype));
+    Keys3 read = x;
+    for (double& v : read.q) v = converted("q", v);
+    for (auto& k : read.k)
+      for (double& v : k) v = converted("convert", v);
+    for (double& v : read.v) v = converted("convert", v);
+    b.members.push_back(stored(attention_members(a, read), w, dtype));
     std::string line = "q=" + hex(x.q) + " k=[";
     for (const auto& k : x.k) line += hex(k);
     text.push_back(line + "] v=" + hex(x.v));
@@ -89,6 +101,7 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
   b.inputs["q"] = tensor(dtype, {count, 1, 1, d}, q_all);
   b.inputs["k"] = tensor(kv, {count, n, 1, d}, k_all);
   b.inputs["v"] = tensor(kv, {count, n, 1, 1}, v_all);
+  if (a.slope != 0) b.inputs["slopes"] = tensor("f32", {1}, {a.slope});
   if (a.has_sink) b.inputs["sinks"] = tensor("f32", {1}, {a.sink});
   b.inputs_of = [text](std::size_t i) { return text[i]; };
   return {b};
@@ -139,6 +152,12 @@ std::vector<World> attention_worlds() {
     add(n, 1, {{"sinks", "yes"}}, {}, "sinks: one more logit per head in the denominator");
     add(n, 1, {{"sinks", "yes"}}, {{"p", "e4m3fn"}, {"denominator", "cast"}},
         "sinks: one more logit per head in the denominator");
+    add(n, 1, {{"alibi", "yes"}}, {}, "alibi: - slope |i - j| added to the logits");
+    for (const char* type : {"f16", "bf16"}) {
+      add(n, 1, {}, {{"q", type}}, "q: format that q is converted to first, to nearest");
+      add(n, 2, {{"kv", "f32"}}, {{"convert", type}},
+          "convert: format that K and V are converted to first, to nearest");
+    }
     if (n > 1) add(n, 1, {}, {{"split", "2"}}, "split: parts of the keys computed apart and merged in f32");
     if (n > 1)
       add(n, 1, {}, {{"split", "2"}, {"p", "e4m3fn"}},

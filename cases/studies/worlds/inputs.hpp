@@ -6,8 +6,9 @@
 
 namespace assay::worlds {
 
-// Rows of `n` numbers of `from`, all of them up to their order where `sorted` (the members of a sum in any order are the
-// same). About `most` of them: evenly spread through all, with a step that no count of the numbers divides.
+// Rows of `n` numbers of `from`, all of them up to their order where `sorted` (the members of a sum in any
+// order are the same). About `most` of them: evenly spread through all, with a step that no count of the
+// numbers divides.
 inline std::vector<std::vector<double>> rows_of(const std::vector<double>& from, int n, bool sorted,
                                                 std::size_t most) {
   const auto base = static_cast<double>(from.size());

@@ -20,12 +20,13 @@ bool next(std::vector<std::size_t>& digits, const std::vector<Set>& sets) {
   return i < digits.size();
 }
 
-// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". The sum itself, for what
-// is fused with the subtraction, and the logit.
+// "qk: how q.k is summed"; "softcap tanh(s / softcap)"; "scores: format that logits are rounded to". The sum
+// itself, for what is fused with the subtraction, and the logit.
 struct Logit {
   Set sum, rounded;
 };
-Logit logit(const Attention& a, const std::vector<double>& q, const std::vector<double>& k) {
+// "- slope |i - j| added to the logits": its product rounded, or fused.
+Logit logit(const Attention& a, const std::vector<double>& q, const std::vector<double>& k, double distance) {
   std::vector<Term> terms;
   for (std::size_t i = 0; i < q.size(); ++i) terms.push_back({q[i], k[i], true});
   Logit l;
@@ -38,6 +39,12 @@ Logit logit(const Attention& a, const std::vector<double>& q, const std::vector<
                     [&](double t) { return multiplied(f32(), t, a.softcap); });
       });
     });
+  }
+  if (a.slope != 0) {
+    const Set plain = l.rounded;
+    l.rounded = added(f32(), plain, multiplied(f32(), {-a.slope}, {distance}));
+    join(l.rounded, each(plain, [&](double s) { return fused(f32(), -a.slope, distance, s); }));
+    l.rounded = thinned(l.rounded, 3);
   }
   l.rounded = thinned(each(l.rounded, [&](double s) { return rounded(a.scores, s); }), 3);
   return l;
@@ -60,11 +67,11 @@ Set scaled_back(const Attention& a, const Set& o) {
              : each(o, [&](double x) { return rounded(f32(), std::ldexp(x, -a.p_shift)); });
 }
 
-// Arguments of exp for key i under the maximum m: "rounded: a logit is rounded before the maximum is subtracted; any: or fused
-// with that subtraction".
+// Arguments of exp for key i under the maximum m: "rounded: a logit is rounded before the maximum is
+// subtracted; any: or fused with that subtraction".
 Set arguments(const Attention& a, const Choice& c, std::size_t i, double m) {
   Set all = added(f32(), c.s[i], -m);
-  if (a.fused_argument && a.softcap == 0 && a.scores.precision == kPrecisionF32) {
+  if (a.fused_argument && a.softcap == 0 && a.slope == 0 && a.scores.precision == kPrecisionF32) {
     join(all, each(c.sums[i], [&](double s) { return fused(f32(), s, a.scale, -m); }));
   }
   return all;
@@ -94,7 +101,8 @@ Part one_step(const Attention& a, const std::vector<double>& e, const std::vecto
   return part;
 }
 
-// "tile: keys per step of the online softmax", of one key: the sums so far times exp(old - new), then the key's, fused or not.
+// "tile: keys per step of the online softmax", of one key: the sums so far times exp(old - new), then the
+// key's, fused or not.
 void online(const Attention& a, const Choice& c, const Fixed& fixed, const std::vector<double>& v,
             std::vector<std::size_t> left, double m, const Part& part,
             const std::function<void(double, const Part&)>& with) {
@@ -179,7 +187,7 @@ Set attention_members(const Attention& a, const Keys3& x) {
   std::vector<Logit> logits;
   std::vector<Set> rounded_logits;
   for (const auto& k : x.k) {
-    logits.push_back(logit(a, x.q, k));
+    logits.push_back(logit(a, x.q, k, static_cast<double>(n - 1 - logits.size())));
     rounded_logits.push_back(logits.back().rounded);
   }
   std::vector<double> found;

@@ -12,7 +12,7 @@ struct Attention {
   Arithmetic qk, scores, p, rowsum, pv;
   Order qk_order, pv_order, rowsum_order;
   double exp_ulp = 2, tanh_ulp = 4, div_ulp = 2;
-  double scale = 1, softcap = 0, sink = 0;
+  double scale = 1, softcap = 0, sink = 0, slope = 0;
   int p_shift = 0, tile = 64, split = 1;
   bool has_sink = false, cast_denominator = false, fused_argument = true, saturates = false;
   std::size_t most = 3;  // of an exponential's members

@@ -7,6 +7,7 @@
 namespace assay::worlds {
 namespace {
 
+constexpr double kMany = 64;  // ulps beyond which not every number is tried
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // To the next number of the format: half as far where v is the negative of a power of two.
@@ -47,6 +48,17 @@ Set within(const Arithmetic& a, long double exact, double ulps, double floor, do
   if (std::isnan(exact)) return {kNaN};
   if (std::isinf(exact)) return {static_cast<double>(exact)};
   const long double slack = static_cast<long double>(ulps * ulp(a, static_cast<double>(exact)));
+  if (ulps > kMany) {  // the ends and the middle
+    std::vector<double> some;
+    for (const long double x : {exact - slack, exact, exact + slack}) {
+      double v = round_to_precision(static_cast<double>(x), a.precision);
+      for (int i = 0; i < 2 && std::fabs(v - exact) > slack; ++i)
+        v = v < exact ? round_to_precision(v + step_up(a, v), a.precision)
+                      : -round_to_precision(-v + step_up(a, -v), a.precision);
+      if (std::fabs(v - exact) <= slack && v >= floor && v <= ceiling) some.push_back(v);
+    }
+    return each(set_of(std::move(some)), [&](double x) { return results(a, x); });
+  }
   return around(a, exact, ulps, floor, ceiling, [&](double v) { return std::fabs(v - exact) <= slack; });
 }
 

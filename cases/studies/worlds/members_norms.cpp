@@ -32,8 +32,8 @@ Set parameter(const Norm& k, double g) {
   return each(s, [&](double v) { return each(rounded(k.acc, v), [&](double u) { return used(k.acc, u); }); });
 }
 
-// "which of x, 1/sqrt and gamma are multiplied first"; "the normalised x is rounded to this before gamma". What comes before
-// beta, and whether beta's addition is fused with the last product.
+// "which of x, 1/sqrt and gamma are multiplied first"; "the normalised x is rounded to this before gamma".
+// What comes before beta, and whether beta's addition is fused with the last product.
 Set scaled(const Norm& k, const Set& x, const Set& inverse, double gamma, const double* beta) {
   const Set g = parameter(k, gamma);
   struct Last {
@@ -72,8 +72,9 @@ std::vector<Term> squares(const std::vector<double>& d) {
   return terms;
 }
 
-// "variance: the algorithm". two_pass: squares of x - mean. one_pass: mean of squares less the square of the mean, which may
-// be taken as 0 where it is negative. welford: running mean and sum of squares, one element after the other.
+// "variance: the algorithm". two_pass: squares of x - mean. one_pass: mean of squares less the square of the
+// mean, which may be taken as 0 where it is negative. welford: running mean and sum of squares, one element
+// after the other.
 Set two_pass(const Norm& k, const std::vector<double>& x, double mean) {
   std::vector<double> d;
   for (const double v : x) d.push_back(round_sum(v, -mean, k.acc.precision));

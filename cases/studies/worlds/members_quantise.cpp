@@ -28,8 +28,9 @@ struct Scale {
   bool one = false;  // 1 in place of 0: every way to a code divides by it
 };
 
-// "scale: absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"; "scale_ulp: units in the last place that the
-// scale may be off"; "scale_format: the stored scale is rounded to this"; "1 where that is 0".
+// "scale: absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"; "scale_ulp: units in the
+// last place that the scale may be off"; "scale_format: the stored scale is rounded to this"; "1 where that
+// is 0".
 std::vector<Scale> scales(const Quantise& k, double absmax, double d) {
   Set found;
   const bool any = k.scale == "any";
@@ -57,7 +58,8 @@ std::vector<Scale> scales(const Quantise& k, double absmax, double d) {
   return all;
 }
 
-// "code: x / scale, times a rounded 1 / scale, or times a rounded D / absmax"; "quotient: rounded to this before it becomes a code".
+// "code: x / scale, times a rounded 1 / scale, or times a rounded D / absmax"; "quotient: rounded to this
+// before it becomes a code".
 Set quotients(const Quantise& k, double x, const Scale& s, double absmax, double d) {
   const bool any = k.code == "any";
   Set q;
@@ -67,7 +69,8 @@ Set quotients(const Quantise& k, double x, const Scale& s, double absmax, double
   return each(q, [&](double v) { return Set{narrow(k.quotient, v)}; });
 }
 
-// "round: to a code; stochastic: to either neighbour"; "subnormals: codes below the smallest normal number ... kept, or 0".
+// "round: to a code; stochastic: to either neighbour"; "subnormals: codes below the smallest normal number
+// ... kept, or 0".
 Set codes_of(const Quantise& k, const ScalarFormat& f, double q) {
   if (std::isnan(q)) return {};
   Set codes;
@@ -111,32 +114,35 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
   const auto f16 = [](double v) { return narrow("f16", v); };
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (to == "q8_0") {
-      // "d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, from d in f32; d stored as f16"
+      // "d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, from d in f32; d stored as
+      // f16"
       const double d = over(absmax, 127);
       const double code = d == 0 ? 0 : std::round(times(x[i], over(1, d)));
       y[i] = set_of({f16(d) == 0 ? 0 : std::clamp(code, -128.0, 127.0) * f16(d)});
     } else if (to == "q4_0") {
-      // "d = the signed element of largest magnitude / -8, code = min(15, trunc(x (1 / d) + 8.5)) from d in f32; d stored as f16"
+      // "d = the signed element of largest magnitude / -8, code = min(15, trunc(x (1 / d) + 8.5)) from d in
+      // f32; d stored as f16"
       const double d = over(most, -8);
       if (d == 0) continue;
       for (const double q : {f32(times(x[i], over(1, d)) + 8.5), f32(x[i] * over(1, d) + 8.5)})
         join(y[i], {f16(d) == 0 ? 0 : (std::min(15.0, std::trunc(q)) - 8) * f16(d)});
     } else if (to == "q4_1") {
-      // "m = least element, d = (largest - m) / 15, code = min(15, trunc((x - m) (1 / d) + 0.5)) in f32; both stored as f16"
+      // "m = least element, d = (largest - m) / 15, code = min(15, trunc((x - m) (1 / d) + 0.5)) in f32; both
+      // stored as f16"
       const double d = over(f32(largest - least), 15);
       if (d == 0) continue;
       const double shifted = f32(x[i] - least);
       for (const double q : {f32(times(shifted, over(1, d)) + 0.5), f32(shifted * over(1, d) + 0.5)})
         join(y[i], {std::min(15.0, std::trunc(q)) * f16(d) + f16(least)});
     } else if (to == "mxfp4" || to == "mxfp8") {
-      // "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code of x / 2^e, to
-      // nearest even, saturating"
+      // "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code
+      // of x / 2^e, to nearest even, saturating"
       const int emax = to == "mxfp4" ? 2 : 8;
       const double scale = absmax == 0 ? 1 : power_of_two(std::max(-127, std::ilogb(absmax) - emax));
       y[i] = set_of({saturated(to == "mxfp4" ? "e2m1" : "e4m3fn", x[i] / scale) * scale});
     } else if (to == "int4_g32_bf16") {
-      // "scale = bf16 of absmax / 7 of 32 elements, to nearest even (1 where that is 0); code of x / scale, to nearest even,
-      // within -7..7"
+      // "scale = bf16 of absmax / 7 of 32 elements, to nearest even (1 where that is 0); code of x / scale,
+      // to nearest even, within -7..7"
       for (const double exact : {over(absmax, 7), absmax / 7}) {
         double s = narrow("bf16", exact);
         if (s == 0) s = 1;
@@ -144,8 +150,9 @@ std::vector<Set> block_members(const Quantise& k, std::string_view to, const std
         join(y[i], {std::clamp(std::nearbyint(q), -7.0, 7.0) * s});
       }
     } else if (to == "nvfp4") {
-      // "global g = 2688 / absmax of the tensor, stored as it is; block scale s = e4m3fn(absmax of 16 elements g / 6), to nearest
-      // even, saturating; code = e2m1(x g / s), 0 where s is 0; number = code s / g"
+      // "global g = 2688 / absmax of the tensor, stored as it is; block scale s = e4m3fn(absmax of 16
+      // elements g / 6), to nearest even, saturating; code = e2m1(x g / s), 0 where s is 0; number = code s /
+      // g"
       const double g = absmax == 0 ? 1 : over(2688, absmax);
       if (!std::isfinite(g)) continue;
       for (const double before :

@@ -8,7 +8,8 @@
 namespace assay::worlds {
 namespace {
 
-// "s = cap(x / temperature)": a quotient within div_ulp; "c tanh(s / c)", tanh within tanh_ulp, the product rounded.
+// "s = cap(x / temperature)": a quotient within div_ulp; "c tanh(s / c)", tanh within tanh_ulp, the product
+// rounded.
 Set logit(const Exponentials& k, double x) {
   Set s = each(used(k.acc, x), [&](double v) { return rounded(k.acc, v); });
   if (k.temperature != 1) {
@@ -44,7 +45,8 @@ Set exponential_fixed(const Exponentials& k, const Fixed& fixed, double s, doubl
   return found != fixed.end() ? used(k.acc, found->second) : exponential_of(k, s, m);
 }
 
-// "changes of an online kernel's maximum": the sum so far times exp(old - new), then the new term, fused or not.
+// "changes of an online kernel's maximum": the sum so far times exp(old - new), then the new term, fused or
+// not.
 void online(const Exponentials& k, const Fixed& fixed, const std::vector<double>& s, std::vector<int>& left,
             double m, const Set& sum, int changes, Set& into) {
   if (left.empty()) return join(into, sum);
@@ -105,6 +107,12 @@ void for_each_choice(
       std::vector<double> e;
       std::vector<Term> terms;
       for (const double d : arguments) e.push_back(fixed[d]), terms.push_back({fixed[d]});
+      if (!k.visible.empty()) {
+        std::vector<Term> placed;
+        std::size_t at_visible = 0;
+        for (const bool seen : k.visible) placed.push_back(seen ? terms[at_visible++] : Term{0});
+        terms = placed;
+      }
       Set sum;
       if (k.has_sink && k.ended_by_sink) {
         const Term sink = terms.back();
@@ -158,12 +166,34 @@ std::vector<Set> softmax_members(const Exponentials& k, const std::vector<double
   return found;
 }
 
+namespace {
+
+// log l + m; to base 2 that times log2(e), or log2(l) + m log2(e), fused or not.
+Set stored_logarithm(const Exponentials& k, double l, double m) {
+  const auto with_absolute = [&](long double exact) {
+    const double unit = ulp(k.acc, static_cast<double>(exact));
+    const double ulps = k.log_ulp + (l >= 0.5 && l <= 2 ? k.log_abs / unit : 0);
+    return thinned(within(k.acc, exact, ulps), 5);
+  };
+  if (!(l > 0)) return logarithm(k.acc, l, k.log_ulp);
+  const Set natural = with_absolute(std::log(static_cast<long double>(l)));
+  const Set y = added(k.acc, natural, {m});
+  if (!k.base2_log) return y;
+  constexpr double kLog2e = 1.4426950408889634;  // to f64: its rounding to any type here is that of log2(e)
+  const Set factor = rounded(k.acc, kLog2e);
+  Set all = multiplied(k.acc, y, factor);
+  const Set two = with_absolute(std::log2(static_cast<long double>(l)));
+  join(all, added(k.acc, two, multiplied(k.acc, {m}, factor)));
+  for (const double g : two) join(all, each(factor, [&](double f) { return fused(k.acc, m, f, g); }));
+  return all;
+}
+
+}  // namespace
+
 Set logsumexp_members(const Exponentials& k, const std::vector<double>& x) {
   std::vector<double> found;
   for_each_choice(k, x, [&](double m, const std::vector<double>&, const Set& sum) {
-    const Set y = each(sum, [&](double l) {
-      return each(logarithm(k.acc, l, k.log_ulp), [&](double g) { return added(k.acc, g, m); });
-    });
+    const Set y = each(sum, [&](double l) { return stored_logarithm(k, l, m); });
     found.insert(found.end(), y.begin(), y.end());
   });
   return set_of(std::move(found));

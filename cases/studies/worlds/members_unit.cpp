@@ -30,7 +30,8 @@ class Unit {
     std::vector<int> members;
     for (Mask m = mask; m != 0; m &= m - 1) members.push_back(std::countr_zero(m));
     std::vector<double> found;
-    // Where place matters it is k modulo 4 (or 2) at most: each product in a group of four of its own takes one of four.
+    // Where place matters it is k modulo 4 (or 2) at most: each product in a group of four of its own takes
+    // one of four.
     const int count = static_cast<int>(members.size());
     const bool roomy = unit_.group >= 4 * count && unit_.group > 4;
     const bool placeless = unit_.combine == Combine::truncate || unit_.combine == Combine::exact ||

@@ -38,8 +38,8 @@ Set to(const Arithmetic& a, const Set& s) {
   return each(s, [&](double v) { return rounded(a, v); });
 }
 
-// "gate and up are rounded to this"; "silu(g) v is rounded to this before what the path does"; "w2 h is rounded to this before
-// its weight"; "c (w2 h), or w2 (c h)".
+// "gate and up are rounded to this"; "silu(g) v is rounded to this before what the path does"; "w2 h is
+// rounded to this before its weight"; "c (w2 h), or w2 (c h)".
 Set expert(const Moe& k, const std::vector<double>& x, const std::vector<std::vector<double>>& gate,
            const std::vector<std::vector<double>>& up, const std::vector<double>& w2, double c) {
   std::vector<Set> hidden;

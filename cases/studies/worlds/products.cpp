@@ -14,7 +14,8 @@ namespace {
 using Keys = std::vector<std::pair<std::string, std::string>>;
 using Words = std::map<std::string, std::string>;
 
-// From the least subnormal of a factor to sums that overflow: halves of rounding, cancellation, underflow of products.
+// From the least subnormal of a factor to sums that overflow: halves of rounding, cancellation, underflow of
+// products.
 std::vector<double> alphabet(std::string_view format, std::string_view acc) {
   const ScalarFormat& f = scalar_format(format);
   if (f.bits <= 4) return numbers(format);
@@ -41,7 +42,8 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const std::string a_format = w.attributes.at("a"), dtype = w.attributes.at("dtype");
   const auto from = alphabet(a_format, declared(w, "acc"));
   std::vector<Batch> all;
-  // Rows of a against several rows of b: what makes products that are exact, halves of a unit, subnormal, or nearly overflow.
+  // Rows of a against several rows of b: what makes products that are exact, halves of a unit, subnormal, or
+  // nearly overflow.
   const double tiny = from[from.size() / 2 + 1], large = from.back();
   std::vector<std::vector<double>> rows_of_b = {std::vector<double>(static_cast<std::size_t>(n), 1.0)};
   std::vector<double> mixed, wide, near;

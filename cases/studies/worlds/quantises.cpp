@@ -18,7 +18,8 @@ constexpr double kAbsmaxes[] = {
     0x1.8p-133, 0x1p-149, 0x1.fffffep+127, 0x1.fp+120,    0x1.abcdefp+17, 0x1.55555p-7,
     3.0,        57344.0,  0x1.c01p+15,     0x1.7p-118};
 
-// Groups of `n`: the largest element, and elements at ties of the codes of an element format, a few units beside them.
+// Groups of `n`: the largest element, and elements at ties of the codes of an element format, a few units
+// beside them.
 std::vector<std::vector<double>> groups(std::string_view element, double divisor, int n,
                                         std::string_view dtype, std::size_t most) {
   std::vector<double> ties;

@@ -37,11 +37,14 @@ Exponentials exponentials_of(const World& w) {
     k.has_sink = w.attributes.contains("sinks") && w.attributes.at("sinks") == "yes";
   } else {
     k.log_ulp = number("log_ulp");
+    if (has_word(w.op, "log_abs", "")) k.log_abs = number("log_abs");
+    k.base2_log = has_word(w.op, "base", "2") && declared(w, "base") == "2";
   }
   return k;
 }
 
-// Numbers of a format from which inputs are drawn: all of a toy; of f16 and bf16 a lattice and the ends of the range of exp.
+// Numbers of a format from which inputs are drawn: all of a toy; of f16 and bf16 a lattice and the ends of
+// the range of exp.
 std::vector<double> alphabet(const Arithmetic& a, std::string_view format) {
   if (scalar_format(format).bits <= 8) return numbers(format);
   std::vector<double> some;
@@ -57,7 +60,8 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const std::string dtype = w.attributes.contains("dtype") ? w.attributes.at("dtype") : "f32";
   const bool sorted = k.order == Order::any || w.op == "logsumexp";
   const bool softmax = w.op == "softmax";
-  // A softmax does not change when all logits do, but for the rounding of differences: the largest is any number.
+  // A softmax does not change when all logits do, but for the rounding of differences: the largest is any
+  // number.
   const auto from = alphabet(k.acc, declared(w, "acc"));
   auto rows =
       rows_of(from, n + (k.has_sink ? 1 : 0), sorted && !k.has_sink, std::max<std::size_t>(1, budget / n));
@@ -65,11 +69,31 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   b.attributes = w.attributes;
   b.attributes["rows"] = std::to_string(rows.size());
   b.attributes["cols"] = std::to_string(n);
-  std::vector<double> x, sinks;
+  const bool masked = w.attributes.contains("mask");
+  std::vector<double> x, sinks, mask;
   for (const auto& row : rows) {
     const std::vector<double> logits(row.begin(), row.begin() + n);
     x.insert(x.end(), logits.begin(), logits.end());
     if (k.has_sink) sinks.push_back(k.sink = row.back());
+    if (masked) {
+      // Every mask in turn that leaves a logit.
+      const unsigned bits =
+          1 + static_cast<unsigned>(x.size() / static_cast<std::size_t>(n)) % ((1U << n) - 1);
+      k.visible.clear();
+      std::vector<double> seen;
+      for (int j = 0; j < n; ++j) {
+        k.visible.push_back((bits >> j & 1) != 0);
+        mask.push_back(k.visible.back() ? 1 : 0);
+        if (k.visible.back()) seen.push_back(logits[static_cast<std::size_t>(j)]);
+      }
+      const std::vector<Set> of_seen = softmax_members(k, seen);
+      std::size_t at = 0;
+      for (const bool v : k.visible) {
+        const Set s = v ? of_seen[at++] : Set{0};
+        b.members.push_back(overflows(k.acc, s) ? Set{} : stored(s, w, dtype));
+      }
+      continue;
+    }
     std::vector<Set> results =
         softmax ? softmax_members(k, logits) : std::vector<Set>{logsumexp_members(k, logits)};
     for (const Set& s : results) {
@@ -78,9 +102,17 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   }
   const auto count = static_cast<std::int64_t>(rows.size());
   b.inputs["x"] = tensor(dtype, {count, n}, x);
+  if (masked) b.inputs["mask"] = tensor("int8", {count, n}, mask);
   if (k.has_sink) b.inputs["sinks"] = tensor("f32", {count}, sinks);
-  b.inputs_of = [rows = std::move(rows), n, softmax](std::size_t i) {
-    return "x" + std::string(rows[0].size() > static_cast<std::size_t>(n) ? ",sink" : "") + "=" +
+  b.inputs_of = [rows = std::move(rows), n, softmax, mask](std::size_t i) {
+    const std::size_t first = i - i % static_cast<std::size_t>(n);
+    const std::string masks = mask.empty()
+                                  ? ""
+                                  : "mask=" +
+                                        hex({mask.begin() + static_cast<std::ptrdiff_t>(first),
+                                             mask.begin() + static_cast<std::ptrdiff_t>(first) + n}) +
+                                        " ";
+    return masks + "x" + std::string(rows[0].size() > static_cast<std::size_t>(n) ? ",sink" : "") + "=" +
            hex(rows[softmax ? i / static_cast<std::size_t>(n) : i]);
   };
   return {b};
@@ -137,6 +169,32 @@ std::vector<World> row_worlds() {
       add(op, 4, {}, keys("e4m3fn", "0.5", "0.5", {{"order", order}}), kOrder);
     add(op, 4, {}, keys("e4m3fn", "0.5", "0.5"), kOrder);
   }
+  // Worlds in which one term is larger than all others.
+  for (const char* acc : {"f16", "bf16", "e4m3fn", "e5m2"}) {
+    for (const int n : {1, 2, 3}) {
+      add("logsumexp", n, {}, {{"acc", acc}, {"exp_ulp", "0.5"}, {"log_ulp", "8"}},
+          "log_ulp: error of log, in units in the last place of acc");
+      if (has_word("logsumexp", "log_abs", ""))
+        add("logsumexp", n, {}, {{"acc", acc}, {"exp_ulp", "0.5"}, {"log_ulp", "0.5"}, {"log_abs", "0.25"}},
+            "log_abs: absolute error of log between 1/2 and 2, besides log_ulp");
+      if (has_word("logsumexp", "base", "2"))
+        add("logsumexp", n, {}, {{"acc", acc}, {"exp_ulp", "0.5"}, {"log_ulp", "1"}, {"base", "2"}},
+            "base: of the logarithm that is stored");
+    }
+    for (const char* op : {"softmax", "logsumexp"}) {
+      const char* last = std::string(op) == "softmax" ? "div_ulp" : "log_ulp";
+      for (const char* rescales : {"1", "2"})
+        add(op, 3, {},
+            {{"acc", acc}, {"exp_ulp", "4"}, {last, "0.5"}, {"rescales", rescales}, {"order", "sequential"}},
+            kOnline);
+      add(op, 2, {}, {{"acc", acc}, {"exp_ulp", "0.5"}, {last, "0.5"}, {"exp", "base2"}}, kBase2);
+    }
+    add("softmax", 2, {{"softcap", "4"}},
+        {{"acc", acc}, {"exp_ulp", "0.5"}, {"div_ulp", "0.5"}, {"tanh_ulp", "16"}},
+        "tanh_ulp: error of tanh (softcap)");
+    add("softmax", 2, {{"temperature", "3"}}, {{"acc", acc}, {"exp_ulp", "0.5"}, {"div_ulp", "8"}},
+        "temperature: x is divided by it");
+  }
   for (const char* dtype : {"f16", "bf16"}) {
     for (const char* round : {"nearest_even", "nearest_away", "toward_zero"})
       add("softmax", 2, {{"dtype", dtype}},
@@ -167,6 +225,12 @@ std::vector<World> row_worlds() {
       ordered.push_back({"order", order});
       add("softmax", 3, {{"sinks", "yes"}}, ordered,
           "sinks: one more logit per row in the denominator; order");
+    }
+    for (const char* order : {"any", "sequential", "tree", "lanes:2", "blocks:2"}) {
+      Keys ordered = k;
+      ordered.push_back({"order", order});
+      add("softmax", 4, {{"mask", "random"}}, ordered,
+          "mask: which logits are visible; order: masked terms have places");
     }
     if (has_word("softmax", "round", "stochastic") && std::string(acc) == "f16") {
       Keys drawn = k;

@@ -60,7 +60,8 @@ Encoded encoded(const std::string& name, const std::vector<Row>& rows, int n) {
   std::vector<float> values, scales;
   for (const Row& r : rows) {
     scales.push_back(static_cast<float>(r.scale));
-    // A value that f32 does not hold is no number to encode: codes are written under scale 1, and the scale put beside them.
+    // A value that f32 does not hold is no number to encode: codes are written under scale 1, and the scale
+    // put beside them.
     for (const double c : r.codes) values.push_back(static_cast<float>(c));
   }
   const std::vector<float> ones(rows.size(), 1.0F);
@@ -72,8 +73,8 @@ Encoded encoded(const std::string& name, const std::vector<Row>& rows, int n) {
   return e;
 }
 
-// path=codes: codes are multiplied, scales applied after. path=f32, bf16, f16: "dequant_roundings: f32 roundings from a stored
-// code to an operand", which is then of the path's format.
+// path=codes: codes are multiplied, scales applied after. path=f32, bf16, f16: "dequant_roundings: f32
+// roundings from a stored code to an operand", which is then of the path's format.
 std::vector<Batch> stored_batches(const World& w, int n, std::size_t budget) {
   const bool flush = declared(w, "ftz") == "yes";
   const Arithmetic f32 = arithmetic("f32", flush);

@@ -1,5 +1,5 @@
-// Arithmetic of a small world: the numbers that a kernel may hold after a step, as a set. A set is what every choice that a
-// contract leaves open adds to: exact, exhaustive, and small where the format is.
+// Arithmetic of a small world: the numbers that a kernel may hold after a step, as a set. A set is what every
+// choice that a contract leaves open adds to: exact, exhaustive, and small where the format is.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ using Set = std::vector<double>;  // in order, each number once (-0 is 0), one N
 Set set_of(std::vector<double> numbers);
 void join(Set& into, const Set& more);
 
-// The type of every intermediate result ("acc"), and whether "subnormal inputs and results may become zero" (ftz).
+// The type of every intermediate result ("acc"), and whether "subnormal inputs and results may become zero"
+// (ftz).
 struct Arithmetic {
   Precision precision;
   bool flush = false;
@@ -32,7 +33,8 @@ std::vector<double> numbers(std::string_view format);
 bool is_subnormal(const Arithmetic& a, double x);
 double ulp(const Arithmetic& a, double x);  // of the real number x
 
-// What one operation may leave: its result rounded to nearest, or zero where that is subnormal and may become zero.
+// What one operation may leave: its result rounded to nearest, or zero where that is subnormal and may become
+// zero.
 Set results(const Arithmetic& a, double rounded);
 Set used(const Arithmetic& a,
          double x);  // an input: itself, or zero where it is subnormal and may become zero
@@ -47,7 +49,8 @@ Set each(const Set& x, const Set& y, const std::function<Set(double, double)>& f
 Set added(const Arithmetic& a, const Set& x, const Set& y);
 Set multiplied(const Arithmetic& a, const Set& x, const Set& y);
 
-// The least, the middle and the largest of a set that is larger than `most`: results of steps that are monotone.
+// The least, the middle and the largest of a set that is larger than `most`: results of steps that are
+// monotone.
 Set thinned(const Set& x, std::size_t most);
 
 // Whether a set holds what a format without infinities cannot say.

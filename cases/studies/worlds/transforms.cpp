@@ -25,7 +25,8 @@ std::vector<double> alphabet(const Arithmetic& a, std::string_view format) {
 
 bool odd(int x) { return (static_cast<unsigned>(std::popcount(static_cast<unsigned>(x))) & 1U) != 0; }
 
-// "scale: where 1/sqrt(points) is applied": once, before or after the sums; levels: 1/sqrt(2) after each of the butterfly's.
+// "scale: where 1/sqrt(points) is applied": once, before or after the sums; levels: 1/sqrt(2) after each of
+// the butterfly's.
 std::vector<Set> transformed(const Arithmetic& a, const Order& order, bool levels,
                              const std::vector<double>& x) {
   const int n = static_cast<int>(x.size());
@@ -85,8 +86,8 @@ std::vector<Batch> wht_batches(const World& w, int n, std::size_t budget) {
   return {b};
 }
 
-// "roundings: in mid, from code and scale to the number stored"; "scale_format: an f32 scale is rounded to this before it
-// multiplies". A code times its scale, rounded in mid.
+// "roundings: in mid, from code and scale to the number stored"; "scale_format: an f32 scale is rounded to
+// this before it multiplies". A code times its scale, rounded in mid.
 std::vector<Batch> dequantize_batches(const World& w, std::size_t budget) {
   const bool flush = declared(w, "ftz") == "yes";
   const Arithmetic mid = arithmetic(declared(w, "mid"), flush), f32 = arithmetic("f32", flush);

@@ -14,7 +14,8 @@ namespace {
 using Keys = std::vector<std::pair<std::string, std::string>>;
 using Words = std::map<std::string, std::string>;
 
-// Exponents at which a unit's common place lies just above, on and below the last bit of its neighbours, all bits set.
+// Exponents at which a unit's common place lies just above, on and below the last bit of its neighbours, all
+// bits set.
 std::vector<double> alphabet(const MatrixUnit& unit, std::string_view format) {
   const ScalarFormat& f = scalar_format(format);
   const double ones = 2 - power_of_two(-f.fraction_bits);

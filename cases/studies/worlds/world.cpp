@@ -81,7 +81,8 @@ Set stored(const Set& results, const World& world, std::string_view dtype) {
   policy.rounding = round == "toward_zero"    ? Rounding::toward_zero
                     : round == "nearest_away" ? Rounding::nearest_away
                                               : Rounding::nearest_even;
-  // "round=stochastic: to either neighbour"; "out: rounded to this, to nearest even or Inf, before the output's type".
+  // "round=stochastic: to either neighbour"; "out: rounded to this, to nearest even or Inf, before the
+  // output's type".
   const bool stochastic = round == "stochastic";
   const bool out_to_nearest = meaning(world, "out").find("to nearest even or Inf") != std::string_view::npos;
   const EncodePolicy declared_policy = policy;
@@ -188,7 +189,8 @@ std::string json_line(const Tally& t) {
     return std::isfinite(x) ? fmt::format("{:.6g}", x) : std::string("null");
   };
   return fmt::format(
-      R"({{"world": "{}", "elements": {}, "members": {}, "violations": {}, "unclaimed": {}, "silent": {}, "tightest": {}, )"
+      R"({{"world": "{}", "elements": {}, "members": {}, "violations": {}, "unclaimed": {}, "silent": {}, )"
+      R"("tightest": {}, )"
       R"("median_loose": {}, "loosest": {}, "seconds": {:.2f}}})",
       t.name, t.elements, t.members, t.violations, t.unclaimed, t.silent, number(t.tightest),
       number(t.median), number(t.loosest), t.seconds);

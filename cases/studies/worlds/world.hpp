@@ -1,5 +1,5 @@
-// A small world: an op, a contract, and for every output element of a batch of inputs the set of all numbers that a kernel of
-// that contract may store. judge() holds them against the op's value and limit.
+// A small world: an op, a contract, and for every output element of a batch of inputs the set of all numbers
+// that a kernel of that contract may store. judge() holds them against the op's value and limit.
 #pragma once
 
 #include <map>
@@ -21,8 +21,7 @@ struct Batch {
 
 struct World {
   std::string op;
-  std::string
-      name;  // "softmax acc=e4m3fn order=any exp_ulp=1": op, attributes that matter and what departs from the default
+  std::string name;  // op, attributes and keys: "softmax n=2 acc=e4m3fn exp_ulp=1"
   std::map<std::string, std::string> attributes;
   std::vector<std::pair<std::string, std::string>>
       contract;          // key=value, in which a toy may stand for a type
@@ -46,13 +45,14 @@ struct Tally {
 
 Tally judge(const World& world, std::size_t budget);
 
-// Keys out, round, overflow and ftz: "rounded to this before the output's type", "rounding to the output", "beyond the
-// output's largest number", "subnormal inputs and results may become zero".
+// Keys out, round, overflow and ftz: "rounded to this before the output's type", "rounding to the output",
+// "beyond the output's largest number", "subnormal inputs and results may become zero".
 Set stored(const Set& results, const World& world, std::string_view dtype);
 std::string_view declared(const World& world,
                           std::string_view key);  // its value, the op's default where none is given
 
-// What the manual says of a key; "" where the op has no such key. A word that came later is read where it stands.
+// What the manual says of a key; "" where the op has no such key. A word that came later is read where it
+// stands.
 std::string_view meaning(const World& world, std::string_view key);
 bool has_word(std::string_view op, std::string_view key, std::string_view word);
 

@@ -19,7 +19,8 @@ namespace {
 
 bool nightly() { return std::getenv("ASSAY_NIGHTLY") != nullptr; }
 
-// Worlds that are known to have members beyond their limits: regular expressions on their names. To be emptied.
+// Worlds that are known to have members beyond their limits: regular expressions on their names. To be
+// emptied.
 std::vector<std::string> known() {
   std::ifstream file(ASSAY_KNOWN_WORLDS);
   std::vector<std::string> all;
