@@ -39,6 +39,15 @@ std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) 
   a.fused_argument = declared(w, "argument") == "any";
   a.scale = static_cast<double>(static_cast<float>(std::stod(attribute("scale", "1"))));
   a.softcap = std::stod(attribute("softcap", "0"));
+  if (has_word(w.op, "scaling", "")) {
+    const std::string_view scaling = declared(w, "scaling");
+    a.scales_scores = scaling == "any" || scaling == "scores";
+    a.scales_q = scaling != "scores";
+    if (scaling == "q_rounded") a.q_scaled = arithmetic(attribute("dtype", "f32"), false).precision;
+  }
+  a.exp_of_zero_is_one = meaning(w, "exp_ulp").find("exp(0) is 1") != std::string_view::npos;
+  if (has_word(w.op, "lag", "")) a.lag = number("lag");
+  a.shares = has_word(w.op, "weights", "shares") && declared(w, "weights") == "shares";
   a.has_sink = attribute("sinks", "no") == "yes";
   a.slope = attribute("alibi", "no") == "yes" ? 0x1.555556p-2 : 0;
   // "format that q is converted to first, to nearest"; "format that K and V are converted to first, to
@@ -158,6 +167,16 @@ std::vector<World> attention_worlds() {
       add(n, 2, {{"kv", "f32"}}, {{"convert", type}},
           "convert: format that K and V are converted to first, to nearest");
     }
+    if (has_word("attention", "scaling", "q_rounded"))
+      for (const char* scaling : {"scores", "q", "q_rounded"})
+        for (const char* dtype : {"f32", "f16"})
+          add(n, 2, {{"scale", "0.1"}, {"dtype", dtype}}, {{"scaling", scaling}},
+              "scaling: what the softmax scale multiplies");
+    if (has_word("attention", "lag", "")) add(n, 1, {}, {{"tile", "1"}, {"lag", "8"}}, "lag: lazy rescaling");
+    if (has_word("attention", "weights", "shares"))
+      for (const char* p : {"f32", "f16", "e4m3fn"})
+        add(n, 1, {}, {{"weights", "shares"}, {"p", p}},
+            "weights=shares: divided by the whole row sum first");
     if (n > 1) add(n, 1, {}, {{"split", "2"}}, "split: parts of the keys computed apart and merged in f32");
     if (n > 1)
       add(n, 1, {}, {{"split", "2"}, {"p", "e4m3fn"}},

@@ -31,7 +31,12 @@ Logit logit(const Attention& a, const std::vector<double>& q, const std::vector<
   for (std::size_t i = 0; i < q.size(); ++i) terms.push_back({q[i], k[i], true});
   Logit l;
   l.sum = sums(a.qk, terms, a.qk_order);
-  l.rounded = each(l.sum, [&](double s) { return a.scale == 1 ? Set{s} : multiplied(f32(), s, a.scale); });
+  if (a.scales_scores || a.scale == 1)
+    l.rounded = each(l.sum, [&](double s) { return a.scale == 1 ? Set{s} : multiplied(f32(), s, a.scale); });
+  if (a.scales_q && a.scale != 1) {
+    for (Term& t : terms) t.x = round_to_precision(t.x * a.scale, a.q_scaled);
+    join(l.rounded, sums(a.qk, terms, a.qk_order));
+  }
   if (a.softcap != 0) {
     l.rounded = each(l.rounded, [&](double s) {
       return each(quotient(f32(), s, a.softcap, a.div_ulp), [&](double x) {
@@ -71,13 +76,15 @@ Set scaled_back(const Attention& a, const Set& o) {
 // subtracted; any: or fused with that subtraction".
 Set arguments(const Attention& a, const Choice& c, std::size_t i, double m) {
   Set all = added(f32(), c.s[i], -m);
-  if (a.fused_argument && a.softcap == 0 && a.slope == 0 && a.scores.precision == kPrecisionF32) {
+  if (a.fused_argument && a.scales_scores && a.softcap == 0 && a.slope == 0 &&
+      a.scores.precision == kPrecisionF32) {
     join(all, each(c.sums[i], [&](double s) { return fused(f32(), s, a.scale, -m); }));
   }
   return all;
 }
 
 Set exp_of(const Attention& a, const Fixed& fixed, double argument) {
+  if (argument == 0 && a.exp_of_zero_is_one) return {1};
   const auto at = fixed.find(argument);
   return at != fixed.end() ? Set{at->second} : thinned(exponential(f32(), argument, a.exp_ulp), a.most);
 }
@@ -111,7 +118,7 @@ void online(const Attention& a, const Choice& c, const Fixed& fixed, const std::
     std::vector<std::size_t> rest = left;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(at));
     const std::size_t i = left[at];
-    const double top = std::max(m, c.s[i]);
+    const double top = part.l.empty() || c.s[i] > m + a.lag ? std::max(m, c.s[i]) : m;
     Part after;
     for (const double argument : arguments(a, c, i, top))
       for (const double e : exp_of(a, fixed, argument)) {
@@ -161,6 +168,25 @@ void for_each_exponential(const Attention& a, const Choice& c, const std::vector
       with(e, fixed);
     } while (next(at, values));
   } while (next(chosen, possible));
+}
+
+// Weights as shares: each divided by the row sum, rounded to p, and summed with the values; nothing is
+// divided after.
+void shares(const Attention& a, const std::vector<double>& e, const std::vector<double>& v, const Set& sum,
+            std::vector<double>& found) {
+  for (const double l : sum) {
+    std::vector<Set> weights;
+    for (const double x : e)
+      weights.push_back(
+          each(thinned(quotient(f32(), x, l, a.div_ulp), 3), [&](double s) { return weight(a, s); }));
+    std::vector<std::size_t> at(weights.size(), 0);
+    do {
+      std::vector<Term> terms;
+      for (std::size_t i = 0; i < e.size(); ++i) terms.push_back({weights[i][at[i]], v[i], true});
+      const Set y = sums(a.pv, terms, a.pv_order);
+      found.insert(found.end(), y.begin(), y.end());
+    } while (next(at, weights));
+  }
 }
 
 void divide(const Attention& a, const Part& part, std::vector<double>& found) {
@@ -244,7 +270,8 @@ Set attention_members(const Attention& a, const Keys3& x) {
         });
       } else {
         for_each_exponential(a, c, all, m, {}, [&](const std::vector<double>& e, const Fixed& fixed) {
-          divide(a, with_sink(a, fixed, m, one_step(a, e, x.v)), found);
+          const Part part = with_sink(a, fixed, m, one_step(a, e, x.v));
+          a.shares ? shares(a, e, x.v, part.l, found) : divide(a, part, found);
         });
       }
       found = set_of(std::move(found));

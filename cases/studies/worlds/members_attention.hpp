@@ -15,7 +15,13 @@ struct Attention {
   double scale = 1, softcap = 0, sink = 0, slope = 0;
   int p_shift = 0, tile = 64, split = 1;
   bool has_sink = false, cast_denominator = false, fused_argument = true, saturates = false;
-  std::size_t most = 3;  // of an exponential's members
+  // "what the softmax scale multiplies: q.k, or q before it (q_rounded: into its format); any: scores or q".
+  bool scales_scores = true, scales_q = false;
+  Precision q_scaled = kPrecisionF32;
+  bool exp_of_zero_is_one = false;  // as the manual says
+  double lag = 0;                   // "a running maximum is kept until a logit is above it by more than this"
+  bool shares = false;              // "what is rounded to p: ... divided by the whole row sum first"
+  std::size_t most = 3;             // of an exponential's members
 };
 
 struct Keys3 {
