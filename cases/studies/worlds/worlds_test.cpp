@@ -13,6 +13,7 @@
 #include "cases/studies/worlds/members_function.hpp"
 #include "cases/studies/worlds/members_sum.hpp"
 #include "cases/studies/worlds/world.hpp"
+#include "reference/arithmetic/rule.hpp"
 
 namespace assay::worlds {
 namespace {
@@ -70,6 +71,59 @@ TEST(Worlds, an_order_admits_its_trees_and_no_others) {
 TEST(Worlds, a_world_has_one_name) {
   std::set<std::string> names;
   for (const World& w : worlds("")) EXPECT_TRUE(names.insert(w.name).second) << w.name;
+}
+
+TEST(Worlds, the_judge_sees_a_number_beyond_and_a_nan) {
+  for (const double wrong : {1.0 - 0x1p-20, 1.0 + 0x1p-20, HUGE_VAL, std::nan("")}) {
+    World w{"logsumexp", "planted", {}, {{"acc", "f32"}}, "none", {}};
+    w.batches = [&](std::size_t) {
+      Batch b;
+      b.attributes = {{"rows", "1"}, {"cols", "1"}};
+      b.inputs["x"] = tensor("f32", {1, 1}, {1});
+      b.members = {{1, wrong}};
+      b.inputs_of = [](std::size_t) { return std::string("x=[1]"); };
+      return std::vector<Batch>{b};
+    };
+    EXPECT_EQ(judge(w, 1).violations, 1U) << wrong;
+    w.batches = [&, right = w.batches](std::size_t n) {
+      auto all = right(n);
+      all[0].members = {{1}};
+      return all;
+    };
+    EXPECT_EQ(judge(w, 1).violations, 0U);
+  }
+}
+
+// noticed.list, "RULE: WORLD": where dropping the rule moves a limit of that world, a member is beyond it.
+TEST(Worlds, a_rule_that_is_dropped_is_noticed) {
+  std::map<std::string, World> named;
+  for (World& w : worlds("")) named.emplace(w.name, std::move(w));
+  std::ifstream file(ASSAY_NOTICED_RULES);
+  std::size_t moved = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const auto colon = line.find(": ");
+    const auto rule =
+        std::ranges::find_if(kRules, [&](const RuleRow& r) { return r.name == line.substr(0, colon); });
+    const auto world = named.find(line.substr(colon + 2));
+    if (rule == kRules.end() || world == named.end()) {
+      std::cout << "noticed.list: not of these sources: " << line << "\n";
+      continue;
+    }
+    bool moves = false, noticed = false;
+    for (const std::size_t budget : {150, 1500}) {
+      const Tally sound = judge(world->second, budget);
+      const Unsound weak(rule->rule);
+      const Tally dropped = judge(world->second, budget);
+      moves = moves || sound.tightest != dropped.tightest || sound.loosest != dropped.loosest ||
+              sound.median != dropped.median || sound.unclaimed != dropped.unclaimed;
+      noticed = noticed || dropped.violations > sound.violations;
+      if (noticed) break;
+    }
+    moved += moves;
+    EXPECT_TRUE(noticed || !moves) << line;
+  }
+  std::cout << "rules whose limits moved: " << moved << "\n";
 }
 
 class EveryOp : public ::testing::TestWithParam<std::string> {};
