@@ -1,0 +1,175 @@
+#include "cases/studies/worlds/members_quantise.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay::worlds {
+namespace {
+
+double f32(double x) { return static_cast<double>(static_cast<float>(x)); }
+// Sums, products and quotients of two f32 in f64 are rounded to f32 as the exact ones are.
+double times(double x, double y) { return f32(x * y); }
+double over(double x, double y) { return f32(x / y); }
+
+double absmax_of(const std::vector<double>& x) {
+  double most = 0;
+  for (const double v : x) most = std::max(most, std::fabs(v));
+  return most;
+}
+
+double narrow(std::string_view format, double x) {
+  EncodePolicy policy;
+  policy.overflow = Overflow::ieee;
+  return format == "f32" ? f32(x) : round_to(scalar_format(format), x, policy);
+}
+
+struct Scale {
+  double before, stored;
+  bool one = false;  // 1 in place of 0: every way to a code divides by it
+};
+
+// "scale: absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"; "scale_ulp: units in the
+// last place that the scale may be off"; "scale_format: the stored scale is rounded to this"; "1 where that
+// is 0".
+std::vector<Scale> scales(const Quantise& k, double absmax, double d) {
+  Set found;
+  const bool any = k.scale == "any";
+  if (any || k.scale == "divide") join(found, {over(absmax, d)});
+  if (any || k.scale == "reciprocal") join(found, {times(absmax, over(1, d))});
+  if (any || k.scale == "inverse") join(found, {over(1, over(d, absmax))});
+  Set off;
+  for (const double s : found) {
+    double low = s, high = s;
+    join(off, {s});
+    for (int i = 0; i < static_cast<int>(k.scale_ulp); ++i) {
+      low = static_cast<double>(std::nextafter(static_cast<float>(low), 0.0F));
+      high = static_cast<double>(std::nextafter(static_cast<float>(high), HUGE_VALF));
+      join(off, {low, high});
+    }
+  }
+  std::vector<Scale> all;
+  for (double s : off) {
+    const bool one = absmax == 0 || s == 0;
+    if (one) s = 1;
+    const double stored = narrow(k.scale_format, s);
+    if (k.code_scale != "exact") all.push_back({stored, stored, one});
+    if (k.code_scale != "stored") all.push_back({s, stored, one});
+  }
+  return all;
+}
+
+// "code: x / scale, times a rounded 1 / scale, or times a rounded D / absmax"; "quotient: rounded to this
+// before it becomes a code".
+Set quotients(const Quantise& k, double x, const Scale& s, double absmax, double d) {
+  const bool any = k.code == "any";
+  Set q;
+  if (any || k.code == "divide") join(q, {over(x, s.before)});
+  if (any || k.code == "reciprocal") join(q, {times(x, over(1, s.before))});
+  if (any || k.code == "direct") join(q, {s.one ? x : times(x, over(d, absmax))});
+  return each(q, [&](double v) { return Set{narrow(k.quotient, v)}; });
+}
+
+// "round: to a code; stochastic: to either neighbour"; "subnormals: codes below the smallest normal number
+// ... kept, or 0".
+Set codes_of(const Quantise& k, const ScalarFormat& f, double q) {
+  if (std::isnan(q)) return {};
+  Set codes;
+  if (k.stochastic) {
+    EncodePolicy low = k.policy;
+    low.rounding = Rounding::toward_negative;
+    codes = set_of({round_to(f, q, low), f.is_signed ? -round_to(f, -q, low) : round_to(f, q, low)});
+    if (f.kind == ScalarKind::integer)
+      codes = set_of({std::clamp(std::floor(q), f.integer_min, f.integer_max),
+                      std::clamp(std::ceil(q), f.integer_min, f.integer_max)});
+  } else {
+    codes = {round_to(f, q, k.policy)};
+  }
+  if (!k.subnormals_zero || f.kind != ScalarKind::floating) return codes;
+  return each(codes, [&](double c) { return Set{std::fabs(c) < power_of_two(1 - f.bias) ? 0 : c}; });
+}
+
+double saturated(std::string_view format, double q) { return round_to(scalar_format(format), q, {}); }
+
+}  // namespace
+
+std::vector<Set> scaled_members(const Quantise& k, const Format& to, const std::vector<double>& x) {
+  const double absmax = absmax_of(x), d = k.divisor != 0 ? k.divisor : to.scale_divisor;
+  std::vector<Set> y(x.size());
+  for (const Scale& s : scales(k, absmax, d))
+    for (std::size_t i = 0; i < x.size(); ++i)
+      for (const double q : quotients(k, x[i], s, absmax, d))
+        for (const double code : codes_of(k, scalar_format(to.element), q)) join(y[i], {code * s.stored});
+  return y;
+}
+
+std::vector<Set> block_members(const Quantise& k, std::string_view to, const std::vector<double>& x) {
+  std::vector<Set> y(x.size());
+  const double absmax = absmax_of(x);
+  double most = 0, least = HUGE_VAL, largest = -HUGE_VAL;
+  for (const double v : x) {
+    if (std::fabs(v) > std::fabs(most)) most = v;
+    least = std::min(least, v);
+    largest = std::max(largest, v);
+  }
+  const auto f16 = [](double v) { return narrow("f16", v); };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (to == "q8_0") {
+      // "d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, from d in f32; d stored as
+      // f16"
+      const double d = over(absmax, 127);
+      const double code = d == 0 ? 0 : std::round(times(x[i], over(1, d)));
+      y[i] = set_of({f16(d) == 0 ? 0 : std::clamp(code, -128.0, 127.0) * f16(d)});
+    } else if (to == "q4_0") {
+      // "d = the signed element of largest magnitude / -8, code = min(15, trunc(x (1 / d) + 8.5)) from d in
+      // f32; d stored as f16"
+      const double d = over(most, -8);
+      if (d == 0) continue;
+      for (const double q : {f32(times(x[i], over(1, d)) + 8.5), f32(x[i] * over(1, d) + 8.5)})
+        join(y[i], {f16(d) == 0 ? 0 : (std::min(15.0, std::trunc(q)) - 8) * f16(d)});
+    } else if (to == "q4_1") {
+      // "m = least element, d = (largest - m) / 15, code = min(15, trunc((x - m) (1 / d) + 0.5)) in f32; both
+      // stored as f16"
+      const double d = over(f32(largest - least), 15);
+      if (d == 0) continue;
+      const double shifted = f32(x[i] - least);
+      for (const double q : {f32(times(shifted, over(1, d)) + 0.5), f32(shifted * over(1, d) + 0.5)})
+        join(y[i], {std::min(15.0, std::trunc(q)) * f16(d) + f16(least)});
+    } else if (to == "mxfp4" || to == "mxfp8") {
+      // "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code
+      // of x / 2^e, to nearest even, saturating"
+      const int emax = to == "mxfp4" ? 2 : 8;
+      const double scale = absmax == 0 ? 1 : power_of_two(std::max(-127, std::ilogb(absmax) - emax));
+      y[i] = set_of({saturated(to == "mxfp4" ? "e2m1" : "e4m3fn", x[i] / scale) * scale});
+    } else if (to == "int4_g32_bf16") {
+      // "scale = bf16 of absmax / 7 of 32 elements, to nearest even (1 where that is 0); code of x / scale,
+      // to nearest even, within -7..7"
+      for (const double exact : {over(absmax, 7), absmax / 7}) {
+        double s = narrow("bf16", exact);
+        if (s == 0) s = 1;
+        const double q = over(x[i], s);
+        join(y[i], {std::clamp(std::nearbyint(q), -7.0, 7.0) * s});
+      }
+    } else if (to == "nvfp4") {
+      // "global g = 2688 / absmax of the tensor, stored as it is; block scale s = e4m3fn(absmax of 16
+      // elements g / 6), to nearest even, saturating; code = e2m1(x g / s), 0 where s is 0; number = code s /
+      // g"
+      const double g = absmax == 0 ? 1 : over(2688, absmax);
+      if (!std::isfinite(g)) continue;
+      for (const double before :
+           {over(times(absmax, g), 6), times(absmax, over(g, 6)), times(times(absmax, g), over(1, 6))}) {
+        const double s = saturated("e4m3fn", before);
+        if (s == 0) {
+          join(y[i], {0});
+          continue;
+        }
+        for (const double q :
+             {over(times(x[i], g), s), times(x[i], over(g, s)), times(times(x[i], g), over(1, s))})
+          join(y[i], {saturated("e2m1", q) * s / g});
+      }
+    }
+  }
+  (void)k;
+  return y;
+}
+
+}  // namespace assay::worlds
