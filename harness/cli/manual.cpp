@@ -140,6 +140,13 @@ std::string manual_page(const Op& o, bool markdown) {
       rows.push_back(
           {std::string(k.name), default_text(k.fallback), allowed_text(k), std::string(k.meaning)});
     page.table({"key", "default", "allowed", "meaning"}, rows);
+    if (std::ranges::find(o.contract, ContractValue::order, &ContractKey::kind) != o.contract.end()) {
+      page.section("orders", "of the n terms of a sum");
+      rows.clear();
+      for (const OrderMeaning& each : kOrderMeanings)
+        rows.push_back({std::string(each.word), std::string(each.meaning)});
+      page.table({"order", "meaning"}, rows);
+    }
   }
   if (o.name == "quantize" || o.name == "requantize" || o.name == "kv_write") {
     page.section("quantisers",

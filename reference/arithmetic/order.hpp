@@ -53,6 +53,19 @@ struct Order {
 
 inline constexpr std::string_view kOrderWords = "any|sequential|tree|lanes:N|blocks:N|depth:N";
 
+// What each word says, for the reader of a manual.
+struct OrderMeaning {
+  std::string_view word, meaning;
+};
+inline constexpr OrderMeaning kOrderMeanings[] = {
+    {"any", "every association and permutation of the terms, fused or not"},
+    {"sequential", "in memory order, one accumulator"},
+    {"tree", "pairwise, of height ceil(log2 n)"},
+    {"lanes:N", "N sums, each over an N-th of the terms, strided or contiguous, then those pairwise"},
+    {"blocks:N", "sums of N terms in any order, and then those sums in any order"},
+    {"depth:N", "any association in which no term goes through more than N additions"},
+};
+
 // False for a word that no contract can declare, and for an N that is not 1..kMostDeclared written without a leading zero.
 bool find_order(std::string_view word, Order& found);
 Order order_of(std::string_view word);  // `likely` too; throws InputError bad_value, saying what is allowed

@@ -86,7 +86,8 @@ std::string_view quantiser_rule(const Format& format) {
     case FormatKind::scalar:
       return "x, rounded once, as `round` and `overflow` say";
     case FormatKind::scaled:
-      return "scale = absmax of its group / D, as `scale` says (1 where that is 0); code of x / scale, as "
+      return "scale = absmax of its group / D, as `scale` says (1 where that quotient is 0); code of x / "
+             "scale, as "
              "`code` and `round` say";
     case FormatKind::block:
       break;

@@ -22,7 +22,7 @@ constexpr std::array kAttributes = {
 
 constexpr std::array kContract = {
     ContractKey{"nan", ContractValue::word, "loses", "loses|wins",
-                "loses: the loop of >; wins: a row with a NaN gives the first one's index"},
+                "loses: a loop of > from element 0 on; wins: a row with a NaN gives the first one's index"},
 };
 
 std::vector<TensorSpec> tensors(const Attributes& a) {

@@ -8,11 +8,11 @@ namespace {
 // A FlashAttention-2 kernel: tiles of 64 keys one after the other, f32 sums, weights rounded to bf16 for the second product.
 constexpr const char* kTiles =
     "qk=f32 qk_order=lanes:32 pv=f32 tile=64 promote=64 p=bf16 order=tiles rowsum_order=lanes:4 "
-    "scaling=scores";
+    "scaling=scores tiles=aligned";
 // FP8 weights and codes multiplied by the matrix unit, partial sums of 128 keys promoted to f32.
 constexpr const char* kUnit =
     "q=e4m3fn qk=hopper_fp8 chunk=128 tile=128 p=e4m3fn p_shift=8 pv=hopper_fp8 promote=128 order=tiles "
-    "scaling=scores "
+    "scaling=scores tiles=aligned "
     "qk_order=sequential pv_order=sequential rowsum_order=lanes:4";
 
 void add_attention(std::vector<SharpnessRow>& rows) {

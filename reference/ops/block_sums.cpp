@@ -27,9 +27,10 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
       largest = std::max(largest, minima[i]);
       absmax = std::max(absmax, std::fabs(x.exact[i]));
     }
-    if (largest == 0) continue;
-    error += rule(Rule::block_sum_rounding, gamma * size);
-    if (path != "q8_1" || absmax == 0) continue;
+    if (path != "q8_1" || absmax == 0) {
+      error += rule(Rule::block_sum_rounding, gamma * size);
+      continue;
+    }
     const double d = absmax / 127;
     double sum = 0, undecided = 0;
     for (std::size_t i = first; i < first + kBlock; ++i) {
@@ -39,11 +40,29 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
     }
     const double n = std::fabs(sum) + undecided, s = d * n;
     if (!claims(Rule::block_sum_overflow, s * (1 + 0x1p-10) < kLargestF16))
-      return std::numeric_limits<double>::infinity();
+      return std::numeric_limits<double>::infinity();  // beside a minimum of 0 too: Inf times it is NaN
+    error += rule(Rule::block_sum_rounding, gamma * size);
     const double off = s * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + 4 * u) + 0x1p-25 * (1 + n);
     error += rule(Rule::block_sum_storage, largest * off * (1 + gamma));
   }
   return up(error * (1 + 0x1p-40));
+}
+
+double block_scale_error(std::string_view path, std::string_view element, const OperandRow& x,
+                         const OperandRow& w, bool flush) {
+  const double code = scalar_format(element).max_finite;
+  // Of a block: the largest sum of products of codes, and the most that x or w may be above its scale.
+  const double most = path == "q8_K"     ? 0x1p28
+                      : path == "blocks" ? 32 * code * code
+                                         : 32 * 127.0 * 127,
+               above = path == "q8_K"     ? 127 * 0x1p13
+                       : path == "blocks" ? code * code
+                                          : 127.0 * 127;
+  const double blocks = std::ceil(static_cast<double>(x.center.size()) / 32);
+  if (!claims(Rule::sum_overflow, x.max_abs * w.max_abs < std::numeric_limits<float>::max()))
+    return std::numeric_limits<double>::infinity();
+  if (x.grid.min_abs * w.grid.min_abs >= 0x1p-126 * above) return 0;
+  return rule(Rule::block_scale_underflow, blocks * most * (flush ? 0x1p-126 : 0x1p-150));
 }
 
 }  // namespace assay

@@ -14,6 +14,11 @@ constexpr double kUnit32 = 0x1p-24;
 // The neighbour of q away from zero, where `cut` is the one toward zero.
 double neighbour_away(const ScalarFormat& to, double q, double cut, EncodePolicy policy) {
   if (cut == q || std::isnan(q)) return cut;
+  if (to.kind == ScalarKind::floating &&
+      std::fabs(q) > to.max_finite) {  // NaN, Inf, or the largest number again
+    policy.rounding = Rounding::nearest_even;
+    return round_to(to, std::copysign(4 * to.max_finite, q), policy);
+  }
   policy.rounding = Rounding::toward_negative;
   if (q < 0) return round_to(to, q, policy);
   return to.kind == ScalarKind::integer ? std::min(cut + 1, to.integer_max) : -round_to(to, -q, policy);
@@ -77,6 +82,8 @@ void Coder::each(float x, const AdmissibleScale& s, const std::function<void(dou
     admit(x * (1.0F / s.divisor));
   } else if (how_ == "direct") {
     admit(x * s.multiplier);
+    if (!std::isfinite(s.multiplier))
+      admit(x / s.divisor);  // a scale that vanishes counts as 1, its reciprocal too
   } else {
     const double quotient = static_cast<double>(x) / s.divisor;
     admit(quotient);

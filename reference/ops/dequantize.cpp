@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "reference/error.hpp"
+#include "reference/formats/scaled.hpp"
 #include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
@@ -41,7 +42,8 @@ constexpr std::array kAttributes = {
 constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
                 "an f32 scale is rounded to this before it multiplies"},
-    ContractKey{"mid", ContractValue::accumulator, "f32", "", "the type of code times scale"},
+    ContractKey{"mid", ContractValue::accumulator, "f32", "",
+                "the type of code times scale, where there is a scale"},
     ContractKey{"roundings", ContractValue::number, "1", "",
                 "in mid, from code and scale to the number stored"},
 });
@@ -88,7 +90,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double own = from.decode_relative_error * 2;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i])) {
-      set_special(t, i, x[i], store);
+      // An infinite code times a scale that is rounded or flushed to 0 is NaN.
+      const bool vanishes =
+          std::isinf(x[i]) &&
+          ((narrow && !std::isinf(w[i])) ||
+           (store.flush && from.kind == FormatKind::scaled &&
+            std::fabs(stored_scale(stored, from, static_cast<std::int64_t>(i))) < 0x1p-126F));
+      vanishes ? set_unclaimed(t, i) : set_special(t, i, x[i], store);
       continue;
     }
     const bool once = roundings == 1 && mid_name != "f64" && kernel[i].error < kInfinity;

@@ -52,7 +52,8 @@
 namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
+    ContractKey{"acc", ContractValue::accumulator, "f32", "",
+                "the type of every intermediate result; inputs are read as they are"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the sum is formed; masked terms have places, a sink is first or last"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",

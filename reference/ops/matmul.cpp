@@ -173,6 +173,10 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Products products(dot, std::move(rows));
   const std::vector<bool> spoilt = spoilt_rows(products.rows(), path);
   const bool has_block_sums = path == "q8_1" || path == "q8_K";
+  // Where a kernel may multiply the sum of a block by both scales at once: f32 scales of activations, and floats of block formats.
+  const bool has_block_scales = path == "q8_K" ||
+                                (path.starts_with("q8") && contract.text("scale_format") == "f32") ||
+                                (path == "blocks" && acc.unit == nullptr && left.block_scales() == "e8m0");
   for (std::int64_t first = 0; first < n; first += kProductBatch) {
     std::vector<OperandRow> weights;
     std::vector<std::vector<double>> least_of;
@@ -192,11 +196,13 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
         set_unclaimed(t, at);
       else if (!is_finite)
         set_special(t, at, r.exact, store);
-      else if (has_block_sums && !least_of[column].empty())
-        set_truth_within(
-            t, at, {r.kernel.value, up(r.kernel.error + block_sum_error(path, x, least_of[column]))}, store);
-      else
-        set_truth_within(t, at, r.kernel, store);
+      else {
+        double error = r.kernel.error;
+        if (has_block_sums && !least_of[column].empty())
+          error = up(error + block_sum_error(path, x, least_of[column]));
+        if (has_block_scales) error = up(error + block_scale_error(path, left.element(), x, w, dot.flush()));
+        set_truth_within(t, at, {r.kernel.value, error}, store);
+      }
     }
   }
   if (is_judged_by_replay(contract)) replay_products(t, path, left, right, contract, store);

@@ -68,8 +68,15 @@ Enclosure Affine::scaled(Enclosure x, Enclosure inverse, Enclosure gamma) const 
   return hull;
 }
 
-void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, double gamma, double beta,
-                 double most, double most_inverse) const {
+double Affine::as_read(double weight) const {
+  return gamma_ == nullptr ? weight : round_number(*gamma_, weight, {.overflow = Overflow::ieee});
+}
+
+void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, double stored_gamma,
+                 double stored_beta, double most, double most_inverse) const {
+  // What is beyond the format that they are read in is an infinity there.
+  const double gamma = std::isinf(as_read(stored_gamma)) ? as_read(stored_gamma) : stored_gamma;
+  const double beta = std::isinf(as_read(stored_beta)) ? as_read(stored_beta) : stored_beta;
   const Enclosure weights = std::isinf(gamma) ? Enclosure{gamma, 0} : weight(gamma);
   if (std::isnan(gamma) || std::isnan(beta)) return set_special(truth, i, std::nan(""));
   if (std::isinf(gamma)) {
@@ -100,7 +107,9 @@ void Affine::set(Truth& truth, std::size_t i, Enclosure x, Enclosure inverse, do
   if (fits && std::isfinite(truth.value[i])) truth.limit[i] = kAnyNumber;
 }
 
-void Affine::set_vanished(Truth& truth, std::size_t i, double x, double gamma) const {
+void Affine::set_vanished(Truth& truth, std::size_t i, double x, double stored_gamma) const {
+  const double gamma = as_read(stored_gamma);
+  if (std::isfinite(gamma) && !(std::fabs(gamma) < acc_.max_finite)) return set_unclaimed(truth, i);
   // Inf before 1/sqrt is NaN after it.
   const bool before = product_ == Product::any || product_ == Product::x_gamma_inv;
   if (std::isfinite(gamma) && before && !(rounded(product({x, 0}, {gamma, 0}), acc_).error < kInfinity))

@@ -11,12 +11,14 @@
 namespace assay {
 
 inline constexpr std::array kNormKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every intermediate result"},
+    ContractKey{"acc", ContractValue::accumulator, "f32", "",
+                "the type of every intermediate result; inputs are read as they are"},
     ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",
                 "error of 1/sqrt, in units in the last place of acc"},
     ContractKey{"div_ulp", ContractValue::number, "2", "",
-                "error of the division by the row length, or of 1/length, which is then multiplied"},
+                "error of the division by the row length, or of 1/length, which is then multiplied; 0.5: "
+                "rounded to nearest"},
     ContractKey{"mid", ContractValue::word, "acc", "acc|f32|f16|bf16",
                 "the normalised x is rounded to this before gamma; acc: it is not"},
     ContractKey{"product", ContractValue::word, "any", "any|x_inv_gamma|x_gamma_inv|gamma_inv_x",
@@ -51,6 +53,7 @@ class Affine {
   void set_vanished(Truth& truth, std::size_t i, double x, double gamma) const;
 
  private:
+  double as_read(double weight) const;  // gamma or beta, rounded as it is read
   Enclosure normalised(Enclosure x, Enclosure inverse) const;
   Enclosure scaled(Enclosure x, Enclosure inverse, Enclosure gamma) const;
   Enclosure weight(double x) const;  // gamma or beta as it is read

@@ -75,8 +75,9 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[3],
     kExpSumKeys[4],
     ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap); tanh.approx: 8192"},
-    ContractKey{"div_ulp", ContractValue::number, "2", "",
-                "error of a quotient, or of reciprocal and product where 1/S is normal"},
+    ContractKey{
+        "div_ulp", ContractValue::number, "2", "",
+        "error of a quotient, or of reciprocal and product where 1/S is normal; 0.5: rounded to nearest"},
     ContractKey{
         "weights", ContractValue::word, "f32", "f32|f16|bf16",
         "format in which exp, against the maximum of its time, is kept between its sum and the quotient"},

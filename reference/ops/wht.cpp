@@ -51,7 +51,8 @@ constexpr std::array kAttributes = {
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
-    ContractKey{"acc", ContractValue::accumulator, "f32", "", "the type of every sum"},
+    ContractKey{"acc", ContractValue::accumulator, "f32", "",
+                "the type of every sum; inputs are read as they are"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the points are added; the butterfly is a tree"},
     ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},

@@ -48,7 +48,7 @@ def in_tiles(keys):
     def contract(call):
         need(call.integer("q") > 1, "one query row may be computed in splits of the keys")
         need(call.text("mask") == "none", "tiles are known where every row sees every key")
-        return fused(1)(call).replace("tile=64", f"tile={keys(call)} order=tiles scaling=scores qk_block=16 pv_block=16")
+        return fused(1)(call).replace("tile=64", f"tile={keys(call)} order=tiles scaling=scores tiles=aligned qk_block=16 pv_block=16")
     return contract
 
 

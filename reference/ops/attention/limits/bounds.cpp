@@ -129,9 +129,10 @@ void AttentionBounds::finish(const QueryRow& query, bool output_is_exact, RowBou
   };
   for (std::size_t c = 0; c < r.centre.size(); ++c) {
     if (!output_is_exact) {
-      r.radius[c] = (r.radius[c] + (3 + 2 * how_.div_ulp) * kU * (std::fabs(r.centre[c]) + r.radius[c])) *
+      const double roundings = 3 + 2 * how_.div_ulp;
+      r.radius[c] = (r.radius[c] + roundings * (kU * (std::fabs(r.centre[c]) + r.radius[c]) + 0x1p-150)) *
                         query.v_scale * (1 + 0x1p-30) +
-                    kTiny;
+                    roundings * 0x1p-150 + kTiny;
       r.centre[c] *= query.v_scale;
     }
     const double reach = std::fabs(r.centre[c]) + r.radius[c];

@@ -136,7 +136,7 @@ TEST(AttentionBoundsAdverse, what_a_step_may_err_at_most_is_within_every_limit_a
   query.q = q, query.q_format = "f32";
   const KeyValues kv{kKeys, 1, kColumns, k, v, "f32", "f32"};
   for (const Step& step : steps(kKeys)) {
-    const std::string text = "order=sequential scaling=scores " + step.contract;
+    const std::string text = "order=sequential scaling=scores tiles=aligned " + step.contract;
     const AttentionArithmetic how =
         AttentionArithmetic::from(Contract::parse(text + " level=detord", kAttention.contract), "f32");
     const Truth moments =

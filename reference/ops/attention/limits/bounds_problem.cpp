@@ -156,15 +156,6 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
-// Whether no tile of the row begins elsewhere than at a multiple of `tile` from key 0: not declared, but no
-// kernel has another reason.
-bool begins_at_key_0(const AttentionArithmetic& how, const AttentionProblem& problem, std::int64_t b,
-                     std::int64_t row) {
-  const std::int64_t page = problem.geometry().page;
-  const bool cut = page > 0 && page % how.tile != 0 && how.tile % page != 0;  // by the end of a page
-  return !cut && problem.range(b, row).first == 0 && !(how.descending && problem.length(b) % how.tile != 0);
-}
-
 }  // namespace
 
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
@@ -183,8 +174,9 @@ bool has_emulated_shape(const AttentionGeometry& g, const Contract& contract) {
   if (!whole && emulated) refuse("emu", fmt::format("p_shift={}: a whole number", shift));
   bool holds =
       whole && contract.number("lag") == 0 && says("scaling", "scores") && says("weights", "running");
+  holds &= says("tiles", "aligned");  // one tile too: it may end anywhere, and its rest is another
   if (g.sinks) holds &= says("sink", "last");
-  if (contract.integer("split") > 1) holds &= says("merge", "once") && says("tiles", "aligned");
+  if (contract.integer("split") > 1) holds &= says("merge", "once");
   return claims(Rule::shape_undeclared, holds);
 }
 AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& contract,
@@ -201,7 +193,6 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
   if (!has_emulated_shape(g, contract)) return base;
-  const bool aligned = emulated || contract.text("tiles") == "aligned";
   const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
   // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds
   // points that the levels do not cover, so that the bound by moments judges them.
@@ -232,7 +223,6 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       const AttentionBounds bounds(how, {std::ssize(at), g.d, g.dv, k_in->values, v_in->values, k_in->format,
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
       for (std::int64_t i = 0; i < g.rows; ++i) {
-        if (!claims(Rule::shape_undeclared, aligned || begins_at_key_0(how, problem, b, i))) continue;
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
           if (g.sinks && !std::isfinite(problem.sink(head))) continue;
           const Operands given = operands(problem.q(b, i, head), q_convert, emulated);

@@ -139,7 +139,7 @@ TEST(AttentionLevels, the_value_of_the_direct_form_is_the_certified_value) {
   const auto truth = [&](const char* text) {
     return kAttention.truth(c.attributes, c.inputs, Contract::parse(text, kAttention.contract))[0];
   };
-  const Truth direct = truth("order=sequential scaling=scores level=detord"),
+  const Truth direct = truth("order=sequential scaling=scores tiles=aligned level=detord"),
               certified = truth("level=detap");
   for (std::size_t i = 0; i < direct.value.size(); ++i)
     EXPECT_LE(std::fabs(direct.value[i] - certified.value[i]), gamma_n(2 * 8 * 64 + 300, 0x1p-53)) << i;

@@ -64,6 +64,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     conversions += kernel.q.u * abs_sum + kernel.q.tiny * root * row.k_norm;
   if (kernel.rounds_scaled_q) {
     conversions += kernel.scaled_q.u * abs_sum + kernel.scaled_q.tiny * root * row.k_norm / g.scale;
+    // With log2 e in the scale; an infinity times a K of 0 is NaN.
+    if (!claims(Rule::logit_overflow, 1.5 * g.scale * row.q_norm < kernel.scaled_q.largest)) return kInf;
   }
   if ((kernel.converts_k && row.k_norm >= kernel.convert.largest) ||
       (kernel.converts_q && !kernel.q_blocks && row.q_norm >= kernel.q.largest))
@@ -225,8 +227,9 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             n = kInf;
           const double r =
               (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
-          before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient,
-                                              (3 + (kernel.shares ? 0 : 2 * kernel.div_ulp)) * kU * (o + r));
+          const double roundings = kernel.shares ? 0 : 2 * kernel.div_ulp;
+          before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient, (3 + roundings) * kU * (o + r));
+          before[c] += rule(Rule::attention_underflow, (3 + roundings) * 0x1p-150 * kernel.v_scale);
         }
         if (g.rotate == RotateKind::qkv)
           unrotate(out.value.data() + at, before.data(), certificate.data(), dv);

@@ -77,7 +77,8 @@
 //    are keys. One rounding per rescale, and the weights that are flushed, n 2^-126 / W.
 // 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their product 3 u,
 //      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)
-//      R       = R' (1 + 8 u) + (3 + 2 div_ulp) u (|o| + R')
+//      R       = R' (1 + 8 u) + (3 + 2 div_ulp) (u (|o| + R') + 2^-150 max(1, scale of V))
+//    for below the normal numbers an ulp is a step, which the scale of V multiplies.
 //    bounds |o' - o|. rotate=qkv: R is carried through D H / sqrt(32) with 8 more roundings. Then
 //      limit   = R + u_out (|o| + R) + eta_out (twice when `out` differs from dtype) + certificate.
 // 7. Overflow on the way. The limit is +Inf where it cannot be excluded, or theta, e_l reach 1/2. Weights are relative to

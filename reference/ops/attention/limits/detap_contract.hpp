@@ -39,10 +39,9 @@ inline int emin_of(std::string_view format_name) {
   }
   return row.kind == FormatKind::scalar ? 0 : -126;
 }
-// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded up.
-inline int emin_of(const Encoded& tensor) {
-  const Format& row = format(tensor.format);
-  if (row.kind != FormatKind::scaled) return emin_of(row.name);
+// The largest scale of a scaled tensor; 1 of others.
+inline double largest_scale(const Encoded& tensor) {
+  if (format(tensor.format).kind != FormatKind::scaled) return 1;
   float largest = 0;
   const Plane& scales = plane_of(tensor, ".scale");
   for (std::size_t at = 0; at + sizeof(float) <= scales.bytes.size(); at += sizeof(float)) {
@@ -50,6 +49,13 @@ inline int emin_of(const Encoded& tensor) {
     std::memcpy(&s, scales.bytes.data() + at, sizeof s);
     if (std::isfinite(s)) largest = std::max(largest, s);
   }
+  return static_cast<double>(largest);
+}
+// Smallest normal exponent of a stored tensor's numbers: of scaled formats, times the largest scale, rounded up.
+inline int emin_of(const Encoded& tensor) {
+  const Format& row = format(tensor.format);
+  if (row.kind != FormatKind::scaled) return emin_of(row.name);
+  const double largest = largest_scale(tensor);
   return emin_of(row.element) + (largest > 0 ? std::ilogb(largest) + 1 : 0);
 }
 
@@ -138,6 +144,8 @@ struct Kernel {
   bool k_rounds, v_rounds;  // decoded values are not f32 numbers
   bool qk_scaled;           // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
+  double
+      v_scale;  // of V, or 1 where that is larger: what is lost to underflow in front of it is multiplied by it
   double p_scale;                  // 2^p_shift
   bool shift_rounds;               // it is no power of two
   double pv_u, rowsum_u;           // of one rescale of the accumulator and of the row sum
@@ -202,6 +210,7 @@ struct Kernel {
     largest_sum = largest_finite(rowsum.precision);
     p_emin = p.emin;
     k_emin = converts_k ? convert.emin : emin_of(problem.k());
+    v_scale = std::max(1.0, largest_scale(problem.v()));
     v_emin = converts_v ? convert.emin : emin_of(problem.v());
     // A row's largest code is the format's largest, so no product's exponent is above that of its largest product.
     const bool q_codes = quantises_rows(c.text("q"));

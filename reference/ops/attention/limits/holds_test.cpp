@@ -35,7 +35,7 @@ std::vector<Accused> accused() {
     all.push_back({name, row, contract, with(kernel), faulty});
   };
   const auto doubled = [](Choice& c) { c.doubles = true; };
-  const std::string tiles = "order=tiles argument=rounded ", flash = tiles + "scaling=scores ";
+  const std::string tiles = "order=tiles argument=rounded ", flash = tiles + "scaling=scores tiles=aligned ";
   for (const std::string level : {"detord", "ca"})
     all.push_back(
         {"a subnormal weight errs by ulps of its own, " + level,
@@ -128,7 +128,7 @@ TEST(AttentionHolds, exp_of_0_is_1_by_the_manual) {
 TEST(AttentionHolds, a_key_far_below_the_others_does_not_widen_the_limit) {
   const Row far =
       row_of(2, [](std::int64_t j) { return Key{j == 0 ? 0.0F : -3000.0F, j == 0 ? 1.0F : -1.0F}; });
-  for (const char* contract : {"", "order=tiles level=detord scaling=scores"}) {
+  for (const char* contract : {"", "order=tiles level=detord scaling=scores tiles=aligned"}) {
     const plain::Claim c = plain::claim(far, contract);
     EXPECT_EQ(c.value, 1);
     EXPECT_LE(c.limit, 20 * 0x1p-24) << contract;
@@ -139,7 +139,7 @@ TEST(AttentionHolds, a_key_far_below_the_others_does_not_widen_the_limit) {
 TEST(AttentionHolds, what_a_row_without_a_key_gives_is_declared) {
   Row none = row_of(3, [](std::int64_t) { return Key{0.0F, 1.0F}; });
   none.seen.assign(3, 0);
-  for (const std::string order : {"", "order=tiles scaling=scores "}) {
+  for (const std::string order : {"", "order=tiles scaling=scores tiles=aligned "}) {
     EXPECT_EQ(plain::claim(none, order).value, 0);
     EXPECT_EQ(plain::claim(none, order).limit, 0);
     EXPECT_TRUE(std::isnan(plain::claim(none, order + "empty=nan").value));

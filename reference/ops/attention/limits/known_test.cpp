@@ -61,7 +61,8 @@ std::vector<Point> points() {
   steps.k[3] = 2 * kBelow;
   add(Rule::weight_exp, steps, "exp_ulp=1000", [](Choice& c) { c.exp = exp_but(1000, 2 * kBelow); });
   for (const std::string level : {"detord", "ca"})
-    add(Rule::tile_exp, steps, "exp_ulp=1000 order=tiles argument=rounded scaling=scores level=" + level,
+    add(Rule::tile_exp, steps,
+        "exp_ulp=1000 order=tiles argument=rounded scaling=scores tiles=aligned level=" + level,
         [](Choice& c) { c.exp = exp_but(1000, 2 * kBelow); });
   // A window over the end of a tile: the first pair is rescaled.
   Row window = row_of(66, [](std::int64_t j) {
@@ -98,7 +99,7 @@ std::vector<Point> points() {
   add(Rule::weight_cast, cast_row(0.5F + 0x1.ff8p-10F), "p=bf16", [](Choice& c) { c.p = "bf16"; });
   add(Rule::weight_cast_underflow, cast_row(0x1.ffp-11F), "p=e4m3fn", [](Choice& c) { c.p = "e4m3fn"; });
   add(Rule::tile_cast, cast_row(0.5F + 0x1.fffp-10F),
-      "p=bf16 exp_ulp=64 order=tiles argument=rounded scaling=scores level=ca",
+      "p=bf16 exp_ulp=64 order=tiles argument=rounded scaling=scores tiles=aligned level=ca",
       [](Choice& c) { c.p = "bf16", c.exp = exp_over(60); });
   // A weight of 2^-126.2 that is flushed; V is 0 in the first 64 keys.
   add(Rule::weight_underflow,
@@ -116,6 +117,9 @@ std::vector<Point> points() {
   };
   const Row ones = row_of(2, [](std::int64_t) { return Key{0.0F, 1.0F}; });
   add(Rule::attention_quotient, ones, "div_ulp=1000", divides);
+  const Row smallest = row_of(2, [](std::int64_t) { return Key{0.0F, 0x1p-149F}; });
+  add(Rule::attention_underflow, smallest, "div_ulp=1000",
+      [](Choice& c) { c.divide = [](float a, float b) { return a / b + 990 * 0x1p-149F; }; });
   add(Rule::weight_share, ones, "div_ulp=1000 weights=shares",
       [&](Choice& c) { divides(c), c.shares = true; });
   Row half = row_of(2, [](std::int64_t j) { return Key{0.0F, j == 0 ? 1.0F : 1 + 0x1p-7F}; });

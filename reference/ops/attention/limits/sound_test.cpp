@@ -66,7 +66,7 @@ Truth truth_of(const Inputs& in, const std::string& contract) {
       std::memcpy(inputs.at(spec.name).planes[0].bytes.data(), values.data(), values.size() * sizeof(float));
   }
   // The emulated kernel's own shape.
-  const std::string shape = " scaling=scores sink=last";
+  const std::string shape = " scaling=scores tiles=aligned sink=last";
   return kAttention.truth(attributes, inputs, Contract::parse(contract + shape, kAttention.contract))[0];
 }
 
