@@ -7,6 +7,7 @@
 
 #include "harness/cli/commands.hpp"
 #include "reference/arithmetic/order.hpp"
+#include "reference/ops/operand.hpp"
 
 namespace assay {
 namespace {
@@ -128,6 +129,13 @@ std::string manual_page(const Op& o, bool markdown) {
   for (const auto& a : o.attributes)
     rows.push_back({std::string(a.name), default_text(a.fallback), allowed_text(a), std::string(a.meaning)});
   page.table({"attribute", "default", "allowed", "meaning"}, rows);
+  if (o.name == "matmul" || o.name == "moe") {
+    page.section("paths", "what is multiplied");
+    rows.clear();
+    for (const PathMeaning& each : kPathMeanings)
+      rows.push_back({std::string(each.path), std::string(each.meaning)});
+    page.table({"path", "meaning"}, rows);
+  }
   if (o.contract.empty()) {
     page.section("contract", "none; the result is exact, and any other is wrong");
   } else {

@@ -101,6 +101,21 @@ TEST(BoundsOfProducts, of_a_unit_under_ftz_may_lose_a_subnormal_block) {
   expect_caught(c.truth(flushing), lost);
 }
 
+// One scale that may be flushed, and behind it products that overflow: what follows an undecided operand counts in full.
+TEST(BoundsOfProducts, of_blocks_behind_one_that_may_be_flushed_overflow_as_before) {
+  OpCase c = product(64, "mxfp8", "blocks");
+  Values a(64, 1), b(64, 0x1p120F);
+  for (std::size_t i = 0; i < 32; ++i) b[i] = 0x1p-127F;
+  for (std::size_t i = 32; i < 64; ++i) a[i] = 1024;
+  c.put("a", a), c.put("b", b);
+  for (const char* acc : {"acc=f32", "acc=blackwell_mxfp8"})
+    for (const char* ftz : {" ftz=no", " ftz=yes"})
+      expect_pass(c.truth(std::string(acc) + ftz + " round=toward_zero"), Values{INFINITY});
+  b.assign(64, 1), b[0] = 0x1p-130F;
+  c.put("b", b);
+  expect_caught(c.truth("acc=f32 ftz=yes"), Values{INFINITY});
+}
+
 // ftz=yes costs nothing where nothing can be flushed.
 TEST(BoundsOfProducts, of_operands_that_cannot_be_flushed_have_the_same_limit_under_ftz) {
   OpCase c = product(64, "f16", "f16");

@@ -55,6 +55,9 @@ void admit(OperandRow& row, std::size_t i, double low, double high, const Scalar
 }
 
 void finish(OperandRow& row) {
+  // An operand that nobody admitted behind the first undecided one has the radius 0.
+  for (std::size_t i = 0; i < row.reach.size(); ++i)
+    row.reach[i] = std::max(row.reach[i], std::fabs(row.center[i]));
   row.grid = row_grid(row.center);
   row.max_abs = row.grid.max_abs;
   for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);

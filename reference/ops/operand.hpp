@@ -39,6 +39,27 @@
 
 namespace assay {
 
+// What each path multiplies, for the reader of a manual.
+struct PathMeaning {
+  std::string_view path, meaning;
+};
+inline constexpr PathMeaning kPathMeanings[] = {
+    {"auto",
+     "codes where a and b have codes that share a scale along a row; else f16 or bf16 where one is that; "
+     "else f32"},
+    {"f32 tf32 f16 bf16", "both are decoded, with dequant_roundings in f32, and rounded to that type"},
+    {"codes", "codes as they are stored; the scales are applied to the sum"},
+    {"blocks", "elements times the scales of their blocks; nvfp4's global scales are applied to the sum"},
+    {"e4m3fn",
+     "a: codes of e4m3fn under one scale absmax / 448 of the whole tensor, applied to the sum; b: decoded, "
+     "and "
+     "rounded to e4m3fn, clamped at 448, without a scale of its own (nvfp4 weights by FP8)"},
+    {"q8",
+     "a: codes of int8 in blocks of 32 under absmax / 127, stored in scale_format; b: as it is decoded"},
+    {"q8_1", "as q8, with each block's sum in f16, which meets the minima of b"},
+    {"q8_K", "a: codes of int8 in blocks of 256 under an f32 scale, with sums of 16; b: as it is decoded"},
+};
+
 // How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
 // scale and codes are known: a quotient that is a tie in real numbers, frequent where absmax is a small multiple of a
 // power of two, is then no longer in doubt (of q8 `ties` says where a tie of the kernel's own quotient goes).

@@ -136,8 +136,8 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
                                                         : 1.0F / direct;
     const double stored = wide ? static_cast<double>(d) : round_to(f16, static_cast<double>(d), kIeee);
     const float factor = quantising_.code == "divide" ? d : quantising_.code == "direct" ? direct : 1.0F / d;
-    const bool lost =
-        !std::isfinite(factor) || d == 0 || (quantising_.flush && static_cast<double>(d) < kLeastNormal);
+    // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and wrapped by another.
+    const bool lost = !std::isfinite(factor) || static_cast<double>(d) < kLeastNormal;
     if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
       if (row.reach.empty()) {
         row.reach.resize(row.center.size());
