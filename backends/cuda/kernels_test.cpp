@@ -131,9 +131,9 @@ TEST(CudaKernels, a_schedule_is_declared_whole) {
 
 TEST(CudaKernels, the_matrix_unit_is_the_devices_own) {
   EXPECT_EQ(product("f16", "f16").declare("mma_f16", 8, 0),
-            "acc=a100_f16 dequant_roundings=1 epilogue_roundings=0");
+            "acc=a100_f16 block=8 split=1 dequant_roundings=1 epilogue_roundings=0");
   EXPECT_EQ(product("f16", "f16").declare("mma_f16", 8, 9),
-            "acc=ada_f16 dequant_roundings=1 epilogue_roundings=0");
+            "acc=ada_f16 block=8 split=1 dequant_roundings=1 epilogue_roundings=0");
   EXPECT_EQ(product("f16", "f16").declare("mma_f16", 8, 6),
             "refused: how the matrix units of compute capability 8.6 sum is not described");
   EXPECT_EQ(product("e4m3fn_tok", "e4m3fn_tok").declare("wgmma_e4m3", 10, 0),

@@ -253,7 +253,7 @@ std::string_view attention_prefill_mma_name(const Call&) { return "attention_pre
 
 std::string attention_prefill_mma_contract(const Call& call, const DeviceInfo& device) {
   const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(call.text("dtype"));
-  return attention_contract(unit, call.text("dtype"), unit, kTile, call.integer("len"), 1);
+  return attention_contract(unit, call.text("dtype"), unit, kTile, call.integer("len"), 1, 16);
 }
 
 void attention_prefill_mma_run(Run& run) {

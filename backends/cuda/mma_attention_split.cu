@@ -133,7 +133,7 @@ std::string_view attention_split_mma_name(const Call&) { return "attention_split
 std::string attention_split_mma_contract(const Call& call, const DeviceInfo& device) {
   const SplitMmaShape s = attention_split_mma_shape(call, device);
   const std::string unit = std::string(matrix_generation(device)) + "_" + std::string(s.operands);
-  return attention_contract(unit, s.operands, unit, s.tile, s.part_keys / s.warps, s.parts * s.warps);
+  return attention_contract(unit, s.operands, unit, s.tile, s.part_keys / s.warps, s.parts * s.warps, 16);
 }
 
 void attention_split_mma_run(Run& run) {

@@ -37,7 +37,7 @@ void run_fp8(Run& run) {
 
 std::string fp8_contract(std::int64_t promote) {
   return "q=e4m3fn p_shift=8 " +
-         attention_contract("hopper_fp8", "e4m3fn", "hopper_fp8", kFp8Tile, promote, 1);
+         attention_contract("hopper_fp8", "e4m3fn", "hopper_fp8", kFp8Tile, promote, 1, 32);
 }
 
 }  // namespace

@@ -101,6 +101,8 @@ struct Plan {
       const std::string chain = std::to_string(keys_per_chain(variant.declared_promote));
       text += " chunk=" + chain + " promote=" + chain;
     }
+    const std::string block = std::to_string(variant.unit->group);
+    text += " qk_block=" + block + " pv_block=" + block;
     if (variant.replay()) text += " schedule=" + schedule();
     // The kernel of reference/ops/attention/emulated, step for step.
     text += " scaling=scores sink=last tiles=aligned merge=once";

@@ -67,10 +67,11 @@ Partials allocate_partials(Run& run, const AttentionArgs& args, int parts) {
 }
 
 std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
-                               std::int64_t tile, std::int64_t promote, std::int64_t split) {
+                               std::int64_t tile, std::int64_t promote, std::int64_t split, int block) {
   std::string text = "qk=" + std::string(qk) + " tile=" + std::to_string(tile) +
                      " exp_ulp=2 p=" + std::string(p) + " pv=" + std::string(pv) +
                      " promote=" + std::to_string(promote);
+  if (block > 1) text += " qk_block=" + std::to_string(block) + " pv_block=" + std::to_string(block);
   if (split > 1)
     text += " split=" + std::to_string(split) + " part=" + std::to_string(promote) + " merge=once";
   return text;

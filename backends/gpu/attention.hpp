@@ -61,7 +61,7 @@ void launch_merge(const AttentionArgs& args, const Partials& partials,
 // within 2 ulp, weights summed in f32 before they are rounded to p, which is what a contract says by default. promote: keys per partial sum
 // of p.v.
 std::string attention_contract(std::string_view qk, std::string_view p, std::string_view pv,
-                               std::int64_t tile, std::int64_t promote, std::int64_t split);
+                               std::int64_t tile, std::int64_t promote, std::int64_t split, int block = 1);
 
 // Keys of a part, a multiple of `unit`, so that blocks * parts is close to `wanted` blocks on the device; two
 // parts at least where there are two units.

@@ -147,7 +147,7 @@ std::int64_t part_keys(const Call& call, const DeviceInfo& device) {
 std::string contract(const UnitKernel& kernel, const Call& call, const DeviceInfo& device) {
   const std::int64_t keys = part_keys(call, device), parts = (call.integer("len") + keys - 1) / keys;
   std::string text =
-      attention_contract(kernel.unit, kernel.element, kernel.unit, kUnitTile, kUnitTile, parts);
+      attention_contract(kernel.unit, kernel.element, kernel.unit, kUnitTile, kUnitTile, parts, 16);
   if (kernel.element != call.text("dtype")) text += " q=" + std::string(kernel.element);
   return text + " p_shift=" + std::to_string(kernel.p_shift);
 }

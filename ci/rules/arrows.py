@@ -13,7 +13,7 @@ reference/CMakeLists.txt                 reference/
 reference/bench_reference.cpp            reference/
 reference/real                           reference/* OWN
 reference/formats                        reference/* reference/real/ OWN
-reference/arithmetic                     reference/* reference/formats/ OWN                                  | reference/real/
+reference/arithmetic                     reference/* reference/formats/ reference/real/ OWN
 reference/inputs                         reference/* reference/ops/* OWN
 reference/replay                         reference/* reference/formats/ reference/arithmetic/ OWN
 reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ reference/replay/ OWN

@@ -23,14 +23,16 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 void admit_scalar(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
   const Coder coder(to, contract);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    bool first = true;
+    bool first = true, either = false;  // either: NaN and a number are both right
     truth.limit[i] = 0;
     coder.codes(values[i], std::isnan(values[i]), [&](double code) {
       if (first) truth.value[i] = code;
       first = false;
-      if (!std::isnan(code) && code != truth.value[i])
+      either |= std::isnan(code) != std::isnan(truth.value[i]);
+      if (!either && !std::isnan(code) && code != truth.value[i])
         truth.limit[i] = std::max(truth.limit[i], std::fabs(code - truth.value[i]));
     });
+    if (either) set_unclaimed(truth, i);
     if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && coder.policy().nan == NanPolicy::propagate)
       set_unclaimed(truth, i);
   }
