@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define ASSAY_BACKEND_VERSION 1
+#define ASSAY_BACKEND_VERSION 2
 #define ASSAY_MAX_RANK 5
 
 /* Bytes with a meaning. shape is in elements, outermost axis first. stride[a] is the distance in BYTES between neighbours
@@ -79,7 +79,7 @@ typedef enum assay_status {
  *             bit for bit (`assay laws`): "batch=bitwise", "order=", "chunk=", "heads=", "pages=", "padding="
  *   reason    why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
 typedef struct assay_declaration {
-  char contract[512];
+  char contract[1024];
   char path[128];
   char promises[128];
   char reason[256];
