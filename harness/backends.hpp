@@ -35,8 +35,9 @@ std::vector<BackendRow> parse_backend_list(std::string_view text, const std::str
 std::vector<BackendInfo> known_backends();
 
 // A name as a case has it (harness/backend_names.hpp): "cpu", "onednn:threads=2", "./my_kernel.so", or "./my_kernels.py": a file that the
-// worker of the backend `python` loads, under the witness of that backend. The environment variable ASSAY_WITNESS names
-// another witness of plug-ins by path, or none ("": nobody watches). Throws InputError unknown_name (listing those known), or bad_value with the reason and what to
+// worker of the backend `python` loads, under the witness of that backend. A shared object by its path is watched by the
+// witness of the CPU, as the backend `example` is. The environment variable ASSAY_WITNESS names another witness of plug-ins by
+// path, or none ("": nobody watches). Throws InputError unknown_name (listing those known), or bad_value with the reason and what to
 // install when it was not built.
 struct BackendChoice {
   BackendInfo info;

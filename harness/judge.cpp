@@ -78,7 +78,9 @@ Verdict judge_run(const Inputs& inputs, const std::vector<Truth>& truths, const 
     if (second.status == Status::distrust && v.status == Status::pass) set(second, Status::pass, "");
     v = std::move(second);
   }
-  if (path.kind != PathFinding::Kind::none)
+  if (path.kind == PathFinding::Kind::unwitnessed)
+    v.unwitnessed = path.summary;
+  else if (path.kind != PathFinding::Kind::none)
     set(v, path.kind == PathFinding::Kind::fallback ? Status::fallback : Status::failed, path.summary);
   return v;
 }
@@ -171,6 +173,8 @@ CaseResult Judge::judge(const Case& c) const {
         fmt::format(
             "half of the elements would show an error only beyond {:.3g} %, the sharpest beyond {:.3g} %",
             100 * r.verdict.seen.half, 100 * r.verdict.seen.some));
+  if (options.strict && r.verdict.status == Status::pass && !r.verdict.unwitnessed.empty())
+    set(r.verdict, Status::unwitnessed, r.verdict.unwitnessed);
   return r;
 }
 
@@ -224,7 +228,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
     return r;
   }
   r.expected_path = declared.declaration.path;
-  request.deterministic = declared.declaration.promises.find("deterministic=no") == std::string::npos;
+  Promises promises;
   std::optional<Contract> contract;
   try {
     contract = Contract::parse(declared.declaration.contract, c.op->contract);
@@ -236,6 +240,15 @@ CaseResult Judge::judge_plain(const Case& c) const {
     return r;
   }
   try {
+    promises = parse_promises(declared.declaration.promises);
+  } catch (const InputError& e) {
+    set(r.verdict, Status::failed,
+        fmt::format("declared promises '{}': {}", declared.declaration.promises, e.what()));
+    r.total_seconds = seconds_since(start);
+    return r;
+  }
+  request.deterministic = promises.deterministic;
+  try {
     const auto sent = Clock::now();
     const RunResult run = backend.worker->run(request);
     r.worker_seconds += seconds_since(sent);
@@ -246,13 +259,13 @@ CaseResult Judge::judge_plain(const Case& c) const {
     for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
     r.worker_seconds -= r.kernel_seconds;
     if (run.status != RunStatus::done) {
-      set(r.verdict, status_of(run.status), run.reason);
+      set(r.verdict, run.status == RunStatus::unsupported ? Status::refused : status_of(run.status),
+          run.reason);
       if (!run.output_tail.empty())
         r.verdict.detail = "  the worker printed:\n" + quoted_block(run.output_tail);
     } else {
       const auto& known = truths.of(c, inputs, *contract, &r.reference_seconds);
-      const PathFinding path =
-          check_path(r.expected_path, declared.declaration.promises, run.trace, tensor_bytes(request.call));
+      const PathFinding path = check_path(r.expected_path, promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
       r.verdict.seen = sharpness(known, inputs.tensors);
       if (r.verdict.status == Status::wrong) name_first_step(c, *contract, r);

@@ -16,7 +16,8 @@ constexpr std::size_t kMostChanges = 4;  // that are looked for and told
 struct Ran {
   std::string failure;  // "" when it ran
   std::vector<std::vector<double>> outputs;
-  std::string contract, promises;
+  std::string contract;
+  Promises promises;
 };
 
 Ran ran(const LawCall& call, Workers& workers, const JudgeOptions& options) {
@@ -33,7 +34,12 @@ Ran ran(const LawCall& call, Workers& workers, const JudgeOptions& options) {
     return result;
   }
   result.contract = declared.declaration.contract;
-  result.promises = declared.declaration.promises;
+  try {
+    result.promises = parse_promises(declared.declaration.promises);
+  } catch (const InputError& e) {
+    result.failure = fmt::format("declared promises '{}': {}", declared.declaration.promises, e.what());
+    return result;
+  }
   const RunResult run = backend.worker->run(request);
   if (run.status != RunStatus::done)
     result.failure = fmt::format("{}: {}", to_string(run.status), run.reason);
@@ -132,7 +138,7 @@ class Check {
   LawResult of(const std::vector<std::int64_t>& points) {
     if (law_.fresh) workers_.of(base_.c.backend).worker->restart();
     first_ = ran(base_, workers_, options_);
-    result_.promised = promises_law(first_.promises, law_.name);
+    result_.promised = first_.promises.law(law_.name);
     if (!first_.failure.empty()) {
       result_.why = first_.failure;
       return result_;
@@ -242,11 +248,6 @@ std::optional<LawResult> check_law(const Law& law, const LawCall& base, Workers&
   if (points.empty()) return std::nullopt;
   if (only) points = {*only};
   return Check(law, base, workers, lists, options).of(points);
-}
-
-bool promises_law(std::string_view promises, std::string_view law) {
-  const std::string padded = fmt::format(" {} ", promises);
-  return padded.find(fmt::format(" {}=bitwise ", law)) != std::string::npos;
 }
 
 }  // namespace assay

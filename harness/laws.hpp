@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "harness/judge.hpp"
+#include "harness/promises.hpp"
 #include "harness/slices.hpp"
 
 namespace assay {
@@ -78,8 +79,5 @@ struct LawResult {
 std::optional<LawResult> check_law(const Law& law, const LawCall& base, Workers& workers,
                                    const InputLists& lists, const JudgeOptions& options,
                                    std::optional<std::int64_t> only = {});
-
-// Whether a declaration's promises hold "NAME=bitwise".
-bool promises_law(std::string_view promises, std::string_view law);
 
 }  // namespace assay

@@ -6,22 +6,23 @@
 #include <string>
 #include <string_view>
 
+#include "harness/promises.hpp"
 #include "harness/worker/kernel_name.hpp"
 #include "harness/worker/protocol.hpp"
 
 namespace assay {
 
 struct PathFinding {
-  enum class Kind : std::uint8_t { none, fallback, failed } kind = Kind::none;
+  enum class Kind : std::uint8_t { none, unwitnessed, fallback, failed } kind = Kind::none;
   std::string summary;
 };
 
 // fallback: the declared path is not among the kernels seen; or, with a witness, a kernel that the backend
 // announced was never seen, or more device memory was in use at one time than `tensor_bytes` (what inputs and
-// outputs take; a witness of the host counts none of them) and the promise temporary_bytes=N allow. A name that the
-// witness could not have seen (`unwatched`) is left to the backend's word. failed: the witness did not see everything. Without
-// a witness the backend's own list of kernels is the evidence. path "": none is claimed.
-PathFinding check_path(std::string_view path, std::string_view promises, const Trace& trace,
+// outputs take; a witness of the host counts none of them) and the promise temporary_bytes=N allow. failed: the witness did
+// not see everything. unwitnessed: only the backend's own word stands for the declared path: nobody watched, or no routine
+// or kernel of that name is known to the witness (`unwatched`). path "": none is claimed.
+PathFinding check_path(std::string_view path, const Promises& promises, const Trace& trace,
                        std::int64_t tensor_bytes);
 
 }  // namespace assay

@@ -22,7 +22,7 @@ Trace witnessed(std::vector<std::string> kernels, std::vector<std::string> seen,
   return trace;
 }
 Kind kind_of(std::string_view path, const Trace& trace, std::string_view promises = "") {
-  return check_path(path, promises, trace, 1000).kind;
+  return check_path(path, parse_promises(promises), trace, 1000).kind;
 }
 
 TEST(NamesKernel, a_whole_name_in_a_demangled_one) {
@@ -49,11 +49,11 @@ TEST(NamesKernel, a_later_occurrence_counts) {
   EXPECT_FALSE(names_kernel("decode", "void predecode_all<decoder>(int)"));
 }
 
-TEST(CheckPath, without_a_witness_the_backends_word_counts) {
-  EXPECT_EQ(kind_of("fast", announced({"prepare", "fast"})), Kind::none);
+TEST(CheckPath, without_a_witness_there_is_the_backends_word_alone) {
+  EXPECT_EQ(kind_of("fast", announced({"prepare", "fast"})), Kind::unwitnessed);
   EXPECT_EQ(kind_of("fast", announced({"generic"})), Kind::fallback);
   EXPECT_EQ(kind_of("fast", announced({"fast_generic"})), Kind::fallback);
-  EXPECT_EQ(kind_of("fast*", announced({"fast_generic"})), Kind::none);
+  EXPECT_EQ(kind_of("fast*", announced({"fast_generic"})), Kind::unwitnessed);
   EXPECT_EQ(kind_of("", announced({})), Kind::none);
 }
 
@@ -61,15 +61,16 @@ TEST(CheckPath, a_dead_path_is_a_fallback_whatever_the_backend_says) {
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {kMath})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {})), Kind::fallback);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({}, {kMath})), Kind::fallback);
-  const auto finding = check_path("flash_fwd_kernel", "", witnessed({}, {kMath, kMath}), 0);
+  const auto finding = check_path("flash_fwd_kernel", {}, witnessed({}, {kMath, kMath}), 0);
   EXPECT_EQ(finding.summary,
             std::string("declared kernel flash_fwd_kernel did not run; the witness fake saw: ") + kMath);
 }
 
-TEST(CheckPath, of_a_name_that_the_witness_could_not_have_seen_the_backends_word_counts) {
+TEST(CheckPath, of_a_name_that_the_witness_could_not_have_seen_there_is_the_backends_word_alone) {
   Trace trace = witnessed({"fast"}, {"run(int)"});
   trace.witness->unwatched = {"fast"};
-  EXPECT_EQ(kind_of("fast", trace), Kind::none);
+  EXPECT_EQ(kind_of("fast", trace), Kind::unwitnessed);
+  EXPECT_EQ(kind_of("", trace), Kind::none);
   EXPECT_EQ(kind_of("other", trace), Kind::fallback);
   trace.witness->unwatched.clear();
   EXPECT_EQ(kind_of("fast", trace), Kind::fallback);

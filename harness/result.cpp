@@ -1,5 +1,7 @@
 #include "harness/result.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "harness/shell.hpp"
@@ -28,16 +30,31 @@ std::string repro_command(const CaseResult& r) {
   return r.command.empty() ? "assay run " + shell_quoted(repro_line(r)) : r.command;
 }
 
+std::string with_commas(std::size_t n) {
+  const std::string digits = fmt::format("{}", n);
+  std::string text;
+  for (std::size_t at = 0; at < digits.size(); ++at) {
+    if (at > 0 && (digits.size() - at) % 3 == 0) text += ',';
+    text += digits[at];
+  }
+  return text;
+}
+
 void Summary::add(const CaseResult& r) {
   ++cases;
   ++counts[r.verdict.status];
   if (!r.verdict.green()) ++red;
   if (r.verdict.expected) ++expected, ++explained[r.verdict.status];
-  if (r.verdict.status != Status::unsupported) ++executed;
+  const Status status = r.verdict.status;
+  if (status == Status::distrust)
+    ++shows_nothing;
+  else if (r.verdict.elements > 0)
+    ++judged, outputs += r.verdict.elements;
+  if (status == Status::unsupported || status == Status::too_big || status == Status::impossible) ++not_run;
+  if (!r.verdict.unwitnessed.empty()) ++unwitnessed;
   if (r.verdict.status == Status::suspect || (r.verdict.status == Status::pass && r.verdict.suspect()))
     ++suspect;
   if (r.verdict.status == Status::blind || (r.verdict.status == Status::pass && r.verdict.blind())) ++blind;
-  outputs += r.verdict.elements;
   kernel_seconds += r.kernel_seconds;
   reference_seconds += r.reference_seconds;
   input_seconds += r.input_seconds;
@@ -45,6 +62,19 @@ void Summary::add(const CaseResult& r) {
   busy_seconds += r.total_seconds;
 }
 
-bool Summary::green() const { return cases > 0 && red == 0 && stale.empty() && ended_by.empty(); }
+bool Summary::green() const { return judged > 0 && red == 0 && stale.empty() && ended_by.empty(); }
+
+std::string_view Summary::headline() const {
+  if (red > 0 || !stale.empty() || !ended_by.empty()) return kNotGreen;
+  return judged > 0 ? kAllGreen : kNothingWasJudged;
+}
+
+std::string Summary::coverage() const {
+  std::string text = fmt::format("{} judged", with_commas(judged));
+  if (shows_nothing > 0)
+    text += fmt::format(", {} show{} nothing", with_commas(shows_nothing), shows_nothing == 1 ? "s" : "");
+  if (not_run > 0) text += fmt::format(", {} not run", with_commas(not_run));
+  return text;
+}
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,17 +56,26 @@ std::string repro_command(const CaseResult& r);
 // their order, each once. The row of a case in the matrix.
 std::string format_label(const Case& c);
 
+// 12,345
+std::string with_commas(std::size_t n);
+
+inline constexpr std::string_view kAllGreen = "all green", kNotGreen = "not green",
+                                  kNothingWasJudged = "nothing was judged";
+
 struct Summary {
   std::map<Status, std::size_t> counts;
   std::size_t cases = 0;
   std::size_t red = 0;                      // neither a pass nor expected
   std::size_t expected = 0;                 // explained by the list of expectations
   std::map<Status, std::size_t> explained;  // of those, by verdict
-  std::size_t executed = 0;                 // kernels ran: everything but unsupported
-  std::size_t suspect = 0;                  // passes that the second opinion does not share
-  std::size_t blind = 0;  // passes that could not have shown an error of 10 % in half of the elements
+  std::size_t judged = 0;         // outputs were held against their limits, and the inputs show something
+  std::size_t shows_nothing = 0;  // an all-zero output would have passed
+  std::size_t not_run = 0;        // unsupported, too big for this machine, or impossible
+  std::size_t unwitnessed = 0;    // the backend's word alone stands for the declared path
+  std::size_t suspect = 0;        // passes that the second opinion does not share
+  std::size_t blind = 0;          // passes that could not have shown an error of 10 % in half of the elements
   std::vector<std::string> stale;  // expectations that this run did not confirm
-  std::size_t outputs = 0;         // elements judged
+  std::size_t outputs = 0;         // elements of the cases that were judged
   std::size_t left = 0;            // cases that --budget left no time for
   std::string ended_by;            // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
@@ -73,7 +83,12 @@ struct Summary {
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals
 
   void add(const CaseResult& r);
+  // Something was judged, and nothing is red.
   bool green() const;
+  // "all green", "not green", or "nothing was judged": the headline of every report.
+  std::string_view headline() const;
+  // "1,956 judged, 12 show nothing, 2,490 not run": of all cases, in every report; what is left are findings without outputs.
+  std::string coverage() const;
 };
 
 }  // namespace assay

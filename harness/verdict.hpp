@@ -26,9 +26,11 @@ enum class Status : std::uint8_t {
   crash,
   hang,
   failed,
+  refused,
   distrust,
   blind,
   suspect,
+  unwitnessed,
   missed,
   law,
   slower,
@@ -62,6 +64,8 @@ inline constexpr StatusRow kStatuses[] = {
     {Status::hang, "hang", "the time limit passed", "look for a lost barrier; or raise --timeout"},
     {Status::failed, "failed", "the backend itself reported a failure, or a contract that cannot be read",
      "read its reason under `what`"},
+    {Status::refused, "refused", "the backend declared this call, and then would not run it",
+     "refuse it in declare(), or run it"},
     {Status::distrust, "distrust", "an all-zero output would have passed: these inputs show nothing",
      "choose another fill or shape (`assay explain` says what a case shows)"},
     {Status::blind, "blind", "with --strict: an error of 10 % would go unseen in half of the elements",
@@ -69,6 +73,9 @@ inline constexpr StatusRow kStatuses[] = {
     {Status::suspect, "suspect",
      "with --strict: within the proof, and beyond what rounding errors of either sign add up to",
      "look for a sum in fewer bits than declared; or declare the order of the sums"},
+    {Status::unwitnessed, "unwitnessed",
+     "with --strict: nobody saw the declared kernel, and no symbol has its name: the backend's word alone",
+     "keep the symbols (no strip), give the kernel an entry of that name, or name a witness"},
     {Status::missed, "missed", "a corruption that must move the outputs went unnoticed",
      "the kernel does not read what was corrupted: look for a stale copy"},
     {Status::law, "law",
@@ -159,6 +166,8 @@ struct Verdict {
   bool expected = false;       // a verdict other than pass that the list of expectations explains
   std::string reason;          // its explanation
   Sharpness seen;              // what the limits could have shown, where the numbers were judged
+
+  std::string unwitnessed;  // why the backend's word alone stands for the declared path; "" otherwise
 
   // The largest error / limit by the second opinion (reference/ops/second_opinion.hpp); 0 where it was not asked.
   double likely_ratio = 0;

@@ -25,16 +25,6 @@ using Clock = std::chrono::steady_clock;
 // the JSON.
 constexpr std::size_t kShownPerKind = 5;
 
-std::string with_commas(std::size_t n) {
-  const std::string digits = fmt::format("{}", n);
-  std::string text;
-  for (std::size_t at = 0; at < digits.size(); ++at) {
-    if (at > 0 && (digits.size() - at) % 3 == 0) text += ',';
-    text += digits[at];
-  }
-  return text;
-}
-
 class Console : public Reporter {
  public:
   explicit Console(ConsoleDetail detail)
@@ -81,7 +71,8 @@ class Console : public Reporter {
       fmt::print("\n{} case{} not run: {} backend={}, which --backend does not name\n", with_commas(count),
                  count == 1 ? "" : "s", count == 1 ? "it requires" : "they require", name);
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
-    fmt::print("\n{}; {} outputs judged in {:.1f} s\n", counts(s), with_commas(s.outputs), s.wall_seconds);
+    fmt::print("\n{}; {}{} outputs judged in {:.1f} s\n", counts(s),
+               s.judged == s.cases ? "" : s.coverage() + "; ", with_commas(s.outputs), s.wall_seconds);
     if (verbose_) work(s);
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",
@@ -94,15 +85,19 @@ class Console : public Reporter {
       fmt::print("{} of them {} blind: an error of 10 % would go unseen in half of the elements{}\n",
                  with_commas(s.blind), s.blind == 1 ? "is" : "are",
                  verbose_ ? "" : "; case by case: -v; red with --strict");
+    if (s.unwitnessed > 0)
+      fmt::print("{} of them {} unwitnessed: the backend's word alone stands for the declared kernel{}\n",
+                 with_commas(s.unwitnessed), s.unwitnessed == 1 ? "is" : "are",
+                 verbose_ ? "" : "; red with --strict");
     if (s.left > 0)
       fmt::print("{} of {} cases were left when the budget was spent, or with -x a finding was there\n",
                  with_commas(s.left), with_commas(header_.cases));
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));
-    fmt::print("{}\n", s.cases == 0 ? painted("nothing was executed", fmt::terminal_color::yellow)
-                       : s.green()  ? painted("all green", fmt::terminal_color::green)
-                                    : painted("not green", fmt::terminal_color::red));
+    fmt::print("{}\n", painted(s.headline(), s.green()                           ? fmt::terminal_color::green
+                                             : s.headline() == kNothingWasJudged ? fmt::terminal_color::yellow
+                                                                                 : fmt::terminal_color::red));
   }
 
  private:
@@ -110,7 +105,8 @@ class Console : public Reporter {
   static std::string counts(const Summary& s) {
     const auto unsupported = s.explained.find(Status::unsupported);
     const std::size_t gaps = unsupported == s.explained.end() ? 0 : unsupported->second;
-    const std::size_t known = s.expected - gaps;
+    const auto nothing = s.explained.find(Status::distrust);  // told by coverage()
+    const std::size_t known = s.expected - gaps - (nothing == s.explained.end() ? 0 : nothing->second);
     std::string text = fmt::format("{} case{}: ", with_commas(s.cases), s.cases == 1 ? "" : "s");
     std::vector<std::string> parts;
     for (const auto& [status, count] : s.counts) {

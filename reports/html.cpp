@@ -91,9 +91,9 @@ class Page : public Reporter {
     for (const DigestLine& line : digest_.lines()) digest.push_back(line.text());
     const Json data = {
         {"green", s.green()},
-        {"outcome",
-         fmt::format("{}: {} cases, {} with a finding, {} outputs judged in {:.1f} s",
-                     s.green() ? "all green" : "not green", s.cases, s.red, s.outputs, s.wall_seconds)},
+        {"outcome", fmt::format("{}: {} cases, {} with a finding: {}; {} outputs judged in {:.1f} s",
+                                s.headline(), with_commas(s.cases), with_commas(s.red), s.coverage(),
+                                with_commas(s.outputs), s.wall_seconds)},
         {"facts", facts},
         {"notes", notes},
         {"digest", digest},

@@ -74,6 +74,7 @@ class Junit : public Reporter {
     if (v.elements > 0) {
       add_property(properties, "suspect", v.suspect() ? "yes" : "no");
       add_property(properties, "blind", v.blind() ? "yes" : "no");
+      add_property(properties, "unwitnessed", v.unwitnessed.empty() ? "no" : "yes");
       add_property(properties, "seen_in_some", fmt::format("{:.3g}", v.seen.some));
       add_property(properties, "seen_in_half", fmt::format("{:.3g}", v.seen.half));
       add_property(properties, "seen_in_loosest", fmt::format("{:.3g}", v.seen.loosest));
@@ -90,6 +91,9 @@ class Junit : public Reporter {
   void end(const Summary& s) override {
     for (const auto& expectation : s.stale) add_stale(expectation);
     if (!s.ended_by.empty()) add_incomplete(s);
+    pugi::xml_node properties = suite_of("run").node.child("properties");
+    add_property(properties, "outcome", std::string(s.headline()));
+    add_property(properties, "coverage", s.coverage());
     Counts all;
     all.seconds = s.wall_seconds;
     for (auto& [name, suite] : suites_) {

@@ -30,8 +30,8 @@ class Markdown : public Reporter {
 
   void end(const Summary& s) override {
     std::ostream& out = file_.stream();
-    out << fmt::format("### {}: {} cases, {} outputs\n\n", s.green() ? "all green" : "not green", s.cases,
-                       s.outputs);
+    out << fmt::format("### {}: {} cases: {}; {} outputs judged\n\n", s.headline(), with_commas(s.cases),
+                       s.coverage(), with_commas(s.outputs));
     if (!s.ended_by.empty())
       out << fmt::format("Ended by {}: {} of {} cases were judged.\n\n", s.ended_by, s.cases, header_.cases);
     out << "`" << header_.command << "`\n\n";

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "reference/error.hpp"
+#include "reference/fingerprint.hpp"
 #include "reports/result_json.hpp"
 
 namespace assay {
@@ -16,14 +18,31 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr std::string_view kSchema = "assay-record";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+
+// Each line ends with the fingerprint of all before it and of its own text up to there.
+constexpr std::string_view kChain = ",\"chain\":\"";
 
 InputError bad_record(const std::string& path, const std::string& why) {
   return InputError(InputErrorKind::bad_value, fmt::format("record '{}': {}", path, why));
 }
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string link(std::string_view before, std::string_view text) {
+  return Fingerprint().add(before).add(text).hex();
+}
+
+// Throws InputError for a line that was changed; `chain` goes on with it.
+void follow(std::string_view line, std::string& chain, const std::string& path, std::size_t number) {
+  const std::size_t at = line.rfind(kChain);
+  if (at == std::string_view::npos)
+    throw bad_record(path, fmt::format("line {}: it has no fingerprint of the lines before it", number));
+  const std::string expected = link(chain, line.substr(0, at));
+  if (line.substr(at + kChain.size()) != expected + "\"}")
+    throw bad_record(
+        path, fmt::format("line {}: it, or a line before it, was changed after it was written", number));
+  chain = expected;
 }
 
 Json json_of(const RecordHeader& h) {
@@ -57,17 +76,14 @@ RecordHeader header_of(const Json& json, const std::string& path) {
 }  // namespace
 
 std::string plan_digest(const Plan& plan) {
-  std::uint64_t digest = 0xcbf29ce484222325;
-  const auto add = [&](unsigned char byte) { digest = (digest ^ byte) * 0x100000001b3; };
+  Fingerprint digest;
   for (const Group& group : plan.groups)
-    for (const Case& c : group.cases) {
-      for (const char byte : c.line()) add(static_cast<unsigned char>(byte));
-      add('\n');
-    }
-  return fmt::format("{:016x}", digest);
+    for (const Case& c : group.cases) digest.add(c.line()).add("\n");
+  return digest.hex();
 }
 
 Record read_record(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) throw bad_record(path, "it is no ordinary file");
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file.is_open() || file.bad()) throw bad_record(path, "it cannot be read");
@@ -75,6 +91,7 @@ Record read_record(const std::string& path) {
   std::size_t number = 0;
   for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     ++number;
+    follow(std::string_view(text).substr(begin, end - begin), record.chain, path, number);
     try {
       const Json json = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                     text.begin() + static_cast<std::ptrdiff_t>(end));
@@ -116,6 +133,7 @@ std::map<std::size_t, CaseResult> results_of(const Record& record, const Plan& p
 
 RecordWriter::RecordWriter(const std::string& path, const RecordHeader& header, const Record* resumed)
     : path_(path), file_(open_record(path, resumed != nullptr)) {
+  if (resumed != nullptr) chain_ = resumed->chain;
   if (resumed == nullptr) {
     line(text_of(json_of(header)));
   } else if (ftruncate(file_.get(), static_cast<off_t>(resumed->whole_bytes)) != 0) {
@@ -139,8 +157,11 @@ void RecordWriter::end(const Summary& s) {
   }
 }
 
-void RecordWriter::line(const std::string& text) {
+void RecordWriter::line(std::string text) {
   if (!failure_.empty()) return;
+  text.pop_back();  // the brace of the object
+  chain_ = link(chain_, text);
+  text += fmt::format("{}{}\"}}\n", kChain, chain_);
   try {
     file_.write(text);
   } catch (const std::system_error& e) {

@@ -1,6 +1,7 @@
-// The record of a run: JSON Lines, schema "assay-record" version 1. A header, a line for each case as soon as it is judged,
+// The record of a run: JSON Lines, schema "assay-record" version 2. A header, a line for each case as soon as it is judged,
 // in whatever order, and an end. Each line is one write(): whatever ends the run, the finished cases are on the disk, and
-// every report can be made again from them. A line that was cut in the middle is dropped.
+// every report can be made again from them. A line that was cut in the middle is dropped. Each line ends with `chain`, the
+// fingerprint of all lines before it and of itself: one that was changed, put in or taken out is refused.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct Record {
   RecordHeader header;
   std::map<std::size_t, std::string> rows;  // of a case, by its place in the plan; the last of a place counts
   std::size_t whole_bytes = 0;              // up to the end of the last whole line
+  std::string chain;                        // that the last whole line ends with
 };
 
 // Throws InputError: no such file, no record, a line in front of the last one that is none (with its number).
@@ -55,9 +57,9 @@ class RecordWriter {
   const std::string& failure() const { return failure_; }
 
  private:
-  void line(const std::string& text);
+  void line(std::string text);
 
-  std::string path_, failure_;
+  std::string path_, failure_, chain_;
   OutputFile file_;
 };
 

@@ -93,6 +93,7 @@ Json to_json(const CaseResult& r) {
                    {"half", json_number(v.seen.half)},
                    {"loosest", json_number(v.seen.loosest)}};
   }
+  if (!v.unwitnessed.empty()) row["unwitnessed"] = v.unwitnessed;
   if (v.elements > 0 && v.errors != ErrorHistogram{}) row["errors"] = v.errors;
   if (!v.where.map.empty()) row["where"] = where_json(v.where);
   if (!v.detail.empty()) row["detail"] = v.detail;
@@ -113,9 +114,14 @@ CaseResult result_of(const Json& row, const Case& c) {
   Verdict& v = r.verdict;
   v.status = static_cast<Status>(index_in(kStatusNames, row.at("verdict"), "verdict"));
   v.expected = v.status != Status::pass && row.at("green").get<bool>();
+  if (const bool green = row.at("green"); v.status == Status::pass ? !green : green && row.at("reason") == "")
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("'{}': verdict {} and green {} contradict each other", c.line(),
+                                 to_string(v.status), green));
   v.summary = row.at("summary");
   v.reason = row.at("reason");
   v.detail = row.value("detail", "");
+  v.unwitnessed = row.value("unwitnessed", "");
   v.elements = row.at("elements");
   v.bad = row.at("bad");
   v.worst_ratio = number_of(row.at("worst_ratio"));

@@ -1,9 +1,14 @@
 #include "harness/cli/command.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <set>
 
 #include "harness/cli/config_file.hpp"
@@ -12,6 +17,8 @@
 
 namespace assay {
 namespace {
+
+constexpr const char* kConfig = "assay.toml";
 
 void apply(CLI::Option* option, const OptionRules& rules) {
   if (rules.required) option->required();
@@ -89,6 +96,22 @@ class ConfigFile : public CLI::Config {
   CLI::App* app_;
 };
 
+// CLI11 reads kConfig where it is a file, and says nothing where it is there and cannot be read.
+void refuse_odd_config(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]).starts_with("--config")) return;
+  struct stat found{};
+  if (lstat(kConfig, &found) != 0) return;
+  std::string why;
+  if (stat(kConfig, &found) != 0 || (S_ISREG(found.st_mode) && access(kConfig, R_OK) != 0))
+    why = std::strerror(errno);
+  else if (!S_ISREG(found.st_mode))
+    why = "it is no ordinary file";
+  if (why.empty()) return;
+  fmt::print(stderr, "assay: {} of this folder cannot be read: {}\n", kConfig, why);
+  std::exit(kUsage);
+}
+
 }  // namespace
 
 Command Command::subcommand(const std::string& name, const std::string& help) const {
@@ -152,10 +175,11 @@ int run_commands(const std::string& name, const std::string& what, const std::st
                  const std::function<void(const Command&)>& add) {
   CLI::App app{what};
   app.name(name);
+  refuse_odd_config(argc, argv);
   app.require_subcommand(1);
   app.set_version_flag("--version", version);
   app.footer(footer);
-  app.set_config("--config", "assay.toml",
+  app.set_config("--config", kConfig,
                  "Options of the subcommands, which those that are typed replace; '': none");
   app.config_formatter(std::make_shared<ConfigFile>(app));
   add(Command(app));

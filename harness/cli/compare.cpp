@@ -46,7 +46,7 @@ int run(const CompareArguments& a) {
     return std::ranges::find(a.fail_on, to_string(change.kind)) != a.fail_on.end();
   });
   if (finding) return kFinding;
-  return c.cases == 0 ? kNothingExecuted : kGreen;  // two runs without a common case show nothing
+  return c.cases == 0 ? kNothingJudged : kGreen;  // two runs without a common case show nothing
 }
 
 }  // namespace

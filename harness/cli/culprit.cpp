@@ -72,7 +72,7 @@ int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& 
   const Status status = shrunk.first.symptom.status;
   if (shrunk.judged == 1) {
     fmt::print("{}: {}: there is nothing to shrink\n", c.line(), to_string(status));
-    return status == Status::pass ? kGreen : kNothingExecuted;
+    return status == Status::pass ? kGreen : kNothingJudged;
   }
   if (!shrunk.repeats)
     fmt::print("the finding is not there again in a new process: the case is kept as it was given\n");

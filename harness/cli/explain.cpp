@@ -119,7 +119,7 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
   for (const auto& [name, count] : plan.elsewhere)
     fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
                count == 1 ? " requires" : "s require", name);
-  return plan.cases > 0 ? kGreen : kNothingExecuted;
+  return plan.cases > 0 ? kGreen : kNothingJudged;
 }
 
 }  // namespace

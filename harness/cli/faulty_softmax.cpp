@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "backends/assay_backend.h"
@@ -37,10 +38,12 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   std::snprintf(d->contract, sizeof d->contract, "%s",
                 variant == "bad_contract" ? "accu=f32"
                 : variant == "vague"      ? "acc=f32 exp_ulp=2e6 out=f32"
+                : variant == "worthless"  ? "acc=f32 exp_ulp=16777216 out=f32"
                                           : "acc=f32 exp_ulp=1 out=f32");
   std::snprintf(d->path, sizeof d->path, "softmax_fast");
   const bool varies = std::string_view(call->variant).starts_with("varies");
-  std::snprintf(d->promises, sizeof d->promises, "deterministic=%s", varies ? "no" : "yes");
+  std::snprintf(d->promises, sizeof d->promises, "deterministic=%s%s", varies ? "no" : "yes",
+                variant == "misspells" ? " bacth=bitwise" : "");
   return ASSAY_OK;
 }
 
@@ -73,6 +76,14 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   if (variant == "varies_beyond" && ++second % 2 == 0) row(y, 0)[0] *= 1.0001F;
   if (variant == "wrong") row(y, rows - 1)[cols - 1] *= 1.0001F;
   if (variant == "nan") row(y, 0)[1] = NAN;
+  if (variant == "reneges") {
+    std::snprintf(reason, 256, "not today");
+    return ASSAY_UNSUPPORTED;
+  }
+  if (variant == "descriptor_9" && fcntl(9, F_GETFD) >= 0) {
+    std::snprintf(reason, 256, "descriptor 9 is open");
+    return ASSAY_FAILED;
+  }
   if (variant == "refuses") {
     std::snprintf(reason, 256, "out of luck");
     return ASSAY_FAILED;

@@ -25,7 +25,7 @@ int run(const HistoryArguments& a) {
   if (a.changed_only) std::erase_if(cases, [](const CaseHistory& c) { return !c.changed(); });
   fmt::print("{}", history_text(runs, cases));
   if (!a.page.empty()) write_report(a.page, history_page(runs, cases));
-  return cases.empty() ? kNothingExecuted : kGreen;
+  return cases.empty() ? kNothingJudged : kGreen;
 }
 
 }  // namespace

@@ -179,7 +179,7 @@ int hunt(const Arguments& a, const InputLists& lists, std::span<const Law> laws,
     broken = tell_laws(a, laws, known, {lists, workers, judge, [&] { return signals.stopped(); }}, told);
   }
   if (signals.stopped()) return 128 + signals.signal();
-  if (judged == 0) return kNothingExecuted;
+  if (judged == 0) return kNothingJudged;
   return found.empty() && broken == 0 ? kGreen : kFinding;
 }
 

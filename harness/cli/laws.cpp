@@ -99,7 +99,7 @@ int run_laws(const LawArguments& a, const InputLists& lists, std::span<const Law
   }
   if (results.empty()) {
     fmt::print(stderr, "assay: no law says anything of these cases\n");
-    return kNothingExecuted;
+    return kNothingJudged;
   }
   const std::string table = law_table(results);
   const auto red = std::ranges::count_if(results, &LawResult::red);
@@ -109,7 +109,7 @@ int run_laws(const LawArguments& a, const InputLists& lists, std::span<const Law
              left > 0 ? fmt::format(" ({} were left when the budget was spent)", left) : "", red);
   if (!a.markdown.empty()) write_report(a.markdown, table);
   if (!a.json.empty()) write_report(a.json, law_json(a.command(), ASSAY_COMMIT, results));
-  return red > 0 ? kFinding : executed > 0 ? kGreen : kNothingExecuted;
+  return red > 0 ? kFinding : executed > 0 ? kGreen : kNothingJudged;
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr const char* kFooter =
     "  assay manual softmax\n"
     "  assay list verdicts\n"
     "\n"
-    "Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was executed, 125 cannot be built or "
+    "Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was judged, 125 cannot be built or "
     "run.";
 
 // The text of an attribution.

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <linux/close_range.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <string>
 
 #include "harness/exit_code.hpp"
 #include "reference/error.hpp"
@@ -14,27 +19,39 @@
 
 namespace assay {
 
+// On standard error, which may be as full as standard output is.
+inline void complain(const std::string& what) { std::fputs(("assay: " + what + "\n").c_str(), stderr); }
+
 // Parses the command line, which runs the callbacks of `app`, and turns what they throw into an exit code: InputError
 // into kUsage, everything else into kCannotRun. `exit_code` is what the callbacks left.
 inline int run_program(CLI::App& app, int argc, char** argv, const int& exit_code) {
+  // What a shell left open (9>>file) is not for the programs that this one starts.
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
   // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.
   if (const auto broken = self_test(); !broken.empty()) {
     fmt::print(stderr, "assay: this build cannot be trusted:\n{}\n", describe(broken));
     return kCannotRun;
   }
+  int result = kGreen;
   try {
     app.parse(argc, argv);
+    result = exit_code;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kGreen : kUsage;
+    result = app.exit(e) == 0 ? kGreen : kUsage;
   } catch (const InputError& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
+    complain(e.what());
     return kUsage;
   } catch (const std::exception& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
+    complain(e.what());
     return kCannotRun;
   }
-  return exit_code;
+  // Whoever reads this output must not take half of it for the whole.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    complain(std::string("the output could not be written: ") + std::strerror(errno));
+    if (result == kGreen) result = kCannotRun;
+  }
+  return result;
 }
 
 }  // namespace assay

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "harness/cli/program_testing.hpp"
+#include "reference/fingerprint.hpp"
 
 namespace {
 
+using assay::Fingerprint;
 using nlohmann::json;
 using program_testing::assay;
 using program_testing::json_of;
@@ -94,6 +96,47 @@ TEST(Arguments, that_mean_nothing_are_refused) {
   }
 }
 
+// A record's text with the fingerprints that its lines should have: by somebody who knows how they are made.
+std::string linked(const std::string& record) {
+  std::string text, chain;
+  std::istringstream lines(record);
+  for (std::string line; std::getline(lines, line);) {
+    line.resize(line.rfind(",\"chain\":\""));
+    chain = Fingerprint().add(chain).add(line).hex();
+    text += line + ",\"chain\":\"" + chain + "\"}\n";
+  }
+  return text;
+}
+
+TEST(Records, what_was_changed_after_it_was_written_is_refused) {
+  const Scratch scratch;
+  const std::string record = scratch.file("r.jsonl");
+  ASSERT_EQ(assay("run -q 'softmax rows=3 cols=2,33 variant=wrong' " + kFaulty + " --record " + record).code,
+            1);
+  const std::string whole = text_of(record);
+  ASSERT_EQ(linked(whole), whole);
+  const auto refused = [&](const std::string& text, const std::string& why) {
+    std::ofstream(record) << text;
+    const Outcome o = assay("run -q --resume " + record);
+    EXPECT_EQ(o.code, 2) << o.text;
+    EXPECT_NE(o.text.find(why), std::string::npos) << o.text;
+  };
+  std::string pass = whole;
+  const std::string wrong = "\"verdict\":\"wrong\",\"green\":false",
+                    good = "\"verdict\":\"pass\",\"green\":true";
+  pass.replace(pass.find(wrong), wrong.size(), good);
+  refused(pass, "line 2: it, or a line before it, was changed");
+  const std::size_t second = whole.find('\n') + 1, third = whole.find('\n', second) + 1;
+  refused(whole.substr(0, second) + whole.substr(third), "line 2: it, or a line before it, was changed");
+  refused(whole.substr(0, third) + whole.substr(second), "line 3: it, or a line before it, was changed");
+  std::string green = whole;
+  green.replace(green.find(wrong), wrong.size(), "\"verdict\":\"wrong\",\"green\":true");
+  refused(linked(green), "verdict wrong and green true contradict each other");
+  std::ofstream(record) << whole;
+  EXPECT_EQ(assay("run -q --resume " + record).code, 1);
+  EXPECT_EQ(assay("run -q --resume /dev/zero").code, 2);
+}
+
 TEST(Reports, no_ratio_that_a_double_can_be_ends_a_report) {
   for (const std::string ratio : {"1e-310", "1.7976931348623157e+308", "0.0"}) {
     const Scratch scratch;
@@ -104,7 +147,7 @@ TEST(Reports, no_ratio_that_a_double_can_be_ends_a_report) {
     const auto at = text.find(key);
     ASSERT_NE(at, std::string::npos) << text;
     text.replace(at + key.size(), text.find(',', at) - at - key.size(), ratio);
-    std::ofstream(record) << text;
+    std::ofstream(record) << linked(text);
     const Outcome o =
         assay("run -q --resume " + record + " --html " + page + " --json " + scratch.file("r.json") +
               " --junit " + scratch.file("r.xml") + " --md " + scratch.file("r.md"));

@@ -17,6 +17,7 @@
 #include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
+#include "harness/cli/program.hpp"
 #include "harness/cli/promises.hpp"
 #include "harness/cli/run_arguments.hpp"
 #include "harness/cli/run_order.hpp"
@@ -92,8 +93,7 @@ std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std
 constexpr std::string_view kOfGenerated =
     "distrust * # made for this backend: under the contract that it declares, these inputs show nothing\n"
     "impossible * # made for this backend: the reference has no truth of it\n"
-    "too_big * # made for this backend: this machine has too little memory\n"
-    "unsupported * # made for this backend: it declared the call, and refused to run it\n";
+    "too_big * # made for this backend: this machine has too little memory\n";
 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
 // earlier run left at that place, because it was killed, is kept under another name.
@@ -142,7 +142,7 @@ class Outputs {
   bool end(const Summary& s) {
     bool written = true;
     const auto failed = [&](const std::string& what) {
-      fmt::print(stderr, "assay: {}\n", what);
+      complain(what);
       written = false;
     };
     if (record_) record_->end(s);
@@ -218,7 +218,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     for (const auto& [name, count] : plan.elsewhere)
       fmt::print(stderr, "assay: {} case{} backend={}, which --backend does not name\n", count,
                  count == 1 ? " requires" : "s require", name);
-    return kNothingExecuted;
+    return kNothingJudged;
   }
   if (a.list_only) {
     for (const Group& g : plan.groups)
@@ -297,11 +297,9 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
-  if (summary.cases == 0 && summary.left > 0) return kNothingExecuted;
-  if (!summary.green()) return kFinding;
+  if (summary.headline() == kNotGreen) return kFinding;
   if (!written) return kCannotRun;
-  // A run of expected gaps only executed no kernel: that must not look like success.
-  return summary.executed == 0 ? kNothingExecuted : kGreen;
+  return summary.green() ? kGreen : kNothingJudged;
 }
 
 }  // namespace

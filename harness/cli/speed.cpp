@@ -57,7 +57,7 @@ int run_speed(SpeedArguments& a, const InputLists& lists, const StopSignals& sig
     }
   fmt::print("{} pairs: {} slower, {} no slower, {} not shown or not run\n", cases, slower, shown - slower,
              cases - shown);
-  return slower > 0 ? kFinding : shown > 0 ? kGreen : kNothingExecuted;
+  return slower > 0 ? kFinding : shown > 0 ? kGreen : kNothingJudged;
 }
 
 }  // namespace

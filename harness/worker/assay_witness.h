@@ -28,7 +28,12 @@ ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void);
  * that would not, the witness proves nothing. */
 ASSAY_WITNESS_EXPORT int assay_witness_watches(const char* name);
 
+/* May be left out: how much is watched of what was loaded since assay_witness_open(), as a person reads it: "312 routines";
+ * "" for nothing. Valid until the next call. */
+ASSAY_WITNESS_EXPORT const char* assay_witness_scope(void);
+
 typedef const char* (*assay_witness_open_fn)(void);
+typedef const char* (*assay_witness_scope_fn)(void);
 typedef const char* (*assay_witness_collect_fn)(void);
 typedef int (*assay_witness_watches_fn)(const char* name);
 

@@ -198,6 +198,15 @@ void WorkerProcess::sweep_without_keeper() {
   }
 }
 
+// Of a process that is traced the tracer hears first: somebody of the worker's, who may never answer.
+void WorkerProcess::reap_keeper() const {
+  const Clock::time_point deadline = Clock::now() + kSweepLimit;
+  while (waitpid(keeper_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
+    if (const pid_t tracer = tracer_of(keeper_); tracer > 0) kill(tracer, SIGKILL);
+    usleep(1000);
+  }
+}
+
 ExitStatus WorkerProcess::finish(milliseconds grace) {
   ExitStatus status;
   if (keeper_ < 0) return status;
@@ -208,8 +217,7 @@ ExitStatus WorkerProcess::finish(milliseconds grace) {
     wait_for_end(Clock::now() + kSweepLimit, true);
   }
   kill(keeper_, SIGKILL);  // ended already, but for one that cannot end its worker
-  while (waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap_keeper();
   drain_output();
   keeper_ = -1;
   control_.reset();

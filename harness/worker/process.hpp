@@ -93,6 +93,7 @@ class WorkerProcess {
   void read_reports();
   void wait_for_end(Clock::time_point deadline, bool of_keeper);
   void sweep_without_keeper();
+  void reap_keeper() const;
 
   pid_t keeper_ = -1;
   std::string mark_;  // in the environment of everything that the child starts

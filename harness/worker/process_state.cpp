@@ -1,9 +1,12 @@
 #include "harness/worker/process_state.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <string_view>
 
 extern char** environ;
 
@@ -12,6 +15,32 @@ namespace {
 
 bool same(const struct sigaction& a, const struct sigaction& b) {
   return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags;
+}
+
+// How often a text stands in a file of /proc; 0 where the kernel has no such file.
+std::size_t count_in(const std::string& file, std::string_view text) {
+  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (opened < 0) return 0;
+  std::string all;
+  char chunk[4096];
+  for (ssize_t n = 0; (n = read(opened, chunk, sizeof chunk)) > 0;)
+    all.append(chunk, static_cast<std::size_t>(n));
+  close(opened);
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = all.find(text, at)) != std::string::npos; at += text.size()) ++count;
+  return count;
+}
+std::size_t posix_timers() { return count_in("/proc/self/timers", "ID: "); }
+// Of all threads: a number and a blank for each.
+std::size_t children() {
+  std::size_t count = 0;
+  DIR* threads = opendir("/proc/self/task");
+  if (threads == nullptr) return 0;
+  while (const dirent* thread = readdir(threads))
+    if (thread->d_name[0] != '.')
+      count += count_in(std::string("/proc/self/task/") + thread->d_name + "/children", " ");
+  closedir(threads);
+  return count;
 }
 
 }  // namespace
@@ -29,6 +58,7 @@ ProcessState::ProcessState()
   for (int s = 1; s < kSignals; ++s) sigaction(s, nullptr, &handlers_[static_cast<std::size_t>(s)]);
   for (std::size_t i = 0; i < kTimers.size(); ++i) getitimer(kTimers[i], &timers_[i]);
   for (std::size_t i = 0; i < kLimits.size(); ++i) getrlimit(kLimits[i], &limits_[i]);
+  posix_timers_ = posix_timers(), children_ = children();
 }
 
 ProcessState::~ProcessState() {
@@ -67,6 +97,8 @@ std::string ProcessState::restore() {
   if (locale_ != setlocale(LC_ALL, nullptr)) setlocale(LC_ALL, locale_.c_str());
   if (std::get_new_handler() != new_handler_) std::set_new_handler(new_handler_);
   if (environ == nullptr) environ = environment_;
+  if (posix_timers() > posix_timers_) left = "a timer";
+  if (children() > children_) left = "a child process";
   return left;
 }
 

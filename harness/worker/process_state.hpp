@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <new>
 #include <string>
 
@@ -16,7 +17,8 @@ namespace assay {
 // Taken in front of a call, restored behind it: folder, mask of rights, locale, rounding, flushing and traps of the
 // calling thread, its blocked signals, the handlers and their stack, timers, resource limits, the handler of operator
 // new, and an environment that is gone. Not variables of the environment, priority and processors: libraries set them
-// once and rely on them, and no verdict depends on them.
+// once and rely on them, and no verdict depends on them. What cannot be restored ends the process: a timer of timer_create()
+// or a child that is left would strike in a later case, which is innocent of it.
 class ProcessState {
  public:
   ProcessState();
@@ -33,6 +35,7 @@ class ProcessState {
   static constexpr int kSignals = 32;
 
   bool restored_ = false;
+  std::size_t posix_timers_ = 0, children_ = 0;
   int folder_ = -1;
   mode_t mask_ = 0;
   std::string locale_;

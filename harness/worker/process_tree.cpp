@@ -125,6 +125,13 @@ std::chrono::nanoseconds busiest_since(const std::map<pid_t, std::chrono::nanose
   return most;
 }
 
+pid_t tracer_of(pid_t process) {
+  constexpr std::string_view kField = "\nTracerPid:";
+  const std::optional<std::string> status = file_text(folder_of(process) + "/status");
+  const std::size_t at = status ? status->find(kField) : std::string::npos;
+  return at == std::string::npos ? 0 : std::atoi(status->c_str() + at + kField.size());
+}
+
 std::vector<pid_t> started_with(std::string_view variable) {
   std::vector<pid_t> found;
   std::string entry(1, '\0');

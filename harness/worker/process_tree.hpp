@@ -20,6 +20,9 @@ std::map<pid_t, std::chrono::nanoseconds> processor_times(pid_t root);
 std::chrono::nanoseconds busiest_since(const std::map<pid_t, std::chrono::nanoseconds>& before,
                                        const std::map<pid_t, std::chrono::nanoseconds>& now);
 
+// Who traces the process; 0 for nobody, or one that is gone.
+pid_t tracer_of(pid_t process);
+
 // Processes that were started with this "NAME=value" in their environment.
 std::vector<pid_t> started_with(std::string_view variable);
 

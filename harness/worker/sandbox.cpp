@@ -61,6 +61,10 @@ std::optional<std::string> make_mounts_read_only(const std::string& scratch) {
   const Descriptor tree(static_cast<int>(
       syscall(SYS_open_tree, AT_FDCWD, scratch.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
   if (tree.get() < 0) return refused("cannot mount " + scratch);
+  mount_attr plain{};  // what is left in it runs as whoever starts it, and is no device
+  plain.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  if (syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH, &plain, sizeof plain) != 0)
+    return refused("cannot mount " + scratch);
   mount_attr read_only{};
   read_only.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
   if (syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &read_only, sizeof read_only) != 0)
@@ -154,10 +158,18 @@ bool drop_capabilities() {
   return syscall(SYS_capset, &header, none) == 0;
 }
 
+// Descriptors that were opened outside lead to mounts that can be written: rights and times of /dev/null among them.
+std::optional<std::string> open_input_anew() {
+  const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (input.get() < 0 || dup2(input.get(), STDIN_FILENO) < 0) return refused("/dev/null");
+  return std::nullopt;
+}
+
 // The first process of the PID namespace.
 std::optional<std::string> restrict_self(const Sandbox& sandbox) {
   setsid();  // no controlling terminal to type into
   if (auto reason = mount_proc()) return reason;
+  if (auto reason = open_input_anew()) return reason;
   if (!drop_capabilities()) return refused("cannot drop capabilities");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return refused("PR_SET_NO_NEW_PRIVS");
   if (auto reason = restrict_writing(sandbox.scratch)) return reason;

@@ -1,5 +1,6 @@
 // The seccomp filter of a sandbox: which system calls no kernel under test needs.
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cstddef>
@@ -84,19 +86,48 @@ constexpr int kRefused[] = {
 };
 
 // Refused with ENOSYS, so that callers take the older call whose arguments a filter can read.
-constexpr int kUnknown[] = {SYS_clone3, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register};
+constexpr int kUnknown[] = {SYS_clone3, SYS_openat2, SYS_io_uring_setup, SYS_io_uring_enter,
+                            SYS_io_uring_register};
 
 constexpr std::uint32_t kNewNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 // What a network namespace isolates. AF_UNIX is not among them: a socket that has a path (a container daemon's) can be
-// reached from every network namespace. socketpair() stays.
+// reached from every network namespace. socketpair() stays, but for sockets that send to an address though they are connected.
 constexpr std::uint32_t kFamilies[] = {AF_INET, AF_INET6, AF_NETLINK};
+constexpr std::uint32_t kPairs[] = {SOCK_STREAM, SOCK_SEQPACKET}, kSocketTypes = 0xf;
+// A program that runs as its owner, whoever starts it: it would stay behind in the scratch folder.
+constexpr std::uint32_t kRunsAsOwner = S_ISUID | S_ISGID;
+struct ModeCall {
+  int number;
+  std::size_t mode;  // which argument
+};
+constexpr int kFchmodat2 = 452;
+constexpr ModeCall kModes[] = {
+    {SYS_fchmod, 1}, {SYS_fchmodat, 2}, {kFchmodat2, 2}, {SYS_mkdirat, 2},
+#if defined(__x86_64__)
+    {SYS_chmod, 1},  {SYS_mkdir, 1},    {SYS_creat, 1},
+#endif
+};
+struct OpenCall {
+  int number;
+  std::size_t flags, mode;
+};
+constexpr OpenCall kOpens[] = {
+    {SYS_openat, 2, 3},
+#if defined(__x86_64__)
+    {SYS_open, 1, 2},
+#endif
+};
+constexpr std::uint32_t kTakesMode = O_CREAT | (O_TMPFILE & ~O_DIRECTORY);
+// A lock needs no right to write: what is read outside could be held against everybody who writes it.
+constexpr std::uint32_t kLocks[] = {F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE};
 constexpr std::uint32_t kTyping[] = {TIOCSTI, TIOCLINUX};  // ioctl: input for a terminal that others read
 
 class Filter {
  public:
   void load(std::size_t offset) { add(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
   void refuse(std::uint32_t error) { add(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error); }
+  void keep_bits(std::uint32_t bits) { add(BPF_ALU | BPF_AND | BPF_K, bits); }
   void allow() { add(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); }
   // The next `skip` instructions run only if the loaded word is `value`, or is not, or has one of the bits.
   void if_equal(std::uint32_t value, std::uint8_t skip) { add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip); }
@@ -171,6 +202,39 @@ std::optional<std::string> install_system_call_filter() {
     filter.allow();
   }
   filter.refuse(EACCES);
+  filter.if_equal(SYS_socketpair, static_cast<std::uint8_t>(3 + 2 * std::size(kPairs)));
+  filter.load(argument(1));
+  filter.keep_bits(kSocketTypes);
+  for (const std::uint32_t type : kPairs) {
+    filter.if_equal(type, 1);
+    filter.allow();
+  }
+  filter.refuse(EACCES);
+  for (const ModeCall& call : kModes) {
+    filter.if_equal(static_cast<std::uint32_t>(call.number), 4);
+    filter.load(argument(call.mode));
+    filter.if_any_bit(kRunsAsOwner, 1);
+    filter.refuse(EPERM);
+    filter.allow();
+  }
+  for (const OpenCall& call : kOpens) {
+    filter.if_equal(static_cast<std::uint32_t>(call.number), 6);
+    filter.load(argument(call.flags));
+    filter.if_any_bit(kTakesMode, 3);
+    filter.load(argument(call.mode));
+    filter.if_any_bit(kRunsAsOwner, 1);
+    filter.refuse(EPERM);
+    filter.allow();
+  }
+  filter.if_equal(SYS_flock, 1);
+  filter.refuse(ENOLCK);
+  filter.if_equal(SYS_fcntl, static_cast<std::uint8_t>(2 + 2 * std::size(kLocks)));
+  filter.load(argument(1));
+  for (const std::uint32_t command : kLocks) {
+    filter.if_equal(command, 1);
+    filter.refuse(ENOLCK);
+  }
+  filter.allow();
   filter.allow();
   if (!filter.install()) return std::string("no sandbox: the seccomp filter: ") + std::strerror(errno);
   return std::nullopt;

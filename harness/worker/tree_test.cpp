@@ -1,5 +1,6 @@
 // Nothing of a worker outlives it: neither what hides in a session of its own, nor what outlives assay or the keeper.
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -78,6 +79,34 @@ TEST(Tree, a_program_that_is_killed_leaves_nothing) {
   waitpid(program, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(alive.all_gone(kGoneMs));
+}
+
+// Of a process that is traced the tracer hears first, and this one says nothing.
+TEST(Tree, a_keeper_that_is_traced_stalls_nobody) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may trace a keeper";
+  pid_t tracer = -1;
+  {
+    Worker worker(unruly());
+    TwiceCall correct("correct");
+    ASSERT_EQ(worker.run(correct.request()).status, RunStatus::done);
+    const std::vector<pid_t> below = descendants(getpid());
+    int attached[2];
+    ASSERT_EQ(pipe(attached), 0);
+    tracer = fork();
+    if (tracer == 0) {
+      if (ptrace(PTRACE_SEIZE, below.front(), nullptr, nullptr) != 0) _exit(1);
+      if (write(attached[1], "y", 1) != 1) _exit(1);
+      for (;;) pause();
+    }
+    char byte = 0;
+    ASSERT_EQ(read(attached[0], &byte, 1), 1);
+    EXPECT_EQ(tracer_of(below.front()), tracer);
+    close(attached[0]);
+    close(attached[1]);
+  }  // ends the worker
+  int status = 0;
+  ASSERT_EQ(waitpid(tracer, &status, 0), tracer);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 TEST(Tree, processes_are_found_by_descent_and_by_environment) {

@@ -34,6 +34,7 @@ class WitnessClient {
     } else {
       collect_ = collect;
       watches_ = reinterpret_cast<assay_witness_watches_fn>(dlsym(library, "assay_witness_watches"));
+      scope_ = reinterpret_cast<assay_witness_scope_fn>(dlsym(library, "assay_witness_scope"));
       name_ = std::filesystem::path(path).stem().string();
     }
   }
@@ -42,9 +43,14 @@ class WitnessClient {
 
   // Why nobody watches although a witness was asked for; "" otherwise.
   const std::string& absence() const { return absence_; }
-  // What a description of the backend says of it: whether the device is watched is nobody's to guess.
+  // What a description of the backend says of it, once that is loaded: whether it is watched is nobody's to guess.
   std::string standing() const {
-    if (collect_ != nullptr) return ", watched by " + name_;
+    if (collect_ != nullptr) {
+      if (scope_ == nullptr) return ", watched by " + name_;
+      const std::string scope = scope_();
+      if (!scope.empty()) return ", watched by " + name_ + " (" + scope + ")";
+      return ", NOT watched: " + name_ + " finds no symbol of it";
+    }
     return absence_.empty() ? ", NOT watched" : ", NOT watched: " + absence_;
   }
   void forget() const {
@@ -63,6 +69,7 @@ class WitnessClient {
  private:
   assay_witness_collect_fn collect_ = nullptr;
   assay_witness_watches_fn watches_ = nullptr;
+  assay_witness_scope_fn scope_ = nullptr;
   std::string absence_;
   std::string name_;
 };

@@ -187,7 +187,7 @@ TEST_P(WorkerRefusal, names_its_cause) {
 
 INSTANTIATE_TEST_SUITE_P(
     Open, WorkerRefusal,
-    ::testing::Values(Refusal{"assay_wrong_version.so", "", "is built for version 42 of assay_backend.h"},
+    ::testing::Values(Refusal{"assay_wrong_version.so", "", "is built for version 43 of assay_backend.h"},
                       Refusal{"assay_no_entry.so", "", "does not export assay_backend_open"},
                       Refusal{"no_such_file.so", "", "cannot load"},
                       Refusal{"assay_misbehaving.so", "absent", "no such device"},

@@ -25,7 +25,12 @@ TORCH_TYPES = {
 }
 ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all others here: 1
 PACKED = ("e2m1", "int4")
-BLOCKS = {"q8_0": 34, "q4_0": 18, "q4_1": 20, "q5_0": 22, "q5_1": 24, "iq4_nl": 18, "mxfp4_ggml": 17}  # bytes of 32 elements
+# Inline blocks: elements and bytes.
+BLOCKS = {
+    "q8_0": (32, 34), "q8_1": (32, 36), "q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24),
+    "iq4_nl": (32, 18), "mxfp4_ggml": (32, 17), "tq3_0_c2s1": (32, 14), "tq3_0_c2": (32, 14), "q2_K": (256, 84),
+    "q3_K": (256, 110), "q4_K": (256, 144), "q5_K": (256, 176), "q6_K": (256, 210), "iq4_xs": (256, 136),
+}
 
 
 class Unsupported(Exception):
@@ -57,7 +62,7 @@ class Tensor:
     @property
     def natural_alignment(self):
         """Of what is stored as a whole: an element, a block."""
-        unit = BLOCKS.get(self.format) or self.item_bytes or 1
+        unit = BLOCKS[self.format][1] if self.format in BLOCKS else self.item_bytes or 1
         return min(unit & -unit, 64)
 
     @property
@@ -69,7 +74,8 @@ class Tensor:
     def row_bytes(self):
         """Of the innermost axis."""
         if self.format in BLOCKS:
-            return self.shape[-1] // 32 * BLOCKS[self.format]
+            elements, size = BLOCKS[self.format]
+            return self.shape[-1] // elements * size
         if self.format in PACKED:
             need(self.shape[-1] % 2 == 0, f"{self.name}: an odd number of {self.format} codes in a row")
             return self.shape[-1] // 2
@@ -140,6 +146,8 @@ class Call:
             need(len(self.outputs) == 1, f"{self.op} has several outputs: return a dict by name")
             result = {next(iter(self.outputs)): result}
         for name, value in result.items():
+            if name not in self.outputs:
+                raise ValueError(f"{name} is no output of {self.op}: {' '.join(self.outputs)}")
             if isinstance(value, (list, tuple)):
                 self._store_numbers(self.outputs[name], value)
             else:
@@ -148,6 +156,8 @@ class Call:
     def _store_numbers(self, t, value):
         need(t.format == "f32", f"{t.name} is {t.format}: a list of numbers becomes f32")
         cols, placed = t.shape[-1], self._placed().get(t.name)
+        if len(value) != math.prod(t.shape):
+            raise ValueError(f"{t.name} has {math.prod(t.shape)} elements, and {len(value)} were returned")
         for r, start in enumerate(t.row_offsets()):
             row = struct.pack(f"<{cols}f", *value[r * cols:(r + 1) * cols])
             if placed is not None:

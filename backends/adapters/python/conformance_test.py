@@ -26,6 +26,23 @@ def dead(call):
 @subject(op="twice", variant="throws", contract=lambda call: "out=f32", device="cpu")
 def throws(call):
     raise ValueError("no memory for the tile")
+@subject(op="twice", variant="too_many", contract="out=f32", device="cpu")
+def too_many(call):
+    return [2 * x for x in call.floats("x")] + [1.0] * 100
+@subject(op="twice", variant="too_few", contract="out=f32", device="cpu")
+def too_few(call):
+    return [1.0]
+@subject(op="twice", variant="other_output", contract="out=f32", device="cpu")
+def other_output(call):
+    return {"z": [1.0]}
+@subject(op="twice", variant="says_so", contract="out=f32", path="fast", device="cpu")
+def says_so(call):
+    call.kernels.append("fast")
+    return [2 * x for x in call.floats("x")]
+@subject(op="twice", variant="compiled", contract="out=f32", path="sqrt", device="cpu")
+def compiled(call):
+    import math
+    return [2 * math.sqrt(x * x) for x in call.floats("x")]
 @subject(op="twice", variant="refuses", contract=lambda call: need(False, "d=96"), device="cpu")
 def refuses(call):
     pass
@@ -70,6 +87,10 @@ def same(got, want):
         raise SystemExit(f"got  {got}\nwant {want}")
 
 
+def names(witness):
+    return [kernel["name"] for kernel in witness["kernels"]]
+
+
 def call(variant, offsets=True):
     def tensor(name, offset):
         t = {"name": name, "format": "f32", "shape": [ROWS, COLS], "stride": [STRIDE, 4]}
@@ -98,8 +119,10 @@ def protocol(fake_witness):
              {"type": "unsupported", "reason": "op thrice: here are twice"})
         done = opened.ask(**run, call=call("good"))
         wall = done.pop("wall_ns")
-        same("twice" in done["kernels"], True)  # it was entered
-        same({**done, "kernels": []}, {"type": "done", "kernels": [], "notes": [["rows", str(ROWS)]]})
+        witness = done.pop("witness")
+        same(done, {"type": "done", "kernels": [], "notes": [["rows", str(ROWS)]]})
+        same("twice" in witness["unwatched"], True)  # a function of Python was entered: its author's word
+        same("twice" in names(witness), False)
         same(wall >= 0, True)
         after = os.pread(opened.memory, BYTES, 0)
         for r in range(ROWS):
@@ -108,7 +131,15 @@ def protocol(fake_witness):
             before = before[:at] + after[at:at + 12] + before[at + 12:]
         same(after == before, True)  # nothing but the elements of y was touched
         dead = opened.ask(**run, call=call("dead"))  # what was declared is no evidence
-        same(("no_such_kernel" in dead["kernels"], "dead" in dead["kernels"]), (False, True))
+        same(("no_such_kernel" in dead["witness"]["unwatched"], "dead" in dead["witness"]["unwatched"]), (False, True))
+        said = opened.ask(**run, call=call("says_so"))
+        same((said["kernels"], "fast" in names(said["witness"]), "fast" in said["witness"]["unwatched"]),
+             (["fast"], False, True))
+        same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]), True)  # a compiled routine was seen
+        for variant, reason in (("too_many", "y has 6 elements, and 106 were returned"),
+                                ("too_few", "y has 6 elements, and 1 were returned"),
+                                ("other_output", "z is no output of twice: y")):
+            same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": f"ValueError: {reason}"})
         same(opened.ask(**run, call=call("throws")),
              {"type": "failed", "reason": "ValueError: no memory for the tile"})
         same(opened.ask(type="dance")["type"], "failed")
@@ -123,12 +154,12 @@ def protocol(fake_witness):
         unwatched = open_worker(plugin.name, {})
         same(unwatched.ask(**run, call=call("device"))["kernels"], [])  # nobody saw it
         unwatched.bye()
-        for variant, seen in (("device", ["twice_kernel<float>"]), ("good", None)):  # a CPU is not watched
+        for variant, seen in (("device", ["twice_kernel<float>"]), ("throws", None)):
             if fake_witness == "none":
                 continue
             watched = open_worker(plugin.name, {"ASSAY_WITNESS": fake_witness, "FAKE_WITNESS": "twice_kernel<float>"})
             done = watched.ask(**run, call=call(variant))
-            same([k["name"] for k in done["witness"]["kernels"]] if "witness" in done else None, seen)
+            same(names(done["witness"]) if "witness" in done else None, seen)
             watched.bye()
 
         for options, reason in (("colour=red",) * 2, ("guards=none",) * 2, ("device=cuda",) * 2, ("/no/such.py",) * 2):
@@ -202,7 +233,8 @@ def open_worker(plugin, environment):
     same(client.ask(type="hello", protocol="assay-worker", version=2)["type"], "hello")
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
-    same(opened["variants"], ["twice:good", "twice:dead", "twice:throws", "twice:refuses", "twice:device"])
+    same(opened["variants"], [f"twice:{variant}" for variant in (
+        "good", "dead", "throws", "too_many", "too_few", "other_output", "says_so", "compiled", "refuses", "device")])
     return client
 
 

@@ -63,6 +63,12 @@ class Witness:
         return json.loads(self._collect().decode(errors="replace")) if self._collect else None
 
 
+def _first(names, path):
+    """Of many names those that `path` could mean come first."""
+    stem = path.rstrip("*")
+    return sorted(names, key=lambda name: not (name == path or (stem != path and stem in name)))[:MOST_NAMES]
+
+
 class Entered:
     """The functions that Python enters while it is open, as FILE.NAME and NAME of each, and PyTorch's operators."""
 
@@ -89,17 +95,17 @@ class Entered:
         if self._profile is not None:
             self._profile.__exit__(*error)
 
-    def names(self, path):
-        """Each once; where there are many, those that `path` could mean come first."""
-        found = {}
+    def witness(self, path, announced):
+        """The member `witness` of a reply: operators of PyTorch and compiled routines were seen. A function of Python, whose
+        name is its author's to choose and which may do nothing, and what was announced are not: nobody could have seen them."""
+        seen, python = {}, dict.fromkeys(announced)
         if self._profile is not None:
-            found.update((e.name, True) for e in self._profile.function_events)
-        for code in self._codes:
-            if code.co_filename == __file__:
-                continue
-            file = os.path.splitext(os.path.basename(code.co_filename))[0]
-            found[code.co_name] = found[f"{file}.{code.co_name}"] = True
+            seen.update((e.name, None) for e in self._profile.function_events)
         for builtin in self._builtins:
-            found[getattr(builtin, "__name__", "builtin")] = True
-        stem = path.rstrip("*")
-        return sorted(found, key=lambda name: not (name == path or (stem != path and stem in name)))[:MOST_NAMES]
+            seen[getattr(builtin, "__name__", "builtin")] = None
+        for code in self._codes:
+            if code.co_filename != __file__:
+                file = os.path.splitext(os.path.basename(code.co_filename))[0]
+                python[code.co_name] = python[f"{file}.{code.co_name}"] = None
+        return {"by": "Python's profiler", "host": True, "kernels": [{"name": name} for name in _first(seen, path)],
+                "unwatched": _first((name for name in python if name not in seen), path)}

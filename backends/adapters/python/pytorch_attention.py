@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from assay_subjects import Unsupported, need, subject
+from assay_subjects import TORCH_TYPES, Unsupported, need, subject
 from pytorch_units import WIDE, softmax_kernel, unit
 
 FLASH, CUDNN = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
@@ -84,7 +84,29 @@ def path(cuda, cpu):
     return lambda call: cuda if call.device == "cuda" else cpu
 
 
-def visible(call, device):
+TRIED = {}  # a call and a backend of scaled_dot_product_attention, and what that came to: "" when it ran
+
+
+def tried(contract, allowed):
+    """What PyTorch refuses only when it is called is refused in declare() too: by a call on empty tensors of these shapes."""
+    def declared(call):
+        text = contract(call)
+        key = (str(allowed), call.device, tuple(sorted(call.attributes.items())))
+        if key not in TRIED:
+            empty = lambda name, kind: torch.empty(call.tensor(name).shape, dtype=kind, device=call.device)
+            tensors = [empty(name, getattr(torch, TORCH_TYPES[call.tensor(name).format])) for name in ("q", "k", "v")]
+            mask = empty("mask", torch.bool).fill_(True) if call.text("mask") == "random" else None
+            try:
+                attend(call, *tensors, allowed, mask=mask)
+                TRIED[key] = ""
+            except Unsupported as reason:
+                TRIED[key] = str(reason)
+        need(not TRIED[key], TRIED[key])
+        return text
+    return declared
+
+
+def visible(call, device, mask=None):
     """The argument that hides keys: nothing, a bottom-right causal bias, or a mask of booleans."""
     rows, keys, kind = call.integer("q"), call.integer("len"), call.text("mask")
     if kind == "none" or (kind == "causal" and rows == 1):
@@ -92,16 +114,19 @@ def visible(call, device):
     if kind == "causal":
         return {"is_causal": True} if rows == keys else {"attn_mask": causal_lower_right(rows, keys)}
     if kind == "random":
-        return {"attn_mask": call.torch("mask").bool()}
+        return {"attn_mask": call.torch("mask").bool() if mask is None else mask}
     position = torch.arange(rows, device=device)[:, None] + keys - rows
     key = torch.arange(keys, device=device)[None, :]
     return {"attn_mask": (key <= position) & (key > position - call.integer("window"))}
 
 
-def attend(call, q, k, v, allowed=None, grouped=None):
-    scale = call.real("scale")
-    arguments = visible(call, q.device)
-    arguments["enable_gqa"] = call.integer("heads") != call.integer("kv_heads") if grouped is None else grouped
+def attend(call, q, k, v, allowed=None, mask=None):
+    scale, grouped = call.real("scale"), call.integer("heads") != call.integer("kv_heads")
+    if allowed == EFFICIENT and grouped:  # its kernels know no groups: every engine repeats the heads
+        group, grouped = call.integer("heads") // call.integer("kv_heads"), False
+        k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)
+    arguments = visible(call, q.device, mask)
+    arguments["enable_gqa"] = grouped
     arguments["scale"] = None if scale == 0 else scale
     heads_first = [t.transpose(1, 2) for t in (q, k, v)]  # [batch, rows, heads, d] as stored
     if allowed is None:
@@ -120,7 +145,7 @@ def attention(call, q, k, v):
     return attend(call, q, k, v)
 
 
-@subject(op="attention", variant="flash", contract=flash_contract, path=path(FLASH_KERNELS, FLASH_ON_CPU))
+@subject(op="attention", variant="flash", contract=tried(flash_contract, FLASH), path=path(FLASH_KERNELS, FLASH_ON_CPU))
 def flash(call, q, k, v):
     return attend(call, q, k, v, FLASH)
 
@@ -131,31 +156,28 @@ def flash_first(call, q, k, v):
     return attend(call, q, k, v, [FLASH, EFFICIENT, MATH])
 
 
-@subject(op="attention", variant="cudnn", contract=on_cuda(fused(MOST_SPLITS)), path="cudnn_generated_*")
+@subject(op="attention", variant="cudnn", contract=tried(on_cuda(fused(MOST_SPLITS)), CUDNN), path="cudnn_generated_*")
 def cudnn(call, q, k, v):
     return attend(call, q, k, v, CUDNN)
 
 
-@subject(op="attention", variant="efficient", contract=on_cuda(fused(1)), path="fmha_cutlassF_*")
+@subject(op="attention", variant="efficient", contract=tried(on_cuda(fused(1)), EFFICIENT), path="fmha_cutlassF_*")
 def efficient(call, q, k, v):
-    if call.integer("heads") != call.integer("kv_heads"):  # its kernels know no groups: every engine repeats the heads
-        group = call.integer("heads") // call.integer("kv_heads")
-        k, v = k.repeat_interleave(group, dim=2), v.repeat_interleave(group, dim=2)
-    return attend(call, q, k, v, EFFICIENT, grouped=False)
+    return attend(call, q, k, v, EFFICIENT)
 
 
-@subject(op="attention", variant="math", contract=math_contract,
+@subject(op="attention", variant="math", contract=tried(math_contract, MATH),
          path=lambda call: MATH_ON_CPU if call.device == "cpu" else softmax_kernel(call.integer("len")))
 def math(call, q, k, v):
     return attend(call, q, k, v, MATH)
 
 
-@subject(op="attention", variant="cudnn_tiles", contract=on_cuda(in_tiles(lambda call: 128)), path="cudnn_generated_*")
+@subject(op="attention", variant="cudnn_tiles", contract=tried(on_cuda(in_tiles(lambda call: 128)), CUDNN), path="cudnn_generated_*")
 def cudnn_tiles(call, q, k, v):
     return attend(call, q, k, v, CUDNN)
 
 
 @subject(op="attention", variant="efficient_tiles", path="fmha_cutlassF_*",
-         contract=on_cuda(in_tiles(lambda call: 64 if call.integer("d") <= 64 else 128)))
+         contract=tried(on_cuda(in_tiles(lambda call: 64 if call.integer("d") <= 64 else 128)), EFFICIENT))
 def efficient_tiles(call, q, k, v):
     return efficient(call, q, k, v)

@@ -141,9 +141,9 @@ class Worker:
         path, arguments = subject.declaration(call)["path"], subject.arguments(call)
         entered = evidence.Entered() if path else contextlib.nullcontext()
         result, wall_ns = timed(lambda: self.called(subject, call, arguments, entered))
-        names = entered.names(path) if path else []
         call.store(result)
-        return {"type": "done", "notes": call.notes, "wall_ns": wall_ns, "kernels": [*call.kernels, *names]}
+        reply = {"type": "done", "notes": call.notes, "wall_ns": wall_ns, "kernels": call.kernels}
+        return {**reply, "witness": entered.witness(path, call.kernels)} if path else reply
 
     def on_the_device(self, call, subject, base):
         subject.declaration(call)

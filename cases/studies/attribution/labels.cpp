@@ -13,6 +13,7 @@
 #include "harness/json_list.hpp"
 #include "harness/suite_text.hpp"
 #include "reference/error.hpp"
+#include "reference/fingerprint.hpp"
 
 namespace assay::attribution {
 namespace {
@@ -117,10 +118,9 @@ std::string half_of(const mutants::Manifest& m, int which, std::string_view op) 
   constexpr std::string_view kLookedAt[] = {"matmul",    "softmax", "logsumexp", "rmsnorm",
                                             "layernorm", "moe",     "argmax"};
   if (std::ranges::find(kLookedAt, op) != std::end(kLookedAt)) return "looked_at";
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : fmt::format("{}|{}|{}|{}|{}", m.file, m.text, m.before, m.after, which))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return (hash >> 32) % 2 == 0 ? "looked_at" : "held_out";
+  const Fingerprint drawn =
+      Fingerprint().add(fmt::format("{}|{}|{}|{}|{}", m.file, m.text, m.before, m.after, which));
+  return (drawn.value() >> 32) % 2 == 0 ? "looked_at" : "held_out";
 }
 
 std::vector<Labelled> beyond(const std::vector<std::string>& kill_tables, const std::string& corpus,

@@ -189,7 +189,7 @@ int measure(const Options& o) {
   fmt::print("{:<24} {}\n", "together", total.print());
   fmt::print("places named of those that have one: {} of {}\n", total.where_right, total.where);
   fmt::print("{:.0f} s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  if (total.all == 0) return kNothingExecuted;
+  if (total.all == 0) return kNothingJudged;
   const bool enough = total.named > 0 && 100.0 * total.right >= o.least_precision * total.named &&
                       100.0 * total.right >= o.least_recall * total.all;
   return enough ? kGreen : kFinding;
@@ -201,7 +201,7 @@ int list_beyond(const Options& o) {
       o.kill_tables, o.corpus, mutants::read_manifest(mutants_folder(o) + "/mutants.json"),
       attribution::parse_labels(read_text(ASSAY_STAGES, "labels"), "stages.list"), ASSAY_SOURCE_DIR);
   fmt::print("{}", attribution::to_json(rows));
-  return rows.empty() ? kNothingExecuted : kGreen;
+  return rows.empty() ? kNothingJudged : kGreen;
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ int identify(const Options& options) {
   list.finish();
   const bool finding = rows.finding || attention.finding || moe.finding || matmul.finding;
   const bool nothing = rows.nothing && attention.nothing && moe.nothing && matmul.nothing;
-  return nothing ? kNothingExecuted : finding ? kFinding : kGreen;
+  return nothing ? kNothingJudged : finding ? kFinding : kGreen;
 }
 
 }  // namespace

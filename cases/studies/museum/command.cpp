@@ -39,7 +39,7 @@ int visit(const std::vector<std::string>& names, bool table) {
   fmt::print("\n{} exhibits of state belong to scenarios; all usual rules together miss {} of {}; {:.1f} s\n",
              scenarios, unseen, all, seconds);
   fmt::print("killed {} of {}, equivalent 0, false alarms {} of {} outputs\n", killed, all, alarms, outputs);
-  if (all == 0) return kNothingExecuted;
+  if (all == 0) return kNothingJudged;
   return killed == all && alarms == 0 ? kGreen : kFinding;
 }
 

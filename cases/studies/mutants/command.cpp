@@ -142,7 +142,7 @@ int kill(KillArguments a) {
   if (good && (a.planted_alone ? table.total() == 0 : chosen == 0 || judged == 0)) {
     fmt::print(stderr, "{}\n",
                chosen == 0 ? "no mutant was chosen" : "every mutant that was chosen is excused");
-    return kNothingExecuted;
+    return kNothingJudged;
   }
   return good ? kGreen : kFinding;
 }

@@ -1,4 +1,8 @@
 // The witness of plug-ins that compute on the CPU: which of their routines were entered, and how much memory they took.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
 #include "harness/witness/cpu/allocations.hpp"
 #include "harness/witness/cpu/routines.hpp"
 #include "harness/worker/assay_witness.h"
@@ -10,6 +14,21 @@ using namespace assay::cpu_witness;
 
 // operator new is of this library, and takes its memory by malloc there.
 constexpr std::string_view kStandardLibrary = "libstdc++.so";
+
+// A driver's threads block every signal, and a breakpoint that they meet ends the process.
+constexpr std::string_view kDrivers[] = {"libcuda.so", "libnvidia-", "libamdhip64.so", "libhsa-runtime64.so",
+                                         "libOpenCL",  "libvulkan",  "libGLX",         "libze_",
+                                         "libcudart",  "libnvrtc",   "libcupti",       "libdrm"};
+
+void watch_new_modules() {
+  for (const Module& module : new_modules()) {
+    const std::string_view file = std::string_view(module.file).substr(module.file.rfind('/') + 1);
+    if (std::ranges::any_of(kDrivers, [&](std::string_view driver) { return file.starts_with(driver); }))
+      continue;
+    watch_routines(module);
+    watch_allocations(module);
+  }
+}
 
 }  // namespace
 
@@ -28,12 +47,17 @@ extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void) {
   const Allocated taken = allocations();
   witness.allocated_bytes = taken.all, witness.peak_bytes = taken.peak;
   text = assay::witness_text(witness);
-  for (const Module& module : new_modules()) {
-    watch_routines(module);
-    watch_allocations(module);
-  }
+  watch_new_modules();
   forget_routines();
   forget_allocations();
+  return text.c_str();
+}
+
+extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_scope(void) {
+  static std::string text;
+  watch_new_modules();
+  const std::size_t routines = watched_routines();
+  text = routines == 0 ? "" : std::to_string(routines) + (routines == 1 ? " routine" : " routines");
   return text.c_str();
 }
 

@@ -144,6 +144,8 @@ void watch_routines(const Module& module) {
   g_table.store(new Table(std::move(table)));  // as the routines
 }
 
+std::size_t watched_routines() { return g_table.load() == nullptr ? 0 : g_table.load()->size(); }
+
 void forget_routines() {
   if (g_table.load() == nullptr) return;
   g_entered.store(0);

@@ -6,6 +6,7 @@
 // that no symbol has nothing is said (is_watched).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ namespace assay::cpu_witness {
 
 const char* watch_traps();  // once; nullptr, or why it cannot
 void watch_routines(const Module& module);
+std::size_t watched_routines();               // how many, of all modules
 void forget_routines();                       // arms every breakpoint again
 std::vector<std::string> entered_routines();  // since they were forgotten, in that order, demangled
 bool is_watched(std::string_view name);       // whether a routine of this name would be seen

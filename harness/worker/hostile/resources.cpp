@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cfenv>
@@ -69,6 +70,18 @@ void fire_later(Call& c) {
   setitimer(ITIMER_REAL, &soon, nullptr);
 }
 
+template <int kSignal>
+void signal_later_by_a_posix_timer(Call& c) {
+  c.twice();
+  timer_t timer{};
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = kSignal;
+  const itimerspec soon{{0, 0}, {0, 300'000'000}};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &soon, nullptr) != 0)
+    c.refused("timer_create");
+}
+
 constexpr Variant kVariants[] = {
     {"allocate_without_end",
      [](Call&) {
@@ -114,6 +127,8 @@ constexpr Variant kVariants[] = {
        }).detach();
      }},
     {"a_timer_that_kills_later", fire_later},
+    {"a_posix_timer_that_kills_later", signal_later_by_a_posix_timer<SIGKILL>},
+    {"a_posix_timer_that_stops_later", signal_later_by_a_posix_timer<SIGSTOP>},
     {"another_folder", [](Call& c) { c.twice(), static_cast<void>(!chdir("/proc")); }},
     {"a_mask_of_rights", [](Call& c) { c.twice(), umask(0777); }},
     {"another_locale", [](Call& c) { c.twice(), setlocale(LC_ALL, "C.UTF-8"); }},

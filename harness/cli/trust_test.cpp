@@ -1,0 +1,137 @@
+// What a green stands over, and what a red is for: each way of being told "all green" for nothing, beside its honest counterpart.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "harness/cli/program_testing.hpp"
+
+namespace {
+
+using program_testing::assay;
+using program_testing::json_of;
+using program_testing::kFaulty;
+using program_testing::Outcome;
+using program_testing::Scratch;
+using program_testing::text_of;
+
+Outcome softmax(const std::string& variant, const std::string& more = "") {
+  return assay("run -q 'softmax rows=3 cols=8 variant=" + variant + "' " + kFaulty + " " + more);
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Trust, what_was_declared_runs) {
+  const Outcome o = softmax("reneges");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(has(o.text, "1 refused")) << o.text;
+  EXPECT_TRUE(has(o.text, "not today")) << o.text;
+  EXPECT_EQ(softmax("correct").code, 0);
+}
+
+TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
+  const Scratch scratch;
+  const std::string list = scratch.file("gaps.list");
+  std::ofstream(list) << "unsupported rmsnorm  # only softmax is here\n";
+  const std::string reports = " --expected " + list + " --json " + scratch.file("r.json") + " --junit " +
+                              scratch.file("r.xml") + " --md " + scratch.file("r.md") + " --html " +
+                              scratch.file("r.html");
+  const auto said_everywhere = [&](const std::string& part) {
+    for (const char* report : {"r.xml", "r.md", "r.html"})
+      EXPECT_TRUE(has(text_of(scratch.file(report)), part)) << report << ": " << part;
+  };
+  const Outcome gaps = assay("run -q 'rmsnorm rows=3 cols=8' " + kFaulty + reports);
+  EXPECT_EQ(gaps.code, 3);
+  EXPECT_EQ(gaps.last_line(), "nothing was judged");
+  said_everywhere("nothing was judged");
+  said_everywhere("0 judged, 1 not run");
+  EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["outcome"], "nothing was judged");
+  EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["green"], false);
+
+  std::ofstream(list) << "distrust softmax  # an error of 16777216 ulps is declared\n";
+  const Outcome nothing = softmax("worthless", reports);
+  EXPECT_EQ(nothing.code, 3);
+  EXPECT_EQ(nothing.last_line(), "nothing was judged");
+  said_everywhere("0 judged, 1 shows nothing");
+  EXPECT_EQ(softmax("worthless").code, 1);
+
+  std::ofstream(list) << "unsupported rmsnorm  # only softmax is here\n";
+  const Outcome both =
+      assay("run -q 'rmsnorm rows=3 cols=8' 'softmax rows=3 cols=8 variant=correct' " + kFaulty + reports);
+  EXPECT_EQ(both.code, 0);
+  EXPECT_EQ(both.last_line(), "all green");
+  EXPECT_TRUE(has(both.text, "1 judged, 1 not run")) << both.text;
+  said_everywhere("all green");
+  said_everywhere("1 judged, 1 not run");
+  EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["judged"], 1);
+  EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["not_run"], 1);
+}
+
+TEST(Trust, a_promise_that_is_misspelt_is_an_error) {
+  const Outcome o = softmax("misspells");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(has(o.text, "1 failed")) << o.text;
+  EXPECT_TRUE(has(o.text, "no promise 'bacth'; did you mean 'batch'?")) << o.text;
+}
+
+TEST(Trust, a_path_that_nobody_could_have_seen_is_unwitnessed) {
+  const Outcome told = softmax("correct");
+  EXPECT_TRUE(has(told.text, "1 of them is unwitnessed")) << told.text;
+  const Outcome strict = softmax("correct", "--strict");
+  EXPECT_EQ(strict.code, 1);
+  EXPECT_TRUE(has(strict.text, "1 unwitnessed")) << strict.text;
+
+  const std::string run = "run 'rmsnorm rows=4 cols=64 dtype=f32' --strict -b ";
+  const Outcome seen = assay(run + EXAMPLE);
+  EXPECT_EQ(seen.code, 0) << seen.text;
+  EXPECT_FALSE(has(seen.text, "unwitnessed")) << seen.text;
+  EXPECT_TRUE(has(seen.text, "watched by assay_witness_cpu (")) << seen.text;
+
+  const Scratch scratch;
+  const std::string stripped = scratch.file("stripped.so");
+  ASSERT_EQ(::assay::run_command("strip -o " + stripped + " " EXAMPLE).code, 0);
+  const Outcome bare = assay(run + stripped);
+  EXPECT_EQ(bare.code, 1) << bare.text;
+  EXPECT_TRUE(has(bare.text, "1 unwitnessed")) << bare.text;
+  EXPECT_TRUE(has(bare.text, "(1 routine)")) << bare.text;  // what it exports
+  const Outcome nobody = ::assay::run_command("ASSAY_WITNESS= " ASSAY_PROGRAM " " + run + EXAMPLE);
+  EXPECT_EQ(nobody.code, 1) << nobody.text;
+}
+
+TEST(Trust, an_output_that_cannot_be_written_is_no_success) {
+  EXPECT_EQ(softmax("correct", "> /dev/full").code, 125);
+  EXPECT_EQ(softmax("wrong", "> /dev/full").code, 1);
+  EXPECT_EQ(softmax("correct", "> /dev/null").code, 0);
+}
+
+TEST(Trust, a_configuration_that_cannot_be_read_is_an_error) {
+  const Scratch scratch;
+  const auto folder = [&](const std::string& name) {
+    std::filesystem::create_directory(scratch.file(name));
+    return scratch.file(name + "/assay.toml");
+  };
+  const auto in_folder = [&](const std::string& name, const std::string& more) {
+    return ::assay::run_command("cd " + scratch.file(name) + " && " ASSAY_PROGRAM " " + more +
+                                " run -q 'softmax rows=3 cols=8 variant=correct' " + kFaulty);
+  };
+  std::filesystem::create_directory(folder("folder"));
+  ASSERT_EQ(mkfifo(folder("fifo").c_str(), 0600), 0);
+  std::filesystem::create_symlink("nowhere.toml", folder("link"));
+  for (const char* odd : {"folder", "fifo", "link"}) {
+    const Outcome o = in_folder(odd, "");
+    EXPECT_EQ(o.code, 2) << o.text;
+    EXPECT_TRUE(has(o.text, "assay.toml of this folder cannot be read")) << o.text;
+    EXPECT_EQ(in_folder(odd, "--config ''").code, 0);
+  }
+  folder("none");
+  EXPECT_EQ(in_folder("none", "").code, 0);
+}
+
+TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
+  const Scratch scratch;
+  EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);
+  EXPECT_EQ(softmax("descriptor_9").code, 0);
+}
+
+}  // namespace
