@@ -121,7 +121,7 @@
 //   4 u B + 6 u X           10 * 2^-24 * 11.7                              0.70e-5
 //   lambda                                                                 1.25e-5
 //   theta                   lambda + (1 + 16 / 2) * 4 u (exp) + 4 u        1.49e-5
-//   theta D / (1 - theta)                                                  0.15e-4     4 % of the limit
+//   theta D / (1 - theta)                                                  0.11e-4     3 % of the limit
 //   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    90 %
 //   E_pv                    (gamma_64 + gamma_18) A = 82 * 2^-24 * 0.765   0.04e-4     1 %
 //   changes u_pv A          16 * 2^-24 * 0.765                             0.01e-4
