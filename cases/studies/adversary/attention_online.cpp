@@ -32,11 +32,18 @@ double AttentionOnline::exp_of(double a, double b, std::int64_t j) const {
   if (p_.is("exp", "base2") || (p_.is("exp", "folded") && !folds_)) t = f32_.mul(c, t);
   if (t == 0) return 1;
   const int side = fused ? sides_.of(j) : exp_sides_.emplace(t, sides_.of(j)).first->second;
-  return f32_.within(p_.is("exp", "e") ? std::exp(t) : std::exp2(t), p_.number("exp_ulp"), side);
+  const double w = f32_.within(p_.is("exp", "e") ? std::exp(t) : std::exp2(t), p_.number("exp_ulp"), side);
+  return p_.is("exp_flush", "yes") && w < f32_.least_normal() ? 0 : w;
+}
+
+// Of what is relative to `from`, to make it relative to `to`: 1 where that is the same.
+double AttentionOnline::factor(double from, double to, std::int64_t j) const {
+  return from == to ? 1 : exp_of(from, to, j);
 }
 
 double AttentionOnline::log_of(double l, std::int64_t j) const {
-  return f32_.within(folds_ ? std::log2(l) : std::log(l), p_.number("exp_ulp"), sides_.of(j));
+  const int side = log_sides_.emplace(l, sides_.of(j)).first->second;
+  return f32_.within(folds_ ? std::log2(l) : std::log(l), p_.number("exp_ulp"), side);
 }
 
 // w to its format, shifted; what PV multiplies.
@@ -49,9 +56,9 @@ double AttentionOnline::without_shift(double o) const { return f32_.div(o, shift
 
 void AttentionOnline::rescale(State& s, double max, std::int64_t j) const {
   if (s.max != -kInf) {
-    const double factor = exp_of(s.max, max, j);
-    s.sum = sums_.rowsum().mul(s.sum, factor);
-    for (double& o : s.out) o = sums_.rescaled(o, factor);
+    const double a = factor(s.max, max, j);
+    s.sum = sums_.rowsum().mul(s.sum, a);
+    for (double& o : s.out) o = sums_.rescaled(o, a);
   }
   s.max = max;
 }
@@ -65,7 +72,7 @@ void AttentionOnline::take_tile(State& s, const AttentionRowKeys& keys, std::int
     if (keys.seen[i]) max = std::isnan(keys.x[i]) ? keys.x[i] : std::max(max, keys.x[i]);
   if (max == -kInf) return;
   const bool rises = max > s.max + lag || std::isnan(max) || s.max == -kInf;
-  if (rises || p_.is("rescale", "always")) rescale(s, rises ? max : s.max, first);
+  if (rises) rescale(s, max, first);
   s.any = true;
   std::vector<double> terms, weights;
   std::vector<std::int64_t> at;
@@ -127,7 +134,7 @@ AttentionOnline::State AttentionOnline::part_of(State s, const AttentionRowKeys&
 }
 
 AttentionOnline::State AttentionOnline::merged_by_states(State a, const State& b) const {
-  const double max = std::max(a.max, b.max), x = exp_of(a.max, max, 0), y = exp_of(b.max, max, 1);
+  const double max = std::max(a.max, b.max), x = factor(a.max, max, 0), y = factor(b.max, max, 1);
   a.sum = f32_.add(f32_.mul(a.sum, x), f32_.mul(b.sum, y));
   for (std::size_t i = 0; i < a.out.size(); ++i)
     a.out[i] = f32_.add(f32_.mul(a.out[i], x), f32_.mul(b.out[i], y));
@@ -150,10 +157,10 @@ AttentionOnline::State AttentionOnline::merged_at_once(std::vector<State> parts)
   State all{-kInf, 0, std::vector<double>(parts.front().out.size()), true};
   for (const State& each : parts) all.max = std::max(all.max, each.max);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const double factor = exp_of(parts[i].max, all.max, static_cast<std::int64_t>(i));
-    all.sum = f32_.add(all.sum, f32_.mul(parts[i].sum, factor));
+    const double a = factor(parts[i].max, all.max, static_cast<std::int64_t>(i));
+    all.sum = f32_.add(all.sum, f32_.mul(parts[i].sum, a));
     for (std::size_t c = 0; c < all.out.size(); ++c)
-      all.out[c] = f32_.add(all.out[c], f32_.mul(parts[i].out[c], factor));
+      all.out[c] = f32_.add(all.out[c], f32_.mul(parts[i].out[c], a));
   }
   return all;
 }
@@ -173,9 +180,9 @@ AttentionOnline::State AttentionOnline::merged(const std::vector<State>& parts) 
 void AttentionOnline::add_sink(State& s, double sink) const {
   const double max = std::max(s.max, sink);
   if (p_.is("sink", "first")) {  // in the running maximum
-    const double factor = exp_of(s.max, max, 0);
-    s.sum = f32_.add(f32_.mul(s.sum, factor), exp_of(sink, max, 1));
-    for (double& o : s.out) o = sums_.rescaled(o, factor);
+    const double a = factor(s.max, max, 0);
+    s.sum = f32_.add(f32_.mul(s.sum, a), exp_of(sink, max, 1));
+    for (double& o : s.out) o = sums_.rescaled(o, a);
   } else {
     s.sum = f32_.add(s.sum, exp_of(sink, s.max, 1));
   }

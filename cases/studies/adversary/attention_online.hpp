@@ -35,6 +35,7 @@ class AttentionOnline {
     bool any = false;
   };
   double exp_of(double a, double b, std::int64_t j) const;
+  double factor(double from, double to, std::int64_t j) const;
   double log_of(double l, std::int64_t j) const;
   double cast(double w) const;
   double without_shift(double o) const;
@@ -59,7 +60,7 @@ class AttentionOnline {
   Sides sides_;
   bool folds_;
   double shift_;  // 2^p_shift
-  mutable std::map<double, int> exp_sides_;
+  mutable std::map<double, int> exp_sides_, log_sides_;
 };
 
 }  // namespace assay::adversary

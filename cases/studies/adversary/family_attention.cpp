@@ -10,15 +10,15 @@ namespace assay::adversary {
 namespace {
 
 // What every kernel chooses besides its sums.
-#define ASSAY_SOFTMAX_AXES                                                                                 \
-  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"}, \
-      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any"}, {"start", "0|0|0|first|end|5"},         \
-      {"direction", "ascending|ascending|ascending|descending"}, {"rescale", "rises|rises|always"},        \
-      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|zero|nan"},                      \
-      {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides},                           \
-      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                \
-      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                           \
-    kStoreAxes[0][0], kStoreAxes[0][1]                                                                     \
+#define ASSAY_SOFTMAX_AXES                                                                                   \
+  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"},   \
+      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any"}, {"start", "0|0|0|first|end|5"},           \
+      {"direction", "ascending|ascending|ascending|descending"},                                             \
+      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|zero|nan"},                        \
+      {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
+      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                  \
+      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                             \
+    kStoreAxes[0][0], kStoreAxes[0][1]                                                                       \
   }
 
 constexpr Axis kShape[] = {
@@ -167,7 +167,11 @@ void say(const Attributes& a, const Choices& c, Words& words) {
   const bool sequential = !unit && sum == "seq" && choice(c, "promote") == "none" &&
                           choice(c, "chunk") == "none" && choice(c, "q_sums") != "integers";
   const bool down = choice(c, "direction") == "descending";
-  words.say("order", !whole ? "any" : down ? "descending" : sequential ? "sequential" : "tiles");
+  // Of one part the order is said wherever its tiles begin: that is another word's.
+  words.say("order", !whole && (!sharp || split > 1) ? "any"
+                     : down                          ? "descending"
+                     : sequential                    ? "sequential"
+                                                     : "tiles");
   if (unit) {
     for (const char* key : {"qk_order", "pv_order"})
       words.say(key, sharp && choice(c, "blocks") == "seq" ? "sequential" : "any");
@@ -182,8 +186,10 @@ void say(const Attributes& a, const Choices& c, Words& words) {
   else if (tree)
     words.say("rowsum_order", order_word(sum, sharp));
   if (choice(c, "exp") == "e" || choice(c, "exp") == "folded") words.say("argument", "rounded");
+  // `any` is scores or q.
+  const std::string scaling = c.contains("scaling") ? choice(c, "scaling") : "scores";
+  if (sharp || scaling == "q_rounded") words.say("scaling", scaling);
   if (sharp) {
-    words.say("scaling", c.contains("scaling") ? choice(c, "scaling") : "scores");
     words.say("sink", choice(c, "sink") == "before" ? "first" : "last");
     const std::string& merge = choice(c, "merge");
     words.say("merge", merge == "logs" ? "once" : merge);

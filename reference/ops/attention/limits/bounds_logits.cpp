@@ -64,8 +64,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
       }
       if (!tile.any) continue;
       tile.first_of_split = !part.any;
-      // A fused difference of a maximum and itself need not be 0, nor the factor that a kernel makes of it 1.
-      tile.may_change = part.any && (rises_to > held || how.fused_argument);
+      tile.may_change = part.any && rises_to > held;
       part.any = true;
       held = next_held;
       tile.top = top;

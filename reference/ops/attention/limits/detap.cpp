@@ -124,10 +124,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   e.changes = e.tiles - 1 + merges + sinks;
   const double exp_error = std::log1p(2 * kU * kernel.exp_ulp), fused = kernel.fused_argument ? kU * x : 0;
   // Factors that many keys share move them against each other by half of what they are off.
-  const bool exact_zero = !kernel.fused_argument;  // exp of a maximum that stays is 1
   const double rescales = kernel.split > 1 ? e.tiles - 1 : 0.5 * (e.tiles - 1),
-               joins = kernel.states && exact_zero ? 0.5 * merges : merges,
-               lasts = exact_zero ? 0 : 0.5 * sinks;
+               joins = kernel.states ? 0.5 * merges : merges, lasts = kernel.fused_argument ? 0.5 * sinks : 0;
   double exponent = lambda + rule(Rule::logit_argument, (rescales + joins + lasts) * fused) +
                     rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, rescales * exp_error) +
                     rule(Rule::weight_merge, joins * exp_error) + rule(Rule::weight_sink, lasts * exp_error) +

@@ -45,16 +45,15 @@
 //      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + shared) (1 + u)^4 - 1
 //      changes = tiles that a part may touch - 1 + merges + (1 for a sink)
 //      shared  = changes, of which that counts half which the next lines say
-//    A rescale multiplies all keys before it by one factor (1 + e), so what it does to any two keys differs by |e| at most, and over all
-//    rescales of the row by at most the sum R of their |e|. What all keys have in common cancels: in the middle between the keys that
-//    most and that least of them move, none is off by more than R / 2. So rescales of a row in one part, and those of running states that
-//    are merged (one of the two has an exp of 1) count half. The rescales of several parts are not the same: theirs count in
-//    full, as do merges in which both sides have an exp that errs (fused arguments, log-sum-exps). A sink costs nothing: where it
-//    is the largest its own exp is 1, and where it is not, what it entered by is 1 and no factor of the keys is its own. With keys
-//    off by [a - e, a + R + e], one of them in the tile of the maximum (so a <= 0 <= a + R), one more factor f on all of them leaves the
-//    sink, at 0, inside of a range of R + 2 e. Under a fused argument neither is 1, and a sink's factor counts half as well.
-//      merges  = 0 when split = 1; 1 when merge=once (a log-sum-exp's log is in lambda); else as many as
-//              there are other parts
+//    A rescale multiplies all keys before it by one factor (1 + e), so what it does to any two keys differs by |e| at
+//    most, and over all rescales of the row by at most the sum R of their |e|. What all keys have in common cancels:
+//    in the middle between the keys that most and that least of them move, none is off by more than R / 2. So rescales
+//    of a row in one part, and those of running states that are merged (one of the two has a factor of 1) count half.
+//    The rescales of several parts are not the same: theirs count in full, as do merges in which both sides have an
+//    exp that errs (log-sum-exps). A sink costs nothing: where it is the largest its own exp is 1, and where it is not,
+//    what it entered by is 1 and no factor of the keys is its own. With keys off by [a - e, a + R + e], one of them in
+//    the tile of the maximum (so a <= 0 <= a + R), one more factor on all of them leaves the sink, at 0, inside of a
+//    range of R + 2 e. The exp of a fused argument is not 1, and a sink's factor counts half as well.
 //    A row's tiles are ceil(span / tile) + 1, for a window may begin inside of one; 1 where the first key is
 //    key 0 and all fit. A sink above the keys rescales a single tile as well, if it comes last. Every rescale
 //    multiplies by an exp of its own, which is 1 where the maximum stays; plus one flush to zero below 2^-126
