@@ -21,8 +21,9 @@ AttentionOnline::AttentionOnline(const Problem& p, const AttentionSums& sums)
              p.attributes.text("alibi") == "no"),
       shift_(f32_.round(std::exp2(p.number("p_shift")))) {}
 
-// exp(a - b); of an argument of 0 exactly 1. A function gives one result for one argument: the side is that of the key which came
-// first. Of a fused difference the argument is not a - b alone, and each may have its own.
+// exp(a - b); of an argument of 0 exactly 1. A function gives one result for one argument: the side is that
+// of the key which came first. Of a fused difference the argument is not a - b alone, and each may have its
+// own.
 double AttentionOnline::exp_of(double a, double b, std::int64_t j) const {
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
   if (a == -kInf) return 0;
@@ -53,6 +54,10 @@ double AttentionOnline::cast(double w) const {
   return round_to(scalar_format(p_.text("p")), shifted);
 }
 double AttentionOnline::without_shift(double o) const { return f32_.div(o, shift_); }
+AttentionOnline::State AttentionOnline::without_shift(State s) const {
+  for (double& o : s.out) o = without_shift(o);
+  return s;
+}
 
 void AttentionOnline::rescale(State& s, double max, std::int64_t j) const {
   if (s.max != -kInf) {
@@ -129,7 +134,6 @@ AttentionOnline::State AttentionOnline::part_of(State s, const AttentionRowKeys&
     const std::size_t t = p_.is("direction", "descending") ? tiles - 1 - i : i;
     take_tile(s, keys, at[t], at[t + 1], i + 1 == tiles);
   }
-  for (double& o : s.out) o = without_shift(o);
   return s;
 }
 
@@ -177,12 +181,13 @@ AttentionOnline::State AttentionOnline::merged(const std::vector<State>& parts) 
   return all;
 }
 
-void AttentionOnline::add_sink(State& s, double sink) const {
+// in_register: where the outputs still are.
+void AttentionOnline::add_sink(State& s, double sink, bool in_register) const {
   const double max = std::max(s.max, sink);
   if (p_.is("sink", "first")) {  // in the running maximum
     const double a = factor(s.max, max, 0);
     s.sum = f32_.add(f32_.mul(s.sum, a), exp_of(sink, max, 1));
-    for (double& o : s.out) o = sums_.rescaled(o, a);
+    for (double& o : s.out) o = in_register ? sums_.rescaled(o, a) : f32_.mul(o, a);
   } else {
     s.sum = f32_.add(s.sum, exp_of(sink, s.max, 1));
   }
@@ -206,16 +211,16 @@ std::vector<double> AttentionOnline::outputs(const AttentionRowKeys& keys, std::
   if (before) begin.max = *sink, begin.sum = 1, begin.any = true;
   if (size >= n) {
     State all = part_of(begin, keys, 0, n);
-    if (sink != nullptr && !before) add_sink(all, *sink);
-    return quotients(all);
+    if (sink != nullptr && !before) add_sink(all, *sink, true);
+    return quotients(without_shift(all));
   }
   std::vector<State> parts;
   if (before) parts.push_back(begin);
   for (std::int64_t first = 0; first < n; first += size)
     if (State own = part_of(none, keys, first, std::min(first + size, n)); own.any)
-      parts.push_back(std::move(own));
+      parts.push_back(without_shift(std::move(own)));
   State all = parts.empty() ? none : merged(parts);
-  if (sink != nullptr && !before) add_sink(all, *sink);
+  if (sink != nullptr && !before) add_sink(all, *sink, false);
   return quotients(all);
 }
 

@@ -1,5 +1,5 @@
-// What an attention kernel makes of the logits of a row: weights relative to a running maximum, tile after tile, rescaled where it
-// rises, the parts of a split merged, the sink; or, in two passes, shares.
+// What an attention kernel makes of the logits of a row: weights relative to a running maximum, tile after
+// tile, rescaled where it rises, the parts of a split merged, the sink; or, in two passes, shares.
 #pragma once
 
 #include <map>
@@ -39,6 +39,7 @@ class AttentionOnline {
   double log_of(double l, std::int64_t j) const;
   double cast(double w) const;
   double without_shift(double o) const;
+  State without_shift(State s) const;
   void rescale(State& s, double max, std::int64_t j) const;
   void take_tile(State& s, const AttentionRowKeys& keys, std::int64_t first, std::int64_t last,
                  bool ends) const;
@@ -50,7 +51,7 @@ class AttentionOnline {
   State merged_by_logs(const State& a, const State& b) const;
   State merged_at_once(std::vector<State> parts) const;
   State divided(const State& s, std::int64_t j) const;
-  void add_sink(State& s, double sink) const;
+  void add_sink(State& s, double sink, bool in_register) const;
   std::vector<double> shares(const AttentionRowKeys& keys, std::size_t dv, const double* sink) const;
   std::vector<double> quotients(const State& s) const;
 

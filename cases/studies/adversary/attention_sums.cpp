@@ -40,7 +40,8 @@ double AttentionSums::chunked(const Arithmetic& m, std::span<const double> x, st
   return sum;
 }
 
-// The same by the unit: blocks in memory order, or the terms rearranged first; from c, or in chains of `count` from zero.
+// The same by the unit: blocks in memory order, or the terms rearranged first; from c, or in chains of
+// `count` from zero.
 double AttentionSums::by_unit(std::vector<double> x, std::string_view x_format, std::vector<double> y,
                               const std::string& count, double c) const {
   Draw draw(p_.seed());

@@ -1,4 +1,5 @@
-// The sums of an attention kernel: q.k, the row sum and p.v, by a scalar accumulator in every order or by a matrix unit.
+// The sums of an attention kernel: q.k, the row sum and p.v, by a scalar accumulator in every order or by a
+// matrix unit.
 #pragma once
 
 #include <string>

@@ -127,8 +127,8 @@ constexpr Axis kStoredKernel[] = {
     ASSAY_SOFTMAX_AXES,
 };
 
-// What a point leaves out is the first word of its axis. What a matrix unit is given is of its own format: q and the weights are
-// converted to that of K and V.
+// What a point leaves out is the first word of its axis. What a matrix unit is given is of its own format: q
+// and the weights are converted to that of K and V.
 Choices completed(std::span<const Axis> axes, const Attributes& a, Choices c) {
   for (const Axis& axis : axes) c.emplace(axis.name, words_of(axis.words).front());
   if (!c.contains("unit")) return c;

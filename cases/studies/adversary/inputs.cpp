@@ -132,8 +132,9 @@ constexpr Pool kPools[] = {
        }
        return best;
      }},
-    // Logits of tiles of 1026 keys: equal ones, and then a maximum that rises by a little in each, with a weight of 0.499 beside it.
-    // Their sum in f16 stays 1026: where it is rescaled to 1025.499, and where 1.499 is added to 1025.
+    // Logits of tiles of 1026 keys: equal ones, and then a maximum that rises by a little in each, with a
+    // weight of 0.499 beside it. Their sum in f16 stays 1026: where it is rescaled to 1025.499, and where
+    // 1.499 is added to 1025.
     {"rises",
      [](std::int64_t i, std::int64_t, const Range&, double, Draw&) {
        const double top = 0.501 / 1026 * static_cast<double>(i / 1026);

@@ -56,8 +56,8 @@ std::vector<Accused> accused() {
       "a sink rescales the register of a single tile",
       with_sink(row_of(1, [](std::int64_t) { return Key{0.0F, 0x1.00db52p+0F}; }), 0.68975F), "pv=f16",
       [](Choice& c) { c.pv = "f16"; }, [](Choice& c) { c.pv = "bf16"; });
-  // Maxima whose products with log2 e are rounded up by half a unit, nearly: each rescale begins with the number that the last one
-  // subtracted rounded.
+  // Maxima whose products with log2 e are rounded up by half a unit, nearly: each rescale begins with the
+  // number that the last one subtracted rounded.
   Row climbs = row_of(256, [](std::int64_t j) { return Key{120.0F, j < 128 ? 1.0F : -1.0F}; });
   float next = 120;
   for (float& each : climbs.k) {
