@@ -208,7 +208,8 @@ std::vector<double> AttentionOnline::outputs(const AttentionRowKeys& keys, std::
   none.out.assign(dv, 0.0);
   begin = none;
   const bool before = sink != nullptr && p_.is("sink", "before");
-  if (before) begin.max = *sink, begin.sum = 1, begin.any = true;
+  // Of a sink of -Inf, or one that log2 e takes there, the first rescale leaves nothing.
+  if (before) begin.max = *sink, begin.sum = *sink == -kInf ? 0 : 1, begin.any = true;
   if (size >= n) {
     State all = part_of(begin, keys, 0, n);
     if (sink != nullptr && !before) add_sink(all, *sink, true);

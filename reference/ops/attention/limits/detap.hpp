@@ -23,15 +23,16 @@
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps
 //      4 u B                    scale rounded to f32, folded with log2 e; its product
-//      6 u X                    exponent formed from x'_j and the running maximum: a difference of up to 2 X
-//                               is rounded, is multiplied by a rounded log2 e (u X, as what all keys share
-//                               cancels), and rounded again: 5 u X; or x'_j log2 e and the maximum are rounded
-//                               first, u X each, or the maximum alone inside of a fused operation. With the
-//                               rescales: the running maximum only grows, so the exponents of all rescales of
-//                               a key telescope to at most 2 X; with a lag a weight's exponent may go up and
-//                               its rescale down: 4 X, 10 u X
-//      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it subtracts,
-//                               and not the one that the next rescale begins with: each rescale errs anew
+//      6 u X                    exponent formed from x'_j and the running maximum: a difference of up to 2
+//                               X is rounded, is multiplied by a rounded log2 e (u X, as what all keys
+//                               share cancels), and rounded again: 5 u X; or x'_j log2 e and the maximum
+//                               are rounded first, u X each, or the maximum alone inside of a fused
+//                               operation. With the rescales: the running maximum only grows, so the
+//                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
+//                               weight's exponent may go up and its rescale down: 4 X, 10 u X
+//      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it
+//                               subtracts, and not the one that the next rescale begins with: each rescale
+//                               errs anew
 //      u_scores X + eta_scores  the rounding to `scores` (none for f32)
 //      min(softcap, B) u (8 + 2 tanh_ulp)
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
@@ -46,16 +47,16 @@
 //      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + shared) (1 + u)^4 - 1
 //      changes = tiles that a part may touch - 1 + merges + (1 for a sink)
 //      shared  = changes, of which that counts half which the next lines say
-//    A rescale multiplies all keys before it by one factor (1 + e), so what it does to any two keys differs by
-//    |e| at most, and over all rescales of the row by at most the sum R of their |e|. What all keys have in
-//    common cancels: in the middle between the keys that most and that least of them move, none is off by more
-//    than R / 2. So rescales of a row in one part, and those of running states that are merged (one of the two
-//    has a factor of 1) count half. The rescales of several parts are not the same: theirs count in full, as do
-//    merges in which both sides have an exp that errs (log-sum-exps). A sink costs nothing: where it is the
-//    largest its own exp is 1, and where it is not, what it entered by is 1 and no factor of the keys is its
-//    own. With keys off by [a - e, a + R + e], one of them in the tile of the maximum (so a <= 0 <= a + R), one
-//    more factor on all of them leaves the sink, at 0, inside of a range of R + 2 e. The exp of a fused argument
-//    is not 1, and a sink's factor counts half as well.
+//    A rescale multiplies all keys before it by one factor (1 + e), so what it does to any two keys differs
+//    by |e| at most, and over all rescales of the row by at most the sum R of their |e|. What all keys have
+//    in common cancels: in the middle between the keys that most and that least of them move, none is off
+//    by more than R / 2. So rescales of a row in one part, and those of running states that are merged (one
+//    of the two has a factor of 1) count half. The rescales of several parts are not the same: theirs count
+//    in full, as do merges in which both sides have an exp that errs (log-sum-exps). A sink costs nothing:
+//    where it is the largest its own exp is 1, and where it is not, what it entered by is 1 and no factor
+//    of the keys is its own. With keys off by [a - e, a + R + e], one of them in the tile of the maximum
+//    (so a <= 0 <= a + R), one more factor on all of them leaves the sink, at 0, inside of a range of R + 2
+//    e. The exp of a fused argument is not 1, and a sink's factor counts half as well.
 //    A row's tiles are ceil(span / tile) + 1, for a window may begin inside of one; 1 where the first key is
 //    key 0 and all fit. A sink above the keys rescales a single tile as well, if it comes last. Every rescale
 //    multiplies by an exp of its own, which is 1 where the maximum stays; plus one flush to zero below 2^-126
