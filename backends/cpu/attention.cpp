@@ -194,6 +194,7 @@ void attention_check(const Call& call) {
   attention_shape_check(call, kLargestHead);
 }
 
+// A logit is stored before the maximum is subtracted.
 std::string attention_contract(const Engine& engine, std::int64_t tile, std::string_view p) {
   // Of a tile's weights each lane of exp_shift adds its share, and then the lanes are added as a tree.
   const std::int64_t lanes = engine.exp_lanes;
@@ -201,7 +202,7 @@ std::string attention_contract(const Engine& engine, std::int64_t tile, std::str
       (tile + lanes - 1) / lanes - 1 + std::bit_width(static_cast<std::uint64_t>(std::min(lanes, tile) - 1));
   return "qk=f32 tile=" + std::to_string(tile) + " promote=" + std::to_string(tile) +
          " exp_ulp=" + std::to_string(engine.exp_ulp) + " tanh_ulp=2 div_ulp=1 p=" + std::string(p) +
-         " rowsum=f32 rowsum_order=depth:" + std::to_string(additions) + " pv=f32 order=any";
+         " rowsum=f32 rowsum_order=depth:" + std::to_string(additions) + " pv=f32 order=any argument=rounded";
 }
 
 void attention_tiles_check(const Call& call) {

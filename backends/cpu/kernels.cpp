@@ -10,13 +10,12 @@ namespace {
 
 std::string op_name(const Call& call) { return std::string(call.op()); }
 
-// Of a kernel that meets the tiles of keys in their order, in one part, and stores a logit before the maximum is subtracted.
+// Of a kernel that meets the tiles of keys in their order, in one part.
 template <std::string (*kContract)(const Call& call, const Engine& engine)>
 std::string in_tiles(const Call& call, const Engine& engine) {
   std::string text = kContract(call, engine);
   const std::string_view any = " order=any";
-  return text.replace(text.find(any), any.size(),
-                      " order=tiles argument=rounded scaling=scores tiles=aligned sink=last");
+  return text.replace(text.find(any), any.size(), " order=tiles scaling=scores tiles=aligned sink=last");
 }
 
 // clang-format off

@@ -26,6 +26,10 @@ void unrotate_row(const Problem& problem, std::vector<double>& row);
 // the format that it multiplies.
 Outputs run_attention(const Problem& problem);
 
+// Keys to a part of a split: equal runs of tiles; where running maxima are merged one after the other, equal
+// runs of keys.
+std::int64_t attention_part(const Attributes& attributes, const Choices& choices);
+
 // The format of K and V as a matrix unit is given them.
 std::string attention_element(const Attributes& attributes, const Choices& choices);
 

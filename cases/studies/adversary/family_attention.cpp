@@ -10,12 +10,15 @@ namespace assay::adversary {
 namespace {
 
 // What every kernel chooses besides its sums.
-#define ASSAY_SOFTMAX_AXES                                                                                  \
-  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", kExps}, {"exp_ulp", "0.5|1|2|8"}, \
-      {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides},                            \
-      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                 \
-      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                            \
-    kStoreAxes[0][0], kStoreAxes[0][1]                                                                      \
+#define ASSAY_SOFTMAX_AXES                                                                                   \
+  {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"},   \
+      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any"}, {"start", "0|0|0|first|end|5"},           \
+      {"direction", "ascending|ascending|ascending|descending"},                                             \
+      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|zero|nan"},                        \
+      {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
+      {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                  \
+      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                             \
+    kStoreAxes[0][0], kStoreAxes[0][1]                                                                       \
   }
 
 constexpr Axis kShape[] = {
@@ -42,10 +45,10 @@ constexpr Axis kKernel[] = {
     {"fused", "no|yes"},
     {"convert", "none|none|f16|bf16"},
     {"q", "none|none|f16|bf16"},
-    {"scaling", "scores|q"},
+    {"scaling", "scores|q|q_rounded"},
     {"tile", "none|1|16|64"},
     {"p", "f32|f32|f16|bf16|e4m3fn"},
-    {"p_shift", "0|0|0|8"},
+    {"p_shift", "0|0|0|8|2.5"},
     {"rowsum", "f32|f32|f16"},
     {"pv", "f32|f32|f16"},
     {"promote", "none|none|32"},
@@ -113,6 +116,7 @@ constexpr Axis kStoredKernel[] = {
     {"q_ties", "even|away"},
     {"q_sums", "terms|integers"},
     {"unrotate", "before|after|in_two"},
+    {"v_inverse", "value|value|row"},
     {"convert", "none|none|none|f16|bf16"},
     {"tile", "none|16|64"},
     {"p", "f32|f32|f16|bf16|e4m3fn"},
@@ -123,8 +127,10 @@ constexpr Axis kStoredKernel[] = {
     ASSAY_SOFTMAX_AXES,
 };
 
-// What a matrix unit is given is of its own format: q and the weights are converted to that of K and V.
-Choices completed(const Attributes& a, Choices c) {
+// What a point leaves out is the first word of its axis. What a matrix unit is given is of its own format: q
+// and the weights are converted to that of K and V.
+Choices completed(std::span<const Axis> axes, const Attributes& a, Choices c) {
+  for (const Axis& axis : axes) c.emplace(axis.name, words_of(axis.words).front());
   if (!c.contains("unit")) return c;
   const std::string element = attention_element(a, c);
   c["q"] = c["p"] = element;
@@ -135,27 +141,37 @@ Choices completed(const Attributes& a, Choices c) {
   return c;
 }
 
-void contract(const Attributes& a, const Choices& given, Words& words) {
-  const Choices c = completed(a, given);
+// Tiles begin at multiples of their length from key 0, and the parts of a split are equal runs of them.
+bool is_aligned(const Attributes& a, const Choices& c) {
+  if (choice(c, "start") != "0") return false;
+  return choice(c, "split") == "1" ||
+         (choice(c, "merge") != "states" && choice(c, "tile") != "none" && a.text("lengths") == "full");
+}
+
+void say(const Attributes& a, const Choices& c, Words& words) {
   const std::int64_t length = a.integer("len"),
                      split = static_cast<std::int64_t>(positive_number(c, "split"));
-  for (const char* key : {"qk", "scores", "convert", "q", "exp_ulp", "p", "p_shift", "denominator", "rowsum",
-                          "pv", "split", "level"})
+  for (const char* key : {"qk", "scores", "convert", "q", "v_inverse", "exp_ulp", "p", "p_shift",
+                          "denominator", "rowsum", "pv", "split", "lag", "weights", "empty", "level"})
     if (c.contains(key)) words.say(key, choice(c, key));
-  words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
   if (choice(c, "chunk") != "none") words.say("chunk", choice(c, "chunk"));
   if (choice(c, "promote") != "none") words.say("promote", choice(c, "promote"));
   words.say("tile", choice(c, "tile") == "none" ? static_cast<double>(length) : positive_number(c, "tile"));
-  if (split > 1) words.say("part", static_cast<double>((length + split - 1) / split));
+  if (split > 1) words.say("part", static_cast<double>(attention_part(a, c)));
   if (!words.say("tanh_ulp", attention_tanh_ulps(c))) words.say("tanh_ulp", "4");
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   const std::string& sum = choice(c, "sum");
-  const bool unit = c.contains("unit"), sharp = choice(c, "say") == "sharp", whole = split == 1 && sharp,
-             tree = sum == "tree" || sum.starts_with("blocks:");
+  const bool unit = c.contains("unit"), sharp = choice(c, "say") == "sharp",
+             whole = sharp && is_aligned(a, c), tree = sum == "tree" || sum.starts_with("blocks:");
   // Tiles of a part of a split begin elsewhere.
   const bool sequential = !unit && sum == "seq" && choice(c, "promote") == "none" &&
                           choice(c, "chunk") == "none" && choice(c, "q_sums") != "integers";
-  if (!whole || !words.say("order", sequential ? "sequential" : "tiles")) words.say("order", "any");
+  const bool down = choice(c, "direction") == "descending";
+  // Of one part the order is said wherever its tiles begin: that is another word's.
+  words.say("order", !whole && (!sharp || split > 1) ? "any"
+                     : down                          ? "descending"
+                     : sequential                    ? "sequential"
+                                                     : "tiles");
   if (unit) {
     for (const char* key : {"qk_order", "pv_order"})
       words.say(key, sharp && choice(c, "blocks") == "seq" ? "sequential" : "any");
@@ -165,33 +181,42 @@ void contract(const Attributes& a, const Choices& given, Words& words) {
     if (choice(c, "promote") != "none") words.say("pv_order", order_word(sum, sharp));
   }
   // One by one onto the running sum is one running sum over all tiles; else a tile's own sum is formed first.
-  if (sum == "seq")
+  if (sum == "seq" && !down)
     words.say("rowsum_order", "sequential");
   else if (tree)
     words.say("rowsum_order", order_word(sum, sharp));
-  if (choice(c, "exp") == "e") words.say("argument", "rounded");
-  if (c.contains("lag")) words.say("lag", choice(c, "lag"));
+  if (choice(c, "exp") == "e" || choice(c, "exp") == "folded") words.say("argument", "rounded");
+  // `any` is scores or q.
+  const std::string scaling = c.contains("scaling") ? choice(c, "scaling") : "scores";
+  if (sharp || scaling == "q_rounded") words.say("scaling", scaling);
   if (sharp) {
-    words.say("scaling", c.contains("scaling") ? choice(c, "scaling") : "scores");
     words.say("sink", choice(c, "sink") == "before" ? "first" : "last");
-    words.say("merge", "states");
-    if (split == 1) words.say("tiles", "aligned");
+    const std::string& merge = choice(c, "merge");
+    words.say("merge", merge == "logs" ? "once" : merge);
+    if (whole) words.say("tiles", "aligned");
   }
   words.say("out", choice(c, "out"));
 }
 
+template <const auto& kAxes>
+void contract(const Attributes& a, const Choices& given, Words& words) {
+  say(a, completed(kAxes, a, given), words);
+}
+template <const auto& kAxes>
 Outputs run(const Problem& given) {
-  const Choices choices = completed(given.attributes, given.choices);
+  const Choices choices = completed(kAxes, given.attributes, given.choices);
   return run_attention({given.op, given.attributes, choices, given.set, given.values});
 }
 
 }  // namespace
 
-extern const Family kAttentionFamily{"attention",         "attention", kShape, kKernel,
-                                     "last_key_unsummed", contract,    run};
-extern const Family kAttentionUnitFamily{"attention_unit",    "attention", kUnitShape, kUnitKernel,
-                                         "last_key_unsummed", contract,    run};
-extern const Family kAttentionStoredFamily{"attention_stored",  "attention", kStoredShape, kStoredKernel,
-                                           "last_key_unsummed", contract,    run};
+extern const Family kAttentionFamily{"attention",         "attention",       kShape,      kKernel,
+                                     "last_key_unsummed", contract<kKernel>, run<kKernel>};
+extern const Family kAttentionUnitFamily{"attention_unit", "attention",         kUnitShape,
+                                         kUnitKernel,      "last_key_unsummed", contract<kUnitKernel>,
+                                         run<kUnitKernel>};
+extern const Family kAttentionStoredFamily{"attention_stored", "attention",         kStoredShape,
+                                           kStoredKernel,      "last_key_unsummed", contract<kStoredKernel>,
+                                           run<kStoredKernel>};
 
 }  // namespace assay::adversary

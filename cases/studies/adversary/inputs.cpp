@@ -121,6 +121,25 @@ constexpr Pool kPools[] = {
      }},
     {"deep",
      [](auto, auto, const Range&, double level, Draw& d) { return -d.uniform() * std::exp2(level * 8); }},
+    // Logits that climb by some ulps, each of whose products with log2 e is rounded up by nearly half a unit.
+    {"climb",
+     [](std::int64_t i, std::int64_t, const Range&, double, Draw&) {
+       double best = 0, most = -1;
+       for (std::int64_t step = 16 * i; step < 16 * i + 16; ++step) {
+         const double x = 89 + static_cast<double>(step) * 0x1p-17, exact = x * 0x1.715476p+0;
+         if (const double up = static_cast<double>(static_cast<float>(exact)) - exact; up > most)
+           best = x, most = up;
+       }
+       return best;
+     }},
+    // Logits of tiles of 1026 keys: equal ones, and then a maximum that rises by a little in each, with a
+    // weight of 0.499 beside it. Their sum in f16 stays 1026: where it is rescaled to 1025.499, and where
+    // 1.499 is added to 1025.
+    {"rises",
+     [](std::int64_t i, std::int64_t, const Range&, double, Draw&) {
+       const double top = 0.501 / 1026 * static_cast<double>(i / 1026);
+       return i < 1026 || i % 1026 == 0 ? top : i % 1026 == 1 ? top - 0.69515 : -100.0;
+     }},
     {"specials",
      [](auto, auto, const Range&, double level, Draw& d) {
        if (d.below(16) != 0) return d.gaussian();

@@ -75,7 +75,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   rowsum_order how a tile's weights are added, before their sum is added to the running one; sequential and lanes:N
 //                are 1 and N running sums over all tiles, added at the end (each thread of a fragment keeps its own)
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
-//                any: or one fused operation, S scale - f32(max S scale)
+//                any: or one fused operation, S scale - f32(max S scale), of a rescale too where the maximum
+//                rises (where it stays the factor is 1)
 //   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32 (of a matrix unit's
 //                operand: exactly). q_rounded: and the product is rounded to q's format. any: scores or q
 //   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and the

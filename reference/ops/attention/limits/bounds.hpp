@@ -67,6 +67,12 @@
 // weight <= W. The first visible tile multiplies zeros; a tile without visible keys is skipped: neither errs. If all
 // visible S are exactly the same number, all x^ are, p = 1, no rescale: theta = 0 and P is exact.
 //
+// A fused argument (argument=any) is f32 of S_j sigma - f(mu_t sigma). The rounding of mu_t sigma, u |mu_t|,
+// is that of one key's weight, and of the rescale into t; but the rescale out of t has the unrounded mu_t
+// sigma in its place, so it does not telescope: key j has u |mu| for its weight and for each rise after it, u
+// (1 + na_j) max(|M_t|, |M|) in theta_j. (A maximum that stays rescales by 1, as the contract says, whatever
+// such a difference would be.)
+//
 // 4 RATIO. If only weights erred,
 //   o'      = sum w_j (1 + d_j) v_j / sum w_j (1 + d_j)
 //   o' - o  = sum w_j d_j (v_j - o) / (W (1 + sum P_j d_j))                                            exactly,

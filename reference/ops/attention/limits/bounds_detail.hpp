@@ -162,7 +162,9 @@ struct Interval {
 };
 Interval tile_weight(const AttentionArithmetic& how, const RowLogits& row, const Tile& tile, std::int64_t j);
 
-// A fused argument S scale - f32(m scale) errs by the rounding of m scale, which need not telescope over tiles.
+// A fused argument S scale - f32(m scale) errs by the rounding of m scale, which does not telescope over
+// tiles: the m that it is rescaled to and the m that it is rescaled from next are rounded apart. So each rise
+// errs by it anew.
 double fused_error(const AttentionArithmetic& how, double top, const Part& part);
 // Sum over the row of what the denominator l adds: relative error, order-free or running.
 double denominator_error(const AttentionArithmetic& how, const RowLogits& row, bool ordered);

@@ -143,8 +143,9 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
         if (!row.sees(j)) continue;
         r.w[j] = std::exp(r.x[j] - r.top);
         const double steps = r.all_equal ? 0 : static_cast<double>(1 + changes) * eps;
+        const double reach = std::max(std::fabs(tile.top), std::fabs(part.top));
         const double argument = kU * (part.top - r.x[j] + 2 * r.e[j] + 2 * part.error) +
-                                fused_error(how, std::max(std::fabs(tile.top), std::fabs(part.top)), part);
+                                static_cast<double>(1 + changes) * fused_error(how, reach, part);
         r.theta[j] = std::expm1((r.e[j] + argument + steps + merge) * (1 + 0x1p-30));
         r.sum += r.w[j];
         r.weight_error += r.w[j] * r.theta[j] + (r.all_equal ? 0 : r.largest_tiny);
@@ -256,8 +257,8 @@ double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const
   const double span = tile == nullptr ? 0 : part.top - tile->top;
   const auto changes = static_cast<double>(tile == nullptr ? part.changes : tile->changes_after);
   const double merge = how.split > 1 ? merge_error(how, row, part) : 0;
-  const double reach = tile == nullptr ? 2 * part.reach : std::fabs(tile->top) + std::fabs(part.top);
-  const double fused = fused_error(how, reach, part);
+  const double reach = tile == nullptr ? part.reach : std::max(std::fabs(tile->top), std::fabs(part.top));
+  const double fused = changes * fused_error(how, reach, part);
   return std::expm1((from + kU * (span + 2 * part.error) + fused + changes * eps + merge) * (1 + 0x1p-30));
 }
 

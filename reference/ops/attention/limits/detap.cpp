@@ -15,9 +15,10 @@ using namespace detap;
 // Everything of a row that its columns share.
 struct RowError {
   double theta = kInf, e_l = kInf;
-  double weight = 0;  // W
-  double spread = 1;  // >= 1 - p of the largest logit
-  double tiles = 0;   // that the row may touch
+  double largest = kInf;  // of a weight as the kernel has it, relative to the exact one
+  double weight = 0;      // W
+  double spread = 1;      // >= 1 - p of the largest logit
+  double tiles = 0;       // that the row may touch
   double changes = 0;
   double flush = kFlush;  // of a weight, in units of the largest
   double slip = 0;        // the part of it that may exceed the weight
@@ -83,7 +84,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   }
   double lambda = rule(Rule::logit_sum, sum) + g.scale * conversions;
   if (kernel.scales_q) lambda += rule(Rule::logit_q_underflow, 0x1p-149 * root * row.k_norm);
-  lambda += rule(Rule::logit_scale, 4 * kU * b) + rule(Rule::logit_argument, 10 * kU * x);
+  lambda +=
+      rule(Rule::logit_scale, 4 * kU * b) + rule(Rule::logit_argument, (kernel.lag > 1 ? 10 : 6) * kU * x);
   if (kernel.scores_cast) {
     lambda += rule(Rule::logit_scores, kernel.scores.u * x + kernel.scores.tiny);
     if (!claims(Rule::logit_overflow, x + lambda < kernel.scores.largest)) return kInf;
@@ -120,12 +122,17 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
                    kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
   }
   e.changes = e.tiles - 1 + merges + sinks;
-  const double exp_error = std::log1p(2 * kU * kernel.exp_ulp);
-  double exponent =
-      lambda + rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, (e.tiles - 1) * exp_error) +
-      rule(Rule::weight_merge, merges * exp_error) + rule(Rule::weight_sink, sinks * exp_error) + 4 * kU;
+  const double exp_error = std::log1p(2 * kU * kernel.exp_ulp), fused = kernel.fused_argument ? kU * x : 0;
+  // Factors that many keys share move them against each other by half of what they are off.
+  const double rescales = kernel.split > 1 ? e.tiles - 1 : 0.5 * (e.tiles - 1),
+               joins = kernel.states ? 0.5 * merges : merges, lasts = kernel.fused_argument ? 0.5 * sinks : 0;
+  double exponent = lambda + rule(Rule::logit_argument, (rescales + joins + lasts) * fused) +
+                    rule(Rule::weight_exp, exp_error) + rule(Rule::weight_rescale, rescales * exp_error) +
+                    rule(Rule::weight_merge, joins * exp_error) + rule(Rule::weight_sink, lasts * exp_error) +
+                    4 * kU;
   if (kernel.cast_in_sum && !kernel.p_exact) exponent += rule(Rule::weight_cast, std::log1p(kernel.p.u));
   e.theta = std::expm1(exponent) * (1 + 0x1p-40);
+  e.largest = std::exp(exponent + e.changes * (exp_error + fused)) * (1 + 0x1p-40);
   e.slip = (1 + e.changes) * kernel.exp_ulp * 0x1p-149 * kernel.lag;
   e.flush = kFlush * kernel.lag + e.slip;
   const double depth = kernel.rowsum_height(row, e.tiles);
@@ -136,13 +143,13 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * (1 + e.theta) *
+  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * e.largest *
                                               (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
                                           kernel.largest_sum))
     return e;
   e.e_l = rule(Rule::row_sum, sum(e.weight * (1 + e.theta)) / e.weight) +
           rule(Rule::row_sum_rescale, e.changes * kernel.rowsum_u * 1.01) +
-          rule(Rule::weight_underflow, absolute / e.weight);
+          rule(Rule::weight_underflow, absolute * (1 + e.theta) / e.weight);
   return e;
 }
 
@@ -173,7 +180,7 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
         }
         const RowError e = row_error(g, kernel, row, p.sink(h), applied, at / dv);
         const bool fits =
-            claims(Rule::value_overflow, kernel.p_scale * kernel.lag * (1 + e.theta) < kernel.p.largest);
+            claims(Rule::value_overflow, kernel.p_scale * kernel.lag * e.largest < kernel.p.largest);
         const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
         const double largest_v = exact.value_max;
         const double subnormal =
@@ -193,10 +200,10 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           const double a = exact.absolute[at + c];
           const double d = std::min({exact.deviation[at + c], a + o, 4 * largest_v * e.spread});
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
-          const double all = exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag *
-                             (1 + e.theta) * (1 + u_p);
+          const double all =
+              exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag * e.largest * (1 + u_p);
           const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
-                                                 kernel.p_scale * kernel.lag * (1 + e.theta) * (1 + u_p));
+                                                 kernel.p_scale * kernel.lag * e.largest * (1 + u_p));
           const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
                                kernel.p_scale * kernel.lag;
           if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&

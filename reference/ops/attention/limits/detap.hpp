@@ -23,9 +23,16 @@
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps
 //      4 u B                    scale rounded to f32, folded with log2 e; its product
-//      10 u X                   exponent formed from x'_j and the running maximum (two roundings of numbers up to
-//                               2 X), with the rescales: the running maximum only grows, so the exponents of all
-//                               rescales of a key telescope to at most 2 X
+//      6 u X                    exponent formed from x'_j and the running maximum: a difference of up to 2
+//                               X is rounded, is multiplied by a rounded log2 e (u X, as what all keys
+//                               share cancels), and rounded again: 5 u X; or x'_j log2 e and the maximum
+//                               are rounded first, u X each, or the maximum alone inside of a fused
+//                               operation. With the rescales: the running maximum only grows, so the
+//                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
+//                               weight's exponent may go up and its rescale down: 4 X, 10 u X
+//      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it
+//                               subtracts, and not the one that the next rescale begins with: each rescale
+//                               errs anew
 //      u_scores X + eta_scores  the rounding to `scores` (none for f32)
 //      min(softcap, B) u (8 + 2 tanh_ulp)
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
@@ -37,10 +44,19 @@
 //                               sum in [1, 2]. merge=states: nothing, the exponents of running maxima
 //                               telescope
 // 2. Weights. Kernel's weight of key j = w_j (1 + eps_j), |eps_j| <= theta,
-//      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + changes) (1 + u)^4 - 1
+//      theta   = exp(lambda) (1 + 2 u exp_ulp)^(1 + shared) (1 + u)^4 - 1
 //      changes = tiles that a part may touch - 1 + merges + (1 for a sink)
-//      merges  = 0 when split = 1; 1 when merge=once (a log-sum-exp's log is in lambda); else as many as
-//              there are other parts
+//      shared  = changes, of which that counts half which the next lines say
+//    A rescale multiplies all keys before it by one factor (1 + e), so what it does to any two keys differs
+//    by |e| at most, and over all rescales of the row by at most the sum R of their |e|. What all keys have
+//    in common cancels: in the middle between the keys that most and that least of them move, none is off
+//    by more than R / 2. So rescales of a row in one part, and those of running states that are merged (one
+//    of the two has a factor of 1) count half. The rescales of several parts are not the same: theirs count
+//    in full, as do merges in which both sides have an exp that errs (log-sum-exps). A sink costs nothing:
+//    where it is the largest its own exp is 1, and where it is not, what it entered by is 1 and no factor
+//    of the keys is its own. With keys off by [a - e, a + R + e], one of them in the tile of the maximum
+//    (so a <= 0 <= a + R), one more factor on all of them leaves the sink, at 0, inside of a range of R + 2
+//    e. The exp of a fused argument is not 1, and a sink's factor counts half as well.
 //    A row's tiles are ceil(span / tile) + 1, for a window may begin inside of one; 1 where the first key is
 //    key 0 and all fit. A sink above the keys rescales a single tile as well, if it comes last. Every rescale
 //    multiplies by an exp of its own, which is 1 where the maximum stays; plus one flush to zero below 2^-126
@@ -104,20 +120,20 @@
 // keys, exp_ulp 2; 17 tiles may be touched.
 //   o = 0.0413,  A = 0.765,  D = 0.771,  B = X = 11.7,  W = 35.5,  sum|v_j| = 790,  changes = 16
 //   scale E_qk              gamma_8 B = 8 * 2^-24 * 11.7                   0.56e-5
-//   4 u B + 10 u X          14 * 2^-24 * 11.7                              0.98e-5
-//   lambda                                                                 1.54e-5
-//   theta                   lambda + 17 * 4 u (exp) + 4 u                  1.97e-5
-//   theta D / (1 - theta)                                                  0.15e-4     4 % of the limit
+//   4 u B + 6 u X           10 * 2^-24 * 11.7                              0.70e-5
+//   lambda                                                                 1.25e-5
+//   theta                   lambda + (1 + 16 / 2) * 4 u (exp) + 4 u        1.49e-5
+//   theta D / (1 - theta)                                                  0.11e-4     3 % of the limit
 //   C                       2^-11 A + 2^-25 sum|v_j| / W                   3.74e-4    90 %
 //   E_pv                    (gamma_64 + gamma_18) A = 82 * 2^-24 * 0.765   0.04e-4     1 %
 //   changes u_pv A          16 * 2^-24 * 0.765                             0.01e-4
 //   |o| e_l                 0.0413 * 2.5e-6                                0.00e-4
-//   R                                                                      3.94e-4
+//   R                                                                      3.90e-4
 //   store in f16            2^-11 (|o| + R)                                0.20e-4     5 %
-//   limit                                                                  4.15e-4
+//   limit                                                                  4.11e-4
 // The cast of P is the largest by far: it moves each p_j |v_j| by up to 2^-11 of itself, and a bound that does not
 // know the signs of these errors lets none cancel. Were neither the order of q.k nor partial sums of PV declared, E_qk would be
-// gamma_64 B = 4.5e-5, E_pv gamma_1000 A = 0.46e-4, and the limit 4.87e-4.
+// gamma_64 B = 4.5e-5, E_pv gamma_1000 A = 0.46e-4, and the limit 4.83e-4.
 #pragma once
 
 #include <vector>

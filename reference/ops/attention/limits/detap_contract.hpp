@@ -136,6 +136,7 @@ struct Kernel {
   double lag;                      // e^lag: the largest weight
   bool scales_q, rounds_scaled_q;  // the scale may come before q.k; and is then rounded into q's format
   bool once, states;               // how parts are merged
+  bool fused_argument;             // S scale - m scale may be one operation
   bool shares;                     // weights are divided before their cast
   bool p_exact, cast_in_sum;
   Cast p, scores, convert, q, scaled_q, out, dtype;
@@ -172,6 +173,7 @@ struct Kernel {
     scales_q = c.text("scaling") != "scores";
     rounds_scaled_q = c.text("scaling") == "q_rounded";
     once = c.text("merge") == "once", states = c.text("merge") == "states";
+    fused_argument = c.text("argument") == "any";
     shares = c.text("weights") == "shares";
     p = cast_to(c.text("p"));
     p_exact = c.text("p") == "f32";

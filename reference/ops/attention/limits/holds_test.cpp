@@ -56,6 +56,22 @@ std::vector<Accused> accused() {
       "a sink rescales the register of a single tile",
       with_sink(row_of(1, [](std::int64_t) { return Key{0.0F, 0x1.00db52p+0F}; }), 0.68975F), "pv=f16",
       [](Choice& c) { c.pv = "f16"; }, [](Choice& c) { c.pv = "bf16"; });
+  // Maxima whose products with log2 e are rounded up by half a unit, nearly: each rescale begins with the
+  // number that the last one subtracted rounded.
+  Row climbs = row_of(256, [](std::int64_t j) { return Key{120.0F, j < 128 ? 1.0F : -1.0F}; });
+  float next = 120;
+  for (float& each : climbs.k) {
+    for (;; next = std::nextafter(next, 1000.0F)) {
+      const double exact = double{next} * 0x1.715476p+0;
+      if (static_cast<double>(static_cast<float>(exact)) - exact > 0x1.cp-18) break;
+    }
+    each = next, next = std::nextafter(next, 1000.0F);
+  }
+  for (const std::string level : {"detap", "ca"})
+    add(
+        "a fused rescale errs by the rounding of each maximum, " + level, climbs,
+        "tile=1 exp_ulp=1 order=tiles scaling=scores tiles=aligned level=" + level,
+        [](Choice& c) { c.tile = 1, c.fused = true; }, doubled);
   const Row rising =
       row_of(256, [](std::int64_t j) { return Key{static_cast<float>(j) * 1e-5F, j < 128 ? 1.0F : -1.0F}; });
   for (const char* merge : {"any", "states"})

@@ -37,6 +37,7 @@ struct Choice {
   bool doubles = false;  // the fault: the largest logit's value is added twice
   bool shares = false;   // weights are divided by their sum before their cast
   bool logs = false;     // parts are merged by their log-sum-exps, all at once
+  bool fused = false;    // exp(a - b) is exp2 of the f32 of a log2 e - f32(b log2 e)
   float second = 1;      // scales_q: a second factor of q, log2 e where exp is of base 2
   float lag = 0;         // a maximum is kept until a logit is above it by more
   float p_factor = 1;    // of a weight before its cast
@@ -108,9 +109,13 @@ class Kernel {
     return 2;
   }
 
+  float exp(float a, float b) const {
+    constexpr float kLog2E = 0x1.715476p+0F;
+    return how_.fused ? std::exp2(std::fma(a, kLog2E, -(b * kLog2E))) : how_.exp(a - b);
+  }
   void rescale(State& s, float m) const {
     if (s.m != kNone && m != s.m) {
-      const float a = how_.exp(s.m - m);
+      const float a = exp(s.m, m);
       s.l = rounded(how_.rowsum, s.l * a), s.o = rounded(how_.pv, s.o * a);
     }
     s.m = m;
@@ -144,7 +149,7 @@ class Kernel {
       std::vector<float> lanes(at(how_.lanes), 0.0F);
       for (std::int64_t j = t; j < end; ++j) {
         if (!seen(j)) continue;  // adds 0 in its place
-        const float w = how_.exp(x_[at(j)] - s.m);
+        const float w = exp(x_[at(j)], s.m);
         float& lane = lanes[at((j - t) % how_.lanes)];
         lane = rounded(how_.rowsum, lane + rounded(how_.rowsum, w));
         const float p = rounded(how_.p, w * how_.p_factor) * times(j);
