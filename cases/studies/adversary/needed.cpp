@@ -124,7 +124,8 @@ WeakRule parse_weak_rule(std::string_view text) {
 std::vector<WeakRule> weak_rules() {
   std::vector<WeakRule> all;
   for (const RuleRow& row : kRules)
-    for (const double factor : {0.0, 0.2, 0.5}) all.push_back({row.rule, factor});
+    for (const double factor : {0.0, 0.2, 0.5})
+      if (factor == 0 || !row.condition) all.push_back({row.rule, factor});
   return all;
 }
 

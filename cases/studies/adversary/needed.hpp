@@ -18,7 +18,7 @@ struct WeakRule {
 };
 std::string print(const WeakRule& weak);          // "unit_cut*0.5"
 WeakRule parse_weak_rule(std::string_view text);  // throws InputError unknown_name, bad_value
-std::vector<WeakRule> weak_rules();               // every rule, dropped, at a fifth and at half
+std::vector<WeakRule> weak_rules();               // every rule dropped, every term at a fifth and at half too
 
 // The kernel of the point is within its limit, and is not where the rule is weak.
 bool shows(const Point& point, const WeakRule& weak);
