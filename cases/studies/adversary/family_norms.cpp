@@ -16,12 +16,12 @@ constexpr Axis kShape[] = {
     {"eps", "1e-5|1e-5|1e-6|1e-12|1e-30|1"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|dtype"},
+    {"acc", "f32|f32|dtype|f16"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"fused", "no|yes"},
     {"quotient", kQuotients},
-    {"rsqrt_ulp", "0.5|1|2|4"},
+    {"rsqrt_ulp", "0.5|1|2|4|100"},
     {"sides", kSides},
     {"mid", "acc|acc|f16|bf16"},
     {"product", "normal|normal|gamma_inverse|x_gamma"},

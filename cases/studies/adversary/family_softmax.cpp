@@ -15,7 +15,7 @@ constexpr Axis kSoftmaxShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
     {"mask", "none|none|causal|random"},
     {"sinks", "no|no|yes"},
-    {"softcap", "0|0|30|1|50|1e-3|1e5"},
+    {"softcap", "0|0|30|1|50|1e-3|1e5|30000"},
     {"temperature", "1|1|0.7|2|1e-3|3"},
 };
 constexpr Axis kLogsumexpShape[] = {
@@ -24,16 +24,16 @@ constexpr Axis kLogsumexpShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|dtype"},
+    {"acc", "f32|f32|dtype|f16|f64"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"quotient", kQuotients},
     {"exp", kExps},
-    {"exp_ulp", "0.5|1|2|8"},
+    {"exp_ulp", "0.5|1|2|8|100"},
     {"tanh_ulp", "0.5|1|4|8192"},
-    {"log_ulp", "0.5|1|2"},
+    {"log_ulp", "0.5|1|2|100"},
     {"sides", kSides},
-    {"log_abs", "0|0|3.6e-07"},
+    {"log_abs", "0|0|3.6e-07|1e-3"},
     {"base", "e|e|2"},
     {"sink", "last|first|apart"},
     {"masked", "skipped|placed"},
@@ -47,19 +47,24 @@ constexpr Axis kKernel[] = {
     kFlush,
 };
 
+// What is said of a function. In f64 it is the C library's, which is rounded to nearest nearly always.
+double ulps(const Choices& c, const std::string& name) {
+  return std::max(positive_number(c, name), choice(c, "acc") == "f64" ? 1.0 : 0.0);
+}
+
 void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
   const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles")), n = a.integer("cols") + 1;
   words.say("acc", choice(c, "acc"));
   // An online sum goes through its tiles: the order inside of one is not the order of the whole.
   words.say("order", order_word(choice(c, "sum"), tile == 0 && choice(c, "say") == "sharp"));
   words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
-  words.say("exp_ulp", positive_number(c, "exp_ulp"));
+  words.say("exp_ulp", ulps(c, "exp_ulp"));
   if (tile > 0) words.say("rescales", static_cast<double>((n + tile - 1) / tile));
 }
 
 void softmax_contract(const Attributes& a, const Choices& c, Words& words) {
   say_exp_sum(a, c, words);
-  words.say("tanh_ulp", positive_number(c, "tanh_ulp"));
+  words.say("tanh_ulp", ulps(c, "tanh_ulp"));
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   words.say("weights", choice(c, "weights"));
   say_store(c, words);
@@ -189,7 +194,7 @@ Outputs softmax_run(const Problem& p) {
 
 void logsumexp_contract(const Attributes& a, const Choices& c, Words& words) {
   say_exp_sum(a, c, words);
-  words.say("log_ulp", positive_number(c, "log_ulp"));
+  words.say("log_ulp", ulps(c, "log_ulp"));
   words.say("log_abs", positive_number(c, "log_abs"));
   words.say("base", choice(c, "base") == "2" ? "2" : "e");
   say_store(c, words);

@@ -18,6 +18,16 @@ namespace {
 constexpr double kMostNeed = 1e9;
 constexpr std::string_view kAnyValue = "*";  // of a key whose other value is the most exact one
 
+// One that the op's kernels may have: a kernel that is not it needs level=limit.
+std::string_view plain_schedule(std::string_view op_name) {
+  return op_name == "softmax"                             ? "quotient:division"
+         : op_name == "logsumexp"                         ? "log:nearest"
+         : op_name == "layernorm" || op_name == "rmsnorm" ? "mean:division"
+         : op_name == "wht"                               ? "scale:last"
+         : op_name == "moe"                               ? "gate_up.acc:f32"
+                                                          : "acc:f32";
+}
+
 // What the kernel of the point is held against: the contract that it says, with another word of one key. None where it says
 // another word than `word`, or the op refuses the other.
 std::vector<Contract> others_of(const Contract& said, const ContractWord& word) {
@@ -33,7 +43,10 @@ std::vector<Contract> others_of(const Contract& said, const ContractWord& word) 
   for (const std::string& other : words_of(key->words)) {
     if (other == word.value) continue;
     try {
-      others.push_back(Contract::parse(said.with(word.key, other).print(), row.contract));
+      Contract changed = said.with(word.key, other);
+      if (word.key == "level" && other == "replay")  // goes with a schedule
+        changed = changed.with("schedule", plain_schedule(word.op));
+      others.push_back(Contract::parse(changed.print(), row.contract));
     } catch (const InputError&) {  // the other keys do not allow it
     }
   }

@@ -89,14 +89,14 @@ class Joint {
     return held < 60 || moved * 50 > held || draw_.coin(24);
   }
 
-  // Holds a point against all that is missing; what it shows leaves the list.
-  void hold(const Tried& t) {
+  // Holds a point against all that is missing; what it shows leaves the list. sure: the group that it was climbed for.
+  void hold(const Tried& t, std::string_view sure = {}) {
     const Family& own = family(t.point.family);
     std::string_view refuted;
     for (std::size_t i = 0; i < open_.size();) {
       Open& o = open_[i];
       const bool skip = !fits(o, own) || (!o.wanted.group.empty() && o.wanted.group == refuted) ||
-                        (!o.wanted.op.empty() ? false : !is_worth(o, own));
+                        (o.wanted.op.empty() && o.wanted.group != sure && !is_worth(o, own));
       if (skip) {
         ++i;
         continue;
@@ -119,7 +119,6 @@ class Joint {
 
   void climb(std::size_t at) {
     if (open_[at].best <= 0) return;
-    const std::string name = open_[at].wanted.name;
     const Family& own = family(open_[at].point.family);
     bool gained = false;
     for (int step = 0; step < options_.climb && spent() < options_.seconds; ++step) {
@@ -129,7 +128,7 @@ class Joint {
       if (score < open_[at].best) continue;
       gained = gained || score > open_[at].best;
       open_[at].best = score, open_[at].point = next->point;
-      if (score > 1) return hold(*next);
+      if (score > 1) return hold(*next, std::string(open_[at].wanted.group));
     }
     if (gained)
       open_[at].stuck = 0;
