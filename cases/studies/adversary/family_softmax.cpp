@@ -30,7 +30,7 @@ constexpr Axis kKernel[] = {
     {"quotient", kQuotients},
     {"exp", kExps},
     {"exp_ulp", "0.5|1|2|8|100"},
-    {"tanh_ulp", "0.5|1|4|8192"},
+    {"tanh_ulp", "0.5|1|4|100|8192"},
     {"log_ulp", "0.5|1|2|100"},
     {"sides", kSides},
     {"log_abs", "0|0|3.6e-07|1e-3"},
@@ -53,13 +53,16 @@ double ulps(const Choices& c, const std::string& name) {
 }
 
 void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
-  const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles")), n = a.integer("cols") + 1;
+  const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles"));
+  const bool sink = a.all().contains("sinks") && a.text("sinks") == "yes";
+  const std::int64_t n = a.integer("cols") + (sink ? 1 : 0);
   words.say("acc", choice(c, "acc"));
   // An online sum goes through its tiles: the order inside of one is not the order of the whole.
   words.say("order", order_word(choice(c, "sum"), tile == 0 && choice(c, "say") == "sharp"));
   words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
   words.say("exp_ulp", ulps(c, "exp_ulp"));
-  if (tile > 0) words.say("rescales", static_cast<double>((n + tile - 1) / tile));
+  if (tile > 0)  // the first tile begins a sum
+    words.say("rescales", static_cast<double>((n + tile - 1) / tile - 1));
 }
 
 void softmax_contract(const Attributes& a, const Choices& c, Words& words) {
