@@ -36,6 +36,7 @@ constexpr Axis kKernel[] = {
     {"log_abs", "0|0|3.6e-07|1e-3"},
     {"base", "e|e|2"},
     {"sink", "last|first|apart"},
+    {"maximum", "all|all|keys"},
     {"masked", "skipped|placed"},
     {"keep", "again|kept"},
     {"tiles", "0|0|2|7|64"},
@@ -115,7 +116,11 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
     return w;
   };
   if (tile == 0) {
-    for (const double each : s) r.max = each > r.max || std::isnan(each) ? each : r.max;
+    const auto largest = [&](std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) r.max = s[i] > r.max || std::isnan(s[i]) ? s[i] : r.max;
+    };
+    largest(s.size() - (places.sink && p.is("maximum", "keys") ? 1 : 0));
+    if (r.max == -kInf) largest(s.size());  // no key has a weight
     r.weight = of(0, n, r.max);
     std::vector<double> terms = r.weight;
     if (p.is("defect", "last_dropped")) terms.back() = 0;
