@@ -24,7 +24,7 @@ std::string_view plain_schedule(std::string_view op_name) {
          : op_name == "logsumexp"                         ? "log:nearest"
          : op_name == "layernorm" || op_name == "rmsnorm" ? "mean:division"
          : op_name == "wht"                               ? "scale:last"
-         : op_name == "moe"                               ? "gate_up.acc:f32"
+         : op_name == "moe"                               ? "up.acc:f32"
                                                           : "acc:f32";
 }
 
