@@ -255,5 +255,14 @@ TEST(RowBounds, an_exact_step_that_overflows_leaves_nothing_to_claim) {
   }
 }
 
+// 142 times exp(0) up by 100 ulps, 1.098 in f16, is 5.8e5: an online sum is Inf before it is divided by.
+TEST(RowBounds, factors_that_err_upward_may_take_an_online_sum_out_of_range) {
+  const OpCase c = softmax({0, 0});
+  EXPECT_EQ(c.truth("acc=f16 exp_ulp=100 rescales=142").limit[0], kInfinity);
+  const Truth few = c.truth("acc=f16 exp_ulp=100 rescales=14");
+  EXPECT_LT(few.limit[0], kInfinity);
+  expect_caught(few, Values{NAN, NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing
