@@ -131,8 +131,8 @@ struct RuleRow {
   Rule rule;
   std::string_view name;
   std::string_view meaning;  // what a kernel may do that the rule pays for, or when nothing is claimed
-  // It holds or it does not: when a bound claims anything, or whether a case is admitted. All others are terms, of which a part
-  // may be missing.
+  // It holds or it does not: when a bound claims anything, or whether a case is admitted. All others are
+  // terms, of which a part may be missing.
   bool condition = false;
 };
 inline constexpr bool kCondition = true;

@@ -235,7 +235,8 @@ TEST(RowBounds, a_log2_that_is_stored_is_said_and_is_no_natural_one) {
   expect_pass(c.truth("exp_ulp=1"), Values{natural});
 }
 
-// A division by a power of 2 is exact, and overflows as any other; so does a mean of numbers that are wider than its accumulator.
+// A division by a power of 2 is exact, and overflows as any other; so does a mean of numbers that are wider
+// than its accumulator.
 TEST(RowBounds, an_exact_step_that_overflows_leaves_nothing_to_claim) {
   const std::string plain = "div_ulp=0.5";
   const Truth beyond = softmax({0x1p127F, 0}, {{"temperature", "0.5"}}).truth(plain);  // Inf - Inf

@@ -25,9 +25,8 @@ namespace {
   }
 #define ASSAY_UNIT_AXES                                                                                    \
   {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", "0|0|1|2|4"}, {"blocks", "seq|seq|rev|perm"}, \
-      {"instruction", "whole|whole|1|2|3|8"}, {"parts", "1|1|1|2|3|16|all"}, {"say", "any|sharp|sharp"}, { \
-    "epilogue", "in_turn|b_first|scales_first"                                                             \
-  }
+      {"instruction", "whole|whole|1|2|3|8"}, {"parts", "1|1|1|2|3|16|all"}, {"say", "any|sharp|sharp"},   \
+      {"epilogue", "in_turn|b_first|scales_first"}
 
 constexpr Axis kUnitShape[] = {{"m", "1|2"},
                                {"n", "1|4"},

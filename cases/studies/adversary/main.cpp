@@ -131,8 +131,8 @@ int run(const Options& o) {
   return violated ? kFinding : kGreen;
 }
 
-// Looks for points that need the rules, or the words; a line as each is found. Exit code 1 where one has none. With points: what each
-// of them shows.
+// Looks for points that need the rules, or the words; a line as each is found. Exit code 1 where one has
+// none. With points: what each of them shows.
 int find_needed(const Options& o) {
   if (o.needed != "rules" && o.needed != "words")
     throw InputError(InputErrorKind::bad_value, "--needed " + o.needed + ": rules or words are allowed");

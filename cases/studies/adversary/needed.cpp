@@ -53,7 +53,8 @@ std::vector<Contract> others_of(const Contract& said, const ContractWord& word) 
   return others;
 }
 
-// The largest score of an element, judged by its own limit and by another; 0 where the kernel leaves its own limit.
+// The largest score of an element, judged by its own limit and by another; 0 where the kernel leaves its own
+// limit.
 template <typename Score>
 double most_over(const Run& run, const std::vector<Truth>& own, const std::vector<Truth>& other,
                  Score score) {

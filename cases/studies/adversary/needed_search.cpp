@@ -89,7 +89,8 @@ class Joint {
     return held < 60 || moved * 50 > held || draw_.coin(24);
   }
 
-  // Holds a point against all that is missing; what it shows leaves the list. sure: the group that it was climbed for.
+  // Holds a point against all that is missing; what it shows leaves the list. sure: the group that it was
+  // climbed for.
   void hold(const Tried& t, std::string_view sure = {}) {
     const Family& own = family(t.point.family);
     std::string_view refuted;

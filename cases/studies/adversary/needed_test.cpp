@@ -19,8 +19,8 @@ std::map<std::string, std::string> named(const char* list) {
   return all;
 }
 
-// One row a rule: by how much it may be weakened until a listed kernel leaves its limit. What no kernel notices yet is listed with
-// its reason; a reason that a point has overtaken fails.
+// One row a rule: by how much it may be weakened until a listed kernel leaves its limit. What no kernel
+// notices yet is listed with its reason; a reason that a point has overtaken fails.
 TEST(Needed, each_rule_that_is_made_unsound_is_noticed) {
   std::set<std::string> noticed;
   for (const KnownPoint& each : read_corpus(ASSAY_RULES)) {
