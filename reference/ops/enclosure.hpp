@@ -131,7 +131,10 @@ inline Enclosure rounded_sum(Enclosure z, const Machine& m, bool finer = false) 
 inline Enclosure evaluated(Enclosure z, const Machine& m, double ulp, Rule ulps, Rule subnormal) {
   const double g = gamma_n(2 * ulp, m.unit);
   const double tiny = may_underflow(z, m, g) ? underflow_of(m, ulp) : 0;
-  const double error = up(z.error + rule(ulps, g * z.magnitude()) + rule(subnormal, tiny));
+  const double relative = rule(ulps, g * z.magnitude()), steps = rule(subnormal, tiny);
+  // An ulp is one of a normal number or a subnormal step, and so is an error of ulps; what is flushed may
+  // have erred before.
+  const double error = up(z.error + (m.flushed > 0 ? relative + steps : std::fmax(relative, steps)));
   return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
 }
 

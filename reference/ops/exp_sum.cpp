@@ -60,8 +60,13 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);
   r.defined = r.max_error < kInfinity && claims(Rule::exp_bounded, !base2 || shift < acc.max_finite);
   if (base2) r.swell = std::exp(2 * r.max_error + rescales * u * (magnitude + r.max_error));
-  r.bounded = r.defined && kernel.E < 0.5 &&
-              claims(Rule::exp_bounded, 2 * n * (1 + n * u) * r.swell < acc.max_finite);
+  // What the factors of an online kernel, exp(0) among them, make of a sum at most, and at least.
+  const double grown_by = std::exp(rescales * (std::log1p(kernel.E) + u));
+  const bool stays =
+      rescales == 0 ||
+      std::exp(rescales * (std::log1p(-std::min(kernel.E, 0.5)) - 2 * u)) / (2 * r.swell) > acc.normal;
+  r.bounded = r.defined && kernel.E < 0.5 && stays &&
+              claims(Rule::exp_bounded, 2 * n * (1 + n * u) * r.swell * grown_by < acc.max_finite);
   // 4e-308 is where the reference's own exp stops; it is far below tiny of every format but f64.
   const double own_flush = kExpFlushError * std::exp(r.max_error);
   const double steps = underflow_of(acc, contract.number("exp_ulp")) * std::exp(r.max_error);

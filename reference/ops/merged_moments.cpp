@@ -39,7 +39,8 @@ MergedErrors over_trees(const Row& r, double h, bool empty) {
     at_root = w_s + v_s;
   }
   const double inflate = 1 + 16 * r.n * kUnit64;  // sums of n doubles, in a few operations each
-  const double second = 2 * r.g * h, relative = gamma_n(2 * h + 2 * r.div_ulp + 7, r.unit);
+  const double second = 2 * r.g * h;
+  const double relative = rule(Rule::merge_rounding, gamma_n(2 * h + 2 * r.div_ulp + 7, r.unit));
   if (!(second < 0.5 && relative < kInfinity)) return {kInfinity, kInfinity};
   const double constant = r.constant + 4 * (h + 1) * r.tiny;
   const double largest_error = (r.g * (w + v) + constant) / (1 - second) * inflate;
@@ -90,7 +91,7 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
   std::sort(r.magnitudes.begin(), r.magnitudes.end(), std::greater<>());
   r.range = largest - least;
   if (div_ulp > 0.5) {
-    const double of_one = (2 * div_ulp + 1) * acc.unit;
+    const double of_one = rule(Rule::welford_division, (2 * div_ulp + 1) * acc.unit);
     r.constant += of_one * r.magnitudes.front();
     r.of_square = of_one * r.square_sum;
   }

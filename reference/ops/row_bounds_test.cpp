@@ -235,5 +235,35 @@ TEST(RowBounds, a_log2_that_is_stored_is_said_and_is_no_natural_one) {
   expect_pass(c.truth("exp_ulp=1"), Values{natural});
 }
 
+// A division by a power of 2 is exact, and overflows as any other; so does a mean of numbers that are wider
+// than its accumulator.
+TEST(RowBounds, an_exact_step_that_overflows_leaves_nothing_to_claim) {
+  const std::string plain = "div_ulp=0.5";
+  const Truth beyond = softmax({0x1p127F, 0}, {{"temperature", "0.5"}}).truth(plain);  // Inf - Inf
+  EXPECT_EQ(beyond.limit[0], kInfinity);
+  EXPECT_EQ(beyond.limit[1], kInfinity);
+  expect_caught(softmax({0x1p126F, 0}, {{"temperature", "0.5"}}).truth(plain), Values{NAN, NAN});
+  const Truth narrow = softmax({0x1p18F, 0}, {{"temperature", "2"}}).truth(plain + " acc=f16");
+  EXPECT_EQ(narrow.limit[0], kInfinity);
+  for (const float x : {0x1p17F, 0x1p15F}) {
+    OpCase c("layernorm", {{"rows", "1"}, {"cols", "1"}, {"eps", "1"}});
+    c.put("x", {x}), c.put("gamma", {1}), c.put("beta", {0});
+    const Truth t = c.truth("variance=welford acc=f16 order=sequential div_ulp=0.5");
+    if (x > 0x1p16F)
+      EXPECT_EQ(t.limit[0], kInfinity);
+    else
+      expect_caught(t, Values{NAN});
+  }
+}
+
+// 142 times exp(0) up by 100 ulps, 1.098 in f16, is 5.8e5: an online sum is Inf before it is divided by.
+TEST(RowBounds, factors_that_err_upward_may_take_an_online_sum_out_of_range) {
+  const OpCase c = softmax({0, 0});
+  EXPECT_EQ(c.truth("acc=f16 exp_ulp=100 rescales=142").limit[0], kInfinity);
+  const Truth few = c.truth("acc=f16 exp_ulp=100 rescales=14");
+  EXPECT_LT(few.limit[0], kInfinity);
+  expect_caught(few, Values{NAN, NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing

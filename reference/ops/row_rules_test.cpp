@@ -257,14 +257,13 @@ const std::vector<Row>& rows() {
   return list;
 }
 
-// Rules of these ops without a point, and why.
+// Rules of these ops without a point here, and why.
 const std::map<Rule, const char*>& unattacked() {
   static const std::map<Rule, const char*> list = {
       {Rule::exp_argument_flush, "f16 alone has it: at most u / 8, beside u of an addition"},
-      {Rule::exp_rescale_underflow,
-       "T tiny, each of a change of the maximum, beside as many weights of about 1 in the sum: half a step "
-       "of y"},
-      {Rule::merge_underflow, "constants that cover every tree stand before it"},
+      {Rule::exp_rescale_underflow, "cases/studies/adversary/rules.list has its point"},
+      {Rule::exp_sink_overflow, "cases/studies/adversary/rules.list has its point"},
+      {Rule::merge_underflow, "cases/studies/adversary/rules.list has its point"},
   };
   return list;
 }

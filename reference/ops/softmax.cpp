@@ -105,10 +105,10 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
 
 // s / divisor, the divisor rounded.
 Enclosure divided_by(Enclosure s, double divisor, double div_ulp, const Machine& acc) {
-  const double rounding =
-      is_representable(divisor, acc) ? 0 : rule(Rule::divisor_rounding, acc.unit * divisor);
+  const double rounding = is_representable(divisor, acc) ? 0 : acc.unit * divisor;
   const double tiny = divisor < acc.normal ? acc.tiny : 0;
-  const Enclosure by = {divisor, divisor < acc.max_finite ? up(rounding + tiny) : kInfinity};
+  const double error = rule(Rule::divisor_rounding, up(rounding + tiny));
+  const Enclosure by = {divisor, divisor < acc.max_finite ? error : kInfinity};
   return divided(s, by, acc, div_ulp);
 }
 
@@ -220,7 +220,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           shrink > 0 ? division_underflow({y, relative}, (most + vanishes) * std::exp(e.max_error) * e.swell,
                                           {most_sum, 0}, acc, div_ulp)
                      : 0;
-      const double error = up(relative + absolute) + (sink_overflows ? y : 0.0);
+      const double error =
+          up(relative + absolute) + (sink_overflows ? rule(Rule::exp_sink_overflow, y) : 0.0);
       set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
       if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }

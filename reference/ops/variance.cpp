@@ -78,7 +78,12 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
   mean = {exact_mean.value, up(em + exact_mean.error + std::fabs(m - exact_mean.value))};
   const Enclosure sum_of_squares{exact.value * n, up(es + exact.error * n + std::fabs(s - exact.value * n) +
                                                      2 * kUnit64 * exact.value * n)};
-  const bool overflows = !(std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite);
+  // A difference that overflows has a square that does; a mean may overflow of x that are wider than acc, and
+  // all alike.
+  double most = 0;
+  for (const double each : x) most = std::max(most, std::fabs(each));
+  const bool overflows = !(std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite) ||
+                         !(most + em < acc.max_finite);
   Enclosure v = mean_of(sum_of_squares, n, div_ulp, acc);
   if (overflows || !(n < acc.max_finite)) v.error = kInfinity;
   return v;

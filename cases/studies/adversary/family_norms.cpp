@@ -16,17 +16,17 @@ constexpr Axis kShape[] = {
     {"eps", "1e-5|1e-5|1e-6|1e-12|1e-30|1"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|dtype"},
+    {"acc", "f32|f32|dtype|f16"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"fused", "no|yes"},
     {"quotient", kQuotients},
-    {"rsqrt_ulp", "0.5|1|2|4"},
+    {"rsqrt_ulp", "0.5|1|2|4|100"},
     {"sides", kSides},
     {"mid", "acc|acc|f16|bf16"},
     {"product", "normal|normal|gamma_inverse|x_gamma"},
     {"variance", "two_pass|one_pass|welford|welford"},
-    {"merge", "delta|weighted"},
+    {"merge", "delta|weighted|counts"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
@@ -107,7 +107,7 @@ Outputs rms_run(const Problem& p) {
     if (p.is("defect", "last_dropped")) row.back() = 0;
     double sum = ordered_sum(m, row, row, p.text("sum"), p.is("fused", "yes"), p.seed());
     if (p.is("defect", "coarse_sum")) sum = Arithmetic("bf16").round(sum);
-    const double mean = quotient(m, sum, static_cast<double>(n), p.text("quotient"), k.sides.of(0));
+    const double mean = quotient(m, sum, m.round(static_cast<double>(n)), p.text("quotient"), k.sides.of(0));
     const double inverse = inverse_root(m, m.add(mean, m.round(p.attributes.real("eps"))), p, k.sides.of(1));
     for (std::size_t i = 0; i < n; ++i)
       out[0][first + i] = store(p, gained(k, p, row[i], inverse, m.read(gamma[i])), dtype_of(p));
@@ -123,7 +123,7 @@ struct Moments {
 void update(const Arithmetic& m, const Problem& p, Moments& s, double x, int side) {
   s.n += 1;
   const double before = m.sub(x, s.mean);
-  s.mean = m.add(s.mean, quotient(m, before, s.n, p.text("quotient"), side));
+  s.mean = m.add(s.mean, quotient(m, before, m.round(s.n), p.text("quotient"), side));
   s.squares = m.accumulate(s.squares, before, m.sub(x, s.mean), p.is("fused", "yes"));
 }
 
@@ -138,7 +138,11 @@ Moments merged(const Arithmetic& m, const Problem& p, const Moments& a, const Mo
           ? m.add(m.mul(a.mean, quotient(m, a.n, n, p.text("quotient"), side)), m.mul(b.mean, share))
           : m.add(a.mean, m.mul(delta, share));
   Moments r{n, mean, 0};
-  r.squares = m.add(m.add(a.squares, b.squares), m.mul(m.mul(m.mul(delta, delta), a.n), share));
+  const double square = m.mul(delta, delta), counts = m.mul(a.n, b.n);
+  r.squares = m.add(m.add(a.squares, b.squares),
+                    p.is("merge", "counts")  // as Apex writes it
+                        ? quotient(m, m.mul(square, counts), m.round(n), p.text("quotient"), side)
+                        : m.mul(m.mul(square, a.n), share));
   return r;
 }
 
@@ -185,7 +189,7 @@ Outputs layer_run(const Problem& p) {
   const Arithmetic& m = k.m;
   const std::vector<double>&x = p.tensor("x"), &gamma = p.tensor("gamma"), &beta = p.tensor("beta");
   const std::size_t n = gamma.size();
-  const double count = static_cast<double>(n);
+  const double count = m.round(static_cast<double>(n));
   const bool fused = p.is("fused", "yes");
   Outputs out(1, std::vector<double>(x.size()));
   for (std::size_t first = 0; first < x.size(); first += n) {

@@ -15,7 +15,7 @@ constexpr Axis kSoftmaxShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
     {"mask", "none|none|causal|random"},
     {"sinks", "no|no|yes"},
-    {"softcap", "0|0|30|1|50|1e-3|1e5"},
+    {"softcap", "0|0|30|1|50|1e-3|1e5|30000"},
     {"temperature", "1|1|0.7|2|1e-3|3"},
 };
 constexpr Axis kLogsumexpShape[] = {
@@ -24,18 +24,19 @@ constexpr Axis kLogsumexpShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kKernel[] = {
-    {"acc", "f32|f32|dtype"},
+    {"acc", "f32|f32|dtype|f16|f64"},
     {"sum", kSums},
     {"say", "any|sharp|sharp"},
     {"quotient", kQuotients},
     {"exp", kExps},
-    {"exp_ulp", "0.5|1|2|8"},
-    {"tanh_ulp", "0.5|1|4|8192"},
-    {"log_ulp", "0.5|1|2"},
+    {"exp_ulp", "0.5|1|2|8|100"},
+    {"tanh_ulp", "0.5|1|4|100|8192"},
+    {"log_ulp", "0.5|1|2|100"},
     {"sides", kSides},
-    {"log_abs", "0|0|3.6e-07"},
+    {"log_abs", "0|0|3.6e-07|1e-3"},
     {"base", "e|e|2"},
     {"sink", "last|first|apart"},
+    {"maximum", "all|all|keys"},
     {"masked", "skipped|placed"},
     {"keep", "again|kept"},
     {"tiles", "0|0|2|7|64"},
@@ -47,19 +48,27 @@ constexpr Axis kKernel[] = {
     kFlush,
 };
 
+// What is said of a function. In f64 it is the C library's, which is rounded to nearest nearly always.
+double ulps(const Choices& c, const std::string& name) {
+  return std::max(positive_number(c, name), choice(c, "acc") == "f64" ? 1.0 : 0.0);
+}
+
 void say_exp_sum(const Attributes& a, const Choices& c, Words& words) {
-  const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles")), n = a.integer("cols") + 1;
+  const std::int64_t tile = static_cast<std::int64_t>(positive_number(c, "tiles"));
+  const bool sink = a.all().contains("sinks") && a.text("sinks") == "yes";
+  const std::int64_t n = a.integer("cols") + (sink ? 1 : 0);
   words.say("acc", choice(c, "acc"));
   // An online sum goes through its tiles: the order inside of one is not the order of the whole.
   words.say("order", order_word(choice(c, "sum"), tile == 0 && choice(c, "say") == "sharp"));
   words.say("exp", choice(c, "exp") == "e" ? "e" : "base2");
-  words.say("exp_ulp", positive_number(c, "exp_ulp"));
-  if (tile > 0) words.say("rescales", static_cast<double>((n + tile - 1) / tile));
+  words.say("exp_ulp", ulps(c, "exp_ulp"));
+  if (tile > 0)  // the first tile begins a sum
+    words.say("rescales", static_cast<double>((n + tile - 1) / tile - 1));
 }
 
 void softmax_contract(const Attributes& a, const Choices& c, Words& words) {
   say_exp_sum(a, c, words);
-  words.say("tanh_ulp", positive_number(c, "tanh_ulp"));
+  words.say("tanh_ulp", ulps(c, "tanh_ulp"));
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   words.say("weights", choice(c, "weights"));
   say_store(c, words);
@@ -107,7 +116,11 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
     return w;
   };
   if (tile == 0) {
-    for (const double each : s) r.max = each > r.max || std::isnan(each) ? each : r.max;
+    const auto largest = [&](std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i) r.max = s[i] > r.max || std::isnan(s[i]) ? s[i] : r.max;
+    };
+    largest(s.size() - (places.sink && p.is("maximum", "keys") ? 1 : 0));
+    if (r.max == -kInf) largest(s.size());  // no key has a weight
     r.weight = of(0, n, r.max);
     std::vector<double> terms = r.weight;
     if (p.is("defect", "last_dropped")) terms.back() = 0;
@@ -189,7 +202,7 @@ Outputs softmax_run(const Problem& p) {
 
 void logsumexp_contract(const Attributes& a, const Choices& c, Words& words) {
   say_exp_sum(a, c, words);
-  words.say("log_ulp", positive_number(c, "log_ulp"));
+  words.say("log_ulp", ulps(c, "log_ulp"));
   words.say("log_abs", positive_number(c, "log_abs"));
   words.say("base", choice(c, "base") == "2" ? "2" : "e");
   say_store(c, words);

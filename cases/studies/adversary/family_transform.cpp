@@ -10,12 +10,15 @@ namespace assay::adversary {
 namespace {
 
 constexpr Axis kWhtShape[] = {
-    {"rows", "1|2"},           {"cols", "64|128|1024"},
-    {"points", "1|2|4|32|64"}, {"signs", "none|tq3|random"},
-    {"inverse", "no|yes"},     {"dtype", "f32|f32|f16|bf16"},
+    {"rows", "1|2"},
+    {"cols", "64|128|1024"},
+    {"points", "1|2|4|16|32|64"},
+    {"signs", "none|tq3|random"},
+    {"inverse", "no|yes"},
+    {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kWhtKernel[] = {
-    {"acc", "f32|f32|dtype"},
+    {"acc", "f32|f32|dtype|f16"},
     {"order", "butterfly|butterfly|dense"},
     {"sum", kSums},
     {"say", "any|sharp"},

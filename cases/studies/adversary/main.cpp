@@ -10,7 +10,7 @@
 
 #include "cases/studies/adversary/corpus.hpp"
 #include "cases/studies/adversary/family.hpp"
-#include "cases/studies/adversary/needed.hpp"
+#include "cases/studies/adversary/needed_search.hpp"
 #include "cases/studies/adversary/search.hpp"
 #include "harness/cli/program.hpp"
 #include "reference/near_names.hpp"
@@ -71,18 +71,34 @@ int run_corpus(const std::string& file) {
   return violated ? kFinding : kGreen;
 }
 
-int run(const Options& o) {
-  std::ofstream file;
-  if (!o.jsonl.empty()) {
-    file.open(o.jsonl);
-    if (!file) throw InputError(InputErrorKind::bad_value, "cannot write " + o.jsonl);
-  }
+std::vector<const Family*> chosen_families(const Options& o) {
   std::vector<const Family*> chosen;
   for (const Family& each : families())
     if (o.ops.empty() || std::ranges::find(o.ops, each.op) != o.ops.end() ||
         std::ranges::find(o.ops, each.name) != o.ops.end())
       chosen.push_back(&each);
   if (chosen.empty()) throw unknown_name("family or op", o.ops.front(), names_of(families()));
+  return chosen;
+}
+
+Choices fixed_choices(const Options& o) {
+  Choices fixed;
+  for (const std::string& pair : o.fixed) {
+    const std::size_t is = pair.find('=');
+    if (is == std::string::npos)
+      throw InputError(InputErrorKind::bad_value, "--fix " + pair + ": name=word is allowed");
+    fixed[pair.substr(0, is)] = pair.substr(is + 1);
+  }
+  return fixed;
+}
+
+int run(const Options& o) {
+  std::ofstream file;
+  if (!o.jsonl.empty()) {
+    file.open(o.jsonl);
+    if (!file) throw InputError(InputErrorKind::bad_value, "cannot write " + o.jsonl);
+  }
+  const std::vector<const Family*> chosen = chosen_families(o);
   bool violated = false;
   std::size_t all = 0;
   fmt::print(
@@ -91,12 +107,7 @@ int run(const Options& o) {
   for (const Family* each : chosen) {
     SearchOptions options;
     options.seed = o.seed, options.climb = o.climb, options.defect = o.defect;
-    for (const std::string& pair : o.fixed) {
-      const std::size_t is = pair.find('=');
-      if (is == std::string::npos)
-        throw InputError(InputErrorKind::bad_value, "--fix " + pair + ": name=word is allowed");
-      options.fixed[pair.substr(0, is)] = pair.substr(is + 1);
-    }
+    options.fixed = fixed_choices(o);
     options.seconds = o.seconds / static_cast<double>(chosen.size());
     options.outputs = o.outputs / chosen.size();
     options.found = [&](const Finding& finding) {
@@ -120,28 +131,33 @@ int run(const Options& o) {
   return violated ? kFinding : kGreen;
 }
 
-// Looks for a point that needs each rule, or each word; a line as each is found. Exit code 1 where one is not.
+// Looks for points that need the rules, or the words; a line as each is found. Exit code 1 where one has
+// none. With points: what each of them shows.
 int find_needed(const Options& o) {
-  std::size_t missing = 0;
-  const auto look = [&](const auto& what) {
-    const std::string name = print(what);
-    if (!o.of.empty() &&
-        std::ranges::none_of(o.of, [&](const std::string& each) { return name.starts_with(each); }))
-      return;
-    const std::optional<Point> point = find(what, o.seed, o.seconds);
-    missing += point ? 0U : 1U;
-    fmt::print("{}: {}\n", name, point ? print(*point) : "none");
-    std::fflush(stdout);
-  };
-  if (o.needed == "rules") {
-    for (const WeakRule& weak : weak_rules()) look(weak);
-  } else if (o.needed == "words") {
-    for (const ContractWord& word : contract_words()) look(word);
-  } else {
+  if (o.needed != "rules" && o.needed != "words")
     throw InputError(InputErrorKind::bad_value, "--needed " + o.needed + ": rules or words are allowed");
+  const std::vector<Wanted> wanted = o.needed == "rules" ? wanted_rules(o.of) : wanted_words(o.of);
+  for (const std::string& text : o.replay) {
+    const Point point = parse_point(text);
+    const Run run = run_of(point);
+    const std::vector<Truth> own = truths_of(point, run);
+    for (const Wanted& each : wanted)
+      if (each.op.empty() || each.op == family(point.family).op)
+        if (const double need = each.need(point, run, own); need > 0)
+          fmt::print("{:.6g} {}: {}\n", need, each.name,
+                     need > 1 ? print(reduced(point, each)) : "not needed");
   }
-  fmt::print("# {} without a point\n", missing);
-  return missing == 0 ? kGreen : kFinding;
+  if (!o.replay.empty()) return kGreen;
+  SearchOptions options;
+  options.seed = o.seed, options.seconds = o.seconds, options.climb = o.climb;
+  options.fixed = fixed_choices(o);
+  const auto missing =
+      find_all(wanted, chosen_families(o), options, [](const Wanted& each, const Point& point) {
+        fmt::print("{}: {}\n", each.name, print(point));
+        std::fflush(stdout);
+      });
+  for (const Wanted& each : missing) fmt::print("# without a point: {}\n", each.name);
+  return missing.empty() ? kGreen : kFinding;
 }
 
 }  // namespace
@@ -168,7 +184,7 @@ int main(int argc, char** argv) {
   app.add_option(
       "--needed", options.needed,
       "rules: finds a kernel that each rule of a limit is needed for; words: for each word of a contract; "
-      "--seconds is of each");
+      "with --point: what it shows of them");
   app.add_option("--of", options.of, "with --needed: those that begin so");
   app.callback([&] {
     exit_code = !options.needed.empty()   ? adversary::find_needed(options)

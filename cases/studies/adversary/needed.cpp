@@ -15,7 +15,18 @@
 namespace assay::adversary {
 namespace {
 
+constexpr double kMostNeed = 1e9;
 constexpr std::string_view kAnyValue = "*";  // of a key whose other value is the most exact one
+
+// One that the op's kernels may have: a kernel that is not it needs level=limit.
+std::string_view plain_schedule(std::string_view op_name) {
+  return op_name == "softmax"                             ? "quotient:division"
+         : op_name == "logsumexp"                         ? "log:nearest"
+         : op_name == "layernorm" || op_name == "rmsnorm" ? "mean:division"
+         : op_name == "wht"                               ? "scale:last"
+         : op_name == "moe"                               ? "up.acc:f32"
+                                                          : "acc:f32";
+}
 
 // What the kernel of the point is held against: the contract that it says, with another word of one key. None where it says
 // another word than `word`, or the op refuses the other.
@@ -32,69 +43,31 @@ std::vector<Contract> others_of(const Contract& said, const ContractWord& word) 
   for (const std::string& other : words_of(key->words)) {
     if (other == word.value) continue;
     try {
-      others.push_back(Contract::parse(said.with(word.key, other).print(), row.contract));
+      Contract changed = said.with(word.key, other);
+      if (word.key == "level" && other == "replay")  // goes with a schedule
+        changed = changed.with("schedule", plain_schedule(word.op));
+      others.push_back(Contract::parse(changed.print(), row.contract));
     } catch (const InputError&) {  // the other keys do not allow it
     }
   }
   return others;
 }
 
-// Above 1 where the word is needed: over the elements the largest error / limit of another contract, and of a step that is a matter
-// of degree no more than error / (limit / 2). 0 where the kernel leaves its own limit.
-double need(const Point& point, const ContractWord& word) {
-  const std::vector<Contract> others = others_of(said_contract(point), word);
-  if (others.empty()) return 0;
-  const Run run = run_of(point);
-  const std::vector<Truth> own = truths_of(point, run);
-  double most = 0;
-  for (const Contract& contract : others) {
-    std::vector<Truth> other;
-    try {
-      other = truths_of(point, run, &contract);
-    } catch (const InputError&) {
-      continue;  // it takes no such operands
-    }
-    for (std::size_t o = 0; o < own.size() && o < other.size() && o < run.outputs.size(); ++o)
-      for (std::size_t i = 0; i < run.outputs[o].size(); ++i) {
-        const double got = run.outputs[o][i], limit = own[o].limit[i], less = other[o].limit[i];
-        const Judged here = judge(got, own[o].value[i], limit), there = judge(got, other[o].value[i], less);
-        if (!here.ok) return 0;
-        double score = there.ok ? there.ratio : 2;
-        if (word.value == kAnyValue)
-          score =
-              less <= limit / 2 ? std::min(score, 2 * here.ratio) : std::min(here.ratio, limit / 2 / less);
-        if (std::isfinite(score)) most = std::max(most, score);
-      }
-  }
-  return most;
-}
-
-std::vector<const Family*> families_of(std::string_view op_name) {
-  std::vector<const Family*> all;
-  for (const Family& each : families())
-    if (op_name.empty() || each.op == op_name) all.push_back(&each);
-  return all;
-}
-
-// Searches in the families in turn, in slices that grow, until `shown` holds.
+// The largest score of an element, judged by its own limit and by another; 0 where the kernel leaves its own
+// limit.
 template <typename Score>
-std::optional<Point> search_in(const std::vector<const Family*>& among, std::uint64_t seed, double seconds,
-                               Score score) {
-  double spent = 0;
-  for (double slice = 0.5; spent < seconds; slice *= 2)
-    for (const Family* each : among) {
-      if (spent >= seconds) break;
-      SearchOptions options;
-      options.seed = ++seed, options.seconds = std::min(slice, seconds - spent),
-      options.stop_at_violation = true;
-      options.climb = 60, options.score = score;
-      std::optional<Point> point;
-      options.found = [&](const Finding& finding) { point = finding.point; };
-      search(*each, options);
-      spent += slice;
-      if (point) return point;
+double most_over(const Run& run, const std::vector<Truth>& own, const std::vector<Truth>& other,
+                 Score score) {
+  double most = 0;
+  for (std::size_t o = 0; o < own.size() && o < other.size() && o < run.outputs.size(); ++o)
+    for (std::size_t i = 0; i < run.outputs[o].size(); ++i) {
+      const double got = run.outputs[o][i], limit = own[o].limit[i], less = other[o].limit[i];
+      const Judged here = judge(got, own[o].value[i], limit), there = judge(got, other[o].value[i], less);
+      if (!here.ok) return 0;
+      const double is = score(here, there, limit, less);
+      if (!std::isnan(is)) most = std::max(most, std::min(is, kMostNeed));
     }
-  return std::nullopt;
+  return most;
 }
 
 std::string_view name_of(Rule rule) {
@@ -124,26 +97,19 @@ WeakRule parse_weak_rule(std::string_view text) {
 std::vector<WeakRule> weak_rules() {
   std::vector<WeakRule> all;
   for (const RuleRow& row : kRules)
-    for (const double factor : {0.0, 0.2, 0.5}) all.push_back({row.rule, factor});
+    for (const double factor : {0.0, 0.2, 0.5})
+      if (factor == 0 || !row.condition) all.push_back({row.rule, factor});
   return all;
 }
 
-bool shows(const Point& point, const WeakRule& weak) {
-  if (const Shown sound = show(point); !sound.possible || sound.ratio > 1) return false;
-  const Unsound unsound(weak.rule, weak.factor);
-  return show(point).ratio > 1;
-}
-
-std::optional<Point> find(const WeakRule& weak, std::uint64_t seed, double seconds) {
-  return search_in(families_of(""), seed, seconds, [&](const Point& point) {
-    Shown shown;
-    {
-      const Unsound unsound(weak.rule, weak.factor);
-      shown = show(point);
-    }
-    if (shown.ratio > 1 && !shows(point, weak))
-      shown.ratio = 0;  // beyond the sound limit too: no matter of this rule
-    return shown;
+double need(const WeakRule& weak, const Point& point, const Run& run, const std::vector<Truth>& own) {
+  std::vector<Truth> less;
+  {
+    const Unsound unsound(weak.rule, weak.factor);
+    less = truths_of(point, run);
+  }
+  return most_over(run, own, less, [](const Judged&, const Judged& there, double limit, double weaker) {
+    return weaker < limit || !there.ok ? there.ratio : 0;
   });
 }
 
@@ -160,7 +126,7 @@ ContractWord parse_contract_word(std::string_view text) {
 std::vector<ContractWord> contract_words() {
   std::vector<ContractWord> all;
   for (const Op& row : ops()) {
-    if (families_of(row.name).empty()) continue;
+    if (std::ranges::find(families(), row.name, &Family::op) == families().end()) continue;
     for (const ContractKey& key : row.contract) {
       if (key.kind == ContractValue::text || key.ideal == "none") continue;
       if (key.kind == ContractValue::integer && key.ideal.empty()) continue;
@@ -174,19 +140,25 @@ std::vector<ContractWord> contract_words() {
   return all;
 }
 
-bool shows(const Point& point, const ContractWord& word) { return need(point, word) > 1; }
-
-std::optional<Point> find(const ContractWord& word, std::uint64_t seed, double seconds) {
-  return search_in(families_of(word.op), seed, seconds, [&](const Point& point) {
-    Shown shown;
+double need(const ContractWord& word, const Point& point, const Run& run, const std::vector<Truth>& own) {
+  double most = 0;
+  for (const Contract& contract : others_of(run.contract, word)) {
+    std::vector<Truth> other;
     try {
-      shown.ratio = need(point, word);
-      shown.possible = true;
-    } catch (const InputError& e) {
-      shown.refusal = e.what();
+      other = truths_of(point, run, &contract);
+    } catch (const InputError&) {
+      continue;  // it takes no such operands
     }
-    return shown;
-  });
+    const bool degree = word.value == kAnyValue;
+    most = std::max(
+        most,
+        most_over(run, own, other, [&](const Judged& here, const Judged& there, double limit, double less) {
+          const double score = there.ok ? there.ratio : std::max(there.ratio, 2.0);
+          if (!degree) return score;
+          return less <= limit / 2 ? std::min(score, 2 * here.ratio) : std::min(here.ratio, limit / 2 / less);
+        }));
+  }
+  return most;
 }
 
 }  // namespace assay::adversary

@@ -2,12 +2,12 @@
 // nothing. A rule is attacked by making it unsound; a word by judging a kernel that keeps it under another word.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cases/studies/adversary/search.hpp"
 #include "reference/arithmetic/rule.hpp"
+#include "reference/error.hpp"
 
 namespace assay::adversary {
 
@@ -18,12 +18,12 @@ struct WeakRule {
 };
 std::string print(const WeakRule& weak);          // "unit_cut*0.5"
 WeakRule parse_weak_rule(std::string_view text);  // throws InputError unknown_name, bad_value
-std::vector<WeakRule> weak_rules();               // every rule, dropped, at a fifth and at half
+std::vector<WeakRule> weak_rules();               // every rule dropped, every term at a fifth and at half too
 
-// The kernel of the point is within its limit, and is not where the rule is weak.
-bool shows(const Point& point, const WeakRule& weak);
-// The first such point that a search of so many seconds finds, over the families in turn.
-std::optional<Point> find(const WeakRule& weak, std::uint64_t seed, double seconds);
+// Above 1 where the kernel of the point, with its own limit, is within it and is not where the rule is weak:
+// the largest error / limit there, of the elements whose limit the rule moves. 0 where the kernel leaves its
+// own limit.
+double need(const WeakRule& weak, const Point& point, const Run& run, const std::vector<Truth>& own);
 
 // A word of an op's contract. Of numbers, accumulators, formats and orders the value is "*": whatever a kernel says, held
 // against the most exact value of the key. Of listed words each is held against every other one.
@@ -35,9 +35,20 @@ ContractWord parse_contract_word(std::string_view text);  // throws InputError b
 // Of every op that has a family; keys that are judged by bits (schedules), or that no value makes more exact, apart.
 std::vector<ContractWord> contract_words();
 
-// The kernel of the point says the word and is within its limit, and is beyond the limit of another word. Of "*": some element errs
-// by half of its limit at least, and the limit without that step is half as large at most.
-bool shows(const Point& point, const ContractWord& word);
-std::optional<Point> find(const ContractWord& word, std::uint64_t seed, double seconds);
+// Above 1 where the kernel of the point says the word and is within its limit, and is beyond the limit of
+// another word. Of "*": some element errs by half of its limit at least, and the limit without that step is
+// half as large at most.
+double need(const ContractWord& word, const Point& point, const Run& run, const std::vector<Truth>& own);
+
+// False where the op does not take the point.
+template <typename Wanted>
+bool shows(const Point& point, const Wanted& wanted) {
+  try {
+    const Run run = run_of(point);
+    return need(wanted, point, run, truths_of(point, run)) > 1;
+  } catch (const InputError&) {
+    return false;
+  }
+}
 
 }  // namespace assay::adversary

@@ -1,5 +1,6 @@
 // No rule of a limit and no word of a contract stands there for nothing: each has a point in rules.list or words.list at which a
 // kernel needs it, found by `assay adversary --needed`, and shown again here.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,19 +12,39 @@
 namespace assay::adversary {
 namespace {
 
+// A list of names with a text each: points, or the reasons why there is none.
+std::map<std::string, std::string> named(const char* list) {
+  std::map<std::string, std::string> all;
+  for (const KnownPoint& each : read_corpus(list)) all[each.name] = each.point;
+  return all;
+}
+
+// One row a rule: by how much it may be weakened until a listed kernel leaves its limit. What no kernel
+// notices yet is listed with its reason; a reason that a point has overtaken fails.
 TEST(Needed, each_rule_that_is_made_unsound_is_noticed) {
   std::set<std::string> noticed;
   for (const KnownPoint& each : read_corpus(ASSAY_RULES)) {
-    const WeakRule weak = parse_weak_rule(each.name);
-    EXPECT_TRUE(shows(parse_point(each.point), weak)) << each.name;
-    noticed.insert(print(weak));
+    const WeakRule listed = parse_weak_rule(each.name);
+    const Point point = parse_point(each.point);
+    EXPECT_TRUE(shows(point, listed)) << each.name;
+    for (const WeakRule& weak : weak_rules())  // a kernel that needs half of a term needs a fifth of it
+      if (weak.rule == listed.rule && weak.factor <= listed.factor && !noticed.contains(print(weak)) &&
+          shows(point, weak))
+        noticed.insert(print(weak));
   }
-  std::size_t all = 0;
-  for (const WeakRule& weak : weak_rules()) all += weak.factor == 0 ? 1U : 0U;
-  // The search is blind; the known points of the rules stand in the tests of their parts.
-  std::printf("%zu weakened rules are noticed by a kernel that the search found; there are %zu rules\n",
-              noticed.size(), all);
-  EXPECT_FALSE(noticed.empty());
+  const std::map<std::string, std::string> reasons = named(ASSAY_RULES_UNSHOWN);
+  std::set<std::string> all;
+  std::string table = fmt::format("{:26} {:8} {:8} {:8}", "rule", "dropped", "a fifth", "half");
+  for (const WeakRule& weak : weak_rules()) {
+    const std::string name = print(weak);
+    const bool is = noticed.contains(name), excused = reasons.contains(name);
+    all.insert(name);
+    if (weak.factor == 0) table += fmt::format("\n{:26}", name.substr(0, name.find('*')));
+    table += fmt::format(" {:8}", is ? "noticed" : excused ? "-" : "MISSING");
+    EXPECT_NE(is, excused) << name << (is ? ": a point is known, the reason is not needed" : ": no point");
+  }
+  std::printf("%s\n%zu of %zu weakened rules are noticed\n", table.c_str(), noticed.size(), all.size());
+  for (const auto& [name, why] : reasons) EXPECT_TRUE(all.contains(name)) << name << ": no such rule";
 }
 
 TEST(Needed, a_sound_limit_is_left_by_no_listed_kernel) {
@@ -35,8 +56,8 @@ TEST(Needed, a_sound_limit_is_left_by_no_listed_kernel) {
     }
 }
 
-// The figure stands in reports/results/bounds.md; what the search has not found yet is printed.
-TEST(Needed, most_keys_of_the_contracts_have_a_kernel_that_needs_them) {
+// The figure stands in reports/results/bounds.md; what no kernel is known for is printed.
+TEST(Needed, nearly_all_keys_of_the_contracts_have_a_kernel_that_needs_them) {
   std::map<std::string, bool> keys;
   const auto key_of = [](const ContractWord& word) { return word.op + " " + word.key; };
   for (const ContractWord& word : contract_words()) keys[key_of(word)];
@@ -51,7 +72,7 @@ TEST(Needed, most_keys_of_the_contracts_have_a_kernel_that_needs_them) {
     if (!shown) std::printf("no known point: %s\n", name.c_str());
   }
   std::printf("%zu of %zu keys have a known point\n", needed, keys.size());
-  EXPECT_GT(2 * needed, keys.size());
+  EXPECT_GE(20 * needed, 19 * keys.size());  // 95 %
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace assay::adversary {
 inline constexpr Axis kFlush = {"flush", "both|both|operands|results"};
 
 // quotient=exact|reciprocal|ulps: how a / b is formed, and the ulps of it that are true (div_ulp).
-inline constexpr std::string_view kQuotients = "exact|exact|reciprocal|ulps:1|ulps:2";
+inline constexpr std::string_view kQuotients = "exact|exact|reciprocal|ulps:1|ulps:2|ulps:100";
 double quotient(const Arithmetic& m, double a, double b, std::string_view how, int side);
 double quotient_ulp(std::string_view how);
 

@@ -38,6 +38,8 @@ void fix(Point& point, const SearchOptions& options) {
   }
 }
 
+}  // namespace
+
 Point draw_point(const Family& family, const SearchOptions& options, Draw& draw) {
   Point point;
   point.family = family.name;
@@ -82,8 +84,6 @@ Point changed(const Family& family, const SearchOptions& options, Point point, D
   fix(point, options);
   return point;
 }
-
-}  // namespace
 
 namespace {
 

@@ -57,6 +57,10 @@ struct SearchOptions {
   std::function<void(const Finding&)> found;        // each point whose ratio is above 1, after its climb
 };
 
+// A point of the family's space, and one that differs from `point` by one change.
+Point draw_point(const Family& family, const SearchOptions& options, Draw& draw);
+Point changed(const Family& family, const SearchOptions& options, Point point, Draw& draw);
+
 // By contract word ("order=tree"), and under "" all of them.
 using Scores = std::map<std::string, Score>;
 Scores search(const Family& family, const SearchOptions& options);
