@@ -1,4 +1,5 @@
 // A plug-in for the tests of the program: one softmax, and one variant per way of going wrong.
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -18,7 +19,7 @@ float* row(const assay_tensor& t, std::int64_t r) {
   return reinterpret_cast<float*>(static_cast<char*>(t.data) + r * t.stride[0]);
 }
 
-void softmax(const assay_tensor& x, const assay_tensor& y, std::int64_t rows) {
+inline void softmax(const assay_tensor& x, const assay_tensor& y, std::int64_t rows) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* in = row(x, r);
     float* out = row(y, r);
@@ -27,6 +28,16 @@ void softmax(const assay_tensor& x, const assay_tensor& y, std::int64_t rows) {
     for (std::int64_t i = 0; i < x.shape[1]; ++i) sum += out[i] = std::exp(in[i] - largest);
     for (std::int64_t i = 0; i < x.shape[1]; ++i) out[i] /= sum;
   }
+}
+
+// Each a function of its own, so that it can be seen which of them ran.
+__attribute__((noinline)) void softmax_fast(const assay_tensor& x, const assay_tensor& y, std::int64_t rows) {
+  softmax(x, y, rows);
+}
+__attribute__((noinline)) void softmax_generic(const assay_tensor& x, const assay_tensor& y,
+                                               std::int64_t rows) {
+  softmax(x, y, rows);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // not to be folded with the other
 }
 
 assay_status declare(void*, const assay_call* call, assay_declaration* d) {
@@ -40,7 +51,7 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
                 : variant == "vague"      ? "acc=f32 exp_ulp=2e6 out=f32"
                 : variant == "worthless"  ? "acc=f32 exp_ulp=16777216 out=f32"
                                           : "acc=f32 exp_ulp=1 out=f32");
-  std::snprintf(d->path, sizeof d->path, "softmax_fast");
+  std::snprintf(d->path, sizeof d->path, "%s", variant == "inlined" ? "softmax_inlined" : "softmax_fast");
   const bool varies = std::string_view(call->variant).starts_with("varies");
   std::snprintf(d->promises, sizeof d->promises, "deterministic=%s%s", varies ? "no" : "yes",
                 variant == "misspells" ? " bacth=bitwise" : "");
@@ -52,8 +63,11 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   const std::string_view variant = call->variant;
   const assay_tensor &x = call->inputs[0], &y = call->outputs[0];
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
-  trace->kernel(trace->self, variant == "fallback" ? "softmax_generic" : "softmax_fast");
-  softmax(x, y, variant == "unwritten" ? rows - 1 : rows);
+  const bool other = variant == "fallback" || variant == "silent_fallback";
+  trace->kernel(trace->self, variant == "fallback"  ? "softmax_generic"
+                             : variant == "inlined" ? "softmax_inlined"
+                                                    : "softmax_fast");
+  (other ? softmax_generic : softmax_fast)(x, y, variant == "unwritten" ? rows - 1 : rows);
   // Keeps its buffer by the number of rows alone: after a call with other columns it writes with the old stride.
   static std::map<std::int64_t, std::int64_t> columns_of;
   if (variant == "keeps_buffer")

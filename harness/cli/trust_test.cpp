@@ -76,9 +76,10 @@ TEST(Trust, a_promise_that_is_misspelt_is_an_error) {
 }
 
 TEST(Trust, a_path_that_nobody_could_have_seen_is_unwitnessed) {
-  const Outcome told = softmax("correct");
+  const Outcome told = softmax("inlined");
   EXPECT_TRUE(has(told.text, "1 of them is unwitnessed")) << told.text;
-  const Outcome strict = softmax("correct", "--strict");
+  const Outcome strict = softmax("inlined", "--strict");
+  EXPECT_EQ(softmax("correct", "--strict").code, 0);
   EXPECT_EQ(strict.code, 1);
   EXPECT_TRUE(has(strict.text, "1 unwitnessed")) << strict.text;
 
@@ -97,6 +98,14 @@ TEST(Trust, a_path_that_nobody_could_have_seen_is_unwitnessed) {
   EXPECT_TRUE(has(bare.text, "(1 routine)")) << bare.text;  // what it exports
   const Outcome nobody = ::assay::run_command("ASSAY_WITNESS= " ASSAY_PROGRAM " " + run + EXAMPLE);
   EXPECT_EQ(nobody.code, 1) << nobody.text;
+}
+
+// It announces the kernel that it declares, and runs another one.
+TEST(Trust, a_silent_fallback_is_seen) {
+  const Outcome silent = softmax("silent_fallback");
+  EXPECT_EQ(silent.code, 1);
+  EXPECT_TRUE(has(silent.text, "declared kernel softmax_fast did not run")) << silent.text;
+  EXPECT_EQ(softmax("correct").code, 0);
 }
 
 TEST(Trust, an_output_that_cannot_be_written_is_no_success) {
