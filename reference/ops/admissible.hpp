@@ -53,7 +53,9 @@
 //                  nearest code to q is no farther from q than zero is: |code - q| <= |q|, |code d - x| <= |x|, a
 //                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
 //                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not. Nothing is claimed of
-//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax overflows.
+//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax overflows; nor
+//                  where the scale of the finite members overflows in f16, nor under round=stochastic, whose code may be the
+//                  farther neighbour: a whole d from x, for any d.
 //                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
 //                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
 //                  claimed of that block. The blocks beside it are claimed in full (nvfp4: nothing of the tensor).
@@ -127,7 +129,7 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
 // admit_quantised of int4_ch_tensor and int4_g32_tensor: a scaled format of the scaled format e4m3fn_tensor. Every
 // scale_2 = s2, every e under it, every scale = s1 of the group's e, and every code of e / s1 that the contract admits,
 // each as above; a kernel's number is one of code s1 s2, and both limit and value follow as above. What an e in doubt makes
-// of the group's absmax is tried: the numbers from the largest |e| that is certain on. A group with a number that is not
+// of the group's absmax is tried: every number of FP8 from the largest |e| that is certain on. A group with a number that is not
 // finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements. Values from low to high, the same span where they are exact.
 void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> low,
                       std::span<const float> high, const Contract& contract);
