@@ -217,7 +217,8 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> values,
   // ggml's exponent of an absmax whose logarithm rounds to 128: the code 4 stands for 2^128.
   if (to.name == "mxfp4_ggml")
     for (std::size_t i = 0; i < values.size(); ++i)
-      if (static_cast<float>(std::log2(std::fabs(static_cast<double>(values[i])))) >= 128) overflows[i / block] = 1;
+      if (static_cast<float>(std::log2(std::fabs(static_cast<double>(values[i])))) >= 128)
+        overflows[i / block] = 1;
   for (std::size_t i = 0; i < values.size(); ++i)
     finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(values[i]));
   const bool by_file = contract.text("absmax") == "finite";

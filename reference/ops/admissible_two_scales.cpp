@@ -21,7 +21,8 @@ struct Ends {
 // The next number of e4m3fn above one of them.
 double next_fp8(double x) {
   constexpr int kLeastExponent = -6, kFractionBits = 3;
-  return x + std::ldexp(1.0, std::max(x > 0 ? std::ilogb(x) : kLeastExponent, kLeastExponent) - kFractionBits);
+  return x +
+         std::ldexp(1.0, std::max(x > 0 ? std::ilogb(x) : kLeastExponent, kLeastExponent) - kFractionBits);
 }
 
 // The elements of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be stored as. absmax may be

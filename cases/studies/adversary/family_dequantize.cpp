@@ -4,6 +4,7 @@
 #include "cases/studies/adversary/decoding.hpp"
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/norms.hpp"
+#include "reference/formats/format.hpp"
 
 namespace assay::adversary {
 
@@ -14,14 +15,19 @@ double step_by_step(const Arithmetic& m, const Factors& f, std::string_view step
                second = f.divides ? m.div(1, m.round(f.second)) : m.round(f.second);
   const double product = steps == "left"    ? m.mul(m.mul(code, scale), second)
                          : steps == "right" ? m.mul(code, m.mul(scale, second))
-                                                  : m.mul(m.mul(code, second), scale);
+                                            : m.mul(m.mul(code, second), scale);
   if (f.minimum == 0) return product;
   return m.sub(product, m.mul(m.round(f.minimum_scale), m.round(f.minimum)));
 }
 
+bool is_decoded_in_steps(std::string_view format_name, std::string_view steps) {
+  return steps != "none" && format(format_name).kind != FormatKind::scalar && !format_name.starts_with("tq3");
+}
+
 double roundings_of(std::string_view steps, std::string_view format_name) {
   if (steps == "none") return 1;
-  if (format_name.starts_with("nvfp4")) return steps == "left" ? 2 : 3;  // the reciprocal of the global scale, products
+  if (format_name.starts_with("nvfp4"))
+    return steps == "left" ? 2 : 3;  // the reciprocal of the global scale, products
   return format_name == "int4_g32_tensor" || format_name == "int4_ch_tensor" ? 2 : 4;
 }
 
@@ -62,7 +68,7 @@ Outputs dequantize_run(const Problem& p) {
   const bool scalar = format(p.attributes.text("from")).kind == FormatKind::scalar;
   Outputs out(1);
   std::int64_t i = 0;
-  const bool steps = !p.is("steps", "none") && !scalar && !p.attributes.text("from").starts_with("tq3");
+  const bool steps = is_decoded_in_steps(p.attributes.text("from"), p.text("steps"));
   std::vector<Factors> parts(steps ? p.tensor("x").size() : 0);
   if (steps) factors(p.set.at("x"), 0, parts);
   for (double x : p.tensor("x")) {

@@ -13,13 +13,15 @@
 namespace assay::adversary {
 namespace {
 
-#define ASSAY_QUANTISED                                                                                    \
-  "int8_tensor|int8_tok|int8_head|e4m3fn_tensor|e4m3fn_tok|e4m3fn_head|e5m2_tok|int4_g32|q8_0|q4_0|mxfp4|" \
+#define ASSAY_QUANTISED                                                                                     \
+  "int8_tensor|int8_tok|int8_head|e4m3fn_tensor|e4m3fn_tok|e4m3fn_head|e5m2_tok|int4_g32|q8_0|q4_0|mxfp4|"  \
   "mxfp8|mxfp8_e5m2|e4m3fnuz_tok|int8|e4m3fn|int4_ch_tensor|int4_g32_tensor|int4_g32_bf16|nvfp4|q5_0|q4_1|" \
   "q5_1|iq4_nl|mxfp4_ggml"
 #define ASSAY_SEARCHED "|q3_K|q6_K|iq4_xs"
-constexpr Axis kQuantizeShape[] = {
-    {"rows", "1|2"}, {"cols", "32|64|64|256"}, {"to", ASSAY_QUANTISED ASSAY_SEARCHED}, {"dtype", "f32|f32|f16|bf16"}};
+constexpr Axis kQuantizeShape[] = {{"rows", "1|2"},
+                                   {"cols", "32|64|64|256"},
+                                   {"to", ASSAY_QUANTISED ASSAY_SEARCHED},
+                                   {"dtype", "f32|f32|f16|bf16"}};
 constexpr Axis kRequantizeShape[] = {{"rows", "1|2"},
                                      {"cols", "32|64|256"},
                                      {"from", "q8_0|e4m3fn_tensor|nvfp4|int8_tok|mxfp4|int4_g32_tensor|q4_1"},
@@ -54,8 +56,8 @@ constexpr Axis kKernel[] = {
     {"nan", "propagate|zero"},
 };
 constexpr Axis kRequantizeKernel[] = {
-    kKernel[0],  kKernel[1],  kKernel[2],  kKernel[3],  kKernel[4],  kKernel[5],
-    kKernel[6],  kKernel[7],  kKernel[8],  kKernel[9],  kKernel[10], kKernel[11],
+    kKernel[0],  kKernel[1],  kKernel[2],  kKernel[3],  kKernel[4],           kKernel[5],
+    kKernel[6],  kKernel[7],  kKernel[8],  kKernel[9],  kKernel[10],          kKernel[11],
     kKernel[12], kKernel[13], kKernel[14], kKernel[15], {"steps", kDecodings}};
 
 bool has_two_scales(std::string_view name) { return name == "int4_ch_tensor" || name == "int4_g32_tensor"; }
@@ -100,8 +102,7 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
 std::vector<double> two_stages(const Problem& p, std::string_view to_name, const Shape& shape,
                                std::vector<double> x) {
   const auto stage = [&](std::string_view element, double divisor, std::int64_t index, Group& group) {
-    const GroupScale scale =
-        dynamic_scale(p, absmax_of(group), divisor, index, p.text("scale_format"));
+    const GroupScale scale = dynamic_scale(p, absmax_of(group), divisor, index, p.text("scale_format"));
     if (scale.stored == 0 && scale.divisor == 0)
       for (double* each : group) *each = 0;
     else
@@ -115,7 +116,7 @@ std::vector<double> two_stages(const Problem& p, std::string_view to_name, const
   const std::size_t size = to_name == "int4_ch_tensor" ? static_cast<std::size_t>(shape.back()) : 32;
   for (std::size_t first = 0; first < x.size(); first += size) {
     Group group(all.begin() + static_cast<std::ptrdiff_t>(first),
-                               all.begin() + static_cast<std::ptrdiff_t>(first + size));
+                all.begin() + static_cast<std::ptrdiff_t>(first + size));
     for (double* each : group)
       *each /= second;  // the code: its product with the scale is exact, and so is this
     (void)stage("int4", divisor_of(p, 7), static_cast<std::int64_t>(first / size) + 1, group);
@@ -150,9 +151,10 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
     } else if (block) {
       to.block->searched ? quantise_searched(p, to_name, group) : quantise_block(p, to_name, group);
     } else {
-      const GroupScale scale = scales.empty() ? dynamic_scale(p, absmax_of(group), divisor_of(p, to.scale_divisor),
-                                                              index, p.text("scale_format"))
-                                              : scales[static_cast<std::size_t>(index)];
+      const GroupScale scale = scales.empty()
+                                   ? dynamic_scale(p, absmax_of(group), divisor_of(p, to.scale_divisor),
+                                                   index, p.text("scale_format"))
+                                   : scales[static_cast<std::size_t>(index)];
       // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to zero.
       if (scale.stored == 0 && scale.divisor == 0)
         for (double* each : group)
@@ -169,17 +171,12 @@ Outputs quantize_run(const Problem& p) {
   return {quantised(p, p.attributes.text("to"), p.shape("x"), p.tensor("x"), {})};
 }
 
-bool decodes_in_steps(const Problem& p) {
-  const Format& from = format(p.attributes.text("from"));
-  return p.text("steps") != "none" && from.kind != FormatKind::scalar && !from.name.starts_with("tq3");
-}
-
 Outputs requantize_run(const Problem& p) {
   const std::string& to = p.attributes.text("to");
   const Arithmetic f32("f32");
   std::vector<double> x = p.tensor("x");
   std::vector<GroupScale> ones;
-  if (decodes_in_steps(p)) {
+  if (is_decoded_in_steps(p.attributes.text("from"), p.text("steps"))) {
     std::vector<Factors> parts(x.size());
     factors(p.set.at("x"), 0, parts);
     for (std::size_t i = 0; i < x.size(); ++i)
@@ -210,11 +207,10 @@ Outputs kv_write_run(const Problem& p) {
         double& own = absmax[scale_index(f.axis, axes_of(shape), i)];
         own = std::max(own, std::fabs(first[i]));
       }
-    const double divisor =
-        policy == "locked" ? Arithmetic("f32").round(p.attributes.real("constant")) : divisor_of(p, f.scale_divisor);
+    const double divisor = policy == "locked" ? Arithmetic("f32").round(p.attributes.real("constant"))
+                                              : divisor_of(p, f.scale_divisor);
     for (std::size_t s = 0; s < scales.size(); ++s) {
-      scales[s] =
-          dynamic_scale(p, absmax[s], divisor, static_cast<std::int64_t>(s), p.text("scale_format"));
+      scales[s] = dynamic_scale(p, absmax[s], divisor, static_cast<std::int64_t>(s), p.text("scale_format"));
       if (absmax[s] == 0) scales[s] = {};
     }
   }
@@ -224,7 +220,8 @@ Outputs kv_write_run(const Problem& p) {
 // `scale` is an attribute of requantize and a key of its contract: two things of one name.
 void requantize_contract(const Attributes& a, const Choices& c, Words& words) {
   contract(a, c, words);
-  words.say("roundings", roundings_of(choice(c, "steps"), a.text("from")));
+  const std::string &from = a.text("from"), &steps = choice(c, "steps");
+  words.say("roundings", is_decoded_in_steps(from, steps) ? roundings_of(steps, from) : 1);
 }
 
 }  // namespace

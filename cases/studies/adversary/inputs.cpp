@@ -8,6 +8,7 @@
 #include "cases/lists.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -235,7 +236,20 @@ TensorSet make_inputs(const Op& op, const Attributes& attributes, const InputPla
     if (chosen == nullptr) throw unknown_name("fill or pool", plan.fill, pool_names());
     chosen->make({op, attributes, tensors, set, plan.seed}, values);
   }
+  const auto is_edited = [&](const TensorSpec& t) {
+    return t.role == TensorRole::index && set.contains(t.name) &&
+           std::ranges::any_of(plan.edits, [&](const std::string& e) { return e.starts_with(t.name + ":"); });
+  };
+  for (const TensorSpec& t : tensors)
+    if (is_edited(t)) {
+      const std::vector<double> drawn = decode_tensor(set.at(t.name));
+      values[t.name] = {drawn.begin(), drawn.end()};
+    }
   for (const std::string& edit : plan.edits) apply(edit, tensors, values);
+  for (const TensorSpec& t : tensors)
+    if (is_edited(t))
+      set.insert_or_assign(t.name,
+                           integer_tensor(t.format, t.shape, {values[t.name].begin(), values[t.name].end()}));
   for (const TensorSpec& t : tensors) {
     if (t.role != TensorRole::data) continue;
     const std::vector<float>& own = values.at(t.name);

@@ -95,7 +95,8 @@ double code_of(const Problem& p, const ScalarFormat& element, double quotient, s
                                              : floating_code(p, element, q, index);
 }
 
-void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScale& scale, bool known, Group& group) {
+void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScale& scale, bool known,
+                  Group& group) {
   const Arithmetic f32("f32");
   // A reciprocal that overflows is used by no kernel that says no more than `any`.
   const double inverse = f32.div(1, scale.divisor);

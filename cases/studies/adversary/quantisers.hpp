@@ -25,7 +25,8 @@ double divisor_of(const Problem& p, double divisor);
 // A quotient becomes a code. Choices quotient, round, integers, subnormals, overflow, nan.
 double code_of(const Problem& p, const ScalarFormat& element, double quotient, std::int64_t index);
 // A group of a scaled format under its scale. known: it was computed from this group's own absmax.
-void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScale& scale, bool known, Group& group);
+void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScale& scale, bool known,
+                  Group& group);
 
 // A block of a block format by the rule of its file, in f32: q8_0, q4_0, q5_0, q4_1, q5_1, iq4_nl; mx*, mxfp4_ggml.
 void quantise_block(const Problem& p, std::string_view name, Group& group);

@@ -129,7 +129,7 @@ void microscaled(const Problem& p, std::string_view name, Group& group) {
 void mxfp4_ggml(const Problem& p, Group& group) {
   const double absmax = std::fabs(signed_extreme(group));
   const double logarithm = Arithmetic("f32").round(std::log2(absmax));
-  const int floor = absmax == 0                 ? -125
+  const int floor = absmax == 0                   ? -125
                     : p.is("scale", "reciprocal") ? std::ilogb(absmax)
                                                   : static_cast<int>(std::floor(logarithm));
   const int e = std::max(-127, floor - 2);
@@ -209,7 +209,8 @@ void quantise_searched(const Problem& p, std::string_view name, Group& block) {
     double best = plain, least = error(plain);
     // Of those that are no worse than the first the farthest, or the best.
     for (int i = 0; i < 40 && reach > 0; ++i) {
-      const double s = f32.mul(plain, (draw.coin(4) ? -1 : 1) * (1 + reach * (2 * draw.uniform() - 1))), e = error(s);
+      const double s = f32.mul(plain, (draw.coin(4) ? -1 : 1) * (1 + reach * (2 * draw.uniform() - 1))),
+                   e = error(s);
       if (p.is("scale", "divide") ? e < least : e <= error(plain) && std::fabs(s) > std::fabs(best))
         best = s, least = e;
     }
@@ -224,7 +225,8 @@ void quantise_searched(const Problem& p, std::string_view name, Group& block) {
                                                static_cast<double>(-search.top_scale - 1),
                                                static_cast<double>(search.top_scale));
     const double step = f32.mul(p.is("code_scale", "exact") ? d : stored, integer);
-    *block[i] = (step == 0 ? (search.entries.empty() ? 0 : 1) : code(f32.div(*block[i], step))) * stored * integer;
+    *block[i] =
+        (step == 0 ? (search.entries.empty() ? 0 : 1) : code(f32.div(*block[i], step))) * stored * integer;
   }
 }
 
