@@ -78,7 +78,7 @@ class BlockMoves {
     const bool two = has_minimum();
     std::vector<double> limit(values_.size());
     for (std::size_t i = 0; i < limit.size(); ++i)
-      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + 0x1p-8);
+      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + rule(Rule::block_step, 0x1p-8));
     for (const int signs : {-1, 0, 1})
       for (const double sign : {-1.0, 1.0}) add_shifted(signs, sign, limit);
     return limit;

@@ -24,11 +24,16 @@ bool is_decoded_in_steps(std::string_view format_name, std::string_view steps) {
   return steps != "none" && format(format_name).kind != FormatKind::scalar && !format_name.starts_with("tq3");
 }
 
-double roundings_of(std::string_view steps, std::string_view format_name) {
+double roundings_of(std::string_view steps, std::string_view name, std::string_view mid) {
   if (steps == "none") return 1;
-  if (format_name.starts_with("nvfp4"))
-    return steps == "left" ? 2 : 3;  // the reciprocal of the global scale, products
-  return format_name == "int4_g32_tensor" || format_name == "int4_ch_tensor" ? 2 : 4;
+  const bool f16_scales = name.starts_with("q") && mid == "f16";  // they are numbers of the type
+  if (name.starts_with("nvfp4")) return (steps == "left" ? 2 : 3) + (mid == "f32" ? 0 : 1);
+  if (name == "int4_g32_tensor" || name == "int4_ch_tensor") return mid == "f32" ? 2 : 4;
+  const double steps_of = name == "q2_K" || name == "q4_K" || name == "q5_K" ? 3
+                          : name == "q4_1" || name == "q5_1"                 ? 2
+                          : name.ends_with("_K") || name == "iq4_xs"         ? 2
+                                                                             : 1;
+  return steps_of + (mid == "f32" || f16_scales ? 0 : 1);
 }
 
 namespace {
@@ -44,20 +49,23 @@ constexpr Axis kDequantizeShape[] = {
 constexpr Axis kDequantizeKernel[] = {
     {"mid", "f32|f32|f16|bf16"},
     {"roundings", "1|1|2|3"},
+    {"scale_format", "f32|f32|f32|f16|bf16"},
     {"steps", "none|none|left|right|first_last"},
     {"sides", "up|down|random"},
+    {"way", "saturates|saturates|stays"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
     {kStoreAxes[3][0], kStoreAxes[3][1]},
 };
 
-void dequantize_contract(const Attributes&, const Choices& c, Words& words) {
+void dequantize_contract(const Attributes& a, const Choices& c, Words& words) {
   words.say("mid", choice(c, "mid"));
-  if (choice(c, "steps") == "none")
-    words.say("roundings", positive_number(c, "roundings"));
-  else
-    words.say("roundings", "4");
+  words.say("scale_format", choice(c, "scale_format"));
+  const std::string& from = a.text("from");
+  words.say("roundings", is_decoded_in_steps(from, choice(c, "steps"))
+                             ? roundings_of(choice(c, "steps"), from, choice(c, "mid"))
+                             : positive_number(c, "roundings"));
   say_store(c, words);
 }
 
@@ -69,10 +77,17 @@ Outputs dequantize_run(const Problem& p) {
   Outputs out(1);
   std::int64_t i = 0;
   const bool steps = is_decoded_in_steps(p.attributes.text("from"), p.text("steps"));
-  std::vector<Factors> parts(steps ? p.tensor("x").size() : 0);
-  if (steps) factors(p.set.at("x"), 0, parts);
+  const std::string& narrow = p.text("scale_format");
+  const bool rounds_scale = (narrow == "f16" || narrow == "bf16") &&
+                            format(p.attributes.text("from")).kind == FormatKind::scaled;
+  std::vector<Factors> parts(steps || rounds_scale ? p.tensor("x").size() : 0);
+  if (!parts.empty()) factors(p.set.at("x"), 0, parts);
+  if (rounds_scale)
+    for (Factors& each : parts) each.scale = Arithmetic(narrow).round(each.scale);
   for (double x : p.tensor("x")) {
     const int side = sides.of(i++);
+    if (rounds_scale && std::isfinite(x))
+      x = parts[static_cast<std::size_t>(i - 1)].code * parts[static_cast<std::size_t>(i - 1)].scale;
     if (steps && std::isfinite(x)) {
       x = step_by_step(m, parts[static_cast<std::size_t>(i - 1)], p.text("steps"));
     } else if (std::isfinite(x) && !scalar) {

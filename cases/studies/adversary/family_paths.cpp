@@ -162,7 +162,7 @@ class UnitKernel {
                 : how("scale") == "reciprocal" ? f32.mul(absmax, f32.div(1, 448))
                                                : f32.div(1, inverse_most);
     for (double& each : r.x) {
-      const double x = f32.round(each);
+      const double x = f32_.round(each);  // under ftz a subnormal number is read as 0
       const double q = how("code") == "divide"       ? f32.div(x, r.scale)
                        : how("code") == "reciprocal" ? f32.mul(x, f32.div(1, r.scale))
                                                      : f32.mul(x, absmax > 0 ? inverse_most : 1);

@@ -43,7 +43,7 @@ constexpr Axis kKernel[] = {
     {"scale_ulp", "0|0|0|1|2"},
     {"sides", "up|down|random"},
     {"scale_format", "f32|f32|f32|f16|bf16"},
-    {"code", "divide|reciprocal|absmax"},
+    {"code", "divide|reciprocal|absmax|product"},
     {"code_scale", "stored|exact"},
     {"quotient", "f32|f32|f32|f16|bf16"},
     {"say", "sharp|sharp|any"},
@@ -54,11 +54,12 @@ constexpr Axis kKernel[] = {
     {"exponent", "floor|floor|ceil|even|rceil"},
     {"zero_scale", "one|one|zero"},
     {"nan", "propagate|zero"},
+    {"absmax", "finite|finite|clamped"},
 };
 constexpr Axis kRequantizeKernel[] = {
     kKernel[0],  kKernel[1],  kKernel[2],  kKernel[3],  kKernel[4],           kKernel[5],
     kKernel[6],  kKernel[7],  kKernel[8],  kKernel[9],  kKernel[10],          kKernel[11],
-    kKernel[12], kKernel[13], kKernel[14], kKernel[15], {"steps", kDecodings}};
+    kKernel[12], kKernel[13], kKernel[14], kKernel[15], kKernel[16], {"steps", kDecodings}};
 
 bool has_two_scales(std::string_view name) { return name == "int4_ch_tensor" || name == "int4_g32_tensor"; }
 bool is_scaled_in_bf16(std::string_view name) { return name == "int4_g32_bf16" || name == "int4_g32_packed"; }
@@ -77,7 +78,8 @@ bool op_chooses_scales(const Attributes& a) {
 void contract(const Attributes& a, const Choices& c, Words& words) {
   // A scale that the caller chose has no absmax to divide by.
   const bool chosen = op_chooses_scales(a);
-  const bool sharp = choice(c, "say") == "sharp" && !(chosen && choice(c, "code") == "absmax");
+  const std::string& code = choice(c, "code");
+  const bool sharp = choice(c, "say") == "sharp" && code != "product" && !(chosen && code == "absmax");
   const bool block = is_block(a);
   words.say("scale", sharp ? choice(c, "scale") : "any");
   if (!sharp || !words.say("code", choice(c, "code") == "absmax" ? "direct" : choice(c, "code")))
@@ -102,7 +104,7 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
 std::vector<double> two_stages(const Problem& p, std::string_view to_name, const Shape& shape,
                                std::vector<double> x) {
   const auto stage = [&](std::string_view element, double divisor, std::int64_t index, Group& group) {
-    const GroupScale scale = dynamic_scale(p, absmax_of(group), divisor, index, p.text("scale_format"));
+    const GroupScale scale = dynamic_scale(p, absmax_of(p, group), divisor, index, p.text("scale_format"));
     if (scale.stored == 0 && scale.divisor == 0)
       for (double* each : group) *each = 0;
     else
@@ -152,7 +154,7 @@ std::vector<double> quantised(const Problem& p, std::string_view to_name, const 
       to.block->searched ? quantise_searched(p, to_name, group) : quantise_block(p, to_name, group);
     } else {
       const GroupScale scale = scales.empty()
-                                   ? dynamic_scale(p, absmax_of(group), divisor_of(p, to.scale_divisor),
+                                   ? dynamic_scale(p, absmax_of(p, group), divisor_of(p, to.scale_divisor),
                                                    index, p.text("scale_format"))
                                    : scales[static_cast<std::size_t>(index)];
       // A zero scale belongs to a group without a finite number but zero: every code but a NaN's decodes to zero.

@@ -7,6 +7,8 @@
 
 #include "cases/lists.hpp"
 #include "reference/error.hpp"
+#include "reference/formats/block.hpp"
+#include "reference/formats/plane.hpp"
 #include "reference/near_names.hpp"
 #include "reference/ops/op_io.hpp"
 
@@ -209,9 +211,19 @@ void apply(const std::string& edit, const std::vector<TensorSpec>& tensors, Valu
       x = anew;
     else
       at(4) = anew[static_cast<std::size_t>(number(4)) % x.size()];
-  } else {
+  } else if (f[1] != "plane") {
     throw InputError(InputErrorKind::bad_value, fmt::format("edit '{}'", excerpt(edit)));
   }
+}
+
+// x:plane:SUFFIX:I:V, of tensors that are encoded.
+void apply_to_planes(const std::string& edit, TensorSet& set) {
+  const std::vector<std::string> f = fields(edit);
+  if (f.size() != 5 || f[1] != "plane") return;
+  Plane& plane = plane_of(set.at(f[0]), f[2]);
+  const ScalarFormat& element = scalar_format(plane.spec.format);
+  store_code(element, plane.bytes, std::strtoll(f[3].c_str(), nullptr, 10),
+             encode(element, std::strtod(f[4].c_str(), nullptr), {.overflow = Overflow::ieee}));
 }
 
 }  // namespace
@@ -257,6 +269,7 @@ TensorSet make_inputs(const Op& op, const Attributes& attributes, const InputPla
     if (std::ranges::any_of(own, [](float x) { return std::isinf(x); })) policy.overflow = Overflow::ieee;
     set.insert_or_assign(t.name, encode_tensor(format(t.format), t.shape, own, policy));
   }
+  for (const std::string& edit : plan.edits) apply_to_planes(edit, set);
   return set;
 }
 

@@ -5,6 +5,7 @@
 //   x:copy:I:J     element I becomes element J  x:swap:I:J
 //   x:pool:P:S     the whole tensor anew, from pool P with seed S
 //   x:draw:P:S:I   element I anew, from pool P with seed S
+//   x:plane:N:I:V  of the encoded tensor: number I of plane N (".scale", "" of codes) becomes V
 #pragma once
 
 #include <span>

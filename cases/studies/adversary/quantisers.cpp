@@ -59,10 +59,12 @@ EncodePolicy policy_of(const Problem& p) {
   return policy;
 }
 
-double absmax_of(const Group& group) {
+double absmax_of(const Problem& p, const Group& group) {
   double absmax = 0;
-  for (const double* x : group)
+  for (const double* x : group) {
+    if (std::isinf(*x) && p.is("absmax", "clamped")) return static_cast<double>(std::numeric_limits<float>::max());
     if (std::isfinite(*x)) absmax = std::max(absmax, std::fabs(*x));
+  }
   return absmax;
 }
 
@@ -85,7 +87,7 @@ GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::i
       scale = static_cast<double>(std::nextafter(static_cast<float>(scale), side > 0 ? HUGE_VALF : 0.0F));
   const bool narrow = scale_format == "f16" || scale_format == "bf16";
   const double stored = narrow ? Arithmetic(scale_format).round(scale) : scale;
-  return {stored, p.is("code_scale", "exact") ? scale : stored, multiplier};
+  return {stored, p.is("code_scale", "exact") ? scale : stored, multiplier, absmax, divisor};
 }
 
 double code_of(const Problem& p, const ScalarFormat& element, double quotient, std::int64_t index) {
@@ -105,7 +107,10 @@ void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScal
       p.is("code", "absmax") && known && (std::isfinite(scale.multiplier) || p.is("say", "sharp"));
   std::int64_t index = 0;
   for (double* x : group) {
-    const double q = by_inverse  ? f32.mul(*x, inverse)
+    // D x / absmax is no form that has a word: `any` alone admits it.
+    const bool by_product = p.is("code", "product") && known && scale.absmax > 0;
+    const double q = by_inverse   ? f32.mul(*x, inverse)
+                     : by_product ? f32.div(f32.mul(*x, scale.factor), scale.absmax)
                      : by_absmax ? f32.mul(*x, scale.multiplier)
                                  : f32.div(*x, scale.divisor);
     double code = code_of(p, element, q, index++);

@@ -13,10 +13,12 @@ using Group = std::vector<double*>;  // what is quantised in place: afterwards t
 // How a group is scaled: what the plane holds, what x is divided by, and D / absmax.
 struct GroupScale {
   double stored = 1, divisor = 1, multiplier = 1;
+  double absmax = 0, factor = 1;  // and these themselves, where it has an absmax: D is `factor`
 };
 
 EncodePolicy policy_of(const Problem& p);
-double absmax_of(const Group& group);
+// Of finite elements; choice absmax: an Inf counts as the largest f32.
+double absmax_of(const Problem& p, const Group& group);
 // Choices scale, scale_ulp, sides, scale_format, code_scale, zero_scale. divisor: D.
 GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::int64_t index,
                          std::string_view scale_format);

@@ -39,7 +39,9 @@ class Quotient {
 // ggml's q8_0: plain and vector code have ties away or to even.
 void q8_0(const Problem& p, Group& group) {
   const Arithmetic f32("f32"), f16("f16");
-  const double absmax = std::fabs(signed_extreme(group)), d = f32.div(absmax, 127), stored = f16.round(d);
+  const double absmax = std::fabs(signed_extreme(group));
+  const double d = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, 127)) : f32.div(absmax, 127);
+  const double stored = f16.round(d);
   const Quotient quotient(p, d, f32.div(127, absmax));
   for (double* x : group) {
     const double q = quotient(*x);
@@ -88,23 +90,24 @@ void iq4_nl(const Problem& p, Group& group) {
   const Arithmetic f32("f32"), f16("f16");
   const double extreme = signed_extreme(group), d = f32.div(extreme, -127);
   const Quotient quotient(p, d, f32.div(-127, extreme));
-  double products = 0, squares = 0;
-  std::vector<double> entries;
+  std::vector<double> entries, products, squares;
   const bool tiny = std::fabs(extreme) < 1e-15;
   for (const double* x : group) {
-    const double entry = nearest_entry(quotient(*x)), weight = f32.mul(*x, *x);
+    const double entry = nearest_entry(quotient(*x)), weight = f32.mul(f32.mul(*x, *x), entry);
     entries.push_back(entry);
-    products = f32.accumulate(products, f32.mul(weight, entry), *x, p.seed() % 2 == 0);
-    squares = f32.accumulate(squares, f32.mul(weight, entry), entry, p.seed() % 2 == 0);
+    products.push_back(f32.mul(weight, *x)), squares.push_back(f32.mul(weight, entry));
   }
-  const double stored = tiny || !(squares > 0) ? 0 : f16.round(f32.div(products, squares));
+  // The order of both sums is nobody's rule: one after the other, or in lanes.
+  const std::string_view order = p.seed() % 3 == 0 ? "seq" : p.seed() % 3 == 1 ? "strided:8" : "tree";
+  const double above = ordered_sum(f32, products, order, 0), below = ordered_sum(f32, squares, order, 0);
+  const double stored = tiny || !(below > 0) ? 0 : f16.round(f32.div(above, below));
   for (std::size_t i = 0; i < group.size(); ++i) *group[i] = entries[i] * stored;
 }
 
 // OCP MX: a shared power of two, from the exponent of absmax (floor), or so large that nothing saturates (Mishra et al. 2025).
 void microscaled(const Problem& p, std::string_view name, Group& group) {
   const ScalarFormat& element = scalar_format(name == "mxfp4" ? "e2m1" : name == "mxfp8" ? "e4m3fn" : "e5m2");
-  const double absmax = absmax_of(group);
+  const double absmax = absmax_of(p, group);
   int e = absmax > 0 ? std::ilogb(absmax) - std::ilogb(element.max_finite) : -127;
   // ceil: the next power of two of absmax; rceil: only where the largest element would be exceeded; even: where absmax rounds up to
   // the next power of two in the bits of an element.
@@ -157,7 +160,7 @@ void quantise_block(const Problem& p, std::string_view name, Group& group) {
 void quantise_nvfp4(const Problem& p, Group& all) {
   const Arithmetic f32("f32");
   const ScalarFormat &e2m1 = scalar_format("e2m1"), &e4m3fn = scalar_format("e4m3fn");
-  const double largest = absmax_of(all);
+  const double largest = absmax_of(p, all);
   const double g = largest == 0                  ? 1
                    : p.is("scale", "divide")     ? f32.div(2688, largest)
                    : p.is("scale", "reciprocal") ? f32.div(1, f32.mul(largest, f32.div(1, 2688)))
@@ -165,7 +168,7 @@ void quantise_nvfp4(const Problem& p, Group& all) {
   for (std::size_t first = 0; first < all.size(); first += 16) {
     Group block(all.begin() + static_cast<std::ptrdiff_t>(first),
                 all.begin() + static_cast<std::ptrdiff_t>(first + 16));
-    const double a = absmax_of(block);
+    const double a = absmax_of(p, block);
     const double ideal = p.is("scale", "inverse") ? f32.mul(g, f32.mul(a, f32.div(1, 6)))
                          : p.seed() % 2 == 0      ? f32.div(f32.mul(a, g), 6)
                                                   : f32.mul(f32.mul(a, f32.div(1, 6)), g);
