@@ -101,8 +101,7 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
   }
   const double g =
       declared ? 0 : rule(Rule::quotient_rounding, gamma_n(5 + 2 * decoding_roundings(), kUnit32));
-  if (!declared)
-    row.scale_error = rule(Rule::scale_rounding, gamma_n(3 + 2 * decoding_roundings(), kUnit32));
+  if (!declared) row.scale_error = rule(Rule::scale_rounding, gamma_n(3 + 2 * decoding_roundings(), kUnit32));
   const std::vector<Enclosure> z = activations(row, index);
   const auto code = [&](double x, bool upper) {
     if (!declared) return round_to(e4m3fn, outward(x / s, g, upper), kClamp);

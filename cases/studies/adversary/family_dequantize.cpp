@@ -1,10 +1,13 @@
 // dequantize, by roundings that are drawn adversely or step by step.
 #include <cmath>
+#include <span>
 
 #include "cases/studies/adversary/decoding.hpp"
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/norms.hpp"
 #include "reference/formats/format.hpp"
+#include "reference/formats/rotation.hpp"
+#include "reference/formats/tq3.hpp"
 
 namespace assay::adversary {
 
@@ -50,7 +53,7 @@ constexpr Axis kDequantizeKernel[] = {
     {"mid", "f32|f32|f16|bf16"},
     {"roundings", "1|1|2|3"},
     {"scale_format", "f32|f32|f32|f16|bf16"},
-    {"steps", "none|none|left|right|first_last"},
+    {"steps", "none|none|left|right|first_last|rotate"},
     {"sides", "up|down|random"},
     {"way", "saturates|saturates|stays"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
@@ -65,8 +68,27 @@ void dequantize_contract(const Attributes& a, const Choices& c, Words& words) {
   const std::string& from = a.text("from");
   words.say("roundings", is_decoded_in_steps(from, choice(c, "steps"))
                              ? roundings_of(choice(c, "steps"), from, choice(c, "mid"))
-                             : positive_number(c, "roundings"));
+                         : choice(c, "steps") == "rotate" ? 7  // a factor, a product and five additions
+                                                          : positive_number(c, "roundings"));
   say_store(c, words);
+}
+
+// tq3_0: its numbers times 1 / sqrt(32) first, and their transform by a butterfly in the type.
+std::vector<double> rotated_back(const Arithmetic& m, std::vector<double> x) {
+  for (std::size_t first = 0; first < x.size(); first += 32) {
+    const std::span<double> block = std::span(x).subspan(first, 32);
+    apply_signs(block, std::span(&kTq3Signs, 1));
+    hadamard(block);
+    for (double& each : block) each = m.round(each / 32);  // (H D x / sqrt(32)) / sqrt(32)
+    for (std::size_t h = 1; h < 32; h *= 2)
+      for (std::size_t i = 0; i < 32; ++i) {
+        if ((i & h) != 0) continue;
+        const double a = block[i], b = block[i + h];
+        block[i] = m.add(a, b), block[i + h] = m.sub(a, b);
+      }
+    apply_signs(block, std::span(&kTq3Signs, 1));
+  }
+  return x;
 }
 
 // k roundings: k - 1 that each move the number by its last half unit in the adverse direction, and one to nearest.
@@ -78,17 +100,21 @@ Outputs dequantize_run(const Problem& p) {
   std::int64_t i = 0;
   const bool steps = is_decoded_in_steps(p.attributes.text("from"), p.text("steps"));
   const std::string& narrow = p.text("scale_format");
-  const bool rounds_scale = (narrow == "f16" || narrow == "bf16") &&
-                            format(p.attributes.text("from")).kind == FormatKind::scaled;
+  const bool rounds_scale =
+      (narrow == "f16" || narrow == "bf16") && format(p.attributes.text("from")).kind == FormatKind::scaled;
   std::vector<Factors> parts(steps || rounds_scale ? p.tensor("x").size() : 0);
   if (!parts.empty()) factors(p.set.at("x"), 0, parts);
   if (rounds_scale)
     for (Factors& each : parts) each.scale = Arithmetic(narrow).round(each.scale);
+  const bool rotates = p.is("steps", "rotate") && p.attributes.text("from").starts_with("tq3");
+  const std::vector<double> rotated = rotates ? rotated_back(m, p.tensor("x")) : std::vector<double>();
   for (double x : p.tensor("x")) {
     const int side = sides.of(i++);
     if (rounds_scale && std::isfinite(x))
       x = parts[static_cast<std::size_t>(i - 1)].code * parts[static_cast<std::size_t>(i - 1)].scale;
-    if (steps && std::isfinite(x)) {
+    if (rotates) {
+      x = rotated[static_cast<std::size_t>(i - 1)];
+    } else if (steps && std::isfinite(x)) {
       x = step_by_step(m, parts[static_cast<std::size_t>(i - 1)], p.text("steps"));
     } else if (std::isfinite(x) && !scalar) {
       for (int k = 1; k < static_cast<int>(p.number("roundings")); ++k)

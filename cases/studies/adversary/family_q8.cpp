@@ -20,7 +20,7 @@ constexpr Axis kQ8Shape[] = {{"m", "1|2"},
 
 constexpr Axis kQ8Kernel[] = {{"sum", kSums},
                               {"fused", "no|yes"},
-                              {"whole", "no|yes"},
+                              {"whole", "no|yes|apart"},
                               {"acc", "f32|f32|f32|f64"},
                               {"scale", "divide|reciprocal|inverse"},
                               {"code", "divide|reciprocal|direct"},
@@ -43,12 +43,12 @@ bool is_f16_scale(const Attributes& a, const Choices& c) {
 // ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or both operands decoded,
 // and plain products.
 void q8_contract(const Attributes& a, const Choices& c, Words& words) {
-  words.say("acc", choice(c, "acc") == "f64" && choice(c, "whole") != "yes" ? "f64" : "f32");
+  words.say("acc", choice(c, "acc") == "f64" && choice(c, "whole") == "no" ? "f64" : "f32");
   if (choice(c, "say") == "sharp" && choice(c, "untold") != "all")
     for (const char* key : {"scale", "code", "ties"})
       if (choice(c, "untold") != key) words.say(key, choice(c, key));
   if (a.text("path") == "q8") words.say("scale_format", choice(c, "scale_format"));
-  const bool sharp = choice(c, "say") == "sharp" && choice(c, "whole") != "yes";
+  const bool sharp = choice(c, "say") == "sharp" && choice(c, "whole") == "no";
   words.say("order", order_word(choice(c, "sum"), sharp));
   say_store(c, words);
 }
@@ -88,8 +88,9 @@ double of_codes(const Problem& p, const Block& block, std::size_t first, std::sp
                              ? f32.mul(f32.round(sum), f32.mul(block.stored, scale))
                              : f32.mul(f32.mul(f32.round(sum), block.stored), scale);
   if (minimum == 0) return product;
-  const double own = p.attributes.text("path") == "q8_1" ? Arithmetic("f16").round(f32.mul(block.scale, codes))
-                                                         : f32.mul(block.stored, codes);
+  const double own = p.attributes.text("path") == "q8_1"
+                         ? Arithmetic("f16").round(f32.mul(block.scale, codes))
+                         : f32.mul(block.stored, codes);
   return f32.sub(product, f32.mul(minimum, own));
 }
 
@@ -109,9 +110,20 @@ Outputs q8_run(const Problem& p) {
       const double* w = p.tensor("b").data() + j * k;
       std::vector<double> terms;
       double c = 0;
-      if (p.is("whole", "yes")) {
-        std::vector<Factors> weights(length);
-        factors(p.set.at("b"), j * k, weights);
+      std::vector<Factors> weights(length);
+      factors(p.set.at("b"), j * k, weights);
+      if (p.is("whole", "apart") && p.attributes.text("path") == "q8_K") {
+        // Products with codes and products with minima, each number by itself: two sums, in two orders.
+        std::vector<double> x, codes, minima;
+        for (std::size_t at = 0; at < length; ++at) {
+          const Factors& f = weights[at];
+          x.push_back(f32.mul(blocks[at / size].codes[at % size], blocks[at / size].stored));
+          codes.push_back(f32.mul(f32.mul(f.code, f.second), f.scale));
+          minima.push_back(f32.mul(f.minimum, f.minimum_scale));
+        }
+        c = f32.sub(ordered_sum(f32, x, codes, p.text("sum"), false, p.seed()),
+                    ordered_sum(f32, x, minima, p.text("sum"), false, p.seed()));
+      } else if (p.is("whole", "yes")) {
         for (std::size_t at = 0; at < length; at += 32)
           terms.push_back(of_codes(p, blocks[at / size], at % size, std::span(weights).subspan(at, 32)));
         c = ordered_sum(f32, terms, "seq", 0);

@@ -57,8 +57,8 @@ constexpr Axis kKernel[] = {
     {"absmax", "finite|finite|clamped"},
 };
 constexpr Axis kRequantizeKernel[] = {
-    kKernel[0],  kKernel[1],  kKernel[2],  kKernel[3],  kKernel[4],           kKernel[5],
-    kKernel[6],  kKernel[7],  kKernel[8],  kKernel[9],  kKernel[10],          kKernel[11],
+    kKernel[0],  kKernel[1],  kKernel[2],  kKernel[3],  kKernel[4],  kKernel[5],
+    kKernel[6],  kKernel[7],  kKernel[8],  kKernel[9],  kKernel[10], kKernel[11],
     kKernel[12], kKernel[13], kKernel[14], kKernel[15], kKernel[16], {"steps", kDecodings}};
 
 bool has_two_scales(std::string_view name) { return name == "int4_ch_tensor" || name == "int4_g32_tensor"; }

@@ -122,6 +122,9 @@ constexpr Pool kPools[] = {
        return sign(d) * half * (1 + static_cast<double>(d.below(3) - 1) * 0x1p-23) *
               std::exp2(std::floor(level * 8) - 4);
      }},
+    // -1 once in a block of 32, and a small number else: minima that nearly cancel what the codes make.
+    {"floors", [](std::int64_t i, auto, const Range&, double level,
+                  Draw&) { return i % 32 == 31 ? -1 : std::ldexp(1.0, -8 - static_cast<int>(level * 6)); }},
     {"deep",
      [](auto, auto, const Range&, double level, Draw& d) { return -d.uniform() * std::exp2(level * 8); }},
     // Logits that climb by some ulps, each of whose products with log2 e is rounded up by nearly half a unit.

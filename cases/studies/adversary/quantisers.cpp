@@ -62,7 +62,8 @@ EncodePolicy policy_of(const Problem& p) {
 double absmax_of(const Problem& p, const Group& group) {
   double absmax = 0;
   for (const double* x : group) {
-    if (std::isinf(*x) && p.is("absmax", "clamped")) return static_cast<double>(std::numeric_limits<float>::max());
+    if (std::isinf(*x) && p.is("absmax", "clamped"))
+      return static_cast<double>(std::numeric_limits<float>::max());
     if (std::isfinite(*x)) absmax = std::max(absmax, std::fabs(*x));
   }
   return absmax;
@@ -111,8 +112,8 @@ void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScal
     const bool by_product = p.is("code", "product") && known && scale.absmax > 0;
     const double q = by_inverse   ? f32.mul(*x, inverse)
                      : by_product ? f32.div(f32.mul(*x, scale.factor), scale.absmax)
-                     : by_absmax ? f32.mul(*x, scale.multiplier)
-                                 : f32.div(*x, scale.divisor);
+                     : by_absmax  ? f32.mul(*x, scale.multiplier)
+                                  : f32.div(*x, scale.divisor);
     double code = code_of(p, element, q, index++);
     if (p.is("defect", "truncated") && element.kind == ScalarKind::integer) code = std::trunc(q);
     *x = code * scale.stored;
