@@ -71,7 +71,10 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
   const auto or_one = [](float scale) { return scale == 0 ? 1.0F : scale; };
   if (how == "divide" || how == "any") formed(or_one(static_cast<float>(absmax / divisor)));
   if (how == "reciprocal" || how == "any") formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
-  if (how == "inverse" || how == "any") formed(or_one(1.0F / multiplier));
+  // Where D / absmax is Inf its reciprocal is 0: a kernel stores that, or 1.
+  const float inverse = 1.0F / multiplier;
+  if (how == "inverse" || how == "any") formed(inverse);
+  if ((how == "inverse" || how == "any") && inverse == 0) formed(1.0F);
   return list;
 }
 

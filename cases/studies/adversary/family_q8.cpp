@@ -43,12 +43,13 @@ bool is_f16_scale(const Attributes& a, const Choices& c) {
 // ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or both operands decoded,
 // and plain products.
 void q8_contract(const Attributes& a, const Choices& c, Words& words) {
-  words.say("acc", choice(c, "acc") == "f64" && choice(c, "whole") == "no" ? "f64" : "f32");
+  const bool by_blocks = choice(c, "whole") == "yes" || choice(c, "whole") == "apart";
+  words.say("acc", choice(c, "acc") == "f64" && !by_blocks ? "f64" : "f32");
   if (choice(c, "say") == "sharp" && choice(c, "untold") != "all")
     for (const char* key : {"scale", "code", "ties"})
       if (choice(c, "untold") != key) words.say(key, choice(c, key));
   if (a.text("path") == "q8") words.say("scale_format", choice(c, "scale_format"));
-  const bool sharp = choice(c, "say") == "sharp" && choice(c, "whole") == "no";
+  const bool sharp = choice(c, "say") == "sharp" && !by_blocks;
   words.say("order", order_word(choice(c, "sum"), sharp));
   say_store(c, words);
 }
