@@ -16,6 +16,7 @@
 // ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/ops/decoding.hpp"
@@ -55,11 +56,15 @@ void any_codes(OperandRow& row, std::size_t first, std::size_t count, double mos
   }
 }
 
+// A kernel may decode an activation before it multiplies it: beyond the largest f32 that is Inf, as 127 (1 / (127 / absmax)) may be.
+bool is_single(double operand) { return std::fabs(operand) <= std::numeric_limits<float>::max(); }
+
 // Codes [low, high] times a scale within `spread` of `scale`.
 void integers_times(OperandRow& row, std::size_t i, double low, double high, double scale, double spread) {
   const double middle = (low + high) / 2, radius = rule(Rule::code_step, (high - low) / 2);
   row.center[i] = middle * scale;
   row.reach[i] = up(std::fabs(row.center[i]) + radius * (scale + spread) + std::fabs(middle) * spread);
+  if (!is_single(row.reach[i])) row.reach[i] = kInfinity;
 }
 
 }  // namespace
@@ -163,7 +168,10 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
       double low = std::min(even, away), high = std::max(even, away);
       if (quantising_.flush && std::fabs(row.exact[i]) < kLeastNormal && rule(Rule::quotient_flush, 1) > 0)
         low = std::min(low, 0.0), high = std::max(high, 0.0);
-      admit(row, i, low * stored, high * stored, f32);
+      if (is_single(low * stored) && is_single(high * stored))
+        admit(row, i, low * stored, high * stored, f32);
+      else
+        leave_open(row, i);
     }
   }
   row.same = false;

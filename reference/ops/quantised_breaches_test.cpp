@@ -58,6 +58,20 @@ TEST(QuantisedBreaches, beside_a_nan_a_scale_that_f16_does_not_hold_decodes_to_n
   EXPECT_GT(worst_ratio(c.truth("scale_format=f32"), got), 1);
 }
 
+TEST(QuantisedBreaches, a_decoded_activation_may_overflow_under_a_scale_that_is_rounded_up) {
+  const auto product = [](float a, float w) {
+    Values x(32, 0.0F), y(32, 0.0F);
+    x[0] = a, y[0] = w;
+    return with(
+        "matmul",
+        {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "f32"}, {"path", "q8"}, {"dtype", "f32"}},
+        {{"a", plain("f32", {1, 32}, x)}, {"b", plain("f32", {1, 32}, y)}});
+  };
+  const float largest = std::numeric_limits<float>::max();
+  EXPECT_LE(worst_ratio(product(largest, 0x1p-6F).truth("scale_format=f32"), Values{INFINITY}), 1);
+  EXPECT_GT(worst_ratio(product(largest / 2, 0x1p-6F).truth("scale_format=f32"), Values{INFINITY}), 1);
+}
+
 TEST(QuantisedBreaches, the_code_4_of_the_largest_exponent_of_mxfp4_ggml_is_beyond_f32) {
   Values x(32, 0.0F);
   x[0] = std::numeric_limits<float>::max(), x[1] = 1;
