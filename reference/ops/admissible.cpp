@@ -164,8 +164,9 @@ class BlockMoves {
   const Format& to_;
   EncodePolicy policy_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
-  // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each and one of the quotient,
-  // in the kernel and in ours, are within 134 u < 2^-16; all elements moved together move it as far.
+  // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each
+  // and one of the quotient, in the kernel and in ours, are within 134 u < 2^-16; all elements moved together
+  // move it as far.
   double reach_ = to_.name == "iq4_nl" ? 0x1p-16 : 0x1p-21;
   std::vector<float> values_;
   std::vector<double> radius_;  // how far the values may be off; empty: not at all

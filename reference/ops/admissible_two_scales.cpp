@@ -25,8 +25,9 @@ double next_fp8(double x) {
          std::ldexp(1.0, std::max(x > 0 ? std::ilogb(x) : kLeastExponent, kLeastExponent) - kFractionBits);
 }
 
-// The elements of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be stored as. absmax may be
-// any number of FP8 from the largest |e| that is certain on: another one makes other steps, between those of both ends and beyond.
+// The elements of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be
+// stored as. absmax may be any number of FP8 from the largest |e| that is certain on: another one makes other
+// steps, between those of both ends and beyond.
 template <typename Visit>
 void each_second_stage(const std::vector<Ends>& e, const Coder& int4, const Contract& contract, Visit visit) {
   double certain = 0, most = 0;

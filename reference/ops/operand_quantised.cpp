@@ -2,10 +2,10 @@
 //
 // What a kernel makes of them where the forms of scale and code are not declared. With a = absmax, exact, u = 2^-24, and
 // while a / D, D / a, 1 / s are normal numbers: our s is one rounding from a / D and the kernel's at most two, so they are
-// within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s) two: within 5 of the quotient by our s. A product
-// of n factors 1 + d and reciprocals of such is within gamma_n of 1 (Higham 2002, lemma 3.1): gamma_3 of the scale, gamma_5 of the
-// quotient, and two more for each rounding that a and x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2
-// and gamma_4.
+// within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s) two: within 5 of the
+// quotient by our s. A product of n factors 1 + d and reciprocals of such is within gamma_n of 1 (Higham
+// 2002, lemma 3.1): gamma_3 of the scale, gamma_5 of the quotient, and two more for each rounding that a and
+// x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2 and gamma_4.
 // Where they are not normal (a < D 2^-126) no relative error holds: D / a or 1 / s may be Inf.
 //   e4m3fn  a scale of 0, codes of 448, NaN of a zero: nothing is claimed of the tensor (as declared: where the declared form has a 0,
 //           an Inf, or under ftz a subnormal scale)
@@ -56,7 +56,8 @@ void any_codes(OperandRow& row, std::size_t first, std::size_t count, double mos
   }
 }
 
-// A kernel may decode an activation before it multiplies it: beyond the largest f32 that is Inf, as 127 (1 / (127 / absmax)) may be.
+// A kernel may decode an activation before it multiplies it: beyond the largest f32 that is Inf, as 127 (1 /
+// (127 / absmax)) may be.
 bool is_single(double operand) { return std::fabs(operand) <= std::numeric_limits<float>::max(); }
 
 // Codes [low, high] times a scale within `spread` of `scale`.

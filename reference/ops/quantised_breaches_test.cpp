@@ -1,5 +1,5 @@
-// What kernels of the adversary broke of the quantisers' limits: each within its contract and within the limit now, and beside
-// each a wrong one that the same limit catches.
+// What kernels of the adversary broke of the quantisers' limits: each within its contract and within the
+// limit now, and beside each a wrong one that the same limit catches.
 #include "reference/ops/quantised_testing.hpp"
 
 namespace assay::testing {

@@ -11,8 +11,9 @@
 
 namespace assay::adversary {
 
-// Code and scales, each brought into the type and multiplied in some order; a product with the minimum is taken away.
-// At most four roundings of each product: into the type, a reciprocal or a second scale, two products, a difference.
+// Code and scales, each brought into the type and multiplied in some order; a product with the minimum is
+// taken away. At most four roundings of each product: into the type, a reciprocal or a second scale, two
+// products, a difference.
 double step_by_step(const Arithmetic& m, const Factors& f, std::string_view steps) {
   const double code = m.round(f.code), scale = m.round(f.scale),
                second = f.divides ? m.div(1, m.round(f.second)) : m.round(f.second);
@@ -91,7 +92,8 @@ std::vector<double> rotated_back(const Arithmetic& m, std::vector<double> x) {
   return x;
 }
 
-// k roundings: k - 1 that each move the number by its last half unit in the adverse direction, and one to nearest.
+// k roundings: k - 1 that each move the number by its last half unit in the adverse direction, and one to
+// nearest.
 Outputs dequantize_run(const Problem& p) {
   const Arithmetic m(p.text("mid"), p.is("ftz", "yes"));
   const Sides sides(p.text("sides"), p.seed(), 0);

@@ -1,4 +1,5 @@
-// Dot products in every order, in f32 or narrower, of decoded operands or of codes with their scales after; matmul of them.
+// Dot products in every order, in f32 or narrower, of decoded operands or of codes with their scales after;
+// matmul of them.
 #include <algorithm>
 #include <array>
 #include <cmath>

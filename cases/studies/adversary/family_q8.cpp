@@ -40,8 +40,8 @@ bool is_f16_scale(const Attributes& a, const Choices& c) {
   return path == "q8_1" || (path == "q8" && choice(c, "scale_format") != "f32");
 }
 
-// ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or both operands decoded,
-// and plain products.
+// ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or
+// both operands decoded, and plain products.
 void q8_contract(const Attributes& a, const Choices& c, Words& words) {
   const bool by_blocks = choice(c, "whole") == "yes" || choice(c, "whole") == "apart";
   words.say("acc", choice(c, "acc") == "f64" && !by_blocks ? "f64" : "f32");
@@ -78,7 +78,8 @@ Block quantised(const Problem& p, std::span<const double> x) {
   return block;
 }
 
-// 32 products by their integer codes: the sum of codes times both scales, less the minimum times the sum of activations.
+// 32 products by their integer codes: the sum of codes times both scales, less the minimum times the sum of
+// activations.
 double of_codes(const Problem& p, const Block& block, std::size_t first, std::span<const Factors> w) {
   const Arithmetic f32("f32", p.is("ftz", "yes"));
   double sum = 0, codes = 0;  // exact

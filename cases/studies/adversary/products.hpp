@@ -12,7 +12,8 @@ struct Row {
   std::vector<double> x;  // what is multiplied
   double scale = 1;       // path codes: applied afterwards
 };
-// Row `index` of a tensor, its operands in the type of the path ("f32", "f16", "bf16" or "codes"). Choice `steps`: how it is decoded.
+// Row `index` of a tensor, its operands in the type of the path ("f32", "f16", "bf16" or "codes"). Choice
+// `steps`: how it is decoded.
 Row operand_row(const Problem& p, const std::string& tensor, std::int64_t index, std::string_view path);
 
 // The path that the op takes by itself for these formats.

@@ -6,7 +6,8 @@
 namespace assay::adversary {
 namespace {
 
-// The next number of a floating format above |cut|, cut a number of it; beyond the largest what an overflow gives.
+// The next number of a floating format above |cut|, cut a number of it; beyond the largest what an overflow
+// gives.
 double next_above(const ScalarFormat& f, double cut, const EncodePolicy& policy) {
   const double least = std::ldexp(1.0, 1 - f.bias), size = std::fabs(cut);
   const double step = std::ldexp(1.0, std::ilogb(std::max(size, least)) - f.fraction_bits);

@@ -1,4 +1,5 @@
-// Quantisers as engines write them, of one group of numbers at a time. Choices: how a scale, a quotient and a code are formed.
+// Quantisers as engines write them, of one group of numbers at a time. Choices: how a scale, a quotient and a
+// code are formed.
 #pragma once
 
 #include <string_view>
@@ -30,7 +31,8 @@ double code_of(const Problem& p, const ScalarFormat& element, double quotient, s
 void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScale& scale, bool known,
                   Group& group);
 
-// A block of a block format by the rule of its file, in f32: q8_0, q4_0, q5_0, q4_1, q5_1, iq4_nl; mx*, mxfp4_ggml.
+// A block of a block format by the rule of its file, in f32: q8_0, q4_0, q5_0, q4_1, q5_1, iq4_nl; mx*,
+// mxfp4_ggml.
 void quantise_block(const Problem& p, std::string_view name, Group& group);
 // A whole tensor in nvfp4.
 void quantise_nvfp4(const Problem& p, Group& all);

@@ -104,13 +104,14 @@ void iq4_nl(const Problem& p, Group& group) {
   for (std::size_t i = 0; i < group.size(); ++i) *group[i] = entries[i] * stored;
 }
 
-// OCP MX: a shared power of two, from the exponent of absmax (floor), or so large that nothing saturates (Mishra et al. 2025).
+// OCP MX: a shared power of two, from the exponent of absmax (floor), or so large that nothing saturates
+// (Mishra et al. 2025).
 void microscaled(const Problem& p, std::string_view name, Group& group) {
   const ScalarFormat& element = scalar_format(name == "mxfp4" ? "e2m1" : name == "mxfp8" ? "e4m3fn" : "e5m2");
   const double absmax = absmax_of(p, group);
   int e = absmax > 0 ? std::ilogb(absmax) - std::ilogb(element.max_finite) : -127;
-  // ceil: the next power of two of absmax; rceil: only where the largest element would be exceeded; even: where absmax rounds up to
-  // the next power of two in the bits of an element.
+  // ceil: the next power of two of absmax; rceil: only where the largest element would be exceeded; even:
+  // where absmax rounds up to the next power of two in the bits of an element.
   if (p.is("exponent", "rceil") && absmax > std::ldexp(element.max_finite, e)) ++e;
   if (p.is("exponent", "ceil") && absmax > std::ldexp(1.0, std::ilogb(absmax))) ++e;
   if (p.is("exponent", "even") && absmax > 0 &&

@@ -20,8 +20,9 @@ inline constexpr std::string_view kArchitectures =
 const MatrixUnit& unit_of(std::string_view architecture, std::string_view a_format, std::string_view b_format,
                           std::int64_t pick, std::string_view scales = "");
 
-// How a kernel feeds a unit, as choices of it: `instruction` (products of one: a whole block, or fewer), `blocks` (their order),
-// `parts` (chains from zero that are added, nearly all of one length), `promote` (blocks of a chain before an f32 takes it).
+// How a kernel feeds a unit, as choices of it: `instruction` (products of one: a whole block, or fewer),
+// `blocks` (their order), `parts` (chains from zero that are added, nearly all of one length), `promote`
+// (blocks of a chain before an f32 takes it).
 inline constexpr std::string_view kInstructions = "whole|whole|1|2|3|8", kParts = "1|1|1|2|3|16|all",
                                   kBlockOrders = "seq|seq|rev|perm", kPromotions = "0|0|1|2|4";
 // What is true of such a sum: acc, promote, order, block, split.
