@@ -84,7 +84,7 @@ double silu(const Arithmetic& m, const Problem& p, double g, int side) {
 Row hidden_row(const Problem& p, std::vector<double> h, const std::string& path) {
   const Arithmetic f32("f32", p.is("ftz", "yes"));
   if (path != "codes") {
-    const Arithmetic type(path, p.is("ftz", "yes"));
+    const Arithmetic type(path, p.is("ftz", "yes") && !p.is("summed_by", "unit"));
     for (double& each : h) each = type.round(each);
     return {h, 1};
   }
@@ -108,6 +108,7 @@ Outputs moe_run(const Problem& given) {
   const MatrixUnit* unit = unit_for(given.attributes, given.choices);
   Choices choices = with_accumulator(given.choices, path == "codes" && integer_codes(a, w));
   if (choices["acc"] == "unit") choices["acc"] = "f32";
+  if (unit != nullptr) choices["summed_by"] = "unit";
   const Problem p{given.op, given.attributes, choices, given.set, given.values};
   const auto size = [&](const char* name) { return p.attributes.integer(name); };
   const std::int64_t tokens = size("tokens"), hidden = size("hidden"), inter = size("inter"),

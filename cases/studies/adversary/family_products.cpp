@@ -27,7 +27,8 @@ Row operand_row(const Problem& p, const std::string& name, std::int64_t index, s
     }
     return row;
   }
-  const Arithmetic f32("f32", flush), type(path, flush);
+  const Arithmetic f32("f32", flush),
+      type(path, flush && !p.is("summed_by", "unit"));  // which flushes below 2^-126 alone
   if (is_decoded_in_steps(tensor.format, p.text("steps"))) {
     std::vector<Factors> parts(row.x.size());
     factors(tensor, index * n, parts);

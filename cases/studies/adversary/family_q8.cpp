@@ -85,6 +85,14 @@ double of_codes(const Problem& p, const Block& block, std::size_t first, std::sp
   double sum = 0, codes = 0;  // exact
   for (std::size_t i = 0; i < w.size(); ++i)
     sum += block.codes[first + i] * w[i].code, codes += block.codes[first + i];
+  // Path q8 says nothing of minima apart from the codes: weights as they are decoded.
+  if (p.attributes.text("path") == "q8" && w[0].minimum != 0) {
+    double decoded = 0;
+    for (std::size_t i = 0; i < w.size(); ++i)
+      decoded +=
+          block.codes[first + i] * (w[i].code * w[i].scale * w[i].second - w[i].minimum * w[i].minimum_scale);
+    return f32.round(decoded * block.stored);
+  }
   const double scale = f32.mul(w[0].scale, w[0].second), minimum = f32.mul(w[0].minimum, w[0].minimum_scale);
   const double product = p.is("epilogue", "scales_first")
                              ? f32.mul(f32.round(sum), f32.mul(block.stored, scale))

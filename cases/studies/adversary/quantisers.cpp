@@ -110,7 +110,8 @@ void scaled_group(const Problem& p, const ScalarFormat& element, const GroupScal
   std::int64_t index = 0;
   for (double* x : group) {
     // D x / absmax is no form that has a word: `any` alone admits it.
-    const bool by_product = p.is("code", "product") && known && scale.absmax > 0;
+    const bool by_product =
+        p.is("code", "product") && known && scale.absmax > 0 && std::isfinite(f32.mul(*x, scale.factor));
     const double q = by_inverse   ? f32.mul(*x, inverse)
                      : by_product ? f32.div(f32.mul(*x, scale.factor), scale.absmax)
                      : by_absmax  ? f32.mul(*x, scale.multiplier)
