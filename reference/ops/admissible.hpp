@@ -56,7 +56,7 @@
 //                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
 //                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not. Nothing is claimed of
 //                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax
-//                  overflows; nor where the scale of the finite members overflows in f16, nor under
+//                  overflows; nor under scale_format=f16, where a clamped absmax makes it Inf, nor under
 //                  round=stochastic, whose code may be the farther neighbour: a whole d from x, for any d.
 //                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
 //                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
