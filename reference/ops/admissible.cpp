@@ -48,9 +48,12 @@ class BlockMoves {
         values_(values.begin(), values.end()),
         radius_(radius.begin(), radius.end()),
         value_(stored(values_)),
-        size_(blocks()) {
-    for (std::size_t i = 0; i < values_.size(); ++i)
+        size_(blocks()),
+        least_(blocks(), HUGE_VAL) {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
       size_[i / block_] = std::max(size_[i / block_], static_cast<double>(std::fabs(values_[i])));
+      least_[i / block_] = std::min(least_[i / block_], static_cast<double>(values_[i]));
+    }
   }
 
   const std::vector<double>& value() const { return value_; }
@@ -71,11 +74,11 @@ class BlockMoves {
       }
     });
     if (rotated()) return all;
-    // Two numbers are stored besides the codes. A code step that is moved along with a scale: less than 2^-8 of either.
-    const bool two = to_.name.ends_with("_1");
+    // A code step that is moved along with a scale: less than 2^-8 of either.
+    const bool two = has_minimum();
     std::vector<double> limit(values_.size());
     for (std::size_t i = 0; i < limit.size(); ++i)
-      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + 0x1p-8);
+      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + rule(Rule::block_step, 0x1p-8));
     for (const int signs : {-1, 0, 1})
       for (const double sign : {-1.0, 1.0}) add_shifted(signs, sign, limit);
     return limit;
@@ -84,6 +87,8 @@ class BlockMoves {
  private:
   std::size_t blocks() const { return values_.size() / block_; }
   bool rotated() const { return to_.name.starts_with("tq3"); }
+  // Two numbers are stored besides the codes, and x less the least element is what is divided.
+  bool has_minimum() const { return to_.name == "q4_1" || to_.name == "q5_1"; }
   std::vector<std::size_t> every_block() const {
     std::vector<std::size_t> every(blocks());
     std::iota(every.begin(), every.end(), std::size_t{0});
@@ -103,8 +108,13 @@ class BlockMoves {
   }
   float moved(std::size_t i, double sign) const {
     const float x = values_[i];
-    const double more = radius_.empty() ? 0 : x < 0 && !rotated() ? -radius_[i] : radius_[i];
-    const double by = rule(Rule::block_move, rotated() ? 0x1p-20 * size_[i / block_] : 0x1p-21 * x) + more;
+    const bool mirrored = x < 0 && !rotated() && !has_minimum();  // `by` is then of x's sign
+    const double more = radius_.empty() ? 0 : mirrored ? -radius_[i] : radius_[i];
+    const double divided = has_minimum() ? std::max<double>(std::fabs(x), x - least_[i / block_]) : 0;
+    const double by = rule(Rule::block_move, rotated()       ? 0x1p-20 * size_[i / block_]
+                                             : has_minimum() ? 0x1p-21 * divided
+                                                             : reach_ * x) +
+                      more;
     // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
     const auto to = static_cast<float>(x + sign * by);
     return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
@@ -154,10 +164,14 @@ class BlockMoves {
   const Format& to_;
   EncodePolicy policy_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
+  // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each
+  // and one of the quotient, in the kernel and in ours, are within 134 u < 2^-16; all elements moved together
+  // move it as far.
+  double reach_ = to_.name == "iq4_nl" ? 0x1p-16 : 0x1p-21;
   std::vector<float> values_;
   std::vector<double> radius_;  // how far the values may be off; empty: not at all
   std::vector<double> value_;
-  std::vector<double> size_;  // the absmax of each block
+  std::vector<double> size_, least_;  // the absmax and the least element of each block
 };
 
 // Of a block format's own searches and sums nothing is known under drawn codes.
@@ -203,7 +217,12 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> values,
     for (std::size_t i = 0; i < values.size(); ++i)
       truth.limit[i] = std::max(truth.limit[i], std::fabs(exact.value()[i] - truth.value[i]) + limit[i]);
   }
-  std::vector<char> finite(values.size() / block, 1);
+  std::vector<char> finite(values.size() / block, 1), overflows(values.size() / block, 0);
+  // ggml's exponent of an absmax whose logarithm rounds to 128: the code 4 stands for 2^128.
+  if (to.name == "mxfp4_ggml")
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (static_cast<float>(std::log2(std::fabs(static_cast<double>(values[i])))) >= 128)
+        overflows[i / block] = 1;
   for (std::size_t i = 0; i < values.size(); ++i)
     finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(values[i]));
   const bool by_file = contract.text("absmax") == "finite";
@@ -212,7 +231,7 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> values,
     truth.limit[i] = up(truth.limit[i]);
     const double value = truth.value[i];
     if (finite[i / block] != 0) {
-      if (!std::isfinite(value)) set_unclaimed(truth, i);
+      if (!std::isfinite(value) || overflows[i / block] != 0) set_unclaimed(truth, i);
     } else if (std::isnan(values[i]) && holds_nan) {
       set_special(truth, i, std::nan(""));  // by the element or by the scale
     } else if (!by_file) {

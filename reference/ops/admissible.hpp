@@ -32,14 +32,16 @@
 // Block formats: the rule of formats/blocks/<name>.cpp, for OCP MX that of mx_scale. Its scale is monotone in the
 // block's extreme elements and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of
 // f32; so every element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient
-// alike). The element's own change and the largest that another's move makes (the scale's; the two largest where a
-// minimum or a group's scale is stored besides) may come together, and their sum is admitted. All elements, or all of
-// one sign, are moved together as well, for extremes that several share; a block that this changes has other codes on
-// the boundary, and each of its elements is moved once more. tq3_0 rotates the block
-// first: there an element is moved by 2^-20 of the block's absmax, which moves every rotated coordinate, and all
-// changes add up. nvfp4, whose global scale belongs to every block, has a derivation of its own: admissible_nvfp4.cpp; so have
-// formats whose scales are searched for: admissible_searched.cpp.
-// mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to f32, or the exact one: both are admitted.
+// alike); where x less the least element m is divided (q4_1, q5_1), by 2^-21 of x - m, and in iq4_nl, whose
+// scale is a quotient of sums, by 2^-16. The element's own change and the largest that another's move makes
+// (the scale's; the two largest where a minimum or a group's scale is stored besides) may come together, and
+// their sum is admitted. All elements, or all of one sign, are moved together as well, for extremes that
+// several share; a block that this changes has other codes on the boundary, and each of its elements is moved
+// once more. tq3_0 rotates the block first: there an element is moved by 2^-20 of the block's absmax, which
+// moves every rotated coordinate, and all changes add up. nvfp4, whose global scale belongs to every block,
+// has a derivation of its own: admissible_nvfp4.cpp; so have formats whose scales are searched for:
+// admissible_searched.cpp. mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to
+// f32, or the exact one: both are admitted.
 //
 // Numbers that are not exact (requantize, decoded with several roundings, admissible_between.cpp): every number between the ends.
 //
@@ -53,7 +55,9 @@
 //                  nearest code to q is no farther from q than zero is: |code - q| <= |q|, |code d - x| <= |x|, a
 //                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
 //                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not. Nothing is claimed of
-//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax overflows.
+//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax
+//                  overflows; nor under scale_format=f16, where a clamped absmax makes it Inf, nor under
+//                  round=stochastic, whose code may be the farther neighbour: a whole d from x, for any d.
 //                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
 //                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
 //                  claimed of that block. The blocks beside it are claimed in full (nvfp4: nothing of the tensor).
@@ -127,8 +131,9 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
 // admit_quantised of int4_ch_tensor and int4_g32_tensor: a scaled format of the scaled format e4m3fn_tensor. Every
 // scale_2 = s2, every e under it, every scale = s1 of the group's e, and every code of e / s1 that the contract admits,
 // each as above; a kernel's number is one of code s1 s2, and both limit and value follow as above. What an e in doubt makes
-// of the group's absmax is tried: the numbers from the largest |e| that is certain on. A group with a number that is not
-// finite on the way is not claimed; under absmax=any, nor is a tensor with one among its elements. Values from low to high, the same span where they are exact.
+// of the group's absmax is tried: every number of FP8 from the largest |e| that is certain on. A group with a
+// number that is not finite on the way is not claimed; under absmax=any, nor is a tensor with one among its
+// elements. Values from low to high, the same span where they are exact.
 void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::span<const float> low,
                       std::span<const float> high, const Contract& contract);
 // admit_quantised of nvfp4, in either order of its scales; admissible_nvfp4.cpp derives it. Values within `relative` of these.

@@ -25,7 +25,9 @@ float rounded_in(std::string_view format, float x) {
 // Groups with a NaN or Inf under absmax=any.
 void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& coder,
                             const Contract& contract) {
-  if (std::isfinite(x)) {
+  if (std::isfinite(x) && x != 0 && coder.policy().rounding == Rounding::stochastic) {
+    set_unclaimed(truth, i);
+  } else if (std::isfinite(x)) {
     truth.value[i] = x;
     truth.limit[i] = coder.some_scale_error(x);
     if (contract.text("scale_format") != "f32") truth.limit[i] = 2 * truth.limit[i] + std::fabs(x);
@@ -69,7 +71,10 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
   const auto or_one = [](float scale) { return scale == 0 ? 1.0F : scale; };
   if (how == "divide" || how == "any") formed(or_one(static_cast<float>(absmax / divisor)));
   if (how == "reciprocal" || how == "any") formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
-  if (how == "inverse" || how == "any") formed(1.0F / multiplier);
+  // Where D / absmax is Inf its reciprocal is 0: a kernel stores that, or 1.
+  const float inverse = 1.0F / multiplier;
+  if (how == "inverse" || how == "any") formed(inverse);
+  if ((how == "inverse" || how == "any") && inverse == 0) formed(1.0F);
   return list;
 }
 
@@ -155,6 +160,8 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
   std::vector<char> overflows(scales.size(), 0);
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i] != 0 && std::fabs(values[i]) < least_absmax) overflows[group_of(i)] = 1;
+  // An absmax that was clamped to the largest f32 makes a scale that is Inf in f16: no decoder takes it.
+  if (contract.text("scale_format") == "f16") overflows.assign(overflows.size(), 1);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (finite[group_of(i)] != 0) continue;
     if (overflows[group_of(i)] != 0 && std::isfinite(values[i]))

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/formats/block.hpp"
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/enclosure.hpp"
@@ -100,10 +101,15 @@ class Steps {
         const double e = codes.distance(v, extreme / far_code);
         bound_ += v * v * e * e;
       }
-      bound_ += kComparisons * squares;
-      for (const double sign : {-1.0, 1.0}) search(sign, plain_ / 4, 2 * plain_);
+      bound_ += rule(Rule::search_comparison, kComparisons * squares);
+      if (rule(Rule::search_step, 1) == 0) {
+        cells.push_back({extreme / far_code, extreme / far_code});
+      } else {
+        for (const double sign : {-1.0, 1.0}) search(sign, plain_ / 4, 2 * plain_);
+      }
       // A step below a quarter of the plain one reaches no farther than a quarter of the extreme, and is left out by E as well as any.
-      if (least_error(-1, {0, plain_ / 4}) <= bound_ || least_error(1, {0, plain_ / 4}) <= bound_)
+      if (rule(Rule::search_step, 1) > 0 &&
+          (least_error(-1, {0, plain_ / 4}) <= bound_ || least_error(1, {0, plain_ / 4}) <= bound_))
         cells.push_back({-plain_ / 4, plain_ / 4});
     }
     for (const Cell& cell : cells) largest = std::max({largest, -cell.low, cell.high});
@@ -189,11 +195,13 @@ void admit_searched(Truth& truth, const Format& to, std::span<const float> value
       truth.limit[first + i] = 0;
       if (own.absmax == 0) continue;
       const bool clamped = own.largest * (top + 1) > (top - 0.5) * largest;
-      const double by = (clamped ? d : d / 2) + (own.largest + d) * 0x1p-11 + (top + 1) * 0x1p-25;
+      const double by = rule(Rule::search_integer, clamped ? d : d / 2) +
+                        rule(Rule::search_storage, (own.largest + d) * 0x1p-11 + (top + 1) * 0x1p-25);
       const double size = std::fabs(double{x[i]});
       const double e = farthest(codes, own, x[i], by);
       truth.limit[first + i] =
-          up(e + (size + e) * 0x1p-11 + codes.far() * (top + 1) * 0x1p-25 + 0x1p-22 * size);
+          up(e + rule(Rule::search_storage, (size + e) * 0x1p-11 + codes.far() * (top + 1) * 0x1p-25) +
+             0x1p-22 * size);
     }
   }
 }

@@ -14,28 +14,33 @@ struct Ends {
   void admit(double x, bool first) {
     low = first ? x : std::min(low, x), high = first ? x : std::max(high, x);
   }
-  double least() const { return std::min(std::fabs(low), std::fabs(high)); }
+  double least() const { return low < 0 && high > 0 ? 0 : std::min(std::fabs(low), std::fabs(high)); }
   double most() const { return std::max(std::fabs(low), std::fabs(high)); }
 };
 
-// Elements [first, first + e.size()) of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be
-// stored as.
+// The next number of e4m3fn above one of them.
+double next_fp8(double x) {
+  constexpr int kLeastExponent = -6, kFractionBits = 3;
+  return x +
+         std::ldexp(1.0, std::max(x > 0 ? std::ilogb(x) : kLeastExponent, kLeastExponent) - kFractionBits);
+}
+
+// The elements of a group under one scale_2, what they may be as FP8 in `e`: every number that they may be
+// stored as. absmax may be any number of FP8 from the largest |e| that is certain on: another one makes other
+// steps, between those of both ends and beyond.
 template <typename Visit>
 void each_second_stage(const std::vector<Ends>& e, const Coder& int4, const Contract& contract, Visit visit) {
-  double certain = 0;
-  for (const Ends& each : e) certain = std::max(certain, each.least());
-  std::vector<double> largest(1, certain);
-  for (const Ends& each : e)
-    if (each.most() > certain) largest.push_back(each.most());
-  std::ranges::sort(largest);
-  largest.erase(std::unique(largest.begin(), largest.end()), largest.end());
-  for (const double absmax : largest)
+  double certain = 0, most = 0;
+  for (const Ends& each : e) certain = std::max(certain, each.least()), most = std::max(most, each.most());
+  for (double absmax = certain; absmax <= most; absmax = next_fp8(absmax))
     for (const AdmissibleScale& s1 :
          admissible_scales(static_cast<float>(absmax), declared_divisor(7, contract), contract))
       for (std::size_t i = 0; i < e.size(); ++i)
-        for (const double in_fp8 : {e[i].low, e[i].high})
-          if (std::fabs(in_fp8) <= absmax)
+        for (const double end : {e[i].low, e[i].high}) {
+          const double in_fp8 = std::clamp(end, -absmax, absmax);
+          if (in_fp8 >= e[i].low && in_fp8 <= e[i].high)
             int4.each(static_cast<float>(in_fp8), s1, [&](double number) { visit(i, number); });
+        }
 }
 
 }  // namespace

@@ -61,6 +61,10 @@ double block_scale_error(std::string_view path, std::string_view element, const 
   const double blocks = std::ceil(static_cast<double>(x.center.size()) / 32);
   if (!claims(Rule::sum_overflow, x.max_abs * w.max_abs < std::numeric_limits<float>::max()))
     return std::numeric_limits<double>::infinity();
+  // Or the sum of a block of products of codes times one scale, before the other: codes of the other side.
+  const double codes = path == "q8_K" ? 256 * 0x1p13 : path == "blocks" ? 32 * code : 32 * 127.0;
+  if (!claims(Rule::sum_overflow, codes * std::max(x.max_abs, w.max_abs) < std::numeric_limits<float>::max()))
+    return std::numeric_limits<double>::infinity();
   if (x.grid.min_abs * w.grid.min_abs >= 0x1p-126 * above) return 0;
   return rule(Rule::block_scale_underflow, blocks * most * (flush ? 0x1p-126 : 0x1p-150));
 }

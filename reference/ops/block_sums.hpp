@@ -25,7 +25,7 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
 
 // What a kernel loses that multiplies the sum of a block's codes by the product of both scales, where that product is below the
 // normal numbers of f32: half a step of it, or all under ftz, times the sum of the codes. 0 where no block's scales are that
-// small: a number is at most a code times its scale. +Inf where the product of scales may overflow. element: of path=blocks.
+// small: a number is at most a code times its scale. +Inf where the product of scales, or that sum times one of them, may overflow. element: of path=blocks.
 double block_scale_error(std::string_view path, std::string_view element, const OperandRow& x,
                          const OperandRow& w, bool flush);
 

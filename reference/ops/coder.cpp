@@ -45,7 +45,7 @@ Coder::Coder(const Format& to, const Contract& contract)
       quotient_(contract.text("quotient")),
       code_scale_(contract.text("code_scale")),
       zeroes_subnormals_(contract.text("subnormals") == "zero"),
-      error_(rule(Rule::quotient_rounding, gamma_n(4 + 2 * contract.number("scale_ulp"), kUnit32))) {}
+      error_(rule(Rule::code_quotient, gamma_n(4 + 2 * contract.number("scale_ulp"), kUnit32))) {}
 
 void Coder::codes(double quotient, bool is_nan, const std::function<void(double)>& visit) const {
   const double q = quotient_ == "f16"    ? round_f16(static_cast<float>(quotient))

@@ -122,7 +122,8 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
       const double relative = std::max(after, cancelled);
       error += rule(Rule::decode_rounding, relative * (1 + 0x1p-40));
       error += rule(Rule::decode_underflow, (roundings_ - 1) * (a.underflow + b.underflow) * k.most());
-      if (rotated) error += 32 * roundings_ * mid_.tiny * std::max(1.0, norm);
+      if (rotated)
+        error += rule(Rule::decode_rotated_underflow, 32 * roundings_ * mid_.tiny * std::max(1.0, norm));
       if (std::fabs(w) < 2 * normal_ || (minimum != 0 && std::min(product, minimum) < 2 * normal_))
         error += rule(Rule::decode_last_underflow, (minimum == 0 ? 1 : 2) * k.half_step());
     }

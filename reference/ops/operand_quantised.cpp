@@ -2,8 +2,10 @@
 //
 // What a kernel makes of them where the forms of scale and code are not declared. With a = absmax, exact, u = 2^-24, and
 // while a / D, D / a, 1 / s are normal numbers: our s is one rounding from a / D and the kernel's at most two, so they are
-// within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s) two: within 5 of the quotient by our s.
-// One more stands for the products of these errors: gamma_6, and two for each rounding that a and x had when they were decoded.
+// within 3 roundings of each other; x / s and x (D / a) add one or two, x (1 / s) two: within 5 of the
+// quotient by our s. A product of n factors 1 + d and reciprocals of such is within gamma_n of 1 (Higham
+// 2002, lemma 3.1): gamma_3 of the scale, gamma_5 of the quotient, and two more for each rounding that a and
+// x had when they were decoded. q8_K's own d = a / 127 is exact here (an f64): gamma_2 and gamma_4.
 // Where they are not normal (a < D 2^-126) no relative error holds: D / a or 1 / s may be Inf.
 //   e4m3fn  a scale of 0, codes of 448, NaN of a zero: nothing is claimed of the tensor (as declared: where the declared form has a 0,
 //           an Inf, or under ftz a subnormal scale)
@@ -14,6 +16,7 @@
 // ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/ops/decoding.hpp"
@@ -53,11 +56,16 @@ void any_codes(OperandRow& row, std::size_t first, std::size_t count, double mos
   }
 }
 
+// A kernel may decode an activation before it multiplies it: beyond the largest f32 that is Inf, as 127 (1 /
+// (127 / absmax)) may be.
+bool is_single(double operand) { return std::fabs(operand) <= std::numeric_limits<float>::max(); }
+
 // Codes [low, high] times a scale within `spread` of `scale`.
 void integers_times(OperandRow& row, std::size_t i, double low, double high, double scale, double spread) {
   const double middle = (low + high) / 2, radius = rule(Rule::code_step, (high - low) / 2);
   row.center[i] = middle * scale;
   row.reach[i] = up(std::fabs(row.center[i]) + radius * (scale + spread) + std::fabs(middle) * spread);
+  if (!is_single(row.reach[i])) row.reach[i] = kInfinity;
 }
 
 }  // namespace
@@ -98,8 +106,8 @@ void Operands::quantise_e4m3fn(OperandRow& row, std::int64_t index) const {
     return;  // centers of 0
   }
   const double g =
-      declared ? 0 : rule(Rule::quotient_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32));
-  if (!declared) row.scale_error = rule(Rule::scale_rounding, (4 + decoding_roundings()) * kUnit32);
+      declared ? 0 : rule(Rule::quotient_rounding, gamma_n(5 + 2 * decoding_roundings(), kUnit32));
+  if (!declared) row.scale_error = rule(Rule::scale_rounding, gamma_n(3 + 2 * decoding_roundings(), kUnit32));
   const std::vector<Enclosure> z = activations(row, index);
   const auto code = [&](double x, bool upper) {
     if (!declared) return round_to(e4m3fn, outward(x / s, g, upper), kClamp);
@@ -161,7 +169,10 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
       double low = std::min(even, away), high = std::max(even, away);
       if (quantising_.flush && std::fabs(row.exact[i]) < kLeastNormal && rule(Rule::quotient_flush, 1) > 0)
         low = std::min(low, 0.0), high = std::max(high, 0.0);
-      admit(row, i, low * stored, high * stored, f32);
+      if (is_single(low * stored) && is_single(high * stored))
+        admit(row, i, low * stored, high * stored, f32);
+      else
+        leave_open(row, i);
     }
   }
   row.same = false;
@@ -173,8 +184,8 @@ void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
   if (is_declared(row)) return quantise_q8_as_declared(row);
   static const ScalarFormat& f16 = scalar_format("f16");
   const bool wide = path_ == "q8" && quantising_.scale_format == "f32";
-  const double g = rule(Rule::quotient_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32)),
-               g_scale = rule(Rule::scale_rounding, gamma_n(6 + 2 * decoding_roundings(), kUnit32));
+  const double g = rule(Rule::quotient_rounding, gamma_n(5 + 2 * decoding_roundings(), kUnit32)),
+               g_scale = rule(Rule::scale_rounding, gamma_n(3 + 2 * decoding_roundings(), kUnit32));
   const std::vector<Enclosure> z = activations(row, index);
   row.reach.resize(row.exact.size());
   for (std::size_t first = 0; first < row.exact.size(); first += 32) {
@@ -209,7 +220,7 @@ void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
 void Operands::quantise_q8_K(OperandRow& row, std::int64_t index) const {
   constexpr std::size_t kElements = 256;
   const double g = rule(Rule::quotient_rounding, gamma_n(4 + 2 * decoding_roundings(), kUnit32)),
-               g_scale = rule(Rule::scale_rounding, gamma_n(4 + 2 * decoding_roundings(), kUnit32));
+               g_scale = rule(Rule::scale_rounding, gamma_n(2 + 2 * decoding_roundings(), kUnit32));
   const std::vector<Enclosure> z = activations(row, index);
   row.reach.resize(row.exact.size());
   for (std::size_t first = 0; first < row.exact.size(); first += kElements) {

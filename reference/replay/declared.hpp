@@ -24,7 +24,7 @@ inline constexpr ContractKey kScheduleKey{
     "level=replay: all that decides the bits, key:value/key:value, as `assay identify` prints it"};
 inline constexpr std::array kReplayKeys = {
     ContractKey{"level", ContractValue::word, "limit", "limit|replay",
-                "replay: every stored bit must be that of `schedule`"},
+                "replay: every stored bit must be that of `schedule`", "none"},
     kScheduleKey,
 };
 

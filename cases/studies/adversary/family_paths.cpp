@@ -1,12 +1,8 @@
 // matmul on matrix units and by every path: operands as each path makes them, blocks of a unit chained, promoted to f32, or in
 // another order; codes with their scales afterwards; activations quantised as a kernel does it on its way.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 #include <span>
-
-#include <fmt/format.h>
 
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/products.hpp"
@@ -23,10 +19,11 @@ namespace {
       {kStoreAxes[2][0], kStoreAxes[2][1]}, {                                 \
     kStoreAxes[3][0], kStoreAxes[3][1]                                        \
   }
-#define ASSAY_UNIT_AXES                                                                                    \
-  {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", "0|0|1|2|4"}, {"blocks", "seq|seq|rev|perm"}, \
-      {"instruction", "whole|whole|1|2|3|8"}, {"parts", "1|1|1|2|3|16|all"}, {"say", "any|sharp|sharp"},   \
-      {"epilogue", "in_turn|b_first|scales_first"}
+#define ASSAY_UNIT_AXES                                                                              \
+  {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", kPromotions}, {"blocks", kBlockOrders}, \
+      {"instruction", kInstructions}, {"parts", kParts}, {"say", "any|sharp|sharp"}, {               \
+    "epilogue", "in_turn|b_first|scales_first"                                                       \
+  }
 
 constexpr Axis kUnitShape[] = {{"m", "1|2"},
                                {"n", "1|4"},
@@ -67,26 +64,9 @@ const MatrixUnit& unit_for(const Attributes& a, const Choices& c) {
                  path == "blocks" ? block_scale_format(a.text("a")) : "");
 }
 
-// Products of an instruction: a whole block of the unit, or fewer. Block scales come with whole blocks alone.
-std::int64_t instruction_of(const MatrixUnit& unit, const Choices& c) {
-  const std::string_view word = choice(c, "instruction");
-  if (word == "whole" || unit.scale_block > 0) return unit.group;
-  return std::min<std::int64_t>(unit.group, static_cast<std::int64_t>(positive_number(c, "instruction")));
-}
-
 void unit_contract(const Attributes& a, const Choices& c, Words& words) {
   const bool sharp = choice(c, "say") == "sharp";
-  const MatrixUnit& unit = unit_for(a, c);
-  const std::int64_t instruction = instruction_of(unit, c);
-  const bool whole = instruction == unit.group && choice(c, "parts") == "1";
-  const bool told = sharp && whole && choice(c, "blocks") == "seq";
-  words.say("acc", unit.name);
-  words.say("promote", choice(c, "promote"));
-  words.say("order", told ? "sequential" : "any");
-  if (sharp && !told) {
-    words.say("block", fmt::format("{}", instruction));
-    words.say("split", choice(c, "parts") == "all" ? "0" : choice(c, "parts"));
-  }
+  say_unit(unit_for(a, c), c, words);
   if (path_of(a) == "tf32")
     words.say("tf32", sharp || choice(c, "tf32") == "nearest_even" ? choice(c, "tf32") : "any");
   if (path_of(a) == "e4m3fn") {
@@ -182,7 +162,7 @@ class UnitKernel {
                 : how("scale") == "reciprocal" ? f32.mul(absmax, f32.div(1, 448))
                                                : f32.div(1, inverse_most);
     for (double& each : r.x) {
-      const double x = f32.round(each);
+      const double x = f32_.round(each);  // under ftz a subnormal number is read as 0
       const double q = how("code") == "divide"       ? f32.div(x, r.scale)
                        : how("code") == "reciprocal" ? f32.mul(x, f32.div(1, r.scale))
                                                      : f32.mul(x, absmax > 0 ? inverse_most : 1);
@@ -207,61 +187,8 @@ class UnitKernel {
     return r;
   }
 
-  // Instructions from c on; under ftz what they leave in the register may be flushed.
-  double chain(const UnitRow& a, const UnitRow& b, std::span<const std::size_t> order, double c) const {
-    const auto step = static_cast<std::size_t>(instruction_of(unit_, p_.choices));
-    for (std::size_t at = 0; at < order.size(); at += step) {
-      std::vector<float> x, y, x_scales, y_scales;
-      for (std::size_t i = at; i < std::min(order.size(), at + step); ++i) {
-        x.push_back(static_cast<float>(a.x[order[i]])), y.push_back(static_cast<float>(b.x[order[i]]));
-        if (unit_.scale_block > 0 && (i - at) % static_cast<std::size_t>(unit_.scale_block) == 0) {
-          const std::size_t block = order[i] / static_cast<std::size_t>(unit_.scale_block);
-          x_scales.push_back(a.block_scales[block]), y_scales.push_back(b.block_scales[block]);
-        }
-      }
-      c = f32_.read(fused_dot(unit_, {x, element_, x_scales}, {y, element_, y_scales}, c));
-    }
-    return c;
-  }
-
-  // One part: a chain, or chains of `promote` blocks of the unit each, added in f32.
-  double part(const UnitRow& a, const UnitRow& b, std::span<const std::size_t> order) const {
-    const std::size_t chunk = static_cast<std::size_t>(instruction_of(unit_, p_.choices)) *
-                              static_cast<std::size_t>(p_.number("promote"));
-    if (chunk == 0) return chain(a, b, order, 0);
-    double total = 0;
-    for (std::size_t at = 0; at < order.size(); at += chunk)
-      total = f32_.add(total, chain(a, b, order.subspan(at, std::min(chunk, order.size() - at)), 0));
-    return total;
-  }
-
   double sum(const UnitRow& a, const UnitRow& b) const {
-    const std::size_t n = a.x.size(), group = static_cast<std::size_t>(unit_.group);
-    // What is permuted: single products, or with block scales whole blocks of the unit.
-    const std::size_t piece = unit_.scale_block > 0 ? group : 1;
-    std::vector<std::size_t> pieces((n + piece - 1) / piece), order;
-    std::iota(pieces.begin(), pieces.end(), std::size_t{0});
-    if (p_.is("blocks", "rev")) std::ranges::reverse(pieces);
-    Draw draw(p_.seed());
-    if (p_.is("blocks", "perm"))
-      for (std::size_t i = pieces.size(); i > 1; --i)
-        std::swap(pieces[i - 1], pieces[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(i)))]);
-    for (const std::size_t each : pieces)
-      for (std::size_t i = each * piece; i < std::min(n, (each + 1) * piece); ++i) order.push_back(i);
-    if (p_.is("defect", "last_dropped")) order.pop_back();
-    // Parts of nearly one length, which end anywhere but inside of a scaled block.
-    const std::size_t units = (order.size() + piece - 1) / piece;
-    const std::size_t parts = std::max<std::size_t>(
-        1, p_.is("parts", "all") ? units : std::min(units, static_cast<std::size_t>(p_.number("parts"))));
-    const Arithmetic register_type(unit_.out == "f16" && p_.is("promote", "0") ? "f16" : "f32", flush_);
-    double total = 0;
-    for (std::size_t i = 0; i < parts; ++i) {
-      const std::size_t first = units * i / parts * piece,
-                        last = std::min(order.size(), units * (i + 1) / parts * piece);
-      const double own = part(a, b, std::span(order).subspan(first, last - first));
-      total = i == 0 ? own : register_type.add(total, own);
-    }
-    return total;
+    return unit_sum(p_, unit_, {a.x, element_, a.block_scales}, {b.x, element_, b.block_scales});
   }
 
   double scaled(double c, const UnitRow& a, const UnitRow& b) const {

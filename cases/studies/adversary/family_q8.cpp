@@ -1,9 +1,11 @@
-// matmul by path q8, as ggml has it on a CPU.
+// matmul by paths q8, q8_1 and q8_K, as ggml has it on a CPU.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/products.hpp"
+#include "reference/formats/factors.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -12,70 +14,134 @@ constexpr Axis kQ8Shape[] = {{"m", "1|2"},
                              {"n", "1|4"},
                              {"k", "32|64|256|1024"},
                              {"a", "f32"},
-                             {"b", "q8_0|q8_0|q4_0|q4_1|q5_0|q5_1|iq4_nl"},
-                             {"path", "q8"},
+                             {"b", "q8_0|q8_0|q4_0|q4_1|q5_0|q5_1|iq4_nl|q4_K|q5_K"},
+                             {"path", "q8|q8|q8|q8_1|q8_K"},
                              {"dtype", "f32|f32|f16|bf16"}};
 
 constexpr Axis kQ8Kernel[] = {{"sum", kSums},
                               {"fused", "no|yes"},
-                              {"whole", "no|yes"},
-                              {"scale", "divide|reciprocal"},
+                              {"whole", "no|yes|apart"},
+                              {"acc", "f32|f32|f32|f64"},
+                              {"scale", "divide|reciprocal|inverse"},
                               {"code", "divide|reciprocal|direct"},
                               {"ties", "even|away"},
+                              {"epilogue", "in_turn|in_turn|scales_first"},
+                              {"scale_format", "f16|f16|f32"},
                               {"say", "any|sharp|sharp"},
+                              {"untold", "none|none|none|ties|all"},
                               {kStoreAxes[0][0], kStoreAxes[0][1]},
                               {kStoreAxes[1][0], kStoreAxes[1][1]},
                               {kStoreAxes[2][0], kStoreAxes[2][1]},
                               {kStoreAxes[3][0], kStoreAxes[3][1]}};
 
-// ggml on a CPU: activations to blocks of 32 codes under an f16 scale, integer products of a block, its scales, sums in f32. Or
+// Scales in f16 by q8 alone, of q8_1 always, of q8_K never.
+bool is_f16_scale(const Attributes& a, const Choices& c) {
+  const std::string& path = a.text("path");
+  return path == "q8_1" || (path == "q8" && choice(c, "scale_format") != "f32");
+}
+
+// ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or
 // both operands decoded, and plain products.
-void q8_contract(const Attributes&, const Choices& c, Words& words) {
-  words.say("acc", "f32");
-  const bool sharp = choice(c, "say") == "sharp" && choice(c, "whole") == "no";
+void q8_contract(const Attributes& a, const Choices& c, Words& words) {
+  const bool by_blocks = choice(c, "whole") == "yes" || choice(c, "whole") == "apart";
+  words.say("acc", choice(c, "acc") == "f64" && !by_blocks ? "f64" : "f32");
+  if (choice(c, "say") == "sharp" && choice(c, "untold") != "all")
+    for (const char* key : {"scale", "code", "ties"})
+      if (choice(c, "untold") != key) words.say(key, choice(c, key));
+  if (a.text("path") == "q8") words.say("scale_format", choice(c, "scale_format"));
+  const bool sharp = choice(c, "say") == "sharp" && !by_blocks;
   words.say("order", order_word(choice(c, "sum"), sharp));
   say_store(c, words);
 }
 
+struct Block {
+  std::vector<double> codes;
+  double scale = 0, stored = 0;
+};
+
+Block quantised(const Problem& p, std::span<const double> x) {
+  const Arithmetic f32("f32");
+  double absmax = 0;
+  for (const double each : x) absmax = std::max(absmax, std::fabs(each));
+  const double direct = f32.div(127, absmax);
+  Block block;
+  block.scale = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, 127))
+                : p.is("scale", "inverse")  ? f32.div(1, direct)
+                                            : f32.div(absmax, 127);
+  const double d = block.scale, inverse = p.is("code", "direct") ? direct : f32.div(1, d);
+  const bool divides = p.is("code", "divide") || !std::isfinite(inverse);
+  for (const double each : x) {
+    const double q = d == 0 ? 0 : divides ? f32.div(each, d) : f32.mul(each, inverse);
+    block.codes.push_back(p.is("ties", "even") ? std::nearbyint(q) : std::round(q));
+  }
+  block.stored = is_f16_scale(p.attributes, p.choices) ? Arithmetic("f16").round(d) : d;
+  return block;
+}
+
+// 32 products by their integer codes: the sum of codes times both scales, less the minimum times the sum of
+// activations.
+double of_codes(const Problem& p, const Block& block, std::size_t first, std::span<const Factors> w) {
+  const Arithmetic f32("f32", p.is("ftz", "yes"));
+  double sum = 0, codes = 0;  // exact
+  for (std::size_t i = 0; i < w.size(); ++i)
+    sum += block.codes[first + i] * w[i].code, codes += block.codes[first + i];
+  // Path q8 says nothing of minima apart from the codes: weights as they are decoded.
+  if (p.attributes.text("path") == "q8" && w[0].minimum != 0) {
+    double decoded = 0;
+    for (std::size_t i = 0; i < w.size(); ++i)
+      decoded +=
+          block.codes[first + i] * (w[i].code * w[i].scale * w[i].second - w[i].minimum * w[i].minimum_scale);
+    return f32.round(decoded * block.stored);
+  }
+  const double scale = f32.mul(w[0].scale, w[0].second), minimum = f32.mul(w[0].minimum, w[0].minimum_scale);
+  const double product = p.is("epilogue", "scales_first")
+                             ? f32.mul(f32.round(sum), f32.mul(block.stored, scale))
+                             : f32.mul(f32.mul(f32.round(sum), block.stored), scale);
+  if (minimum == 0) return product;
+  const double own = p.attributes.text("path") == "q8_1"
+                         ? Arithmetic("f16").round(f32.mul(block.scale, codes))
+                         : f32.mul(block.stored, codes);
+  return f32.sub(product, f32.mul(minimum, own));
+}
+
 Outputs q8_run(const Problem& p) {
-  const bool flush = p.is("ftz", "yes");
-  const Arithmetic f32("f32", flush), plain("f32"), f16("f16");
+  const Arithmetic f32("f32", p.is("ftz", "yes"));
   const std::int64_t m = p.attributes.integer("m"), n = p.attributes.integer("n"),
                      k = p.attributes.integer("k");
+  const std::size_t length = static_cast<std::size_t>(k),
+                    size = p.attributes.text("path") == "q8_K" ? 256 : 32;
   Outputs out(1);
   for (std::int64_t i = 0; i < m; ++i) {
-    std::vector<double> code(static_cast<std::size_t>(k)), stored(code.size() / 32);
-    for (std::size_t block = 0; block < stored.size(); ++block) {
-      const double* x = p.tensor("a").data() + i * k + static_cast<std::int64_t>(block) * 32;
-      double absmax = 0;
-      for (int c = 0; c < 32; ++c) absmax = std::max(absmax, std::fabs(x[c]));
-      const double d =
-          p.is("scale", "divide") ? plain.div(absmax, 127) : plain.mul(absmax, plain.div(1, 127));
-      const double inverse = p.is("code", "direct") ? plain.div(127, absmax) : plain.div(1, d);
-      const bool divides = p.is("code", "divide") || !std::isfinite(inverse);
-      for (int c = 0; c < 32; ++c) {
-        const double q = d == 0 ? 0 : divides ? plain.div(x[c], d) : plain.mul(x[c], inverse);
-        code[block * 32 + static_cast<std::size_t>(c)] =
-            p.is("ties", "even") ? std::nearbyint(q) : std::round(q);
-      }
-      stored[block] = f16.round(d);
-    }
-    if (p.is("defect", "last_dropped")) code.back() = 0;
+    const std::span<const double> row(p.tensor("a").data() + i * k, length);
+    std::vector<Block> blocks;
+    for (std::size_t at = 0; at < length; at += size) blocks.push_back(quantised(p, row.subspan(at, size)));
+    if (p.is("defect", "last_dropped")) blocks.back().codes.back() = 0;
     for (std::int64_t j = 0; j < n; ++j) {
       const double* w = p.tensor("b").data() + j * k;
+      std::vector<double> terms;
       double c = 0;
-      if (p.is("whole", "yes")) {
-        std::vector<double> sums;
-        for (std::size_t block = 0; block < stored.size(); ++block) {
-          double sum = 0;  // exact: integers times one scale
-          for (std::size_t at = block * 32; at < block * 32 + 32; ++at) sum += code[at] * w[at];
-          sums.push_back(f32.round(sum * stored[block]));
+      std::vector<Factors> weights(length);
+      factors(p.set.at("b"), j * k, weights);
+      if (p.is("whole", "apart") && p.attributes.text("path") == "q8_K") {
+        // Products with codes and products with minima, each number by itself: two sums, in two orders.
+        std::vector<double> x, codes, minima;
+        for (std::size_t at = 0; at < length; ++at) {
+          const Factors& f = weights[at];
+          x.push_back(f32.mul(blocks[at / size].codes[at % size], blocks[at / size].stored));
+          codes.push_back(f32.mul(f32.mul(f.code, f.second), f.scale));
+          minima.push_back(f32.mul(f.minimum, f.minimum_scale));
         }
-        c = ordered_sum(f32, sums, "seq", 0);
+        c = f32.sub(ordered_sum(f32, x, codes, p.text("sum"), false, p.seed()),
+                    ordered_sum(f32, x, minima, p.text("sum"), false, p.seed()));
+      } else if (p.is("whole", "yes")) {
+        for (std::size_t at = 0; at < length; at += 32)
+          terms.push_back(of_codes(p, blocks[at / size], at % size, std::span(weights).subspan(at, 32)));
+        c = ordered_sum(f32, terms, "seq", 0);
       } else {
-        std::vector<double> x(code.size());
-        for (std::size_t at = 0; at < x.size(); ++at) x[at] = code[at] * stored[at / 32];
-        c = ordered_sum(f32, x, {w, x.size()}, p.text("sum"), p.is("fused", "yes"), p.seed());
+        const Arithmetic acc(p.is("acc", "f64") ? "f64" : "f32", p.is("ftz", "yes"));
+        for (std::size_t at = 0; at < length; ++at)
+          terms.push_back(blocks[at / size].codes[at % size] * blocks[at / size].stored);
+        c = ordered_sum(acc, terms, {w, length}, p.text("sum"), p.is("fused", "yes"), p.seed());
       }
       out[0].push_back(store(p, c, p.attributes.text("dtype")));
     }

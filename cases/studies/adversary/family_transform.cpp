@@ -1,10 +1,9 @@
-// wht as a butterfly or as a dense product, argmax as kernels run it, dequantize with roundings drawn adversely.
+// wht as a butterfly or as a dense product, argmax as kernels run it.
 #include <bit>
 #include <cmath>
 
 #include "cases/studies/adversary/families.hpp"
 #include "cases/studies/adversary/norms.hpp"
-#include "reference/formats/factors.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -113,78 +112,10 @@ Outputs argmax_run(const Problem& p) {
   return out;
 }
 
-constexpr Axis kDequantizeShape[] = {
-    {"rows", "1|2"},
-    {"cols", "64|256"},
-    {"from",
-     "q8_0|q4_0|q4_1|q5_1|nvfp4|mxfp4|mxfp8|e4m3fn_tensor|e4m3fn_tok|int8_tok|int4_g32|f16|bf16|e5m2|tq3_0_"
-     "c2|nvfp4|int4_g32_tensor|int4_ch_tensor|q2_K|q4_K|q6_K|mxfp4_ggml"},
-    {"dtype", "f32|f16|bf16"},
-};
-constexpr Axis kDequantizeKernel[] = {
-    {"mid", "f32|f32|f16|bf16"},
-    {"roundings", "1|1|2|3"},
-    {"steps", "none|none|left|right|first_last"},
-    {"sides", "up|down|random"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
-};
-
-void dequantize_contract(const Attributes&, const Choices& c, Words& words) {
-  words.say("mid", choice(c, "mid"));
-  if (choice(c, "steps") == "none")
-    words.say("roundings", positive_number(c, "roundings"));
-  else
-    words.say("roundings", "4");
-  say_store(c, words);
-}
-
-// Code and scales, each brought into the type and multiplied in some order; a product with the minimum is taken away.
-// At most four roundings of each product: into the type, a reciprocal or a second scale, two products, a difference.
-double step_by_step(const Problem& p, const Arithmetic& m, const Factors& f) {
-  const double code = m.round(f.code), scale = m.round(f.scale),
-               second = f.divides ? m.div(1, m.round(f.second)) : m.round(f.second);
-  const double product = p.is("steps", "left")    ? m.mul(m.mul(code, scale), second)
-                         : p.is("steps", "right") ? m.mul(code, m.mul(scale, second))
-                                                  : m.mul(m.mul(code, second), scale);
-  if (f.minimum == 0) return product;
-  return m.sub(product, m.mul(m.round(f.minimum_scale), m.round(f.minimum)));
-}
-
-// k roundings: k - 1 that each move the number by its last half unit in the adverse direction, and one to nearest.
-Outputs dequantize_run(const Problem& p) {
-  const Arithmetic m(p.text("mid"), p.is("ftz", "yes"));
-  const Sides sides(p.text("sides"), p.seed(), 0);
-  const bool scalar = format(p.attributes.text("from")).kind == FormatKind::scalar;
-  Outputs out(1);
-  std::int64_t i = 0;
-  const bool steps = !p.is("steps", "none") && !scalar && !p.attributes.text("from").starts_with("tq3");
-  std::vector<Factors> parts(steps ? p.tensor("x").size() : 0);
-  if (steps) factors(p.set.at("x"), 0, parts);
-  for (double x : p.tensor("x")) {
-    const int side = sides.of(i++);
-    if (steps && std::isfinite(x)) {
-      x = step_by_step(p, m, parts[static_cast<std::size_t>(i - 1)]);
-    } else if (std::isfinite(x) && !scalar) {
-      for (int k = 1; k < static_cast<int>(p.number("roundings")); ++k)
-        if (std::fabs(x) > 4 * m.least_normal() && std::fabs(x) < m.largest() / 2)
-          x *= 1 + side * m.unit() * (1 - 0x1p-20);
-      x = m.round(x);
-    }
-    if (p.is("defect", "coarse")) x = Arithmetic("bf16").round(x) * (1 + 0x1p-7);
-    out[0].push_back(store(p, m.read(x), p.attributes.text("dtype")));
-  }
-  return out;
-}
-
 }  // namespace
 
 extern const Family kWhtFamily{"wht", "wht", kWhtShape, kWhtKernel, "last_dropped", wht_contract, wht_run};
 extern const Family kArgmaxFamily{"argmax",         "argmax",        kArgmaxShape, kArgmaxKernel,
                                   "last_of_equals", argmax_contract, argmax_run};
-extern const Family kDequantizeFamily{"dequantize", "dequantize",        kDequantizeShape, kDequantizeKernel,
-                                      "coarse",     dequantize_contract, dequantize_run};
 
 }  // namespace assay::adversary

@@ -7,7 +7,10 @@
 
 #include "cases/lists.hpp"
 #include "reference/error.hpp"
+#include "reference/formats/block.hpp"
+#include "reference/formats/plane.hpp"
 #include "reference/near_names.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -119,6 +122,9 @@ constexpr Pool kPools[] = {
        return sign(d) * half * (1 + static_cast<double>(d.below(3) - 1) * 0x1p-23) *
               std::exp2(std::floor(level * 8) - 4);
      }},
+    // -1 once in a block of 32, and a small number else: minima that nearly cancel what the codes make.
+    {"floors", [](std::int64_t i, auto, const Range&, double level,
+                  Draw&) { return i % 32 == 31 ? -1 : std::ldexp(1.0, -8 - static_cast<int>(level * 6)); }},
     {"deep",
      [](auto, auto, const Range&, double level, Draw& d) { return -d.uniform() * std::exp2(level * 8); }},
     // Logits that climb by some ulps, each of whose products with log2 e is rounded up by nearly half a unit.
@@ -208,9 +214,19 @@ void apply(const std::string& edit, const std::vector<TensorSpec>& tensors, Valu
       x = anew;
     else
       at(4) = anew[static_cast<std::size_t>(number(4)) % x.size()];
-  } else {
+  } else if (f[1] != "plane") {
     throw InputError(InputErrorKind::bad_value, fmt::format("edit '{}'", excerpt(edit)));
   }
+}
+
+// x:plane:SUFFIX:I:V, of tensors that are encoded.
+void apply_to_planes(const std::string& edit, TensorSet& set) {
+  const std::vector<std::string> f = fields(edit);
+  if (f.size() != 5 || f[1] != "plane") return;
+  Plane& plane = plane_of(set.at(f[0]), f[2]);
+  const ScalarFormat& element = scalar_format(plane.spec.format);
+  store_code(element, plane.bytes, std::strtoll(f[3].c_str(), nullptr, 10),
+             encode(element, std::strtod(f[4].c_str(), nullptr), {.overflow = Overflow::ieee}));
 }
 
 }  // namespace
@@ -235,7 +251,20 @@ TensorSet make_inputs(const Op& op, const Attributes& attributes, const InputPla
     if (chosen == nullptr) throw unknown_name("fill or pool", plan.fill, pool_names());
     chosen->make({op, attributes, tensors, set, plan.seed}, values);
   }
+  const auto is_edited = [&](const TensorSpec& t) {
+    return t.role == TensorRole::index && set.contains(t.name) &&
+           std::ranges::any_of(plan.edits, [&](const std::string& e) { return e.starts_with(t.name + ":"); });
+  };
+  for (const TensorSpec& t : tensors)
+    if (is_edited(t)) {
+      const std::vector<double> drawn = decode_tensor(set.at(t.name));
+      values[t.name] = {drawn.begin(), drawn.end()};
+    }
   for (const std::string& edit : plan.edits) apply(edit, tensors, values);
+  for (const TensorSpec& t : tensors)
+    if (is_edited(t))
+      set.insert_or_assign(t.name,
+                           integer_tensor(t.format, t.shape, {values[t.name].begin(), values[t.name].end()}));
   for (const TensorSpec& t : tensors) {
     if (t.role != TensorRole::data) continue;
     const std::vector<float>& own = values.at(t.name);
@@ -243,6 +272,7 @@ TensorSet make_inputs(const Op& op, const Attributes& attributes, const InputPla
     if (std::ranges::any_of(own, [](float x) { return std::isinf(x); })) policy.overflow = Overflow::ieee;
     set.insert_or_assign(t.name, encode_tensor(format(t.format), t.shape, own, policy));
   }
+  for (const std::string& edit : plan.edits) apply_to_planes(edit, set);
   return set;
 }
 

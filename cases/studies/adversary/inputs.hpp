@@ -1,10 +1,11 @@
 // The adversary's inputs: the project's fills, pools of its own made for the seams of the limits, and edits.
 //
-//   x:set:I:V      element I becomes V
+//   x:set:I:V      element I becomes V; of integers (topk_ids) too
 //   x:scale:V      every element times V        x:add:V   every element plus V
 //   x:copy:I:J     element I becomes element J  x:swap:I:J
 //   x:pool:P:S     the whole tensor anew, from pool P with seed S
 //   x:draw:P:S:I   element I anew, from pool P with seed S
+//   x:plane:N:I:V  of the encoded tensor: number I of plane N (".scale", "" of codes) becomes V
 #pragma once
 
 #include <span>
