@@ -72,7 +72,8 @@ class Console : public Reporter {
                  count == 1 ? "" : "s", count == 1 ? "it requires" : "they require", name);
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
     fmt::print("\n{}; {}{} outputs judged in {:.1f} s\n", counts(s),
-               s.judged == s.cases ? "" : s.coverage() + "; ", with_commas(s.outputs), s.wall_seconds);
+               s.shows_nothing + s.not_run == 0 ? "" : s.coverage() + "; ", with_commas(s.outputs),
+               s.wall_seconds);
     if (verbose_) work(s);
     if (s.expected > 0)
       fmt::print("known findings and gaps, and why: assay list known{}\n",

@@ -10,15 +10,14 @@
 #include <vector>
 
 #include "harness/cli/program_testing.hpp"
-#include "reference/fingerprint.hpp"
 
 namespace {
 
-using assay::Fingerprint;
 using nlohmann::json;
 using program_testing::assay;
 using program_testing::json_of;
 using program_testing::kFaulty;
+using program_testing::linked;
 using program_testing::Outcome;
 using program_testing::Scratch;
 using program_testing::text_of;
@@ -94,18 +93,6 @@ TEST(Arguments, that_mean_nothing_are_refused) {
     const Outcome o = assay(std::string("run 'softmax rows=1 cols=2' -b cpu ") + argument);
     EXPECT_EQ(o.code, 2) << argument << "\n" << o.text;
   }
-}
-
-// A record's text with the fingerprints that its lines should have: by somebody who knows how they are made.
-std::string linked(const std::string& record) {
-  std::string text, chain;
-  std::istringstream lines(record);
-  for (std::string line; std::getline(lines, line);) {
-    line.resize(line.rfind(",\"chain\":\""));
-    chain = Fingerprint().add(chain).add(line).hex();
-    text += line + ",\"chain\":\"" + chain + "\"}\n";
-  }
-  return text;
 }
 
 TEST(Records, what_was_changed_after_it_was_written_is_refused) {

@@ -131,9 +131,9 @@ TEST(Record, of_another_plan_is_refused_and_a_torn_line_is_not) {
   const std::string resumed = text_of(torn);
   EXPECT_EQ(std::count(resumed.begin(), resumed.end(), '\n'), 4) << resumed;
 
-  json header = json::parse(text.substr(0, text.find('\n')));
+  auto header = nlohmann::ordered_json::parse(text.substr(0, text.find('\n')));
   header["words"] = {"softmax rows=3,5 cols=8 variant=correct"};
-  std::ofstream(torn) << header.dump() << text.substr(text.find('\n'));
+  std::ofstream(torn) << program_testing::linked(header.dump() + text.substr(text.find('\n')));
   const Outcome other = assay("run --resume " + torn);
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.text.find("the record is of another plan"), std::string::npos) << other.text;

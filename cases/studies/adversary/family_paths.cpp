@@ -21,9 +21,8 @@ namespace {
   }
 #define ASSAY_UNIT_AXES                                                                              \
   {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", kPromotions}, {"blocks", kBlockOrders}, \
-      {"instruction", kInstructions}, {"parts", kParts}, {"say", "any|sharp|sharp"}, {               \
-    "epilogue", "in_turn|b_first|scales_first"                                                       \
-  }
+      {"instruction", kInstructions}, {"parts", kParts}, {"say", "any|sharp|sharp"},                 \
+      {"epilogue", "in_turn|b_first|scales_first"}
 
 constexpr Axis kUnitShape[] = {{"m", "1|2"},
                                {"n", "1|4"},

@@ -181,7 +181,7 @@ Point reduced(Point point, const Wanted& wanted) {
       fewer.inputs.edits.erase(fewer.inputs.edits.begin() + static_cast<std::ptrdiff_t>(i));
       take(fewer);
     }
-    const auto plainer = [&](std::span<const Axis> axes, Choices Point::*choices) {
+    const auto plainer = [&](std::span<const Axis> axes, Choices Point::* choices) {
       for (const Axis& axis : axes)
         for (const std::string& word : words_of(axis.words)) {  // the plainest first
           const std::string name(axis.name);
