@@ -36,7 +36,8 @@ constexpr ContractKey kContract[] = {
     {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"qk_block", ContractValue::integer, "1", "",
-     "products that each block of a matrix unit holds at least, the last of a partial sum of q.k apart"},
+     "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
+     "q.k apart"},
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
@@ -58,7 +59,8 @@ constexpr ContractKey kContract[] = {
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
     {"pv_block", ContractValue::integer, "1", "",
-     "keys that each block of a matrix unit holds at least, the last of a partial sum of p.v apart"},
+     "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
+     "apart"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
     {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},

@@ -36,8 +36,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 // The contract keys, and what they assume of a kernel:
 //   qk           accumulator or matrix unit of q.k
 //   chunk        products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
-//   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; where
-//                qk_order is declared they are full
+//   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; in
+//                memory order too, where a level knows the steps of full blocks alone
 //   pv_block     the same of the keys of p.v, all but the last of a partial sum, of a tile and of a page; hidden
 //                keys, which are multiplied by 0, count
 //   scores       format that the logits are rounded to, once, after the scale

@@ -36,7 +36,7 @@
 // floor(log2 max(head, |a| + E)), E the error so far. Exponents are not normalised: head >= |product| can happen for
 // a subnormal operand, so heads are formed from operand exponents not below the format's smallest.
 //   detord, ca  steps in order on signed partial sums; a step that cuts no term and whose result fits adds 0.
-//   detap, and an open order of the products
+//   detap, and an open order of the products, or blocks that may be short: where they end is not known
 //               no partial sum of any subset exceeds T = max(sum of positive, sum of negative products). A
 //               step may hold as few products as the contract allows (qk_block, pv_block): B = n / block
 //               steps, whose cuts c_i are n + B (1 + extra) at most together (h = max(T, head, 2^emin)):

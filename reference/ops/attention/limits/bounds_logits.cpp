@@ -108,9 +108,10 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
   r.all_equal = !row.sink && row.bias.empty() && !how.fused_argument;
   for (std::int64_t j = 0; j < kv.keys; ++j) {
     if (!row.sees(j)) continue;
-    const Score s = !computed.empty() ? Score{static_cast<double>(computed[static_cast<std::size_t>(j)]), 0}
-                                      : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
-                                              kind == ScoreError::ordered ? how.qk_order : Order(Order::any));
+    const Score s = !computed.empty()
+                        ? Score{static_cast<double>(computed[static_cast<std::size_t>(j)]), 0}
+                        : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
+                                kind == ScoreError::ordered ? step.known(how.qk_order) : Order(Order::any));
     r.s[j] = s.s, r.ds[j] = s.ds;
     const LogitError x = logit(how, row, scores, s.s, s.ds, j);
     r.x[j] = x.x, r.e[j] = x.e;

@@ -1,0 +1,67 @@
+// Correct kernels with which people who knew the manual alone broke limits of attention, each beside a wrong
+// one that stays caught.
+#include <cmath>
+#include <cstring>
+
+#include "reference/ops/op_testing.hpp"
+
+namespace assay::testing {
+namespace {
+
+using Given = std::map<std::string, std::string>;
+
+OpCase attention(Given given) {
+  given.insert({{"heads", "1"}, {"kv", "f32"}, {"dtype", "f32"}});
+  return {"attention", given};
+}
+OpCase filled(const Given& given, const Values& q, const Values& k, const Values& v) {
+  OpCase c = attention(given);
+  c.put("q", q), c.put("k", k), c.put("v", v);
+  return c;
+}
+// q = 0: equal logits.
+OpCase equal(Given given, const Values& v) {
+  given.insert({{"d", "1"}, {"dv", "1"}, {"len", std::to_string(v.size())}});
+  return filled(given, {0}, Values(v.size(), 1), v);
+}
+
+const std::string kShaped = "tiles=aligned scaling=scores argument=rounded ";
+
+TEST(AttentionOfStrangers, blocks_of_a_unit_may_be_short_under_a_told_order) {
+  OpCase c =
+      attention({{"d", "4"}, {"dv", "2"}, {"len", "2"}, {"kv", "f16"}, {"mask", "window"}, {"window", "4"}});
+  c.put("q", {-0x1.c653a6p-6F, 0x1.ff87eep-3F, 0x1.dd5acp-4F, 0x1.5e6e26p-2F});
+  c.put("k", {-0x1.418p-2F, -0x1.f6p-2F, -0x1.494p+0F, 0x1.b38p-2F, -0x1.894p-1F, -0x1.614p+1F, 0x1.19p+0F,
+              -0x1.c4cp-1F});
+  c.put("v", {-0x1.42cp-1F, 0, -0x1.a94p-2F, 0x1.7d4p-2F});
+  const std::string words =
+      "qk=hopper_f16_f16out q=f16 convert=f16 tiles=aligned tile=4 scaling=scores p=f16 pv=v100_f16 "
+      "denominator=cast exp_ulp=4 ";
+  const float got = 0x1.38fd4ap-3F;
+  const Truth t = c.truth(words + "order=sequential"),
+              full = c.truth(words + "order=sequential qk_block=16 pv_block=16");
+  expect_pass(t, Values{static_cast<float>(t.value[0]), got});
+  expect_caught(full, Values{static_cast<float>(full.value[0]), got});
+  expect_caught(t, Values{static_cast<float>(t.value[0]), got * (1 + 0x1p-6F)});
+  expect_pass(c.truth(words + "order=tiles qk_order=sequential"),
+              Values{static_cast<float>(t.value[0]), got});
+}
+
+TEST(AttentionOfStrangers, keys_of_a_block_of_p_v_may_be_few_under_a_told_order) {
+  OpCase c =
+      attention({{"d", "1"}, {"dv", "2"}, {"len", "4"}, {"kv", "f16"}, {"mask", "causal"}, {"q", "1"}});
+  c.put("q", {0x1.8p+0F}), c.put("k", {-0x1p+0F, 0x1.aa8p-1F, -0x1.ffcp-1F, -0x1p+0F});
+  c.put("v", {-0x1.8p-1F, -0x1.03p-1F, -0x1.8p-1F, -0x1p-1F, -0x1p-1F, -0x1p-2F, -0x1p-1F, 0});
+  const std::string words =
+      "qk=cdna3_f16 q=f16 convert=f16 p=f16 p_shift=3 pv=hopper_f16_f16out order=sequential tile=16 "
+      "tiles=aligned scaling=scores sink=last merge=once div_ulp=1 exp_ulp=4";
+  const float got = -0x1.7268d8p-1F;
+  const Truth t = c.truth(words), full = c.truth(words + " qk_block=16 pv_block=16");
+  const auto other = static_cast<float>(t.value[1]);
+  expect_pass(t, Values{got, other});
+  expect_caught(full, Values{got, static_cast<float>(full.value[1])});
+  expect_caught(t, Values{got * (1 + 0x1p-5F), other});
+}
+
+}  // namespace
+}  // namespace assay::testing
