@@ -256,3 +256,4 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
 }
 
 }  // namespace assay
+      done.q_rounds = !quantises_blocks(q_to) && q != problem.all_q();

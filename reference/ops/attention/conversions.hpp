@@ -51,6 +51,7 @@
 #include <vector>
 
 #include "reference/arithmetic/contract.hpp"
+#include <optional>
 #include "reference/ops/attention/problem.hpp"
 
 namespace assay {
@@ -79,6 +80,10 @@ struct Conversions {
 
   double uncertainty(std::size_t row) const { return of(q_uncertainty, row); }
   static double of(const std::vector<double>& rows, std::size_t row) {
+  bool q_rounds = false;            // q=f16|bf16 changed a number of q
+  std::vector<double> k_undecided;  // per kv head, the largest 2-norm of a key's undecided steps; empty: none
+  std::optional<Encoded> v_undecided;  // what V may be off by, and what that makes of every output:
+  std::vector<double> v_moved;         // sum p_j |step_j|; empty: none
     return rows.empty() ? 0.0 : rows[row];
   }
 };

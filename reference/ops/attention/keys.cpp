@@ -73,7 +73,9 @@ constexpr ContractKey kContract[] = {
     {"argument", ContractValue::word, "any", "any|rounded",
      "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
     {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
-     "what the softmax scale multiplies: q.k, or q before it (q_rounded: into its format); any: scores or q"},
+     "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
+     "and "
+     "q under a unit: into its format); any: scores, or q and no rounding to a format"},
     {"tiles", ContractValue::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and the parts of a split are equal runs of "
      "them"},

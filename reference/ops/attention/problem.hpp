@@ -77,11 +77,12 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
 //                any: or one fused operation, S scale - f32(max S scale), of a rescale too where the maximum
 //                rises (where it stays the factor is 1)
-//   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32 (of a matrix unit's
-//                operand: exactly). q_rounded: and the product is rounded to q's format. any: scores or q
-//   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and the
-//                parts of a split are equal runs of them in order. any: with the first key of a window, a
-//                page, or from the end
+//   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32. q_rounded: and the
+//                product is rounded to q's format, as it is under a matrix unit, which takes no other. any:
+//                scores or q, without that rounding
+//   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and each
+//                part of a split is a run of ceil(tiles / split) of a sequence's tiles, from key 0 on. any:
+//                with the first key of a window, a page, or from the end
 //   sink         last: the sink enters maximum and sum after all keys (of all parts). first: they begin as
 //                the sink and 1, so that every weight is relative to it. any: either
 //   lag          a running maximum is raised only by a logit that is above it by more than this: weights are

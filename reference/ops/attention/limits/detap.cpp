@@ -74,6 +74,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   conversions = rule(Rule::logit_conversion, conversions);
   const double products = (abs_sum + conversions) * (1 + 4 * kU);
   double sum = g.scale * qk(products);
+    if (applied.q && applied.q_rounds)  // a kernel may round the product alone
+      conversions += kernel.scaled_q.u * abs_sum + kernel.scaled_q.tiny * root * row.k_norm;
   if (kernel
           .scales_q) {  // what underflows in the sum of scaled products is not scaled down, what overflows is
     const DotError scaled(kernel.qk, kernel.of_qk(g.d), g.scale * abs_sum, std::max(1.0, g.scale) * subnormal,

@@ -18,7 +18,8 @@
 //                               scaled products, of which what underflows is not scaled down
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
-//      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded
+//      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
+//                               before, for a kernel may round the product alone
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps

@@ -171,7 +171,10 @@ struct Kernel {
     div_ulp = c.number("div_ulp");
     lag = std::exp(c.number("lag"));
     scales_q = c.text("scaling") != "scores";
-    rounds_scaled_q = c.text("scaling") == "q_rounded";
+    // A unit takes a scaled q in the format of its operand; codes take the scale into theirs.
+    rounds_scaled_q =
+        c.text("scaling") == "q_rounded" || (c.text("scaling") == "q" && qk.kind == Accumulator::Kind::unit &&
+                                             !quantises_rows(c.text("q")) && !quantises_blocks(c.text("q")));
     once = c.text("merge") == "once", states = c.text("merge") == "states";
     fused_argument = c.text("argument") == "any";
     shares = c.text("weights") == "shares";

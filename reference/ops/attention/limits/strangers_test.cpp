@@ -27,6 +27,24 @@ OpCase equal(Given given, const Values& v) {
 
 const std::string kShaped = "tiles=aligned scaling=scores argument=rounded ";
 
+TEST(AttentionOfStrangers, a_scaled_q_is_rounded_again_as_a_unit_takes_it) {
+  // Two keys: out = 1 / (1 + exp(difference of logits)), q times 1/sqrt(2) in bf16 once or twice.
+  const float q = 0x1.c00002p-2F, k = 48;
+  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "2"}}, {0, q}, {0, k, 0, 0}, {0, 1});
+  const float scale = 0x1.6a09e6p-1F;
+  const auto out = [&](double scaled) { return Values{static_cast<float>(1 / (1 + std::exp(scaled * k)))}; };
+  const auto bf16 = [](double x) { return round_bf16(x); };
+  for (const char* words :
+       {"qk=hopper_bf16 q=bf16 scaling=q exp_ulp=1", "qk=hopper_bf16 q=bf16 scaling=q_rounded exp_ulp=1"}) {
+    const Truth t = c.truth(std::string("convert=bf16 ") + words);
+    expect_pass(t, out(bf16(static_cast<float>(bf16(q) * scale))));
+    expect_pass(t, out(bf16(q * scale)));
+    expect_caught(t, out(q * scale * (1 + 0x1p-5)));
+  }
+  const Truth kept = c.truth("convert=bf16 qk=hopper_bf16 q=bf16 scaling=scores exp_ulp=1");
+  expect_caught(kept, out(bf16(static_cast<float>(bf16(q) * scale)) * (1 + 0x1p-9)));
+}
+
 TEST(AttentionOfStrangers, blocks_of_a_unit_may_be_short_under_a_told_order) {
   OpCase c =
       attention({{"d", "4"}, {"dv", "2"}, {"len", "2"}, {"kv", "f16"}, {"mask", "window"}, {"window", "4"}});
