@@ -57,6 +57,34 @@ void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAtt
     }
 }
 
+// Rows of which q times the scale may underflow where K has an infinity: 0 times that is NaN.
+void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contract,
+                        std::vector<double>& limit) {
+  const AttentionGeometry& g = problem.geometry();
+  const std::vector<double> k = decode_tensor(problem.k());
+  if (std::ranges::none_of(k, [](double x) { return std::isinf(x); })) return;
+  const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
+  // Of the format that a scaled q may be rounded into; f16 has the fewest.
+  const double smallest = contract.text("scaling") == "any" ? 0x1p-126 : 0x1p-14;
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h) {
+      std::vector<std::uint8_t> infinite(d, 0);
+      for (std::int64_t j = 0; j < problem.length(b); ++j) {
+        const auto key = static_cast<std::size_t>(problem.token(b, j) * g.kv_heads + problem.kv_head(h)) * d;
+        for (std::size_t c = 0; c < d; ++c) infinite[c] |= std::isinf(k[key + c]);
+      }
+      for (std::int64_t i = 0; i < g.rows; ++i) {
+        const auto q = problem.q(b, i, h);
+        bool vanishes = false;
+        for (std::size_t c = 0; c < d; ++c)
+          vanishes |= infinite[c] && q[c] != 0 && std::fabs(q[c]) * g.scale < smallest;
+        const auto at = static_cast<std::size_t>((b * g.rows + i) * g.heads + h) * dv;
+        for (std::size_t c = at; vanishes && c < at + dv; ++c)
+          if (!std::isnan(limit[c])) limit[c] = std::numeric_limits<double>::infinity();
+      }
+    }
+}
+
 // The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero.
 double largest_scale(const AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
@@ -123,6 +151,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   if (replay && (contract.text("convert") == "none" || conversions.kv))
     replay_attention(t, converted, problem, contract);
   return {std::move(t)};
+  if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What

@@ -54,7 +54,7 @@ constexpr ContractKey kContract[] = {
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
     {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
-     "row sum of weights before or after rounding to p"},
+     "row sum of weights before rounding to p, or after it, p_shift included"},
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},

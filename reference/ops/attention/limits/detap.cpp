@@ -145,7 +145,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * e.largest *
+  const double shifted = kernel.cast_in_sum ? kernel.p_scale : 1;
+  if (!claims(Rule::row_sum_overflow, shifted * (n * kernel.lag + sink_above) * e.largest *
                                               (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
                                           kernel.largest_sum))
     return e;

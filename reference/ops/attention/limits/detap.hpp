@@ -104,7 +104,8 @@
 //    finite:
 //      2^p_shift sum|v_j| (1 + theta)(1 + u_p) + E_pv     in f32; in the register of `pv` too, there with at most
 //                                                         `promote` max|v| for the sum
-//      n + exp(sink - max x_j)                            in `rowsum`; a kernel may take the maximum over keys alone
+//      n + exp(sink - max x_j)                            in `rowsum`, of cast weights times 2^p_shift; a
+//                                                         kernel may take the maximum over keys alone
 //      2^p_shift (1 + theta)                              in `p`
 //      q times scale and log2 e                           in f32, unless scaling=scores
 //      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of 16 bits claims nothing

@@ -81,5 +81,47 @@ TEST(AttentionOfStrangers, keys_of_a_block_of_p_v_may_be_few_under_a_told_order)
   expect_caught(t, Values{got * (1 + 0x1p-5F), other});
 }
 
+TEST(AttentionOfStrangers, finite_values_that_overflow_meet_an_infinity_as_another) {
+  const OpCase c = equal({}, {0x1.cp127F, 0x1.cp127F, -INFINITY});
+  for (const std::string& words :
+       {std::string("tile=1 order=tiles"), "order=sequential " + kShaped, std::string()})
+    expect_pass(c.truth(words), Values{NAN});
+  const OpCase fits = equal({}, {0x1.cp100F, 0x1.cp100F, -INFINITY});
+  expect_pass(fits.truth(""), Values{-INFINITY});
+  expect_caught(fits.truth(""), Values{NAN});
+  const OpCase f16 = equal({}, {40000, 40000, -INFINITY});
+  expect_pass(f16.truth("pv=f16"), Values{NAN});
+  expect_caught(f16.truth("pv=f32"), Values{NAN});
+}
+
+TEST(AttentionOfStrangers, a_bias_that_overflows_downwards_is_one) {
+  OpCase c = attention({{"d", "2"}, {"len", "2"}, {"kv", "f16"}, {"alibi", "yes"}});
+  c.put("q", {1, 1}), c.put("k", {1, 1, 1, 1}), c.put("v", {INFINITY, 0, -0x1.514p-11F, 0});
+  c.put("slopes", {-0x1.ff933cp+127F});
+  const std::string words = "scores=f16 scaling=q_rounded order=descending tile=16 tiles=aligned";
+  expect_pass(c.truth(words), Values{NAN, NAN});
+  c.put("slopes", {-1});
+  expect_caught(c.truth(words), Values{NAN, 0});
+}
+
+TEST(AttentionOfStrangers, cast_weights_are_summed_as_they_are_shifted) {
+  const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "3"}}, {1}, {0, 7.9F, 1}, {1, 2, 1});
+  expect_pass(c.truth("rowsum=f16 denominator=cast p_shift=16 tile=1"), Values{0});
+  expect_pass(c.truth("rowsum=f16 denominator=cast p_shift=8 lag=8 tile=1"), Values{0});
+  for (const char* words :
+       {"rowsum=f16 denominator=exact p_shift=16 tile=1", "rowsum=f16 denominator=cast tile=1",
+        "rowsum=f16 denominator=cast p_shift=8 tile=1"})
+    expect_caught(c.truth(words), Values{0});
+}
+
+TEST(AttentionOfStrangers, a_scaled_q_that_vanishes_meets_an_infinity_of_k) {
+  OpCase c = attention({{"d", "1"}, {"dv", "2"}, {"len", "3"}, {"kv", "f16"}, {"scale", "0.3"}});
+  c.put("q", {0x1p-149F}), c.put("k", {0x1.e98p-3F, 0x1.3p-3F, -INFINITY}), c.put("v", {1, 1, 1, 1, 1, 1});
+  for (const char* words : {"scaling=q", "tile=64"}) expect_pass(c.truth(words), Values{NAN, NAN});
+  expect_caught(c.truth("scaling=scores"), Values{NAN, NAN});
+  c.put("q", {1});
+  expect_caught(c.truth("scaling=q"), Values{NAN, NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing
