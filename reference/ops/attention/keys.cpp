@@ -62,7 +62,8 @@ constexpr ContractKey kContract[] = {
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
      "apart"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
-    {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
+    {"part", ContractValue::integer, "4194304", "",
+     "most keys of a part, where split is above 1: one part has all keys"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
     {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
      "order of the tiles; sequential: and of keys and products in them"},
@@ -77,15 +78,15 @@ constexpr ContractKey kContract[] = {
      "and "
      "q under a unit: into its format); any: scores, or q and no rounding to a format"},
     {"tiles", ContractValue::word, "any", "any|aligned",
-     "aligned: tiles begin at multiples of `tile` from key 0, and the parts of a split are equal runs of "
-     "them"},
+     "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
+     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left"},
     {"sink", ContractValue::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink: before the keys or after them"},
     {"lag", ContractValue::number, "0", "",
      "a running maximum is kept until a logit is above it by more than this (lazy rescaling); 0: never"},
     {"merge", ContractValue::word, "any", "any|once|states",
-     "parts: once: all scaled to their largest; states: running maxima and sums, one after the other; any: "
-     "or log-sum-exps so"},
+     "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
+     "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|nan|any", "what a row that sees no key gives"},

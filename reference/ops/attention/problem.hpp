@@ -49,7 +49,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   exp_ulp      error of the kernel's exp in ulps of f32 (of a subnormal result: of 2^-149, or flushed to
 //                0), for its own rounded argument; exp(0) is exactly 1, so that a maximum which does not rise
 //                costs no error. The log that merges parts errs as much
-//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap
+//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap; tanh(0) is 0
 //   div_ulp      error of the final quotient, and of a part's: of a division, or of reciprocal and product
 //   p            format of the weights that enter PV
 //   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact;
@@ -59,11 +59,13 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   pv           accumulator or matrix unit of p.v
 //   promote      keys per partial sum of PV; partial sums are then added in f32
 //   split        parts of the keys computed apart and merged in f32: at most so many
-//   merge        once: every part is scaled to the largest maximum, or log-sum-exp, of all. states: running
+//   merge        once: every part is scaled to the largest maximum, or log-sum-exp, of all, be it divided by
+//                its own sum already or not. states: running
 //                maxima, sums and outputs are merged one after the other, in any order, each rise an exp of
 //                its own. any: outputs that are divided already and log-sum-exps, of any base, one after the
 //                other
-//   part         most keys of a part, which bounds its rescales; without it a part may have all keys
+//   part         most keys of a part where there are several, which bounds its rescales; without it a part
+//                may have all keys
 //   out          format of the result before it is stored in dtype
 //   order        any         nothing is assumed beyond the above
 //                tiles       tiles of `tile` keys, the first at key 0, in ascending order, a tile without a visible key

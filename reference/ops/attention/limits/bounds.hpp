@@ -115,8 +115,8 @@
 // 8 PARTS (split > 1, merge=once). Part s enters with exp(f(lse_s - max lse)), lse_s = f(mu_s + log l_s): a
 // relative error of
 //   eps (2 + log n) + u (|mu_s| + log n) + u |lse_s - max lse|,
-// shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, the product and the sum: (split + 4) u of
-// the parts' magnitudes.
+// shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, which a kernel
+// may store, the product and the sum: (split + 5 + 2 div_ulp) u of the parts' magnitudes.
 //
 // 9 OUTPUT. 1/l and o/l (or one division) are within 2 div_ulp u, the scale of v, its constant and their product: 3u. Then the declared format: half an ulp at the
 // magnitude |centre| + radius; and since rounding is monotone,

@@ -217,6 +217,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       if (!k_in.has_value() || !v_in.has_value() || !finite(k_in->values) || !finite(v_in->values)) continue;
       const bool decodes_k = !emulated && decodes_first(how.qk, k_in->scale);
       const bool decodes_v = !emulated && decodes_first(how.pv, v_in->scale);
+    // From which end parts are counted is not told; nor how many there are, where they may not be as long.
+    const std::int64_t tiles = (keys + how.tile - 1) / how.tile, each = (tiles + how.split - 1) / how.split;
+    const bool uneven = how.descending && tiles % how.split != 0,
+               shorter = contract.integer("part") < std::min(keys, each * how.tile);
+    if (!emulated && how.split > 1 && (uneven || shorter)) continue;
       if (decodes_k) *k_in = decoded(k);
       if (decodes_v) *v_in = decoded(v);
       if (how.descending) rearrange(k_in->values, at, g.d), rearrange(v_in->values, at, g.dv);

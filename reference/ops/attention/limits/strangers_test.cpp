@@ -81,6 +81,44 @@ TEST(AttentionOfStrangers, keys_of_a_block_of_p_v_may_be_few_under_a_told_order)
   expect_caught(t, Values{got * (1 + 0x1p-5F), other});
 }
 
+TEST(AttentionOfStrangers, parts_that_differ_in_size_are_counted_from_either_end_of_a_descending_row) {
+  OpCase c = filled({{"d", "2"}, {"dv", "1"}, {"len", "6"}}, {-0x1.4ed8p-2F, 0x1.4p+4F},
+                    {1, 1, 1, -1, 1, 1, -1, -1, -1, 1, 1, 1}, {-1, -1, 1, 1, 0x1p-1F, -1});
+  const std::string words = "split=2 tile=2 merge=once p=e5m2 q=f16 exp_ulp=1 order=descending " + kShaped;
+  expect_pass(c.truth(words), Values{-0x1.6263b6p-5F});
+  expect_pass(c.truth(words), Values{-0x1.7011feab3aa9ep-5F});
+  expect_caught(c.truth(words), Values{-0x1p-1F});
+}
+
+TEST(AttentionOfStrangers, parts_may_be_shorter_than_runs_of_a_split) {
+  OpCase c = attention({{"d", "1"}, {"dv", "2"}, {"len", "3"}, {"kv", "f16"}});
+  c.put("q", {-0x1p-3F}), c.put("k", {1, -1, 1});
+  c.put("v", {1, 0x1p-1F, -0x1.cp-3F, 0x1.8p-1F, -0x1.cp+0F, 0x1.4p-1F});
+  const std::string words =
+      "p=bf16 denominator=cast part=2 tile=2 promote=2 order=tiles exp_ulp=100 div_ulp=2 "
+      "qk_order=sequential " +
+      kShaped;
+  const Truth one = c.truth(words + "merge=states"), two = c.truth(words + "merge=states split=2"),
+              once = c.truth(words + "merge=once split=1");
+  const Values got = {-0x1.423474p-2F, static_cast<float>(two.value[1])};
+  expect_caught(one, got);  // one part has all keys, whatever is said of parts
+  expect_pass(two, got);
+  expect_caught(once, got);
+  expect_caught(two, Values{-0x1.5p-2F, got[1]});
+}
+
+TEST(AttentionOfStrangers, parts_may_be_divided_by_their_sums_before_they_are_merged_at_once) {
+  OpCase c = equal({{"kv", "f16"}}, {0x1.848p-2F, -0x1.96p+0F, 0x1.e24p-2F, 0x1.048p+1F, 0x1.b78p-1F,
+                                     0x1.588p-2F, -0x1.1dp+0F, -0x1.d9cp-1F, -0x1.108p+0F});
+  c.put("q", {-0x1p-149F}), c.put("k", Values(9, 0));
+  const std::string words =
+      "split=3 tile=1 merge=once order=sequential qk=rdna35_f16 q=f16 convert=f16 p_shift=4 div_ulp=2 "
+      "exp_ulp=2 " +
+      kShaped;
+  expect_pass(c.truth(words), Values{-0x1.15002ap-4F});
+  expect_caught(c.truth(words), Values{-0x1.1501p-4F});
+}
+
 TEST(AttentionOfStrangers, finite_values_that_overflow_meet_an_infinity_as_another) {
   const OpCase c = equal({}, {0x1.cp127F, 0x1.cp127F, -INFINITY});
   for (const std::string& words :
