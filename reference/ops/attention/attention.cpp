@@ -121,8 +121,15 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   AttentionProblem problem(attributes, inputs);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
-  const Conversions conversions = apply_conversions(converted, contract);
+  Conversions conversions = apply_conversions(converted, contract);
   const CertifiedAttention exact = certified_attention(converted);
+  if (conversions.v_undecided) {
+    AttentionProblem steps = converted;
+    steps.replace_kv(converted.k(), *conversions.v_undecided);
+    const CertifiedAttention moved = certified_attention(steps, {.moments = false});
+    for (std::size_t i = 0; i < moved.value.size(); ++i)
+      conversions.v_moved.push_back(std::fabs(moved.value[i]) + moved.certificate[i]);
+  }
   AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
   if (conversions.overflows || !(largest_scale(problem, contract) < std::numeric_limits<float>::max() / 2)) {
     std::ranges::fill(limits.limit, std::numeric_limits<double>::infinity());
@@ -144,6 +151,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")
     unclaim_infinite_blocks(converted, exact, limits.limit);
+  if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
   answer_empty(exact, contract, limits);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
@@ -151,7 +159,6 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   if (replay && (contract.text("convert") == "none" || conversions.kv))
     replay_attention(t, converted, problem, contract);
   return {std::move(t)};
-  if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What

@@ -43,9 +43,10 @@ constexpr ContractKey kContract[] = {
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
      "blocks' sums in f16, for K's minimum"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",
-     "format that K and V are converted to first, to nearest"},
+     "format that K and V as decoded, code times scale, are converted to first, to nearest"},
     {"v_inverse", ContractValue::word, "value", "value|row",
-     "where V in tq3_0 is transformed back: each value as it is decoded, or the sum, once per output row"},
+     "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
+     "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "",
      "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1"},
@@ -91,7 +92,8 @@ constexpr ContractKey kContract[] = {
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|nan|any", "what a row that sees no key gives"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
-     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; replay: bits"},
+     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: numbers decoded to f32, "
+     "full blocks of the unit; replay: bits"},
     kScheduleKey,
 };
 

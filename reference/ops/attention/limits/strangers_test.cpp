@@ -119,6 +119,64 @@ TEST(AttentionOfStrangers, parts_may_be_divided_by_their_sums_before_they_are_me
   expect_caught(c.truth(words), Values{-0x1.1501p-4F});
 }
 
+// The number 0x1.0020006p+0 is above a tie of f16, and rounded to f32 it is that tie.
+TEST(AttentionOfStrangers, a_scaled_value_is_rounded_once_or_twice_on_its_way_to_f16) {
+  OpCase c = attention({{"d", "1"}, {"len", "1"}, {"kv", "e4m3fn_tok"}});
+  c.put("q", {1}), c.put("k", {1}), c.put("v", {1});
+  Encoded& v = c.set.at("v");
+  const float scale = 0x1.c75556p-1F;
+  v.planes[0].bytes[0] = std::byte{0x39};  // 1.125
+  std::memcpy(v.planes[1].bytes.data(), &scale, sizeof scale);
+  ASSERT_EQ(decode_tensor(v)[0], 0x1.0020006p+0);
+  for (const char* words :
+       {"convert=f16 exp_ulp=1 div_ulp=0.5",
+        "convert=f16 order=sequential tiles=aligned scaling=scores exp_ulp=1 div_ulp=0.5"}) {
+    expect_pass(c.truth(words), Values{0x1.004p+0F});
+    expect_pass(c.truth(words), Values{1});
+    expect_caught(c.truth(words), Values{0x1.008p+0F});
+    expect_caught(c.truth(words), Values{0x1.ffp-1F});
+  }
+  // The same of K: logits of 0 and of it, over 64 times.
+  OpCase keys = attention({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"k", "e4m3fn_tok"}, {"scale", "1"}});
+  keys.put("q", {64}), keys.put("k", {1, 0}), keys.put("v", {0, 1});
+  Encoded& k = keys.set.at("k");
+  k.planes[0].bytes[0] = std::byte{0x39};
+  std::memcpy(k.planes[1].bytes.data(), &scale, sizeof scale);
+  const Truth t = keys.truth("convert=f16 exp_ulp=1 div_ulp=0.5");
+  for (const double key : {1.0, 0x1.004p+0})
+    expect_pass(t, Values{static_cast<float>(1 / (1 + std::exp(64 * key)))});
+  expect_caught(t, Values{static_cast<float>(1 / (1 + std::exp(64 * 0x1.01p+0)))});
+}
+
+OpCase rotated(const char* format, const char* bytes) {
+  OpCase c = attention({{"d", "32"}, {"len", "1"}, {"kv", format}});
+  c.put("q", Values(32, 1)), c.put("k", Values(32, 1)), c.put("v", Values(32, 1));
+  auto& out = c.set.at("v").planes[0].bytes;
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::byte>(std::stoi(std::string(bytes + 2 * i, 2), nullptr, 16));
+  return c;
+}
+
+TEST(AttentionOfStrangers, a_decoder_of_tq3_is_off_by_what_its_block_sums) {
+  const auto with = [](const Truth& t, std::size_t at, float got) {
+    Values all(t.value.begin(), t.value.end());
+    all[at] = got;
+    return all;
+  };
+  const OpCase c = rotated("tq3_0_c2s1", "9ddac137484b5fda5722670d0a3b");
+  const Truth t = c.truth("exp_ulp=1 div_ulp=0.5");
+  expect_pass(t, with(t, 8, -0x1.3f9cbep-13F));
+  expect_caught(t, with(t, 8, -0x1.3f9cbep-12F));
+  const OpCase zero = rotated("tq3_0_c2", "626e474c3452ad5568b10bf91c3c");
+  for (const char* words :
+       {"convert=f16 exp_ulp=1 div_ulp=0.5",
+        "convert=f16 order=sequential tiles=aligned scaling=scores exp_ulp=1 div_ulp=0.5"}) {
+    const Truth f16 = zero.truth(words);
+    expect_pass(f16, with(f16, 7, 0x1.8p-23F));
+    expect_caught(f16, with(f16, 7, 0x1p-10F));
+  }
+}
+
 TEST(AttentionOfStrangers, finite_values_that_overflow_meet_an_infinity_as_another) {
   const OpCase c = equal({}, {0x1.cp127F, 0x1.cp127F, -INFINITY});
   for (const std::string& words :
