@@ -49,8 +49,8 @@ constexpr ContractKey kContract[] = {
      "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "",
-     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1"},
-    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
+     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1; a rescale of a row is one factor"},
+    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
     {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
@@ -73,7 +73,9 @@ constexpr ContractKey kContract[] = {
     {"rowsum_order", ContractValue::order, "any", "",
      "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
     {"argument", ContractValue::word, "any", "any|rounded",
-     "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
+     "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
+     "that subtraction; a "
+     "maximum that stays rescales by 1"},
     {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
      "and "

@@ -65,7 +65,8 @@
 // ends of all before (S^ decides: x^ is monotone in it; with a bias, or a tanh that need not be, the x^ intervals decide). detap: every tile of
 // the part. Each of the 1 + na_j factors may be flushed: omega (na_j + 2) per key at most, in units of the largest
 // weight <= W. The first visible tile multiplies zeros; a tile without visible keys is skipped: neither errs. If all
-// visible S are exactly the same number, all x^ are, p = 1, no rescale: theta = 0 and P is exact.
+// visible S are exactly the same number, all x^ are (under a tanh that may err: if they are 0), p = 1, no
+// rescale: theta = 0 and P is exact.
 //
 // A fused argument (argument=any) is f32 of S_j sigma - f(mu_t sigma). The rounding of mu_t sigma, u |mu_t|,
 // is that of one key's weight, and of the rescale into t; but the rescale out of t has the unrounded mu_t

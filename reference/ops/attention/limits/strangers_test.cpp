@@ -119,6 +119,29 @@ TEST(AttentionOfStrangers, parts_may_be_divided_by_their_sums_before_they_are_me
   expect_caught(c.truth(words), Values{-0x1.1501p-4F});
 }
 
+TEST(AttentionOfStrangers, equal_logits_may_meet_two_tanhs) {
+  OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "0.5"}, {"softcap", "0.1"}},
+                    {0x1.7e2882p+0F}, {-1, -1}, {0x1.4p-11F, 0x1p-10F});
+  const std::string words = "div_ulp=1 exp_ulp=100 tanh_ulp=4 order=sequential p=e4m3fn tile=4 " + kShaped;
+  expect_pass(c.truth(words), Values{0x1.9fffb2p-11F});
+  expect_caught(c.truth(words), Values{0x1.98p-11F});
+}
+
+TEST(AttentionOfStrangers, the_manual_says_what_functions_give_and_what_is_rescaled) {
+  const auto said = [](std::string_view key, std::string_view what) {
+    for (const ContractKey& row : op("attention").contract)
+      if (row.name == key) return row.meaning.find(what) != std::string_view::npos;
+    return false;
+  };
+  EXPECT_TRUE(said("exp_ulp", "exp(0) is 1"));
+  EXPECT_TRUE(said("tanh_ulp", "tanh(0) is 0"));
+  EXPECT_TRUE(said("argument", "a maximum that stays rescales by 1"));
+  EXPECT_TRUE(said("tiles", "ceil(tiles / split)"));
+  EXPECT_TRUE(said("part", "where split is above 1"));
+  EXPECT_TRUE(said("convert", "as decoded, code times scale"));
+  EXPECT_TRUE(said("scaling", "q under a unit: into its format"));
+}
+
 // The number 0x1.0020006p+0 is above a tie of f16, and rounded to f32 it is that tie.
 TEST(AttentionOfStrangers, a_scaled_value_is_rounded_once_or_twice_on_its_way_to_f16) {
   OpCase c = attention({{"d", "1"}, {"len", "1"}, {"kv", "e4m3fn_tok"}});
