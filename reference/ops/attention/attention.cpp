@@ -57,6 +57,34 @@ void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAtt
     }
 }
 
+// Rows of which q times the scale may underflow where K has an infinity: 0 times that is NaN.
+void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contract,
+                        std::vector<double>& limit) {
+  const AttentionGeometry& g = problem.geometry();
+  const std::vector<double> k = decode_tensor(problem.k());
+  if (std::ranges::none_of(k, [](double x) { return std::isinf(x); })) return;
+  const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
+  // Of the format that a scaled q may be rounded into; f16 has the fewest.
+  const double smallest = contract.text("scaling") == "any" ? 0x1p-126 : 0x1p-14;
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h) {
+      std::vector<std::uint8_t> infinite(d, 0);
+      for (std::int64_t j = 0; j < problem.length(b); ++j) {
+        const auto key = static_cast<std::size_t>(problem.token(b, j) * g.kv_heads + problem.kv_head(h)) * d;
+        for (std::size_t c = 0; c < d; ++c) infinite[c] |= std::isinf(k[key + c]);
+      }
+      for (std::int64_t i = 0; i < g.rows; ++i) {
+        const auto q = problem.q(b, i, h);
+        bool vanishes = false;
+        for (std::size_t c = 0; c < d; ++c)
+          vanishes |= infinite[c] && q[c] != 0 && std::fabs(q[c]) * g.scale < smallest;
+        const auto at = static_cast<std::size_t>((b * g.rows + i) * g.heads + h) * dv;
+        for (std::size_t c = at; vanishes && c < at + dv; ++c)
+          if (!std::isnan(limit[c])) limit[c] = std::numeric_limits<double>::infinity();
+      }
+    }
+}
+
 // The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero.
 double largest_scale(const AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
@@ -93,8 +121,15 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   AttentionProblem problem(attributes, inputs);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
-  const Conversions conversions = apply_conversions(converted, contract);
+  Conversions conversions = apply_conversions(converted, contract);
   const CertifiedAttention exact = certified_attention(converted);
+  if (conversions.v_undecided) {
+    AttentionProblem steps = converted;
+    steps.replace_kv(converted.k(), *conversions.v_undecided);
+    const CertifiedAttention moved = certified_attention(steps, {.moments = false});
+    for (std::size_t i = 0; i < moved.value.size(); ++i)
+      conversions.v_moved.push_back(std::fabs(moved.value[i]) + moved.certificate[i]);
+  }
   AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
   if (conversions.overflows || !(largest_scale(problem, contract) < std::numeric_limits<float>::max() / 2)) {
     std::ranges::fill(limits.limit, std::numeric_limits<double>::infinity());
@@ -116,6 +151,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")
     unclaim_infinite_blocks(converted, exact, limits.limit);
+  if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
   answer_empty(exact, contract, limits);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};

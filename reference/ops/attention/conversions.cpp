@@ -25,11 +25,26 @@ bool round_all(const ScalarFormat& f, std::vector<double>& x) {
   return true;
 }
 
+// Of the steps of a key, for every kv head.
+std::vector<double> largest_norms(const std::vector<float>& steps, const AttentionGeometry& g) {
+  std::vector<double> norms(static_cast<std::size_t>(g.kv_heads), 0.0);
+  const auto d = static_cast<std::size_t>(g.d);
+  for (std::size_t key = 0; key * d < steps.size(); ++key) {
+    double squares = 0;
+    for (const float step : std::span(steps).subspan(key * d, d))
+      squares += static_cast<double>(step) * static_cast<double>(step);
+    double& norm = norms[key % norms.size()];
+    norm = std::max(norm, std::sqrt(squares) * (1 + 0x1p-40));
+  }
+  return norms;
+}
+
 bool overflows(const std::vector<double>& x, const ScalarFormat& f) {
   return std::ranges::any_of(x, [&](double e) { return std::isfinite(e) && std::fabs(e) > f.max_finite; });
 }
 
-std::optional<Encoded> converted(const Encoded& tensor, const std::string& name) {
+// steps: between what a product is, rounded to f32 before or at once; empty where these are the same.
+std::optional<Encoded> converted(const Encoded& tensor, const std::string& name, std::vector<float>& steps) {
   const std::vector<double> exact = decode_tensor(tensor);
   const double largest = scalar_format(name).max_finite;
   const bool one_product = format(tensor.format).kind == FormatKind::scaled;
@@ -38,6 +53,12 @@ std::optional<Encoded> converted(const Encoded& tensor, const std::string& name)
     values[i] = static_cast<float>(exact[i]);
     if ((static_cast<double>(values[i]) != exact[i] && !one_product) || !(std::fabs(exact[i]) <= largest))
       return std::nullopt;
+    if (static_cast<double>(values[i]) == exact[i]) continue;
+    const ScalarFormat& f = scalar_format(name);
+    const double step = std::fabs(round_to(f, exact[i]) - round_to(f, static_cast<double>(values[i])));
+    if (step == 0) continue;
+    steps.resize(exact.size());
+    steps[i] = static_cast<float>(step);
   }
   return encode_tensor(format(name), tensor.shape, values);
 }
@@ -220,9 +241,14 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
   Conversions done;
   const std::string to(contract.text("convert"));
   if (to != "none" && (to != g.k_format || to != g.v_format)) {
-    auto k = to == g.k_format ? std::optional(problem.k()) : converted(problem.k(), to);
-    auto v = !k ? std::nullopt : to == g.v_format ? std::optional(problem.v()) : converted(problem.v(), to);
+    std::vector<float> k_steps, v_steps;
+    auto k = to == g.k_format ? std::optional(problem.k()) : converted(problem.k(), to, k_steps);
+    auto v = !k                 ? std::nullopt
+             : to == g.v_format ? std::optional(problem.v())
+                                : converted(problem.v(), to, v_steps);
     if (v) {
+      if (!k_steps.empty()) done.k_undecided = largest_norms(k_steps, g);
+      if (!v_steps.empty()) done.v_undecided = encode_tensor(format("f32"), problem.v().shape, v_steps);
       problem.replace_kv(std::move(*k), std::move(*v));
       done.kv = true;
     } else {
@@ -244,6 +270,7 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
                  ? quantise_all(q, static_cast<std::size_t>(g.d), q_to == "q8_K", done.q_uncertainty)
                  : round_all(scalar_format(q_to), q);
     if (done.q) {
+      done.q_rounds = !quantises_blocks(q_to) && q != problem.all_q();
       if (q_to == "q8_1") bound_block_sums(problem, problem.all_q(), q, done);
       if (q_to == "q8_K") size_block_sums(problem, q, done);
       problem.replace_q(std::move(q));

@@ -2,8 +2,11 @@
 // a contract with `q` or `convert` are those of the converted problem (detap.hpp), plus what a quantiser may choose.
 //
 // convert=f16|bf16: K and V decoded to f32, then rounded to nearest, ties to even. What a scaled format decodes to is one
-// product of a code and a scale, which every decoder rounds to the same f32 number (and it matters: a scale of max / 448
-// brings the largest back to where it was, perhaps to a tie).
+// product of a code and a scale, which every decoder in f32 rounds to the same number (and it matters: a
+// scale of max / 448 brings the largest back to where it was, perhaps to a tie). A decoder that rounds the
+// exact product at once may differ where the f32 number is a tie: a step of the format. A logit is then off
+// by scale |q|_2 times the 2-norm of a key's steps, and an output by sum p_j |step_j|, which is the certified
+// value of a V of steps.
 //
 // q=f16|bf16: the same for q.
 //
@@ -48,6 +51,7 @@
 // or where a decoded number is not an f32 number (its own rounding in f32 may then change that of the conversion).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "reference/arithmetic/contract.hpp"
@@ -76,6 +80,10 @@ struct Conversions {
   bool overflows = false;      // a finite number becomes an infinity: nothing can be said of what follows
   // Per (b, row, head), in the order of the output; empty: none.
   std::vector<double> q_uncertainty, minimum_error, minimum_size;
+  bool q_rounds = false;            // q=f16|bf16 changed a number of q
+  std::vector<double> k_undecided;  // per kv head, the largest 2-norm of a key's undecided steps; empty: none
+  std::optional<Encoded> v_undecided;  // what V may be off by, and what that makes of every output:
+  std::vector<double> v_moved;         // sum p_j |step_j|; empty: none
 
   double uncertainty(std::size_t row) const { return of(q_uncertainty, row); }
   static double of(const std::vector<double>& rows, std::size_t row) {

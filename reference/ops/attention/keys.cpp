@@ -36,31 +36,35 @@ constexpr ContractKey kContract[] = {
     {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"qk_block", ContractValue::integer, "1", "",
-     "products that each block of a matrix unit holds at least, the last of a partial sum of q.k apart"},
+     "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
+     "q.k apart"},
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
      "blocks' sums in f16, for K's minimum"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",
-     "format that K and V are converted to first, to nearest"},
+     "format that K and V as decoded, code times scale, are converted to first, to nearest"},
     {"v_inverse", ContractValue::word, "value", "value|row",
-     "where V in tq3_0 is transformed back: each value as it is decoded, or the sum, once per output row"},
+     "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
+     "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", "",
-     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1"},
-    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap)"},
+     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1; a rescale of a row is one factor"},
+    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
     {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
-     "row sum of weights before or after rounding to p"},
+     "row sum of weights before rounding to p, or after it, p_shift included"},
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
     {"pv_block", ContractValue::integer, "1", "",
-     "keys that each block of a matrix unit holds at least, the last of a partial sum of p.v apart"},
+     "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
+     "apart"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
-    {"part", ContractValue::integer, "4194304", "", "most keys of a part of a split"},
+    {"part", ContractValue::integer, "4194304", "",
+     "most keys of a part, where split is above 1: one part has all keys"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
     {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
      "order of the tiles; sequential: and of keys and products in them"},
@@ -69,24 +73,29 @@ constexpr ContractKey kContract[] = {
     {"rowsum_order", ContractValue::order, "any", "",
      "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
     {"argument", ContractValue::word, "any", "any|rounded",
-     "rounded: a logit is rounded before the maximum is subtracted; any: or fused with that subtraction"},
+     "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
+     "that subtraction; a "
+     "maximum that stays rescales by 1"},
     {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
-     "what the softmax scale multiplies: q.k, or q before it (q_rounded: into its format); any: scores or q"},
+     "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
+     "and "
+     "q under a unit: into its format); any: scores, or q and no rounding to a format"},
     {"tiles", ContractValue::word, "any", "any|aligned",
-     "aligned: tiles begin at multiples of `tile` from key 0, and the parts of a split are equal runs of "
-     "them"},
+     "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
+     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left"},
     {"sink", ContractValue::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink: before the keys or after them"},
     {"lag", ContractValue::number, "0", "",
      "a running maximum is kept until a logit is above it by more than this (lazy rescaling); 0: never"},
     {"merge", ContractValue::word, "any", "any|once|states",
-     "parts: once: all scaled to their largest; states: running maxima and sums, one after the other; any: "
-     "or log-sum-exps so"},
+     "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
+     "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|nan|any", "what a row that sees no key gives"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
-     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; replay: bits"},
+     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: numbers decoded to f32, "
+     "full blocks of the unit; replay: bits"},
     kScheduleKey,
 };
 

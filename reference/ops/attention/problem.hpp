@@ -36,8 +36,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 // The contract keys, and what they assume of a kernel:
 //   qk           accumulator or matrix unit of q.k
 //   chunk        products per partial sum of q.k; partial sums are then added in f32 (chunk >= d: one level)
-//   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; where
-//                qk_order is declared they are full
+//   qk_block     a matrix unit's blocks hold at least so many products, all but the last of a partial sum; in
+//                memory order too, where a level knows the steps of full blocks alone
 //   pv_block     the same of the keys of p.v, all but the last of a partial sum, of a tile and of a page; hidden
 //                keys, which are multiplied by 0, count
 //   scores       format that the logits are rounded to, once, after the scale
@@ -49,7 +49,7 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   exp_ulp      error of the kernel's exp in ulps of f32 (of a subnormal result: of 2^-149, or flushed to
 //                0), for its own rounded argument; exp(0) is exactly 1, so that a maximum which does not rise
 //                costs no error. The log that merges parts errs as much
-//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap
+//   tanh_ulp     error of the kernel's tanh in ulps of f32, under a soft cap; tanh(0) is 0
 //   div_ulp      error of the final quotient, and of a part's: of a division, or of reciprocal and product
 //   p            format of the weights that enter PV
 //   p_shift      weights are multiplied by 2^p_shift before that rounding, the result divided by it (exact;
@@ -59,11 +59,13 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   pv           accumulator or matrix unit of p.v
 //   promote      keys per partial sum of PV; partial sums are then added in f32
 //   split        parts of the keys computed apart and merged in f32: at most so many
-//   merge        once: every part is scaled to the largest maximum, or log-sum-exp, of all. states: running
+//   merge        once: every part is scaled to the largest maximum, or log-sum-exp, of all, be it divided by
+//                its own sum already or not. states: running
 //                maxima, sums and outputs are merged one after the other, in any order, each rise an exp of
 //                its own. any: outputs that are divided already and log-sum-exps, of any base, one after the
 //                other
-//   part         most keys of a part, which bounds its rescales; without it a part may have all keys
+//   part         most keys of a part where there are several, which bounds its rescales; without it a part
+//                may have all keys
 //   out          format of the result before it is stored in dtype
 //   order        any         nothing is assumed beyond the above
 //                tiles       tiles of `tile` keys, the first at key 0, in ascending order, a tile without a visible key
@@ -77,11 +79,12 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
 //                any: or one fused operation, S scale - f32(max S scale), of a rescale too where the maximum
 //                rises (where it stays the factor is 1)
-//   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32 (of a matrix unit's
-//                operand: exactly). q_rounded: and the product is rounded to q's format. any: scores or q
-//   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and the
-//                parts of a split are equal runs of them in order. any: with the first key of a window, a
-//                page, or from the end
+//   scaling      scores: the scale multiplies q.k. q: it multiplies q before, in f32. q_rounded: and the
+//                product is rounded to q's format, as it is under a matrix unit, which takes no other. any:
+//                scores or q, without that rounding
+//   tiles        aligned: tiles begin at multiples of `tile` from key 0, whatever a window hides, and each
+//                part of a split is a run of ceil(tiles / split) of a sequence's tiles, from key 0 on. any:
+//                with the first key of a window, a page, or from the end
 //   sink         last: the sink enters maximum and sum after all keys (of all parts). first: they begin as
 //                the sink and 1, so that every weight is relative to it. any: either
 //   lag          a running maximum is raised only by a logit that is above it by more than this: weights are

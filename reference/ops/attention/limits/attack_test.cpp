@@ -235,7 +235,7 @@ const Subject kSubjects[] = {
      32},
     {"bf16", "e4m3fn",
      "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=64 promote=64 chunk=64 order=tiles "
-     "qk_order=sequential pv_order=sequential rowsum_order=lanes:4",
+     "qk_order=sequential pv_order=sequential rowsum_order=lanes:4 qk_block=32 pv_block=32",
      64},
     {"bf16", "e4m3fn",
      "qk=hopper_fp8 q=e4m3fn p=e4m3fn p_shift=8 pv=hopper_fp8 tile=32 order=descending "

@@ -15,6 +15,12 @@ namespace {
 using namespace attention_bounds;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Of what a part adds to the merged sum, relative: scaled, added, and before that divided by its own sum, if
+// a kernel stores its parts so.
+double split_error(const AttentionArithmetic& how) {
+  return how.split > 1 ? (static_cast<double>(how.split) + 5 + 2 * how.div_ulp) * kU : 0;
+}
+
 struct Exact {  // the real output and sum w |v| / W
   std::vector<double> value, mass;
 };
@@ -185,7 +191,7 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
   const double theta = weight_error / row.sum;
   const double lambda =
       denominator_error(how_, row, true) + static_cast<double>(how_.split > 1 ? how_.split + 2 : 0) * kU;
-  const double merge = how_.split > 1 ? static_cast<double>(how_.split + 4) * kU : 0;
+  const double merge = split_error(how_);
   r.centre = r.value;
   r.radius.assign(n, kInfinity);
   if (!(theta < 1) || !(lambda < 1)) return;
@@ -246,12 +252,12 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
   const bool is_computed = computed_values(row, p_low, p_high, computed);
   const ValueSums sums =
       is_computed ? ValueSums{} : ordered_value_sums(how_, kv_, *facts_, row, terms, drifts);
-  const double split_error = static_cast<double>(how_.split > 1 ? how_.split + 4 : 0) * kU;
+  const double parts_error = split_error(how_);
   const double denominator = how_.denominator_cast ? sum + row.sink_weight : row.sum;
   const double shared = how_.denominator_cast ? (sum_error + row.sink_weight * row.sink_theta) / denominator
                                               : row.weight_error / row.sum;
   const double lambda =
-      (1 + shared) * (1 + denominator_error(how_, row, true) + split_error) * (1 + 2 * frame) - 1;
+      (1 + shared) * (1 + denominator_error(how_, row, true) + parts_error) * (1 + 2 * frame) - 1;
   r.centre.resize(n);
   r.radius.assign(n, kInfinity);
   if (overflows) return;
@@ -267,7 +273,7 @@ void AttentionBounds::cast_aware(const QueryRow& query, const RowLogits& row, Ro
     r.centre[c] = sums.sum[c] / denominator;
     if (!(lambda < 1)) continue;
     const double moved = (sums.common[c] + sums.own[c]) * (1 + 2 * drift);
-    const double merge = split_error * 1.01 * sums.parts[c];
+    const double merge = parts_error * 1.01 * sums.parts[c];
     r.radius[c] = ((moved + merge) / denominator + lambda * std::fabs(r.centre[c])) / (1 - lambda);
   }
 }

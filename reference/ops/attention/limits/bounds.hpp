@@ -36,7 +36,7 @@
 // floor(log2 max(head, |a| + E)), E the error so far. Exponents are not normalised: head >= |product| can happen for
 // a subnormal operand, so heads are formed from operand exponents not below the format's smallest.
 //   detord, ca  steps in order on signed partial sums; a step that cuts no term and whose result fits adds 0.
-//   detap, and an open order of the products
+//   detap, and an open order of the products, or blocks that may be short: where they end is not known
 //               no partial sum of any subset exceeds T = max(sum of positive, sum of negative products). A
 //               step may hold as few products as the contract allows (qk_block, pv_block): B = n / block
 //               steps, whose cuts c_i are n + B (1 + extra) at most together (h = max(T, head, 2^emin)):
@@ -65,7 +65,8 @@
 // ends of all before (S^ decides: x^ is monotone in it; with a bias, or a tanh that need not be, the x^ intervals decide). detap: every tile of
 // the part. Each of the 1 + na_j factors may be flushed: omega (na_j + 2) per key at most, in units of the largest
 // weight <= W. The first visible tile multiplies zeros; a tile without visible keys is skipped: neither errs. If all
-// visible S are exactly the same number, all x^ are, p = 1, no rescale: theta = 0 and P is exact.
+// visible S are exactly the same number, all x^ are (under a tanh that may err: if they are 0), p = 1, no
+// rescale: theta = 0 and P is exact.
 //
 // A fused argument (argument=any) is f32 of S_j sigma - f(mu_t sigma). The rounding of mu_t sigma, u |mu_t|,
 // is that of one key's weight, and of the rescale into t; but the rescale out of t has the unrounded mu_t
@@ -115,8 +116,8 @@
 // 8 PARTS (split > 1, merge=once). Part s enters with exp(f(lse_s - max lse)), lse_s = f(mu_s + log l_s): a
 // relative error of
 //   eps (2 + log n) + u (|mu_s| + log n) + u |lse_s - max lse|,
-// shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, the product and the sum: (split + 4) u of
-// the parts' magnitudes.
+// shared by numerator and denominator, so it joins theta. Rounding o_s/l_s, which a kernel
+// may store, the product and the sum: (split + 5 + 2 div_ulp) u of the parts' magnitudes.
 //
 // 9 OUTPUT. 1/l and o/l (or one division) are within 2 div_ulp u, the scale of v, its constant and their product: 3u. Then the declared format: half an ulp at the
 // magnitude |centre| + radius; and since rounding is monotone,

@@ -60,6 +60,8 @@ struct StepModel {
     return r;
   }
   std::int64_t steps(std::int64_t products) const { return (products + block - 1) / block; }
+  // Where blocks may be short of the group, an order of the products does not say where they end.
+  Order known(Order order) const { return order == Order::sequential && block < group ? Order::any : order; }
 
   // All magnitudes are upper bounds for the kernel's own numbers, not for ideal ones.
   struct Step {

@@ -106,16 +106,20 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
   double first = 0;
   // Equal scores are equal arguments; of a fused difference they need not be 0.
   r.all_equal = !row.sink && row.bias.empty() && !how.fused_argument;
+  // A tanh that may err need not give two lanes the same number: one for the body of a loop, one for its end.
+  const bool caps = row.softcap > 0 && how.tanh_ulp > 0.5;
   for (std::int64_t j = 0; j < kv.keys; ++j) {
     if (!row.sees(j)) continue;
-    const Score s = !computed.empty() ? Score{static_cast<double>(computed[static_cast<std::size_t>(j)]), 0}
-                                      : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
-                                              kind == ScoreError::ordered ? how.qk_order : Order(Order::any));
+    const Score s = !computed.empty()
+                        ? Score{static_cast<double>(computed[static_cast<std::size_t>(j)]), 0}
+                        : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
+                                kind == ScoreError::ordered ? step.known(how.qk_order) : Order(Order::any));
     r.s[j] = s.s, r.ds[j] = s.ds;
     const LogitError x = logit(how, row, scores, s.s, s.ds, j);
     r.x[j] = x.x, r.e[j] = x.e;
     if (!r.any) first = s.s;
-    r.all_equal = r.all_equal && s.ds == 0 && s.s == first && std::isfinite(x.e);  // Inf - Inf is not 0
+    r.all_equal = r.all_equal && s.ds == 0 && s.s == first && (!caps || s.s == 0) &&
+                  std::isfinite(x.e);  // Inf - Inf is not 0
     r.top = std::max(r.top, x.x);
     r.any = true;
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "reference/arithmetic/rule.hpp"
@@ -38,6 +39,8 @@ double head_scale(const Encoded& tensor, const Format& format, std::int64_t head
 }
 
 constexpr double kDecoder = 2.01 * attention_bounds::kU;
+constexpr double kRotatedDecoder = 10.01 * attention_bounds::kU;  // detap.hpp
+constexpr std::size_t kRotated = 32;                              // elements of a block of tq3_0
 
 // A declared conversion does not say what becomes of a number beyond the format: a kernel may saturate or have Inf. As Inf it
 // is seen by finite(), and the row keeps the order-free limit, which claims nothing there.
@@ -62,16 +65,25 @@ std::optional<Stored> stored(const Encoded& tensor, std::string_view convert, st
   }
   const ScalarFormat* rounding = convert == "none" ? nullptr : &scalar_format(convert);
   r.values.resize(decoded.size());
+  const bool rotated = tensor.format.starts_with("tq3");
+  double norm = 0;  // of a rotated block
   for (std::size_t i = 0; i < decoded.size(); ++i) {
+    if (rotated && i % kRotated == 0)
+      norm = std::sqrt(std::inner_product(&decoded[i], &decoded[i] + kRotated, &decoded[i], 0.0));
     const auto in_f32 = static_cast<double>(static_cast<float>(decoded[i]));
     const double x = rounding == nullptr ? decoded[i] / r.scale : converted(*rounding, in_f32);
     r.values[i] = static_cast<float>(x);
     if (std::isnan(x)) continue;
-    // One product is rounded by all alike; any other decoder in f32 is within 2u of the number.
-    const bool decided = rounding == nullptr || emulated || format.kind == FormatKind::scaled ||
-                         in_f32 == decoded[i] ||
-                         (round_to(*rounding, decoded[i] * (1 - kDecoder)) == x &&
-                          round_to(*rounding, decoded[i] * (1 + kDecoder)) == x);
+    // One product is rounded to f32 before, or at once; any other decoder in f32 is within 2u of the number,
+    // or within 10u of the norm of the block that it sums.
+    const double off = rotated ? kRotatedDecoder * norm : kDecoder * std::fabs(decoded[i]);
+    const bool exact = !rotated && in_f32 == decoded[i];
+    const bool decided =
+        emulated || exact || (rotated && norm == 0) ||
+        (rounding == nullptr ? !rotated
+         : format.kind == FormatKind::scaled
+             ? converted(*rounding, decoded[i]) == x
+             : round_to(*rounding, decoded[i] - off) == x && round_to(*rounding, decoded[i] + off) == x);
     if (static_cast<double>(r.values[i]) != x || !decided) return std::nullopt;
   }
   return r;
@@ -205,6 +217,11 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   const bool twice = how.out != g.dtype;
   for (std::int64_t b = 0; b < g.batch; ++b) {
     const std::int64_t keys = problem.length(b);
+    // From which end parts are counted is not told; nor how many there are, where they may not be as long.
+    const std::int64_t tiles = (keys + how.tile - 1) / how.tile, each = (tiles + how.split - 1) / how.split;
+    const bool uneven = how.descending && tiles % how.split != 0,
+               shorter = contract.integer("part") < std::min(keys, each * how.tile);
+    if (!emulated && how.split > 1 && (uneven || shorter)) continue;
     const std::vector<std::int64_t> at = places(how, keys);
     for (std::int64_t kv_head = 0; kv_head < g.kv_heads && keys > 0; ++kv_head) {
       std::vector<double> k(static_cast<std::size_t>(keys * g.d)), v(static_cast<std::size_t>(keys * g.dv));

@@ -10,9 +10,9 @@ namespace assay {
 namespace {
 using namespace attention_bounds;
 
-bool is_computed(const Accumulator& how, Order order) {
-  return order == Order::sequential && how.kind == Accumulator::Kind::unit &&
-         how.unit->standing == Standing::silicon;
+bool is_computed(const Accumulator& how, Order order, std::int64_t block) {
+  return how.kind == Accumulator::Kind::unit && how.unit->standing == Standing::silicon &&
+         StepModel(how).of_blocks(block).known(order) == Order::sequential;
 }
 
 // The factor of one rescale of an accumulator: exp(from - to) and how far the kernel's may be from it.
@@ -30,7 +30,7 @@ Interval rescale_factor(const AttentionArithmetic& how, const Part& part, double
 }  // namespace
 
 std::vector<float> AttentionBounds::computed_scores(const QueryRow& query) const {
-  if (!is_computed(accumulator(how_.qk), how_.qk_order)) return {};
+  if (!is_computed(accumulator(how_.qk), how_.qk_order, how_.qk_block)) return {};
   std::call_once(emulator_once_, [&] { emulator_ = std::make_unique<AttentionEmulator>(how_, kv_); });
   std::vector<float> s(static_cast<std::size_t>(kv_.keys));
   emulator_->scores(query, s);
@@ -42,7 +42,7 @@ std::vector<float> AttentionBounds::computed_scores(const QueryRow& query) const
 bool AttentionBounds::computed_values(const RowLogits& row, const std::vector<double>& p_low,
                                       const std::vector<double>& p_high, IntervalColumns& o) const {
   const Accumulator pv = accumulator(how_.pv);
-  if (!is_computed(pv, how_.pv_order) || how_.split != 1) return false;
+  if (!is_computed(pv, how_.pv_order, how_.pv_block) || how_.split != 1) return false;
   IntervalSum sum(pv, kv_, *facts_, emin_of(how_.p));
   const Part& part = row.parts.front();
   const std::int64_t chain = how_.chained() ? how_.tile : std::min(how_.promote, how_.tile);

@@ -205,12 +205,12 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
         const std::int64_t last = std::min(tile.last, first + chain);
         if (!how.chained()) partial.clear();
         Columns& to = how.chained() ? o : partial;
-        if (how.pv_order == Order::sequential) {
+        if (model.known(how.pv_order) == Order::sequential) {
           for (std::int64_t b = first; b < last; b += model.group)
             stepper.run(b, std::min(last, b + model.group), drift, to);
         } else {
           const double height =
-              how.pv_order.height(static_cast<double>(last - first)) + (how.chained() ? 1 : 0);
+              model.known(how.pv_order).height(static_cast<double>(last - first)) + (how.chained() ? 1 : 0);
           stepper.run_any(first, last, drift, height, to);
         }
         if (how.chained()) continue;

@@ -26,6 +26,14 @@ struct RowError {
   double to_top = 1;
 };
 
+// Of the columns of one block of tq3_0.
+constexpr std::size_t kRotatedBlock = 32;
+double block_sum(const std::vector<double>& columns, std::size_t first) {
+  double sum = 0;
+  for (std::size_t c = first; c < first + kRotatedBlock; ++c) sum += columns[c];
+  return sum;
+}
+
 // Steps of the online softmax that a part may take. A window may begin inside of a tile; a page that is no
 // multiple of a tile may end one.
 double most_tiles(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row) {
@@ -40,7 +48,7 @@ double most_tiles(const AttentionGeometry& g, const Kernel& kernel, const Attent
 
 // 1. Logits: lambda; +Inf where one may overflow.
 double logit_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double x,
-                   const Conversions& applied, std::size_t at) {
+                   const Conversions& applied, std::size_t at, std::size_t kv_head) {
   const double b = row.norm_product,
                abs_sum = row.q_norm * row.k_norm + Conversions::of(applied.minimum_size, at);
   const double subnormal =
@@ -57,7 +65,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   double conversions = applied.uncertainty(at) * row.k_norm * (1 + 32 * kU) +
                        Conversions::of(applied.minimum_error, at) * (1 + 32 * kU);
   if (kernel.converts_k) conversions += kernel.convert.u * abs_sum + kernel.convert.tiny * root * row.q_norm;
-  if (kernel.k_rounds) conversions += 2 * kU * abs_sum;
+  if (kernel.k_rounds) conversions += kernel.decoder(kernel.k_rotates) * abs_sum;
+  if (!applied.k_undecided.empty()) conversions += applied.k_undecided[kv_head] * row.q_norm * (1 + 32 * kU);
   if (kernel.q_blocks)
     conversions += row.q_norm * (0.5 / 127 + 0x1p-11) * (1 + 0x1p-9) * root * row.k_norm +
                    0x1p-24 * 127 * root * row.k_norm;
@@ -65,6 +74,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     conversions += kernel.q.u * abs_sum + kernel.q.tiny * root * row.k_norm;
   if (kernel.rounds_scaled_q) {
     conversions += kernel.scaled_q.u * abs_sum + kernel.scaled_q.tiny * root * row.k_norm / g.scale;
+    if (applied.q && applied.q_rounds)  // a kernel may round the product alone
+      conversions += kernel.scaled_q.u * abs_sum + kernel.scaled_q.tiny * root * row.k_norm;
     // With log2 e in the scale; an infinity times a K of 0 is NaN.
     if (!claims(Rule::logit_overflow, 1.5 * g.scale * row.q_norm < kernel.scaled_q.largest)) return kInf;
   }
@@ -98,7 +109,7 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
 }
 
 RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const AttentionRow& row, double sink,
-                   const Conversions& applied, std::size_t at) {
+                   const Conversions& applied, std::size_t at, std::size_t kv_head) {
   RowError e;
   // A sink so far below the keys weighs less than the flush that every key is allowed, however it is rounded.
   const bool sunk =
@@ -111,7 +122,7 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const auto n = static_cast<double>(row.keys);
   e.tiles = most_tiles(g, kernel, row);
   const double x = row.norm_product + row.bias_max + (sunk ? std::fabs(sink) : 0.0);
-  double lambda = logit_error(g, kernel, row, x, applied, at);
+  double lambda = logit_error(g, kernel, row, x, applied, at, kv_head);
   if (!(lambda < kInf)) return e;
   // A sink that enters last rescales what a single tile has left as well.
   const double merges = kernel.merges(n), sinks = sunk ? 1 : 0;
@@ -143,7 +154,8 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   // Before its maximum is met, a key's weight is up to e^lag; a maximum over the keys alone leaves the sink
   // above 1.
   const double sink_above = sunk ? std::max(1.0, std::exp(sink - row.largest_logit + lambda)) : 0;
-  if (!claims(Rule::row_sum_overflow, (n * kernel.lag + sink_above) * e.largest *
+  const double shifted = kernel.cast_in_sum ? kernel.p_scale : 1;
+  if (!claims(Rule::row_sum_overflow, shifted * (n * kernel.lag + sink_above) * e.largest *
                                               (1 + depth * unit_roundoff(kernel.rowsum.precision)) <
                                           kernel.largest_sum))
     return e;
@@ -178,11 +190,13 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
           continue;
         }
-        const RowError e = row_error(g, kernel, row, p.sink(h), applied, at / dv);
+        const RowError e =
+            row_error(g, kernel, row, p.sink(h), applied, at / dv, static_cast<std::size_t>(p.kv_head(h)));
         const bool fits =
             claims(Rule::value_overflow, kernel.p_scale * kernel.lag * e.largest < kernel.p.largest);
         const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
-        const double largest_v = exact.value_max;
+        const bool moves = !applied.v_moved.empty();  // by a step of bf16 at most
+        const double largest_v = exact.value_max * (moves ? 1 + 0x1p-7 : 1);
         const double subnormal =
             std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
         // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
@@ -197,11 +211,12 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
             before[c] = std::isfinite(o) ? kInf : 0.0;
             continue;
           }
-          const double a = exact.absolute[at + c];
-          const double d = std::min({exact.deviation[at + c], a + o, 4 * largest_v * e.spread});
+          const double moved = moves ? applied.v_moved[at + c] * (1 + 0x1p-20) : 0;
+          const double a = exact.absolute[at + c] + moved;
+          const double d = std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
-          const double all =
-              exact.key_sum[at + c] * row.weight_sum * kernel.p_scale * kernel.lag * e.largest * (1 + u_p);
+          const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum *
+                             kernel.p_scale * kernel.lag * e.largest * (1 + u_p);
           const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
                                                  kernel.p_scale * kernel.lag * e.largest * (1 + u_p));
           const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
@@ -227,7 +242,11 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           if (kernel.split > 1) n += rule(Rule::value_merge, kernel.merge_roundings() * kU * a * 1.01);
           if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
           if (kernel.shift_rounds) n += 2 * kU * a;
-          double conversion = kernel.v_rounds ? 2 * kU * a : 0;
+          double conversion = moved;
+          if (kernel.v_rotates)
+            conversion += kernel.decoder(true) * block_sum(exact.absolute, at + c - c % kRotatedBlock);
+          else if (kernel.v_rounds)
+            conversion += kernel.decoder(false) * a;
           if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
           n += rule(Rule::value_conversion, conversion);
           if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest))

@@ -18,10 +18,14 @@
 //                               scaled products, of which what underflows is not scaled down
 //      2^-149 sqrt(d) max|k_j|_2  unless scaling=scores: q times scale and log2 e underflow, each component
 //                                 by 2^-150
-//      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded
+//      u_q B + tiny_q sqrt(d) max|k_j|_2  scaling=q_rounded, and q under a unit; twice where q was converted
+//                               before, for a kernel may round the product alone
 //      scale * conversions      q: relative u_q, or q8_0: half a step of 1/127 of the block's largest and the f16
 //                               rounding of the scale; K: u_convert, and 2 u where decoded values need a rounding in
 //                               f32; and their subnormal steps
+//                               tq3_0: 10 u, for each of 5 stages of butterflies is sqrt(2) times an
+//                               orthogonal map whose sums round by u of themselves, so by u of the 2-norm of
+//                               the block, and level, scale, 1 / sqrt(32) and their products round as much
 //      4 u B                    scale rounded to f32, folded with log2 e; its product
 //      6 u X                    exponent formed from x'_j and the running maximum: a difference of up to 2
 //                               X is rounded, is multiplied by a rounded log2 e (u X, as what all keys
@@ -84,8 +88,10 @@
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv / (2^p_shift W) per
 //    rescale (of the register that is rescaled: of `pv` when sums chain through it over tiles, else of f32; eta_pv what it
 //    loses below its normal numbers), (split + 4 + 2 div_ulp) u A for the merge; with merge=any every merge
-//    divides: (3 + 2 div_ulp) split. Conversion of V: u_convert A (+ its subnormal step); 2 u A where decoded
-//    values need a rounding. The numerator's errors are
+//    divides: (3 + 2 div_ulp) split. Conversion of V: u_convert A (+ its subnormal step), or
+//    what the steps of conversions.hpp make of the output; 2 u A where decoded values need a rounding, of
+//    tq3_0 10 u sum A_c over a block, which bounds 10 u sum p_j |v_j|_2 of its numbers. The numerator's
+//    errors are
 //      N       = C + E_pv + changes u_pv A + [split > 1] the merge + conversion of V.
 // 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
 //    order inside a tile, or the height of rowsum_order; of running sums over all tiles, the height of
@@ -103,7 +109,8 @@
 //    finite:
 //      2^p_shift sum|v_j| (1 + theta)(1 + u_p) + E_pv     in f32; in the register of `pv` too, there with at most
 //                                                         `promote` max|v| for the sum
-//      n + exp(sink - max x_j)                            in `rowsum`; a kernel may take the maximum over keys alone
+//      n + exp(sink - max x_j)                            in `rowsum`, of cast weights times 2^p_shift; a
+//                                                         kernel may take the maximum over keys alone
 //      2^p_shift (1 + theta)                              in `p`
 //      q times scale and log2 e                           in f32, unless scaling=scores
 //      B, X and their errors                              in `qk`, `scores`; of codes of q in FP8 a `qk` of 16 bits claims nothing

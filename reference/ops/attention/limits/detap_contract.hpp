@@ -142,8 +142,9 @@ struct Kernel {
   Cast p, scores, convert, q, scaled_q, out, dtype;
   bool scores_cast, converts_k, converts_v;  // `convert` rounds K, V
   bool converts_q, q_blocks, out_cast;
-  bool k_rounds, v_rounds;  // decoded values are not f32 numbers
-  bool qk_scaled;           // q.k is summed in codes
+  bool k_rounds, v_rounds;    // decoded values are not f32 numbers
+  bool k_rotates, v_rotates;  // they are sums of a block that butterflies transform back
+  bool qk_scaled;             // q.k is summed in codes
   int p_emin, k_emin, v_emin, q_emin;
   double
       v_scale;  // of V, or 1 where that is larger: what is lost to underflow in front of it is multiplied by it
@@ -171,7 +172,10 @@ struct Kernel {
     div_ulp = c.number("div_ulp");
     lag = std::exp(c.number("lag"));
     scales_q = c.text("scaling") != "scores";
-    rounds_scaled_q = c.text("scaling") == "q_rounded";
+    // A unit takes a scaled q in the format of its operand; codes take the scale into theirs.
+    rounds_scaled_q =
+        c.text("scaling") == "q_rounded" || (c.text("scaling") == "q" && qk.kind == Accumulator::Kind::unit &&
+                                             !quantises_rows(c.text("q")) && !quantises_blocks(c.text("q")));
     once = c.text("merge") == "once", states = c.text("merge") == "states";
     fused_argument = c.text("argument") == "any";
     shares = c.text("weights") == "shares";
@@ -195,6 +199,8 @@ struct Kernel {
     const auto rounds = [](const std::string& name) { return format(name).kind != FormatKind::scalar; };
     k_rounds = rounds(g.k_format);
     v_rounds = rounds(g.v_format);
+    k_rotates = g.k_format.starts_with("tq3");
+    v_rotates = g.v_format.starts_with("tq3") && c.text("v_inverse") != "row";
     p_scale = std::exp2(c.number("p_shift"));
     shift_rounds = c.number("p_shift") != std::floor(c.number("p_shift"));
     const auto unit_of = [](const Accumulator& a) {
@@ -225,6 +231,8 @@ struct Kernel {
     k_code = largest_code(format(g.k_format));
     v_code = largest_code(format(g.v_format));
   }
+  // What a decoder in f32 is off, relative to a number, or to the 2-norm of a block that is transformed back.
+  static double decoder(bool rotates) { return (rotates ? 10 : 2) * kU; }
   // Of so many products in one chain of a unit.
   static std::int64_t blocks_of(const Accumulator& how, std::int64_t products, std::int64_t block) {
     if (how.unit == nullptr) return products;

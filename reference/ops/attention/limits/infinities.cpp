@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 
+#include "reference/arithmetic/accumulator.hpp"
+#include "reference/arithmetic/gamma.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scalar.hpp"
 
@@ -51,7 +53,7 @@ std::vector<Share> shares_of(const AttentionProblem& problem, std::span<const do
     double x = g.scale * sum;
     if (g.softcap != 0) x = g.softcap * std::tanh(x / g.softcap);
     const double bias = problem.slope(head) * std::fabs(static_cast<double>(problem.position(b, row) - j));
-    if (!(g.scale * absolute + bias < kLargestLogit)) return {};
+    if (!(g.scale * absolute + std::fabs(bias) < kLargestLogit)) return {};
     seen.push_back({j, x - bias});
     largest = std::max(largest, x - bias);
   }
@@ -60,6 +62,40 @@ std::vector<Share> shares_of(const AttentionProblem& problem, std::span<const do
   for (Share& s : seen) s.share /= total;
   return seen;
 }
+
+// Whether what is finite stays so: an accumulator that overflows meets the infinity of V as another, or a row
+// sum is one.
+class Reach {
+ public:
+  Reach(const AttentionProblem& problem, const Contract& contract, const std::vector<Share>& shares)
+      : pv_(accumulator(contract.text("pv"))) {
+    const Accumulator sum = accumulator(contract.text("rowsum"));
+    const auto n = static_cast<double>(shares.size());
+    const double lag = std::exp(contract.number("lag")), shift = std::exp2(contract.number("p_shift"));
+    // Logits are off by less than 1 against each other, and each factor by its exp; 4: every other rounding,
+    // unless the sum itself rounds by more.
+    factor_ = 4 * std::exp(2 + (n + static_cast<double>(contract.integer("split")) + 2) * 0x1p-23 *
+                                   contract.number("exp_ulp"));
+    double keys = 0, largest = 0;
+    for (const Share& s : shares) keys += s.share, largest = std::max(largest, s.share);
+    const double sink = std::max(0.0, 1 - keys) / largest;  // relative to the largest key
+    const double weights = factor_ * (n * lag + sink) * shift * std::exp(n * unit_roundoff(sum.precision));
+    sums_ = weights < std::min(largest_finite(sum.precision), kLargestF32);
+    factor_ *= lag * shift * std::exp(2 * n * unit_roundoff(pv_.precision));
+    const Format& v = format(problem.v().format);
+    codes_ = v.kind == FormatKind::scaled ? n * scalar_format(v.element).max_finite : 0;
+  }
+  bool holds(double finite) const {
+    return sums_ && factor_ * finite < kLargestF32 &&
+           factor_ * std::max(finite, codes_) < largest_finite(pv_.precision);
+  }
+
+ private:
+  static constexpr double kLargestF32 = std::numeric_limits<float>::max();
+  Accumulator pv_;
+  double factor_ = 1, codes_ = 0;
+  bool sums_ = false;
+};
 
 }  // namespace
 
@@ -83,8 +119,14 @@ void claim_infinities(const AttentionProblem& problem, const CertifiedAttention&
           problem.decode_v(b, problem.kv_head(h), 0, keys, v.data());
         }
         const std::vector<Share> shares = shares_of(problem, k, b, i, h);
+        const Reach reach(problem, contract, shares);
         for (std::size_t c = 0; c < own.size(); ++c) {
-          bool met = false, sure = true;
+          double finite = 0;
+          for (const Share& s : shares) {
+            const double x = std::fabs(v[static_cast<std::size_t>(s.key * g.dv) + c]);
+            finite += std::isfinite(x) ? x : 0;
+          }
+          bool met = false, sure = reach.holds(finite);
           for (const Share& s : shares) {
             if (!std::isinf(v[static_cast<std::size_t>(s.key * g.dv) + c])) continue;
             met = true;

@@ -15,9 +15,12 @@ namespace assay {
 // Every factor that a kernel multiplies an infinity by (a weight before or after its division by the row sum, a rescale by a later
 // maximum, a merge's weight of a part) is at least r. The logit of a kernel differs by less than 1 from x_j where
 // scale sum |q k| < 256: sums of 8 significant bits or more, and scores rounded to as many, have errors below 1; two logits
-// make e^2 < 16. Nothing is claimed of larger logits, of rotated V, of block formats without codes for infinities, of weights in
-// formats narrower than 8 bits or shifted down, of converted V and of outputs in f16 (a conversion may saturate), and of scaled V under weights of less range than f32: a kernel may fold V's
-// scale into them.
+// make e^2 < 16. Beside it, what is finite has to stay so, for an accumulator that overflows meets the
+// infinity as another (Inf - Inf), and a row sum that does divides it: n e^lag and e^lag sum|v_j|, times
+// 2^p_shift, with all their roundings, are below the largest numbers of the registers.
+// Nothing is claimed of larger logits, of rotated V, of block formats without codes for infinities, of
+// weights in formats narrower than 8 bits or shifted down, of converted V and of outputs in f16 (a conversion
+// may saturate), and of scaled V under weights of less range than f32: a kernel may fold V's scale into them.
 void claim_infinities(const AttentionProblem& problem, const CertifiedAttention& exact,
                       const Contract& contract, std::vector<double>& value, std::vector<double>& limit);
 
