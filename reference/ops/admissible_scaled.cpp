@@ -64,6 +64,7 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
     float below = scale, above = scale;
     for (int i = 0; i < static_cast<int>(ulps); ++i) {
       admit(below = std::nextafter(below, 0.0F));
+      if (below == 0) admit(1.0F);  // that quotient is 0 here
       admit(above = std::nextafter(above, INFINITY));
     }
   };
