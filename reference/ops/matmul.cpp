@@ -128,9 +128,10 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
 bool is_infinite(double x) { return std::isinf(x); }
 
 // Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
-// of 0 times it is NaN in the real formula.
+// of 0 times it, and less an infinite minimum, is NaN in the real formula.
 bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
-  return path.starts_with("q8") && std::ranges::any_of(weights.exact, is_infinite);
+  return path.starts_with("q8") &&
+         (weights.has_infinite_scale || std::ranges::any_of(weights.exact, is_infinite));
 }
 
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a

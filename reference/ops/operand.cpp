@@ -9,6 +9,7 @@
 #include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/formats/factors.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/decoding.hpp"
@@ -205,6 +206,13 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
 void Operands::take_as_decoded(OperandRow& row, std::int64_t index) const {
   row.center = row.exact;
   row.same = true;
+  if (!std::ranges::all_of(row.exact, [](double w) { return std::isfinite(w); })) {
+    std::vector<Factors> parts(row.exact.size());
+    factors(tensor_, index * length_, parts);
+    row.has_infinite_scale = std::ranges::any_of(parts, [](const Factors& p) {
+      return std::isinf(p.scale) || std::isinf(p.second) || std::isinf(p.minimum_scale) || std::isinf(p.code);
+    });
+  }
   if ((is_decoded_as_stored() || quantising_.replayed) && !quantising_.flush) return;
   const std::vector<Enclosure> z = quantising_.replayed
                                        ? Decoding(tensor_, "f32", 0, true)(index * length_, row.exact)

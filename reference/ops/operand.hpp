@@ -108,9 +108,10 @@ struct OperandRow {
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
-  RowGrid grid;            // of center
-  bool may_flush = false;  // ftz=yes, and a stored number or scale is subnormal in f32
-  bool same = false;       // center * scale is exact, element by element
+  RowGrid grid;                     // of center
+  bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
+  bool has_infinite_scale = false;  // path=q8, weights: of some block, scale or minimum
+  bool same = false;                // center * scale is exact, element by element
 };
 
 bool has_nan(const OperandRow& row);

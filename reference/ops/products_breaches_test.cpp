@@ -84,6 +84,17 @@ TEST(ProductsBreaches, weights_of_q8_are_rounded_where_they_are_decoded) {
   expect_beyond(normal, "scale_format=f32", 0x1.fcp100 * 0x1p-109);
 }
 
+TEST(ProductsBreaches, an_infinite_scale_less_an_infinite_minimum_may_be_applied_to_a_sum_of_codes) {
+  const auto of = [](unsigned high) {
+    Handmade b("q5_1", {1, 32});
+    b.byte(1, high).byte(3, high);  // of an f16, and of the minimum
+    for (std::size_t i = 4; i < 24; ++i) b.byte(i, 0x11);
+    return product(32, "q8_1", row_of("f32", {-1}, 32), b.tensor);
+  };
+  expect_within(of(0x7c), "", -INFINITY);
+  expect_beyond(of(0x7e), "", -INFINITY);  // NaN
+}
+
 TEST(ProductsBreaches, two_scales_of_three_are_multiplied_first) {
   const Encoded a = codes("e5m2_row", 6, {0x6c, 0x00, 0xc5, 0x94, 0xe1, 0x4e}, 0x1.2p-40),
                 b = codes("int4_ch_tensor", 6, {0x2c, 0x96, 0xf9}, 0x1.10ed18p-93, 0x1.f03ffep81);

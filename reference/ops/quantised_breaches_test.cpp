@@ -56,6 +56,9 @@ TEST(QuantisedBreaches, beside_a_nan_a_scale_that_f16_does_not_hold_decodes_to_n
   const std::vector<double> got{HUGE_VAL, std::nan(""), 0, 0};
   EXPECT_LE(worst_ratio(c.truth("scale_format=f16"), got), 1);
   EXPECT_GT(worst_ratio(c.truth("scale_format=f32"), got), 1);
+  const std::vector<double> zeroed{HUGE_VAL, HUGE_VAL, std::nan(""), 0};
+  EXPECT_LE(worst_ratio(c.truth("scale_format=f16 nan=zero"), zeroed), 1);
+  EXPECT_GT(worst_ratio(c.truth("scale_format=f32 nan=zero"), zeroed), 1);
 }
 
 TEST(QuantisedBreaches, a_decoded_activation_may_overflow_under_a_scale_that_is_rounded_up) {
