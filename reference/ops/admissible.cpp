@@ -18,6 +18,7 @@
 namespace assay {
 namespace {
 
+constexpr double kHalfUlpF16 = 0x1p-11;  // relative
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 void admit_scalar(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
@@ -62,9 +63,15 @@ class BlockMoves {
   std::vector<double> limits() const {
     std::vector<double> own(values_.size()), first(values_.size()), second(values_.size()),
         all(values_.size());
+    std::vector<std::size_t> last_mover(blocks(), block_);
+    std::vector<char> several(blocks(), 0);
     const std::vector<std::size_t> every = every_block();
     for_each_move(values_, value_, every, [&](std::size_t i, std::size_t p, double change) {
       all[i] += change;
+      if (change > 0) {
+        const std::size_t before = std::exchange(last_mover[i / block_], p);
+        several[i / block_] |= static_cast<char>(before != block_ && before != p);
+      }
       if (i % block_ == p) {
         own[i] = std::max(own[i], change);
       } else if (change > first[i]) {
@@ -74,6 +81,13 @@ class BlockMoves {
       }
     });
     if (rotated()) return all;
+    if (summed())
+      // Every element in doubt moves the sums; the scale that they make together is rounded once more.
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (several[i / block_] != 0) {
+          first[i] = std::max(first[i], all[i] - own[i]);
+          first[i] += kHalfUlpF16 * 2 * (std::fabs(value_[i]) + own[i]);
+        }
     // A code step that is moved along with a scale: less than 2^-8 of either.
     const bool two = has_minimum();
     std::vector<double> limit(values_.size());
@@ -87,6 +101,7 @@ class BlockMoves {
  private:
   std::size_t blocks() const { return values_.size() / block_; }
   bool rotated() const { return to_.name.starts_with("tq3"); }
+  bool summed() const { return to_.name == "iq4_nl"; }  // the scale is a quotient of sums over codes
   // Two numbers are stored besides the codes, and x less the least element is what is divided.
   bool has_minimum() const { return to_.name == "q4_1" || to_.name == "q5_1"; }
   std::vector<std::size_t> every_block() const {

@@ -34,8 +34,8 @@
 // f32; so every element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient
 // alike); where x less the least element m is divided (q4_1, q5_1), by 2^-21 of x - m, and in iq4_nl, whose
 // scale is a quotient of sums, by 2^-16. The element's own change and the largest that another's move makes
-// (the scale's; the two largest where a minimum or a group's scale is stored besides) may come together, and
-// their sum is admitted. All elements, or all of one sign, are moved together as well, for extremes that
+// (the scale's; the two largest where a minimum or a group's scale is stored besides; in iq4_nl, whose sums every code in doubt
+// moves, all of them and an ulp of the f16 scale) may come together, and their sum is admitted. All elements, or all of one sign, are moved together as well, for extremes that
 // several share; a block that this changes has other codes on the boundary, and each of its elements is moved
 // once more. tq3_0 rotates the block first: there an element is moved by 2^-20 of the block's absmax, which
 // moves every rotated coordinate, and all changes add up. nvfp4, whose global scale belongs to every block,

@@ -64,6 +64,7 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
     float below = scale, above = scale;
     for (int i = 0; i < static_cast<int>(ulps); ++i) {
       admit(below = std::nextafter(below, 0.0F));
+      if (below == 0) admit(1.0F);  // that quotient is 0 here
       admit(above = std::nextafter(above, INFINITY));
     }
   };
@@ -164,7 +165,10 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
   if (contract.text("scale_format") == "f16") overflows.assign(overflows.size(), 1);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (finite[group_of(i)] != 0) continue;
-    if (overflows[group_of(i)] != 0 && std::isfinite(values[i]))
+    // A NaN that becomes the code 0 is NaN under an infinite scale.
+    const bool is_scaled = std::isfinite(values[i]) ||
+                           (contract.text("scale_format") == "f16" && coder.policy().nan == NanPolicy::zero);
+    if (overflows[group_of(i)] != 0 && is_scaled)
       set_unclaimed(truth, i);
     else
       claim_under_some_scale(truth, i, values[i], coder, contract);

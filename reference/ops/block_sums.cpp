@@ -69,4 +69,14 @@ double block_scale_error(std::string_view path, std::string_view element, const 
   return rule(Rule::block_scale_underflow, blocks * most * (flush ? 0x1p-126 : 0x1p-150));
 }
 
+double block_scale_rounding(const OperandRow& x, const OperandRow& w, double roundings) {
+  const auto most = [](const OperandRow& row, std::size_t i) {
+    return row.reach.empty() ? std::fabs(row.center[i]) : row.reach[i];
+  };
+  double size = 0;
+  for (std::size_t i = 0; i < x.center.size(); ++i) size += most(x, i) * most(w, i);
+  const bool exact = x.reach.empty() && w.reach.empty() && size <= x.grid.lsb * w.grid.lsb * 0x1p24;
+  return exact ? 0 : up(rule(Rule::product_rounding, gamma_n(roundings, 0x1p-24) * size));
+}
+
 }  // namespace assay

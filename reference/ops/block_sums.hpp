@@ -29,4 +29,8 @@ double block_sum_error(std::string_view path, const OperandRow& x, const std::ve
 double block_scale_error(std::string_view path, std::string_view element, const OperandRow& x,
                          const OperandRow& w, bool flush);
 
+// The roundings in f32 of what a kernel multiplies blocks by, beside sums in a wider type: `roundings` of each product. 0 where
+// every product is a number of f32.
+double block_scale_rounding(const OperandRow& x, const OperandRow& w, double roundings);
+
 }  // namespace assay

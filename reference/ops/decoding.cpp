@@ -37,6 +37,14 @@ struct Steps {
   bool flush;
   double half_step() const { return mid.unit * normal; }
   double most() const { return 1 + gamma_n(roundings + 2, mid.unit); }
+  // Whether a factor beside an infinity may be read, or brought into the type, as 0.
+  bool may_vanish(const Factors& p) const {
+    for (const double factor : {p.code, p.scale, p.second, p.minimum_scale}) {
+      const double size = std::fabs(factor);
+      if (size != 0 && (flush ? size < normal : roundings > 1 && size <= half_step())) return true;
+    }
+    return false;
+  }
 };
 
 Losses losses(const Term& term, const Steps& k) {
@@ -100,8 +108,11 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
       for (std::size_t j = i; j < std::min(i + 32, exact.size()); ++j) norm += exact[j] * exact[j];
       norm = std::sqrt(norm) * (1 + 0x1p-40);
     }
-    if (!std::isfinite(w)) continue;
     const Factors& p = parts[i];
+    if (!std::isfinite(w)) {
+      if (std::isinf(w) && k.may_vanish(p)) all[i].error = kInfinity;
+      continue;
+    }
     Term term{}, taken{};
     for (const double factor : {p.code, p.scale}) term.add(factor);
     term.add(p.divides ? 1 / p.second : p.second, p.divides);

@@ -36,7 +36,8 @@ class Decoding {
   // mid: f64 or a floating format, as machine() takes it.
   Decoding(const Encoded& tensor, std::string_view mid, double roundings, bool flush);
   // Elements [first, first + exact.size()), whose decoded numbers are `exact`: where the kernel's numbers are before a last
-  // rounding (k <= 1) or after it. Error +Inf where nothing is known. What is not finite is left as it is, with error 0.
+  // rounding (k <= 1) or after it. Error +Inf where nothing is known. What is not finite is left as it is, with error 0, or +Inf
+  // where an infinity meets a factor that may become 0 on its way: NaN.
   std::vector<Enclosure> operator()(std::int64_t first, std::span<const double> exact) const;
 
  private:

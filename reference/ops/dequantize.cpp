@@ -12,7 +12,7 @@
 //          (multiplication by a rounded reciprocal: 2; d sc q - dmin m: 4)
 // With ftz=yes a stored scale below the smallest normal number of `mid` is read as 0. decoding.hpp derives all of that.
 // scale_format=f16|bf16: an f32 scale of a scaled format is rounded to that before it multiplies, and w becomes
-// code * rd(scale), as exact as w was; the value stays w. Rounding the scale before, or the product after: both are said.
+// code * rd(scale), as exact as w was (under ftz=yes 0 too where the scale is below that format's smallest normal number); the value stays w. Rounding the scale before, or the product after: both are said.
 // Formats with a minimum (q4_1, q5_1, q2_K, q4_K, q5_K): both products are exact in f32 (24 bits at most), so k = 1 there too; in a
 // narrower mid they are rounded before they cancel, which k > 1 pays for.
 // Then the store: limit 0 wherever no rounding boundary lies in between.
@@ -23,6 +23,7 @@
 
 #include <fmt/format.h>
 
+#include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/decoding.hpp"
@@ -45,7 +46,7 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"mid", ContractValue::accumulator, "f32", "",
                 "the type of code times scale, where there is a scale"},
     ContractKey{"roundings", ContractValue::number, "1", "",
-                "in mid, from code and scale to the number stored"},
+                "in mid, from code and scale to the number stored: none, one, or so many at most"},
 });
 
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
@@ -72,6 +73,22 @@ Encoded with_narrow_scales(Encoded tensor, const ScalarFormat& narrow) {
   return tensor;
 }
 
+// A scale that is subnormal in the format that it is rounded to may be 0 there.
+void flush_narrow_scales(std::vector<Enclosure>& kernel, const Encoded& stored, const ScalarFormat& narrow) {
+  for (std::size_t i = 0; i < kernel.size(); ++i) {
+    const double scale = stored_scale(stored, format(stored.format), static_cast<std::int64_t>(i));
+    Enclosure& z = kernel[i];
+    if (!(std::fabs(scale) < smallest_normal(narrow)) || !(z.error < kInfinity) || std::isnan(z.value))
+      continue;
+    if (std::isinf(z.value)) {
+      z.error = kInfinity;
+      continue;
+    }
+    const double low = std::min(0.0, z.value - z.error), high = std::max(0.0, z.value + z.error);
+    if (rule(Rule::decode_flush, 1) > 0) z = {low / 2 + high / 2, up(high / 2 - low / 2)};
+  }
+}
+
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
   const OpInputs in(tensors(a), set);
   const Format& from = format(a.text("from"));
@@ -84,18 +101,15 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Encoded& stored = in.tensor("x");
   const Encoded read = narrow ? with_narrow_scales(stored, scalar_format(scale_format)) : stored;
   const std::vector<double> w = narrow ? decode_tensor(read) : x;
-  const std::vector<Enclosure> kernel = Decoding(read, mid_name, roundings, store.flush)(0, w);
+  std::vector<Enclosure> kernel = Decoding(read, mid_name, roundings, store.flush)(0, w);
+  if (narrow && store.flush) flush_narrow_scales(kernel, stored, scalar_format(scale_format));
   Truth t =
       make_truth("y", x.size(), "reference/ops/dequantize: roundings of code times scale, and of the store");
   const double own = from.decode_relative_error * 2;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i])) {
       // An infinite code times a scale that is rounded or flushed to 0 is NaN.
-      const bool vanishes =
-          std::isinf(x[i]) &&
-          ((narrow && !std::isinf(w[i])) ||
-           (store.flush && from.kind == FormatKind::scaled &&
-            std::fabs(stored_scale(stored, from, static_cast<std::int64_t>(i))) < 0x1p-126F));
+      const bool vanishes = std::isinf(x[i]) && (!std::isinf(w[i]) || !(kernel[i].error < kInfinity));
       vanishes ? set_unclaimed(t, i) : set_special(t, i, x[i], store);
       continue;
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "reference/arithmetic/dot_bound.hpp"
@@ -108,8 +109,12 @@ double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
                normal = unit ? 0x1p-126 : power_of_two(acc_.precision.emin);
   const double min_a = a.reach.empty() ? a.grid.min_abs : 0, min_b = b.reach.empty() ? b.grid.min_abs : 0;
   double lost = 0;
-  if (!(min_a >= least)) lost += n * least * b.max_abs;
-  if (!(min_b >= least)) lost += n * least * a.max_abs;
+  // One that was rounded to the smallest normal may have been below it, and been flushed for that.
+  const auto is_tiny = [&](const OperandRow& row, double min) {
+    return !(min >= least) || (min == least && !row.same);
+  };
+  if (is_tiny(a, min_a)) lost += n * least * b.max_abs;
+  if (is_tiny(b, min_b)) lost += n * least * a.max_abs;
   if (!unit && !(min_a * min_b >= normal)) lost += n * normal;
   const bool decided = a.reach.empty() && b.reach.empty();
   // Blocks, and as many parts or promotions at most.
@@ -182,6 +187,41 @@ double Dot::accumulation_error(const OperandRow& a, const OperandRow& b, double 
   return dot_bound(acc_, m, promote_, blocking_);
 }
 
+namespace {
+
+// What the products of an epilogue may lose. A sum of magnitude `most` (0: of a sum that may be anything below it) and scales that
+// multiply it are brought together in any order: each product of some of them, P, is off by min(eta, |P|) where it may be below the
+// normal numbers, times the other factors, R; a stored scale that is flushed is 0. One that may overflow makes Inf, or NaN of a
+// sum of 0: +Inf.
+struct ScaleFactors {
+  std::array<double, 5> f{};
+  std::size_t count = 1;  // f[0]: the sum
+  void add(double scale) {
+    if (std::fabs(scale) != 1) f[count++] = std::fabs(scale);
+  }
+};
+
+double scaling_loss(const ScaleFactors& factors, bool flush, double largest) {
+  const double eta = flush ? 0x1p-126 : 0x1p-150, most = factors.f[0];
+  const unsigned whole = (1U << factors.count) - 1;
+  double lost = 0;
+  for (unsigned set = 1; set <= whole; ++set) {
+    double product = 1, rest = 1;
+    for (std::size_t i = 0; i < factors.count; ++i) ((set >> i & 1U) != 0 ? product : rest) *= factors.f[i];
+    // The result itself is the store's; a sum of 0 stays 0 beside what does not overflow.
+    if (set != whole && !(product * (1 + 0x1p-20) < largest)) return kInfinity;
+    if (most == 0) continue;
+    const bool single = (set & (set - 1)) == 0, of_sum = (set & 1U) != 0;
+    if (of_sum && !single)
+      lost += 3 * eta * rest;
+    else if (!of_sum && product < 0x1p-125 && (!single || flush))
+      lost += (single ? 1 : 2) * std::min(eta, product) * rest;
+  }
+  return lost;
+}
+
+}  // namespace
+
 Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b) const {
   const double scale =
       a.scale * b.scale;  // of two f32 exact, else within u64, which the scales' own errors include
@@ -189,34 +229,36 @@ Enclosure Dot::epilogue(Enclosure sum, const OperandRow& a, const OperandRow& b)
   Enclosure z = product(sum, {scale, up(std::fabs(scale) * relative)});
   const bool integer = acc_.kind == Accumulator::Kind::integer ||
                        (acc_.unit != nullptr && acc_.unit->combine == Combine::wrap);
-  const bool scaled = a.scale != 1 || b.scale != 1 || relative > 0;
+  const bool scaled = a.scale != 1 || b.scale != 1 || relative > 0 || has_two_scales(a) || has_two_scales(b);
   if (!scaled && !integer) return sum;
   static const Machine f32 = machine("f32", false);
-  // A sum of 0 stays 0, unless the scales are multiplied first and overflow: 0 Inf is NaN.
-  if (sum.value == 0 && sum.error == 0 && std::fabs(scale) * (1 + 2 * relative) < f32.max_finite) return sum;
-  z = rounded(z, f32, epilogue_roundings_);
-  if (!scaled) return z;
-  const double eta = flush_ ? 0x1p-126 : 0x1p-150, most = sum.magnitude();
+  const double most = sum.magnitude();
+  if (!scaled) return is_zero(sum) ? sum : rounded(z, f32, epilogue_roundings_);
   const double left = std::fabs(a.scale) * (1 + a.scale_error),
                right = std::fabs(b.scale) * (1 + b.scale_error);
-  const double factors = a.scale_factor * b.scale_factor;
-  z.error += 3 * eta * (1 + left + right) * factors;
-  if (left * right < 0x1p-125) z.error += 2 * eta * most;
-  if (flush_ && std::min(left, right) < 0x1p-125) z.error += up(most * left * right);  // a scale is read as 0
-  // The reciprocals of both, or of their product: one that overflows makes 0 of the sum, one that underflows Inf of a scale.
+  ScaleFactors factors;
+  factors.f[0] = most;
+  for (const OperandRow* row : {&a, &b}) {
+    if (has_two_scales(*row))
+      for (const double each : row->two_scales) factors.add(each);
+    else
+      factors.add(row == &a ? left : right);
+  }
+  double lost = scaling_loss(factors, flush_, f32.max_finite);
+  // The reciprocals of both, or of their product: one that overflows makes 0 of the sum, one that underflows Inf of a scale, and NaN
+  // of a sum of 0.
   if (a.scale_divides || b.scale_divides) {
     const double divisors = 1 / (std::fabs(scale) * (1 + 0x1p-20));
     for (const double divisor :
          {divisors, 1 / (a.scale_divides ? left : 1), 1 / (b.scale_divides ? right : 1)}) {
-      if (!(divisor * (1 + 0x1p-19) < f32.max_finite)) z.error += up(most * left * right);
-      if (!(divisor > 0x1p-125)) z.error = kInfinity;
+      if (!(divisor * (1 + 0x1p-19) < f32.max_finite)) lost += up(most * left * right);
+      if (!(divisor > 0x1p-125)) lost = kInfinity;
     }
   }
-  z.error = up(z.error);
-  const bool one_sided = (a.scale == 1 || b.scale == 1) && factors == 1;
-  const double widest =
-      one_sided ? 0 : std::max({most * left, most * right, left * right, factors > 1 ? most : 0.0}) * factors;
-  if (!(widest * (1 + 0x1p-20) < f32.max_finite)) z.error = kInfinity;
+  if (!(lost < kInfinity)) return {z.value, kInfinity};
+  if (is_zero(sum)) return sum;
+  z = rounded(z, f32, epilogue_roundings_);
+  z.error = up(z.error + lost);
   return z;
 }
 

@@ -13,10 +13,9 @@
 //                    E_k <= E_{k-1} + e_p + u (|s_k| + R + E_{k-1} + e_p),  e_p = u |p_k| + eta
 //     else         dot_bound of arithmetic/dot_bound.hpp for the height of the declared order
 //   the epilogue, when there are scales: `epilogue_roundings` relative roundings in f32 (conversion of i32, the two
-//   scales), and the relative error of a scale that the kernel computed itself. (c s_a) s_b, (c s_b) s_a and c (s_a s_b)
-//   are all admitted: what underflows in one of them is multiplied by the other scale, eta (|s_a| + |s_b|), and by c
-//   where s_a s_b itself is subnormal; what may overflow in one of them claims nothing.
-//   A scale that is itself s s' (int4_ch_tensor) may be applied one after the other: max(1, |s|, |s'|) times all that.
+//   scales), and the relative error of a scale that the kernel computed itself. The sum and the scales (two of them of an
+//   int4_ch_tensor) are multiplied in any order: each product P of some of them that underflows is off by min(eta, |P|), times the
+//   other factors; where one may overflow nothing is claimed, of a sum of 0 neither, for 0 Inf is NaN.
 // A matrix unit under order=sequential is not bounded but replayed (products.hpp): c is then known in every bit.
 // An i32 accumulator must not wrap, a floating one must not overflow: where they may, the error is +Inf.
 //
@@ -46,8 +45,9 @@ inline constexpr std::array kDotKeys = {
     ContractKey{"promote", ContractValue::number, "0", "",
                 "matrix unit: blocks between promotions to f32; 0: never", "none"},
     ContractKey{"dequant_roundings", ContractValue::number, "1", "",
-                "f32 roundings from a stored code to an operand"},
-    ContractKey{"epilogue_roundings", ContractValue::number, "3", "", "f32 roundings that apply the scales"},
+                "f32 roundings from a stored code to an operand: none, one, or so many at most"},
+    ContractKey{"epilogue_roundings", ContractValue::number, "3", "",
+                "f32 roundings that apply the scales (q8: to a block), in any order, at most"},
     ContractKey{
         "block", ContractValue::integer, "1", "",
         "matrix unit, order not told: products of every block but the last of a partial sum, at least",

@@ -43,8 +43,9 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush, const EncodeP
   if (!std::isfinite(low) || !std::isfinite(high)) return {z.value, kInfinity};
   if (flush) {  // the ends themselves may be flushed, and what lies between them and 0 with them
     const double normal = smallest_normal(to);
-    if (low > 0 && low < normal) low = 0;
-    if (high < 0 && high > -normal) high = 0;
+    // Tiny before it is rounded, or after: IEEE 754 leaves it open.
+    if (low > 0 && (z.error > 0 ? z.low() : z.value) < normal) low = 0;
+    if (high < 0 && (z.error > 0 ? z.high() : z.value) > -normal) high = 0;
   }
   if (low == high) return {low, 0};
   const double value = low / 2 + high / 2;

@@ -161,7 +161,7 @@ Enclosure count(double n, const Machine& m);
 // follow: no kernel loses by a rounding that is decided, and one that skips it stands outside of the enclosure.
 // The result holds the KERNEL'S number only, not the exact one: what it ends in is stored by set_truth_around (op_io.hpp).
 // An error of 0 says that z.value is the number itself, so that a tie is decided too. flush: a result below the smallest
-// normal may be 0. An end that is rounded to Inf or NaN has error +Inf.
+// normal, before or after it is rounded, may be 0. An end that is rounded to Inf or NaN has error +Inf.
 // With numbers: {1.004, 1e-3} in bf16, whose steps there are 2^-7, lies below the boundary 1 + 2^-8 = 1.0039 at its low
 // end alone: [1, 1.0078]. {1.002, 1e-3} is 1, error 0.
 Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,

@@ -38,8 +38,9 @@ constexpr std::array kAttributes = {
     AttributeSpec{"heads", AttributeKind::integer, "", "1..1024", "KV heads"},
     AttributeSpec{"d", AttributeKind::integer, "", "1..65536", "elements of a head"},
     AttributeSpec{"to", AttributeKind::format, "", "", "format of the cache: scaled or block"},
-    AttributeSpec{"policy", AttributeKind::word, "fixed", "fixed|locked|request|token|head|calibrated",
-                  "of the scale"},
+    AttributeSpec{
+        "policy", AttributeKind::word, "fixed", "fixed|locked|request|token|head|calibrated",
+        "of the scale: 1, absmax(first) / constant, absmax / D of x, a token or a head, or of first"},
     AttributeSpec{"constant", AttributeKind::real, "200", "1e-3..1e6",
                   "policy=locked: absmax is divided by it"},
     AttributeSpec{"page", AttributeKind::integer, "0", "0..65536", "tokens of a page; 0: not paged"},

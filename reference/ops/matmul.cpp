@@ -86,13 +86,18 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
 // so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
-// a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor the product of both, may be
-// flushed to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN.
+// a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor a product of some, may be
+// flushed, or round, to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN.
 bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc, double least) {
   // Twice the smallest normal f32: rounding does not bring it below that.
   constexpr double kLeastScale = 0x1p-125;
-  for (const double scale : {a.scale, b.scale, a.scale * b.scale})
+  const std::array parts{has_two_scales(a) ? a.two_scales[0] : a.scale, a.two_scales[1],
+                         has_two_scales(b) ? b.two_scales[0] : b.scale, b.two_scales[1]};
+  for (unsigned set = 1; set < 1U << parts.size(); ++set) {
+    double scale = 1;
+    for (std::size_t i = 0; i < parts.size(); ++i) scale *= (set >> i & 1U) != 0 ? parts[i] : 1;
     if (scale != 0 && !(std::fabs(scale) >= kLeastScale)) return false;
+  }
   double finite = 0;
   const auto exact = [](const OperandRow& row, std::size_t k) {
     return row.exact.size() > k ? row.exact[k] : row.center[k];
@@ -101,12 +106,16 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
     return row.reach.empty() || row.reach[k] < 2 * std::fabs(row.center[k]);
   };
   for (std::size_t k = 0; k < a.center.size(); ++k) {
-    for (const OperandRow* row : {&a, &b})
+    for (const OperandRow* row : {&a, &b}) {
       if (std::isinf(row->center[k]) != std::isinf(exact(*row, k))) return false;
+      // One that may overflow where it is decoded: Inf - Inf, or 0 Inf.
+      if (!row->reach.empty() && std::isinf(row->reach[k]) && !std::isinf(row->center[k])) return false;
+    }
     if (std::isinf(a.center[k]) || std::isinf(b.center[k])) {
       for (const OperandRow* row : {&a, &b})
         if (exact(*row, k) != 0 &&
-            (row->center[k] == 0 || std::fabs(row->center[k]) < least || !has_sign(*row, k)))
+            (row->center[k] == 0 || std::min(std::fabs(row->center[k]), std::fabs(exact(*row, k))) < least ||
+             !has_sign(*row, k)))
           return false;
       continue;
     }
@@ -119,9 +128,10 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
 bool is_infinite(double x) { return std::isinf(x); }
 
 // Where the codes of a block are summed and their scale comes after, an infinite scale makes an infinity of the sum, though a code
-// of 0 times it is NaN in the real formula.
+// of 0 times it, and less an infinite minimum, is NaN in the real formula.
 bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
-  return path.starts_with("q8") && std::ranges::any_of(weights.exact, is_infinite);
+  return path.starts_with("q8") &&
+         (weights.has_infinite_scale || std::ranges::any_of(weights.exact, is_infinite));
 }
 
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
@@ -173,9 +183,10 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   const Products products(dot, std::move(rows));
   const std::vector<bool> spoilt = spoilt_rows(products.rows(), path);
   const bool has_block_sums = path == "q8_1" || path == "q8_K";
-  // Where a kernel may multiply the sum of a block by both scales at once: f32 scales of activations, and floats of block formats.
-  const bool has_block_scales = path == "q8_K" ||
-                                (path.starts_with("q8") && contract.text("scale_format") == "f32") ||
+  const bool is_q8 = path.starts_with("q8"),
+             are_scales_wide = path == "q8_K" || (path == "q8" && contract.text("scale_format") == "f32");
+  // Where a kernel may multiply the sum of a block by both scales at once: codes of 8 bits, and floats of block formats.
+  const bool has_block_scales = (is_q8 && (are_scales_wide || format(b.format).kind != FormatKind::scalar)) ||
                                 (path == "blocks" && acc.unit == nullptr && left.block_scales() == "e8m0");
   for (std::int64_t first = 0; first < n; first += kProductBatch) {
     std::vector<OperandRow> weights;
@@ -200,12 +211,21 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
         double error = r.kernel.error;
         if (has_block_sums && !least_of[column].empty())
           error = up(error + block_sum_error(path, x, least_of[column]));
+        // A scale of f32 may make an operand of its code first.
+        if (is_q8 && acc.precision.p > kPrecisionF32.p)
+          error = up(error +
+                     block_scale_rounding(
+                         x, w, contract.number("epilogue_roundings") + (are_scales_wide ? roundings : 0)));
         if (has_block_scales) error = up(error + block_scale_error(path, left.element(), x, w, dot.flush()));
         set_truth_within(t, at, {r.kernel.value, error}, store);
       }
     }
   }
-  if (is_judged_by_replay(contract)) replay_products(t, path, left, right, contract, store);
+  if (is_judged_by_replay(contract)) {
+    Quantising bits = quantising;
+    bits.replayed = true;
+    replay_products(t, path, left, Operands(b, path, Side::weights, roundings, bits), contract, store);
+  }
   return {std::move(t)};
 }
 

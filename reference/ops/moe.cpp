@@ -56,14 +56,16 @@ namespace {
 constexpr std::array kAttributes = {
     AttributeSpec{"tokens", AttributeKind::integer, "", "1..65536", "routed tokens"},
     AttributeSpec{"hidden", AttributeKind::integer, "", "1..65536", "width of x and y"},
-    AttributeSpec{"inter", AttributeKind::integer, "", "1..65536", "width of gate and up"},
+    AttributeSpec{"inter", AttributeKind::integer, "", "1..65536",
+                  "width of gate and up, w13's rows in this order"},
     AttributeSpec{"experts", AttributeKind::integer, "", "1..4096", "of which topk serve a token"},
     AttributeSpec{"topk", AttributeKind::integer, "1", "1..64", "experts of a token"},
     AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of x"},
     AttributeSpec{"w", AttributeKind::format, "@a", "", "format of w13"},
     AttributeSpec{"w2", AttributeKind::format, "@w", "", "format of w2"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
-    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes", "what is multiplied"},
+    AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes",
+                  "what is multiplied; codes: h too, under absmax / D of its token"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -169,10 +171,11 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const auto of_product = [&](const Contract& of, bool integers, bool others) {
     return of.text("acc") == "i32" && !integers && others ? of.with("acc", "f32") : of;
   };
-  const Dot dot(of_product(contract, first_integers, down_integers), x.element(), w13.element(), flush,
+  const Contract first_contract = of_product(contract, first_integers, down_integers),
+                 down_contract = of_product(contract_of_down(contract), down_integers, first_integers);
+  const Dot dot(first_contract, x.element(), w13.element(), flush,
                 x.significand_bits() + w13.significand_bits());
-  const Dot down_dot(of_product(contract_of_down(contract), down_integers, first_integers), h_element,
-                     w2.element(), flush);
+  const Dot down_dot(down_contract, h_element, w2.element(), flush);
   refuse_idle_blocking(contract, {&dot, &down_dot});
   const Store store = store_of(contract, a.text("dtype"));
   const Machine f32 = machine("f32", flush);
@@ -200,7 +203,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
     const std::string_view name = contract.text(key);
     if (name != "f32") return decided(z, scalar_format(name), flush);
-    return contract.text("acc") == "f64" && std::isfinite(z.value) ? rounded(z, f32) : z;
+    return (key == "expert_out" ? down_contract : first_contract).text("acc") == "f64" &&
+                   std::isfinite(z.value)
+               ? rounded(z, f32)
+               : z;
   };
   const bool weight_first = contract.text("weight") == "before";
   // terms[(t * hidden + i) * topk + s]: the weighted outputs of each expert.

@@ -109,6 +109,8 @@ HiddenRow hidden_row(std::span<const Enclosure> h, std::string_view path, const 
       }
     }
   }
+  if (made.unclaimed)  // no operands of any type
+    for (double& each : row.center) each = std::isnan(each) ? each : 0;
   row.exact = row.center;
   row.same = true;
   finish(row);

@@ -139,9 +139,11 @@ void set_truth_within(Truth& truth, std::size_t i, Enclosure z, const Store& sto
   if (rule(Rule::store_flush, store.flush ? 1 : 0) > 0) {
     // What is flushed after the first of two roundings may be a normal number after the second.
     const auto may_vanish = [&](double z_end, double end) {
-      if (std::fabs(end) < smallest_normal(*store.output)) return true;
+      // Before it is rounded: tininess may be detected there.
+      const auto is_tiny = [](double x, const ScalarFormat& f) { return std::fabs(x) < smallest_normal(f); };
+      if (is_tiny(end, *store.output) || is_tiny(on_the_way(store, z_end), *store.output)) return true;
       return store.through != nullptr &&
-             std::fabs(on_the_way(store, z_end)) < smallest_normal(*store.through);
+             (is_tiny(z_end, *store.through) || is_tiny(on_the_way(store, z_end), *store.through));
     };
     if (low > 0 && may_vanish(z_low, low)) low = 0;
     if (high < 0 && may_vanish(z_high, high)) high = 0;

@@ -85,8 +85,8 @@ inline constexpr std::array kStoreKeys = {
                 "beyond the output's largest number"},
     ContractKey{
         "ftz", ContractValue::word, "no", "no|yes",
-        "what is subnormal in the type computed in, or as a result in the output's, may become zero; in a "
-        "matrix unit what is below 2^-126 alone"},
+        "what is subnormal in the type computed in, or in one that it is rounded to, before that rounding or "
+        "after it, may become zero; in a matrix unit operands and sums below 2^-126 alone, no product"},
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
@@ -97,7 +97,7 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 // Rounding is monotone, so the stored number lies between the roundings of z's ends, and
 //   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
-// a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below the smallest normal. Where every admissible result
+// a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below the smallest normal, rounded or not yet. Where every admissible result
 // overflows, the value is that infinity; where only some do, the limit is +Inf. A format on the way that is coarser than the
 // output's (out=bf16 of an f32 output) is a declared rounding: set_truth_within.
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);

@@ -50,8 +50,13 @@ Admitted admitted(IndexDraw& draw, Enclosure z, const Store& store) {
     all.add(at_rest);
     if (store.through != nullptr && store.policy.overflow == Overflow::saturate && std::isinf(way))
       all.nan = true;  // it may stay, or saturate: nothing is to be claimed
-    if (store.flush && (std::fabs(at_rest) < smallest_normal(*store.output) ||
-                        (store.through != nullptr && std::fabs(way) < smallest_normal(*store.through))))
+    // Tiny before a rounding, or after it.
+    const auto is_tiny = [](double number, const ScalarFormat& f) {
+      return std::fabs(number) < smallest_normal(f);
+    };
+    if (store.flush &&
+        (is_tiny(at_rest, *store.output) || is_tiny(way, *store.output) ||
+         (store.through != nullptr && (is_tiny(way, *store.through) || is_tiny(x, *store.through)))))
       all.add(0);
   }
   return all;

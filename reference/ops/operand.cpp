@@ -9,6 +9,7 @@
 #include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/formats/factors.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/formats/scaled.hpp"
 #include "reference/ops/decoding.hpp"
@@ -177,9 +178,10 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
   row.same = true;
   for (std::size_t i = 0; i < row.exact.size(); ++i) {
     const double w = row.exact[i];
-    if (!std::isfinite(w) || (as_stored && !ways)) {
+    const bool open = !as_stored && !(z[i].error < kInfinity);
+    if ((!std::isfinite(w) && !open) || (as_stored && !ways)) {
       row.center[i] = round_number(to, w, policy);
-    } else if (!as_stored && !(z[i].error < kInfinity)) {
+    } else if (open) {
       row.center[i] = round_number(to, w, policy);
       leave_open(row, i);
     } else {
@@ -199,17 +201,35 @@ void Operands::round_operands(OperandRow& row, std::int64_t index, const ScalarF
   row.same &= row.undecided.empty();
 }
 
-// Weights of path=q8: no rounding of theirs, codes and scales meet those of the activations.
+// Weights of path=q8: codes and scales meet those of the activations one by one, or the decoded number does; what is decoded is
+// off as on path=f32, and beyond the largest f32 an infinity, which a code of 0 makes NaN of.
 void Operands::take_as_decoded(OperandRow& row, std::int64_t index) const {
   row.center = row.exact;
   row.same = true;
-  if (!quantising_.flush) return;
-  const std::vector<Enclosure> z = Decoding(tensor_, "f32", 0, true)(index * length_, row.exact);
-  for (std::size_t i = 0; i < z.size(); ++i) {
-    if (!std::isfinite(row.exact[i]) || z[i].value == row.exact[i]) continue;
-    admit(row, i, std::min(row.exact[i], 0.0), std::max(row.exact[i], 0.0), scalar_format("f32"));
-    row.same = false;
+  if (!std::ranges::all_of(row.exact, [](double w) { return std::isfinite(w); })) {
+    std::vector<Factors> parts(row.exact.size());
+    factors(tensor_, index * length_, parts);
+    row.has_infinite_scale = std::ranges::any_of(parts, [](const Factors& p) {
+      return std::isinf(p.scale) || std::isinf(p.second) || std::isinf(p.minimum_scale) || std::isinf(p.code);
+    });
   }
+  if ((is_decoded_as_stored() || quantising_.replayed) && !quantising_.flush) return;
+  const std::vector<Enclosure> z = quantising_.replayed
+                                       ? Decoding(tensor_, "f32", 0, true)(index * length_, row.exact)
+                                       : decoded(row, index);
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    const double w = row.exact[i];
+    if (!std::isfinite(w)) continue;
+    if (!(z[i].error < kInfinity)) {
+      leave_open(row, i);
+    } else {
+      const bool known = z[i].error == 0;
+      admit(row, i, std::min(w, known ? z[i].value : z[i].low()),
+            std::max(w, known ? z[i].value : z[i].high()), scalar_format("f32"));
+    }
+    row.same &= row.center[i] == w;
+  }
+  row.same &= row.undecided.empty();
 }
 
 void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
@@ -234,8 +254,10 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
           std::max(row.element_head, head * std::max(std::ldexp(1.0, std::ilogb(row.center[i])), least));
     }
     row.center[i] *= scales[i / block];
-    if (quantising_.flush && s != 0 && s < kLeastNormal && std::isfinite(row.center[i]) &&
-        rule(Rule::decode_flush, 1) > 0) {  // read as 0
+    const bool may_vanish = quantising_.flush && s != 0 && s < kLeastNormal;
+    if (may_vanish && std::isinf(row.center[i])) {
+      leave_open(row, i);
+    } else if (may_vanish && std::isfinite(row.center[i]) && rule(Rule::decode_flush, 1) > 0) {  // read as 0
       const double c = row.center[i];
       admit(row, i, std::min(c, 0.0), std::max(c, 0.0), element);
       if (c != 0) row.undecided.back().neighbours = false;  // no element of the unit's
@@ -268,11 +290,8 @@ OperandRow Operands::row(std::int64_t index) const {
     if (has_two_row_scales(format_)) {
       float second = 1;
       std::memcpy(&second, plane_of(tensor_, ".scale_2").bytes.data(), sizeof second);
-      row.scale_factor = std::max({1.0, std::fabs(row.scale), std::fabs(static_cast<double>(second))});
+      row.two_scales = {row.scale, second};
       row.scale *= second;  // exact in f64
-      // Multiplied in f32 first, they may leave its normal numbers: half a subnormal step, or nothing, is left of it.
-      const double magnitude = std::fabs(row.scale);
-      if (magnitude != 0 && magnitude < 0x1p-126) row.scale_error = std::min(1.0, 0x1p-149 / magnitude);
     }
     row.same = true;  // decoding multiplies the same two numbers, exactly
   } else if (path_ == "blocks") {

@@ -28,6 +28,7 @@
 // admissible ones, which all lie in [center -+ radius]. An enclosure inside one rounding cell has the radius 0.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,15 +50,22 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "else f32"},
     {"f32 tf32 f16 bf16", "both are decoded, with dequant_roundings in f32, and rounded to that type"},
     {"codes", "codes as they are stored; the scales are applied to the sum"},
-    {"blocks", "elements times the scales of their blocks; nvfp4's global scales are applied to the sum"},
+    {"blocks",
+     "elements times the scales of their blocks, one by one or summed first; nvfp4's global scales are "
+     "applied to the sum"},
     {"e4m3fn",
      "a: codes of e4m3fn under one scale absmax / 448 of the whole tensor, applied to the sum; b: decoded, "
      "and "
      "rounded to e4m3fn, clamped at 448, without a scale of its own (nvfp4 weights by FP8)"},
     {"q8",
-     "a: codes of int8 in blocks of 32 under absmax / 127, stored in scale_format; b: as it is decoded"},
-    {"q8_1", "as q8, with each block's sum in f16, which meets the minima of b"},
-    {"q8_K", "a: codes of int8 in blocks of 256 under an f32 scale, with sums of 16; b: as it is decoded"},
+     "a: codes of int8 in blocks of 32 under absmax / 127, of which they are made in f32 before it is stored "
+     "in "
+     "scale_format; b: as it is decoded; scales multiply operands, or sums of a block's codes"},
+    {"q8_1", "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b"},
+    {"q8_K",
+     "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16; "
+     "b: "
+     "as it is decoded"},
 };
 
 // How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
@@ -72,6 +80,7 @@ struct Quantising {
   std::string_view ties = "any";          // of q8: any, even or away
   std::string_view scale_format = "f16";  // path=q8: f16 or f32
   bool flush = false;                     // ftz=yes
+  bool replayed = false;                  // level=replay: weights of q8 are one number each, decoded
   bool is_declared() const { return scale != "any" && code != "any"; }
 };
 
@@ -92,19 +101,21 @@ struct OperandRow {
   // path=blocks: elements and block scales apart, as the unit takes them.
   std::vector<float> elements, block_scales;
   double scale = 1;
-  bool scale_divides = false;  // `scale` is the reciprocal of what is stored
-  double scale_factor = 1;     // at least 1: what either factor of a scale that is a product of two may be
-  double scale_error = 0;      // relative, of the kernel's scale
-  double max_abs = 0;          // of reach
+  bool scale_divides = false;              // `scale` is the reciprocal of what is stored
+  std::array<double, 2> two_scales{1, 1};  // of a scale that is a product of two: both
+  double scale_error = 0;                  // relative, of the kernel's scale
+  double max_abs = 0;                      // of reach
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
-  RowGrid grid;            // of center
-  bool may_flush = false;  // ftz=yes, and a stored number or scale is subnormal in f32
-  bool same = false;       // center * scale is exact, element by element
+  RowGrid grid;                     // of center
+  bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
+  bool has_infinite_scale = false;  // path=q8, weights: of some block, scale or minimum
+  bool same = false;                // center * scale is exact, element by element
 };
 
 bool has_nan(const OperandRow& row);
+inline bool has_two_scales(const OperandRow& row) { return row.two_scales[0] != 1 || row.two_scales[1] != 1; }
 
 // Element i is somewhere in [low, high], numbers of `format` that rounding made of an enclosure's ends: sets its center
 // and, where they differ, its radius. Elements come in ascending order, each once.

@@ -56,6 +56,9 @@ TEST(QuantisedBreaches, beside_a_nan_a_scale_that_f16_does_not_hold_decodes_to_n
   const std::vector<double> got{HUGE_VAL, std::nan(""), 0, 0};
   EXPECT_LE(worst_ratio(c.truth("scale_format=f16"), got), 1);
   EXPECT_GT(worst_ratio(c.truth("scale_format=f32"), got), 1);
+  const std::vector<double> zeroed{HUGE_VAL, HUGE_VAL, std::nan(""), 0};
+  EXPECT_LE(worst_ratio(c.truth("scale_format=f16 nan=zero"), zeroed), 1);
+  EXPECT_GT(worst_ratio(c.truth("scale_format=f32 nan=zero"), zeroed), 1);
 }
 
 TEST(QuantisedBreaches, a_decoded_activation_may_overflow_under_a_scale_that_is_rounded_up) {
@@ -80,6 +83,119 @@ TEST(QuantisedBreaches, the_code_4_of_the_largest_exponent_of_mxfp4_ggml_is_beyo
   EXPECT_LE(worst_ratio(quantised("mxfp4_ggml", x).truth(""), got), 1);
   x[0] /= 4, got[0] = 0x1p127;
   EXPECT_GT(worst_ratio(quantised("mxfp4_ggml", x).truth(""), got), 1);
+}
+
+TEST(QuantisedBreaches, an_infinite_element_under_a_block_scale_that_is_flushed_is_nan) {
+  Handmade x("mxfp8_e5m2", {1, 32});
+  x.byte(0, 0x7c);  // Inf, under 2^-127
+  const OpCase c =
+      with("dequantize", {{"rows", "1"}, {"cols", "32"}, {"from", "mxfp8_e5m2"}, {"dtype", "f32"}},
+           {{"x", x.tensor}});
+  std::vector<double> got(32, 0.0);
+  got[0] = NAN;
+  EXPECT_LE(worst_ratio(c.truth("ftz=yes"), got), 1);
+  EXPECT_GT(worst_ratio(c.truth("ftz=no"), got), 1);
+}
+
+TEST(QuantisedBreaches, a_scale_may_be_flushed_in_the_format_that_it_is_rounded_to) {
+  const auto of = [](const char* from, double code, double scale) {
+    Handmade x(from, {1, 1});
+    x.put("", 0, code).put(".scale", 0, scale);
+    return with("dequantize", {{"rows", "1"}, {"cols", "1"}, {"from", from}, {"dtype", "f32"}},
+                {{"x", x.tensor}});
+  };
+  const Values zero{0};
+  EXPECT_LE(
+      worst_ratio(of("e4m3fnuz_tok", -12, 0x1p-128).truth("mid=f64 scale_format=bf16 roundings=2 ftz=yes"),
+                  zero),
+      1);
+  EXPECT_LE(worst_ratio(of("int8_head", 54, 0x1.d5c012p-17).truth("scale_format=f16 mid=bf16 ftz=yes"), zero),
+            1);
+  EXPECT_GT(worst_ratio(of("int8_head", 54, 0x1.d5c012p-17).truth("scale_format=f16 mid=bf16 ftz=no"), zero),
+            1);
+  EXPECT_GT(worst_ratio(of("int8_head", 54, 0x1.d5c012p-13).truth("scale_format=f16 mid=bf16 ftz=yes"), zero),
+            1);
+}
+
+TEST(QuantisedBreaches, a_scale_one_ulp_less_may_be_0_and_so_1) {
+  const OpCase c = quantised("int8_head", {-0x1.9p-143F, 0x1p-149F});
+  const std::string words = "scale_format=f16 round=stochastic code=divide code_scale=exact";
+  EXPECT_LE(worst_ratio(c.truth(words + " scale_ulp=1"), Values{-1, 1}), 1);
+  EXPECT_GT(worst_ratio(c.truth(words + " scale_ulp=0"), Values{-1, 1}), 1);
+}
+
+TEST(QuantisedBreaches, the_scale_0_of_an_infinite_multiplier_counts_as_1) {
+  const Values x{0x1.eb851ep-123F, 0x1.a3d70ap-123F};
+  for (const char* to : {"int8_head", "int8_tok", "e4m3fn_tok", "e4m3fnuz_row", "e5m2_ch"}) {
+    const OpCase c = quantised(to, x);
+    const double most = scalar_format(format(to).element).max_finite;
+    const std::vector<double> got{most, most};
+    for (const char* words : {"scale=inverse code=direct", "scale=any code=any", "scale=inverse code=any"})
+      EXPECT_LE(worst_ratio(c.truth(words), got), 1) << to << " " << words;
+    EXPECT_GT(worst_ratio(c.truth("scale=divide code=divide"), got), 1) << to;
+  }
+  const OpCase drawn =
+      quantised("int8_row", {-0x1.8a3cp-134F, 0x1.e666p-134F, -0x1.b85p-135F, 0x1.5c28p-136F});
+  const Values got{-1, 1, -1, 0};
+  for (const char* scale : {"any", "inverse"})
+    EXPECT_LE(
+        worst_ratio(
+            drawn.truth(std::string("code=reciprocal code_scale=stored round=stochastic scale=") + scale),
+            got),
+        1);
+  EXPECT_GT(worst_ratio(drawn.truth("code=reciprocal code_scale=stored scale=inverse"), got), 1);
+}
+
+TEST(QuantisedBreaches, the_exponent_of_ggml_is_that_of_a_rounded_logarithm_at_every_power) {
+  for (const int e : {-20, 0, 60, 126, 127}) {
+    Values x(32, 0.0F);
+    x[29] = -std::ldexp(0x1.fffffep0F, e);
+    std::vector<double> got(32, 0.0);
+    got[29] = -std::ldexp(1.0, e + 1);
+    EXPECT_LE(worst_ratio(quantised("mxfp4_ggml", x).truth(""), got), 1) << e;
+    got[29] *= 2;
+    const bool is_claimed = e < 127;  // 2^128 is beyond f32
+    EXPECT_EQ(worst_ratio(quantised("mxfp4_ggml", x).truth(""), got) > 1, is_claimed) << e;
+  }
+}
+
+// Two quotients of one block are ties: the sums that make the scale are of either entry for each.
+TEST(QuantisedBreaches, several_ties_of_a_block_of_iq4_nl_come_together) {
+  const Values x{0x1.3264cap-1F,
+                 -0.0F,
+                 0x1p+3F,
+                 0.0F,
+                 0x1.999a0cp-4F,
+                 0x1.3264cap-2F,
+                 -0x1.5c28eep-1F,
+                 0.0F,
+                 0x1.c3870ep-8F,
+                 -0x1.0a69p-133F,
+                 -0x1.0f5c28p-1F,
+                 -0x1.fae144p-1F,
+                 0x1.999952p-4F,
+                 0x1.ccccccp-2F,
+                 0x1.d3a74ep-5F,
+                 0x1p+3F,
+                 -0x1.5c2p-3F,
+                 0x1.f5c28ep-2F,
+                 0.0F,
+                 0x1.850a14p+2F,
+                 -0x1p-130F,
+                 0x1.52a54ap+1F,
+                 -0x1.eb8562p-3F,
+                 0x1.6b851ep-1F,
+                 0.0F,
+                 -0x1p-24F,
+                 0x1.cb972ep+0F,
+                 0.0F,
+                 -0x1.b366cep-11F,
+                 -0x1.70e1c4p+2F,
+                 0x1.47ae14p-1F,
+                 -0x1.47ae14p-4F};
+  const Truth t = quantised("iq4_nl", x).truth("");
+  EXPECT_TRUE(assay::judge(0x1.3fbp-1, t.value[0], t.limit[0]).ok) << t.value[0] << " " << t.limit[0];
+  EXPECT_FALSE(assay::judge(0x1.38p-1, t.value[0], t.limit[0]).ok) << t.limit[0];
 }
 
 }  // namespace

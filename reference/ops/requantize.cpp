@@ -30,9 +30,11 @@ constexpr std::array kAttributes = {
     AttributeSpec{"scale", AttributeKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
 };
 
-constexpr auto kContract = joined(
-    kQuantiseKeys,
-    std::array{ContractKey{"roundings", ContractValue::number, "1", "", "f32 roundings while x is decoded"}});
+constexpr auto kContract =
+    joined(kQuantiseKeys,
+           std::array{ContractKey{
+               "roundings", ContractValue::number, "1", "",
+               "f32 roundings while x is decoded, the last to the f32 that is quantised: 0 is as 1"}});
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");

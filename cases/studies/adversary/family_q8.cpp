@@ -44,7 +44,9 @@ bool is_f16_scale(const Attributes& a, const Choices& c) {
 // both operands decoded, and plain products.
 void q8_contract(const Attributes& a, const Choices& c, Words& words) {
   const bool by_blocks = choice(c, "whole") == "yes" || choice(c, "whole") == "apart";
-  words.say("acc", choice(c, "acc") == "f64" && !by_blocks ? "f64" : "f32");
+  const bool is_wide = choice(c, "acc") == "f64" && !by_blocks;
+  words.say("acc", is_wide ? "f64" : "f32");
+  if (is_wide) words.say("dequant_roundings", "0"), words.say("epilogue_roundings", "0");  // nothing is f32
   if (choice(c, "say") == "sharp" && choice(c, "untold") != "all")
     for (const char* key : {"scale", "code", "ties"})
       if (choice(c, "untold") != key) words.say(key, choice(c, key));

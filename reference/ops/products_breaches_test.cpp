@@ -1,0 +1,231 @@
+// What kernels that keep the manual's sentences broke of the limits of products: each within them now, or nothing is claimed, and
+// beside each a wrong kernel, or the same number where nothing excuses it, that stays caught.
+#include "reference/ops/quantised_testing.hpp"
+
+namespace assay::testing {
+namespace {
+
+constexpr unsigned kInfCode = 0x7c;  // of e5m2
+
+OpCase product(int k, const char* path, const Encoded& a, const Encoded& b) {
+  return with("matmul",
+              {{"m", "1"},
+               {"n", "1"},
+               {"k", std::to_string(k)},
+               {"a", a.format},
+               {"b", b.format},
+               {"path", path},
+               {"dtype", "f32"}},
+              {{"a", a}, {"b", b}});
+}
+Encoded row_of(const char* name, Values values, std::size_t k) {
+  values.resize(k, 0.0F);
+  return plain(name, {1, static_cast<std::int64_t>(k)}, values);
+}
+// A row of codes, zeros behind those that are given, under its scales.
+Encoded codes(const char* name, std::int64_t k, const std::vector<unsigned>& bytes, double scale,
+              double second = 0) {
+  Handmade made(name, {1, k});
+  for (std::size_t i = 0; i < bytes.size(); ++i) made.byte(i, bytes[i]);
+  made.put(".scale", 0, scale);
+  if (second != 0) made.put(".scale_2", 0, second);
+  return made.tensor;
+}
+void expect_within(const OpCase& c, const char* contract, double got) {
+  EXPECT_LE(worst_ratio(c.truth(contract), std::vector<double>{got}), 1) << contract << ": " << got;
+}
+void expect_beyond(const OpCase& c, const char* contract, double got) {
+  EXPECT_GT(worst_ratio(c.truth(contract), std::vector<double>{got}), 1) << contract << ": " << got;
+}
+
+TEST(ProductsBreaches, an_infinite_code_under_a_scale_that_is_flushed_is_nan) {
+  for (const char* path : {"f32", "bf16", "q8"}) {
+    const int k = std::string_view(path) == "q8" ? 32 : 1;
+    const Encoded one = row_of("f32", {1}, static_cast<std::size_t>(k)),
+                  inf = codes("e5m2_tensor", k, {kInfCode}, 0x1p-130);
+    const OpCase c = k == 1 ? product(k, path, inf, one) : product(k, path, one, inf);
+    expect_within(c, "ftz=yes", NAN);
+    if (k == 1) expect_beyond(c, "ftz=no", NAN);
+    if (k == 1) expect_within(c, "ftz=no", INFINITY);
+  }
+  Handmade mx("mxfp8_e5m2", {1, 32});
+  mx.byte(0, kInfCode);
+  const Encoded one = Handmade("mxfp8_e5m2", {1, 32}).byte(0, 0x3c).put(".scale", 0, 1).tensor;
+  expect_within(product(32, "blocks", mx.tensor, one), "acc=f32 ftz=yes", NAN);
+  expect_beyond(product(32, "blocks", mx.tensor, one), "acc=f32 ftz=no", NAN);
+}
+
+TEST(ProductsBreaches, a_number_beyond_f32_is_an_infinity_where_it_is_decoded) {
+  const Encoded large = codes("e4m3fn_tensor", 2, {0x7e, 0x38}, 0x1.fp120),
+                normal = codes("e4m3fn_tensor", 2, {0x7e, 0x38}, 1);
+  for (const char* path : {"f32", "tf32", "bf16"}) {
+    expect_within(product(2, path, large, row_of("f32", {0x1p-77F, -INFINITY}, 2)), "acc=f32", NAN);
+    expect_beyond(product(2, path, normal, row_of("f32", {0x1p-77F, -INFINITY}, 2)), "acc=f32", NAN);
+  }
+  for (const char* path : {"q8", "q8_1"})
+    for (const char* scale : {"scale_format=f32", ""}) {
+      const Encoded weights = codes("e4m3fn_tok", 32, {0x38, 0x7e}, 0x1.fp120),
+                    few = codes("e4m3fn_tok", 32, {0x38, 0x7e}, 0x1.fp60);
+      expect_within(product(32, path, row_of("f32", {1, 0}, 32), weights), scale, NAN);
+      expect_within(product(32, path, row_of("f32", {1, 0x1p-3F}, 32), weights), scale, INFINITY);
+      expect_beyond(product(32, path, row_of("f32", {1, 0}, 32), few), scale, NAN);
+    }
+}
+
+TEST(ProductsBreaches, weights_of_q8_are_rounded_where_they_are_decoded) {
+  const auto product_with = [](double scale) {
+    return product(32, "q8", row_of("f32", {0x1.fcp100F}, 32), codes("e4m3fn_tok", 32, {0x01}, scale));
+  };
+  const OpCase tiny = product_with(0x1.8p-141), normal = product_with(0x1.8p-101);
+  expect_within(tiny, "scale_format=f32", 0x1.fcp100 * 0x1p-149);
+  expect_within(tiny, "scale_format=f32", 0x1.fcp100 * 0x1.8p-150);
+  expect_beyond(tiny, "scale_format=f32", 0x1.fcp100 * 0x1.8p-148);
+  expect_within(normal, "scale_format=f32", 0x1.fcp100 * 0x1.8p-110);
+  expect_beyond(normal, "scale_format=f32", 0x1.fcp100 * 0x1p-109);
+}
+
+TEST(ProductsBreaches, an_infinite_scale_less_an_infinite_minimum_may_be_applied_to_a_sum_of_codes) {
+  const auto of = [](unsigned high) {
+    Handmade b("q5_1", {1, 32});
+    b.byte(1, high).byte(3, high);  // of an f16, and of the minimum
+    for (std::size_t i = 4; i < 24; ++i) b.byte(i, 0x11);
+    return product(32, "q8_1", row_of("f32", {-1}, 32), b.tensor);
+  };
+  expect_within(of(0x7c), "", -INFINITY);
+  expect_beyond(of(0x7e), "", -INFINITY);  // NaN
+}
+
+TEST(ProductsBreaches, two_scales_of_three_are_multiplied_first) {
+  const Encoded a = codes("e5m2_row", 6, {0x6c, 0x00, 0xc5, 0x94, 0xe1, 0x4e}, 0x1.2p-40),
+                b = codes("int4_ch_tensor", 6, {0x2c, 0x96, 0xf9}, 0x1.10ed18p-93, 0x1.f03ffep81);
+  expect_within(product(6, "codes", a, b), "acc=f64 epilogue_roundings=4", -0x1.b2688p-38);
+  expect_beyond(product(6, "codes", a, b), "acc=f64 epilogue_roundings=4", -0x1.bep-38);
+  const Encoded near = codes("e5m2_row", 6, {0x6c, 0x00, 0xc5, 0x94, 0xe1, 0x4e}, 0x1.2p-20);
+  expect_beyond(product(6, "codes", near, b), "acc=f64 epilogue_roundings=4", -0x1.b2688p-18);
+}
+
+TEST(ProductsBreaches, two_scales_of_three_may_vanish_beside_an_infinity) {
+  const auto of = [](double scale) {
+    return product(6, "codes", codes("e5m2_row", 6, {kInfCode}, scale),
+                   codes("int4_ch_tensor", 6, {0x01}, 0x1p-93, 0x1p81));
+  };
+  expect_within(of(0x1p-80), "acc=f32", NAN);  // 2^-80 2^-93 is 0
+  expect_beyond(of(0x1p-10), "acc=f32", NAN);
+  expect_within(of(0x1p-10), "acc=f32", INFINITY);
+}
+
+TEST(ProductsBreaches, two_scales_overflow_beside_a_sum_of_0) {
+  const auto of = [](double scale) {
+    return product(6, "codes", codes("int4_ch_tensor", 6, {0x0f}, 0x1p-73, 0x1.a63602p-65),
+                   codes("int4_ch_tensor", 6, {0xf0}, scale, 0x1.dffdf8p121));
+  };
+  expect_within(of(0x1.2p110), "acc=f32 epilogue_roundings=4", NAN);
+  expect_beyond(of(0x1.2p-110), "acc=f32 epilogue_roundings=4", NAN);
+  expect_within(of(0x1.2p-110), "acc=f32 epilogue_roundings=4", 0);
+}
+
+TEST(ProductsBreaches, the_product_of_two_divisors_may_be_0_beside_a_sum_of_0) {
+  const auto of = [](double first, double second) {
+    Handmade a("nvfp4", {1, 16}), b("nvfp4", {1, 16});
+    b.byte(0, 0x02), a.put(".global_scale", 0, first), b.put(".global_scale", 0, second);
+    a.put(".block_scale", 0, 0), b.put(".block_scale", 0, 1);
+    return product(16, "blocks", a.tensor, b.tensor);
+  };
+  expect_within(of(0x1.0a30a2p-126, 0x1.5ffffcp-2), "acc=f32 epilogue_roundings=2 ftz=yes", NAN);
+  expect_beyond(of(1, 0x1.5ffffcp-2), "acc=f32 epilogue_roundings=2 ftz=yes", NAN);
+}
+
+TEST(ProductsBreaches, a_sum_of_f64_becomes_an_f32_before_its_scales) {
+  Handmade scales("e8m0", {1, 6});
+  for (std::size_t i = 0; i < 6; ++i) scales.byte(i, i < 2 ? 254 : 0);
+  const auto of = [&](double scale) {
+    return product(6, "codes", codes("int4_ch", 6, {0x11}, scale), scales.tensor);
+  };
+  expect_within(of(0x1.6p-50), "acc=f64 epilogue_roundings=2", INFINITY);
+  scales.byte(0, 200).byte(1, 200);
+  expect_beyond(of(0x1.6p-50), "acc=f64 epilogue_roundings=2", INFINITY);
+}
+
+TEST(ProductsBreaches, scales_of_q8_are_applied_in_f32_beside_sums_in_f64) {
+  const float x = 0x1.dc7212p+0F, w = 0x1.e9cb6ep+0F;
+  const OpCase c = product(32, "q8", row_of("f32", {x}, 32), row_of("f32", {w}, 32));
+  const double operand = 127 * (x / 127.0F), got = static_cast<float>(operand);
+  const std::string words = "acc=f64 scale=divide code=divide scale_format=f32 ";
+  expect_within(c, words.c_str(), static_cast<float>(got * w));
+  expect_within(c, words.c_str(), static_cast<float>(operand * w));
+  expect_beyond(c, words.c_str(), static_cast<float>(operand * w * (1 + 0x1p-20)));
+  expect_beyond(c, (words + "epilogue_roundings=0 dequant_roundings=0").c_str(), 0x1.c7c84p+1);
+}
+
+TEST(ProductsBreaches, the_terms_of_a_rotated_block_of_q8_are_rounded) {
+  Handmade b("tq3_0_c2", {1, 32});
+  const unsigned bytes[] = {0x35, 0x51, 0xf3, 0x49, 0x5c, 0x16, 0x49,
+                            0x00, 0x51, 0x00, 0xbf, 0x18, 0x18, 0x18};
+  for (std::size_t i = 0; i < 14; ++i) b.byte(i, bytes[i]);
+  Values x(32, 0.0F);
+  x[8] = 1;
+  const OpCase c = product(32, "q8", row_of("f32", x, 32), b.tensor);
+  expect_within(c, "acc=f32 dequant_roundings=9", 0x1.c2c214p-14);
+  expect_beyond(c, "acc=f32 dequant_roundings=9", 0x1.cp-14);
+  expect_beyond(c, "acc=f32 dequant_roundings=0", 0x1.c2c014p-14);
+}
+
+TEST(ProductsBreaches, f16_scales_of_q8_meet_those_of_rows_at_once) {
+  const auto of = [](double scale) {
+    return product(32, "q8", row_of("f32", {127 * 0x1p-20F}, 32), codes("int8_tensor", 32, {127}, scale));
+  };
+  expect_within(of(0x1.4p-131), "epilogue_roundings=3", 0);  // 2^-20 2^-131 is 0 in f32
+  expect_beyond(of(0x1.4p-100), "epilogue_roundings=3", 0);
+}
+
+TEST(ProductsBreaches, tininess_is_seen_before_a_rounding_or_after_it) {
+  const auto of = [](const char* format, const char* path, const char* dtype, float a, float b) {
+    OpCase c("matmul", {{"m", "1"}, {"n", "1"}, {"k", "1"}, {"a", format}, {"path", path}, {"dtype", dtype}});
+    c.put("a", {a}), c.put("b", {b});
+    return c;
+  };
+  const OpCase output = of("f16", "f16", "f16", 0x1.fbp-14F, -0x1.028p-1F),
+               operand = of("f32", "f16", "f32", -0x1.fffff4p-15F, -0x1.080148p+1F),
+               larger = of("f32", "f16", "f32", -0x1.004p-14F, -0x1.080148p+1F);
+  for (const OpCase* c : {&output, &operand}) {
+    expect_within(*c, "acc=f32 ftz=yes", 0);
+    expect_beyond(*c, "acc=f32 ftz=no", 0);
+  }
+  expect_beyond(larger, "acc=f32 ftz=yes", 0);
+}
+
+OpCase expert(const char* format, int inter, const Values& x, const Values& w13, const Values& w2, float c) {
+  OpCase e("moe", {{"tokens", "1"},
+                   {"hidden", "1"},
+                   {"inter", std::to_string(inter)},
+                   {"experts", "1"},
+                   {"a", format},
+                   {"path", format},
+                   {"dtype", "f32"}});
+  e.put("x", x), e.put("w13", w13), e.put("w2", w2), e.put("topk_weights", {c});
+  return e;
+}
+
+TEST(ProductsBreaches, what_an_expert_makes_in_f64_is_rounded_before_its_weight) {
+  const std::string words = "acc=f32 down_acc=f64 silu_ulp=0";
+  const OpCase beyond = expert("f32", 2, {1}, {1024, 1024, 1, 1}, {0x1p126F, 0}, 0x1p-40F),
+               near = expert("f32", 2, {1}, {1024, 1024, 1, 1}, {1, 0x1.8p-24F}, 1.5F);
+  expect_within(beyond, words.c_str(), INFINITY);
+  const OpCase small = expert("f32", 2, {1}, {1024, 1024, 1, 1}, {0x1p106F, 0}, 0x1p-40F);
+  expect_beyond(small, words.c_str(), INFINITY);
+  expect_within(near, words.c_str(), 0x1.800004p10);
+  expect_beyond(near, words.c_str(), 0x1.80004p10);
+}
+
+TEST(ProductsBreaches, an_intermediate_beyond_its_unit_is_not_claimed) {
+  const OpCase beyond = expert("f16", 1, {512}, {1, 2}, {1}, 1),
+               normal = expert("f16", 1, {16}, {1, 2}, {1}, 1);
+  for (const char* words : {"acc=hopper_f16 order=sequential", "acc=v100_f16 order=sequential",
+                            "acc=f32 down_acc=hopper_f16 order=sequential"}) {
+    expect_within(beyond, words, INFINITY);
+    expect_beyond(normal, words, INFINITY);
+  }
+}
+
+}  // namespace
+}  // namespace assay::testing
