@@ -54,8 +54,10 @@
 namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "the type of every intermediate result; inputs are read as they are"},
+    ContractKey{
+        "acc", ContractValue::accumulator, "f32", "",
+        "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
+        "they are"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the sum is formed; masked terms have places, a sink is first or last"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",

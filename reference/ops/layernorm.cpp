@@ -36,8 +36,10 @@ constexpr std::array kAttributes = {
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
-    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
-                "the algorithm; a variance that comes out negative is clamped at 0"},
+    ContractKey{
+        "variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
+        "the algorithm; a variance that comes out negative is clamped at 0; welford: M += (x - M) / k, S += "
+        "(x - M before) (x - M after), parts merged by Chan's formula, its products in any association"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -80,7 +82,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (!all_finite(row)) {
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
       for (std::size_t i = 0; i < cols; ++i) {
-        if (kind == VarianceKind::one_pass && !any_nan && std::isfinite(row[i]))
+        if (kind != VarianceKind::two_pass && !any_nan && std::isfinite(row[i]))
           set_unclaimed(t, first + i);
         else
           set_special(t, first + i, std::nan(""));
@@ -123,6 +125,10 @@ const Op kLayernorm = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("layernorm", a, set, contract); },
+    .special =
+        "a row with a NaN or Inf: NaN; nothing is claimed of a finite x beside an Inf unless "
+        "variance=two_pass\n"
+        "a gamma or beta that is not finite: by IEEE rules in its column",
 };
 
 }  // namespace assay

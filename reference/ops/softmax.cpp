@@ -250,6 +250,11 @@ const Op kSoftmax = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("softmax", a, set, contract); },
+    .special =
+        "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf: NaN where "
+        "visible\n"
+        "a row without a visible element: 0\n"
+        "a sink of +Inf: nothing is claimed of its row",
 };
 
 }  // namespace assay
