@@ -81,10 +81,10 @@ Enclosure divided(Enclosure a, Enclosure b, const Machine& m, double ulp, double
   const double absolute = division_underflow(z, a.magnitude(), b, m, ulp);
   const bool scaled = ulp <= 0.5 && a.error == 0 && b.error == 0 && std::fabs(b.value) == last_bit(b.value);
   if (scaled && absolute == 0 && is_representable(a.value, m))
-    return {z.value, std::fabs(z.value) <= m.max_finite ? 0 : kInfinity};
+    return {z.value, claims(Rule::step_overflow, std::fabs(z.value) <= m.max_finite) ? 0 : kInfinity};
   const double relative = rule(Rule::quotient_ulp, gamma_n(2 * ulp + more, m.unit) * z.magnitude());
   const double error = up(z.error + relative + absolute);
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 namespace {

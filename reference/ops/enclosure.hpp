@@ -105,13 +105,19 @@ inline double underflow_of(const Machine& m, double ulp) {
   return m.flushed > 0 ? m.tiny * (1 + 2 * ulp * m.unit) : std::fmax(1.0, 2 * ulp) * m.tiny;
 }
 
+// The result of one step of a kernel; it is not claimed where it may overflow.
+inline Enclosure within_range(double value, double error, const Machine& m) {
+  const bool fits = claims(Rule::step_overflow, std::fabs(value) + error < m.max_finite);
+  return {value, fits ? error : kInfinity};
+}
+
 // What a kernel's `roundings` successive roundings make of z (each relative u; one tiny for each that may underflow).
 inline Enclosure rounded(Enclosure z, const Machine& m, double roundings = 1) {
   const double g = gamma_n(roundings, m.unit);
   const double tiny = may_underflow(z, m, g) ? std::ceil(roundings) * m.tiny : 0;
   const double error =
       up(z.error + rule(Rule::product_rounding, g * z.magnitude()) + rule(Rule::product_underflow, tiny));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 // 2^e, e the exponent of the last bit of x that is not 0; +Inf of 0.
 double last_bit(double x);
@@ -124,7 +130,7 @@ inline Enclosure rounded_sum(Enclosure z, const Machine& m, bool finer = false) 
   const double tiny = may_underflow(z, m, m.unit) ? (finer ? m.tiny : m.tiny_add) : 0;
   const double error =
       up(z.error + rule(Rule::sum_rounding, m.unit * z.magnitude()) + rule(Rule::sum_flush, tiny));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 // What a kernel's function of `ulp` units in the last place makes of its exact value z. `ulps`, `subnormal`: the rules' names.
@@ -135,7 +141,7 @@ inline Enclosure evaluated(Enclosure z, const Machine& m, double ulp, Rule ulps,
   // An ulp is one of a normal number or a subnormal step, and so is an error of ulps; what is flushed may
   // have erred before.
   const double error = up(z.error + (m.flushed > 0 ? relative + steps : std::fmax(relative, steps)));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 // The absolute error of a kernel's division beyond its relative one: of the quotient, where it (z) may be subnormal, and of
@@ -144,14 +150,14 @@ double division_underflow(Enclosure z, double most, Enclosure divisor, const Mac
 // A kernel's a / b: a quotient, or a reciprocal and a product, of `ulp`, and `more` roundings of the product which `ulp` does
 // not include. Exact where it is so by inspection: ulp <= 1/2, nothing of a or b errs, b is a power of 2.
 Enclosure divided(Enclosure a, Enclosure b, const Machine& m, double ulp, double more = 0);
+// Whether x is a number of m's precision; its range apart.
+inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
 
 // The least last bit of a product of two numbers of m's precision that is at least `least`; 0 unless that is above 0.
 inline double last_bit_of_product(double least, const Machine& m) {
   least = std::fabs(least);
   return least > 0 ? std::ldexp(m.unit * m.unit, std::ilogb(least) + 1) : 0;
 }
-// Whether x is a number of m's precision; its range apart.
-inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
 // n, a count, as a kernel divides by it: rounded where it has more bits than the format.
 Enclosure count(double n, const Machine& m);
 
