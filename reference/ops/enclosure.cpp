@@ -123,10 +123,11 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
     const double next = value + t.value;
     lost += std::fabs(value) >= std::fabs(t.value) ? (value - next) + t.value : (t.value - next) + value;
     value = next;
-    errors += t.error;
-    absolute += std::fabs(t.value) + t.error;
+    const double held = t.error == 0 && std::isfinite(t.value) ? held_error(t.value, m) : 0;
+    errors += t.error + held;
+    absolute += std::fabs(t.value) + t.error + held;
     partial += t.value;
-    running += t.error;
+    running += t.error + (first ? held : 0);
     if (!first) running += unit * (std::fabs(partial) + running) + flush;
     first = false;
   }
@@ -134,7 +135,7 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   const double finest =
       std::max(m.unit, 2 * kUnit64);  // in f64 too, so that `absolute` is no less than it is
   if (seen.exact && absolute * finest <= seen.last && absolute * inflate < m.max_finite)
-    return {value + lost, (n - 1) * flush};
+    return {value + lost, (n - 1) * flush + errors};
   // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
   const double own =
       kUnit64 * std::fabs(value + lost) * 2 + gamma_n(n, kUnit64) * gamma_n(n, kUnit64) * absolute;

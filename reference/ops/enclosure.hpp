@@ -124,6 +124,15 @@ double last_bit(double x);
 // Whether x, an operand that is wider than the arithmetic (f32 in f16), has bits below the smallest subnormal number.
 inline bool has_finer_bits(double x, const Machine& m) { return last_bit(x) < 2 * m.unit * m.normal; }
 
+// Whether x is a number of m's precision; its range apart.
+inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
+// What an operand x is off by that is held in the arithmetic alone, as the first term of a sum or as a
+// maximum: nothing, unless it is wider than that.
+inline double held_error(double x, const Machine& m) {
+  const double relative = is_representable(x, m) ? 0 : m.unit * std::fabs(x);
+  return rule(Rule::operand_rounding, relative + (has_finer_bits(x, m) ? m.tiny : 0));
+}
+
 // The same for a sum or difference. `finer`: of an operand that has_finer_bits, so that the sum is not exact below the smallest
 // normal either.
 inline Enclosure rounded_sum(Enclosure z, const Machine& m, bool finer = false) {
@@ -150,8 +159,6 @@ double division_underflow(Enclosure z, double most, Enclosure divisor, const Mac
 // A kernel's a / b: a quotient, or a reciprocal and a product, of `ulp`, and `more` roundings of the product which `ulp` does
 // not include. Exact where it is so by inspection: ulp <= 1/2, nothing of a or b errs, b is a power of 2.
 Enclosure divided(Enclosure a, Enclosure b, const Machine& m, double ulp, double more = 0);
-// Whether x is a number of m's precision; its range apart.
-inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
 
 // The least last bit of a product of two numbers of m's precision that is at least `least`; 0 unless that is above 0.
 inline double last_bit_of_product(double least, const Machine& m) {
@@ -179,6 +186,8 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
 //               |e| <= gamma_h sum |t_i|,  h = Order::height(n)                           (Higham 2002, section 4.2)
 //   sequential  |e| <= u sum_k |s_k|,  s_k the kernel's partial sums, each within its own running error of the exact
 //               one; the smaller of this and `any`
+// plus one rounding of each term, or under `sequential` of the first, that is wider than the arithmetic: a sum
+// begins as that term alone (held_error), and so does each part of it;
 // plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).
 // Two things are known of the partial sums by inspection. Let q be the smallest last bit of any term: of a term without error
 // its own, of another the step of the format at the least it can be. Every partial sum, rounded or not, is a multiple of q, so

@@ -80,21 +80,22 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
   if (may_underflow(share, acc, gamma_n(2 * div_ulp, acc.unit)))
     r.g += rule(Rule::reciprocal_underflow, r.n * (1 + 2 * acc.unit) * underflow_of(acc, div_ulp));
   r.magnitudes.reserve(x.size());
+  const double of_one = rule(Rule::welford_division, gamma_n(2 * div_ulp + 1, acc.unit));
   double least = kInfinity, largest = -kInfinity;
   for (const double each : x) {
     r.magnitudes.push_back(std::fabs(each));
     least = std::min(least, each);
     largest = std::max(largest, each);
     r.square_sum += each * each;
-    r.constant = std::max(r.constant, read(each, acc).error);
+    // The mean of one term is held in acc, and is the term over 1.
+    const double held = held_error(each, acc), magnitude = std::fabs(each);
+    const double alone =
+        div_ulp > 0.5 ? of_one * magnitude + (has_finer_bits(each, acc) ? acc.tiny : 0) : held;
+    r.constant = std::max(r.constant, read(each, acc).error + alone);
+    r.of_square += alone * magnitude;
   }
   std::sort(r.magnitudes.begin(), r.magnitudes.end(), std::greater<>());
   r.range = largest - least;
-  if (div_ulp > 0.5) {
-    const double of_one = rule(Rule::welford_division, (2 * div_ulp + 1) * acc.unit);
-    r.constant += of_one * r.magnitudes.front();
-    r.of_square = of_one * r.square_sum;
-  }
   if (order == Order::lanes && static_cast<double>(order.count) > r.n)
     return over_trees(r, std::ceil(std::log2(static_cast<double>(order.count))), true);
   if (order == Order::depth) return over_trees(r, static_cast<double>(order.count), true);

@@ -34,8 +34,9 @@
 //
 // A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes than there are
 // terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
-// levels. The first update of a part divides by 1, which is exact unless div_ulp exceeds 1/2; then it adds
-// (2 div_ulp + 1) u x^2 to S.
+// levels. The first update
+// of a part divides by 1, which is exact unless div_ulp exceeds 1/2, and its mean is held in acc, a rounding of an
+// x that is wider: by g' |x| its mean is off, by g' x^2 its S, g' = gamma_{2 div_ulp + 1}, or u.
 //
 // With numbers: rows of +-1 with a step in the middle, 128 lanes, worst error over limit of five formulas and sixteen steps
 //   n                                  1000     16384    65536    262145
