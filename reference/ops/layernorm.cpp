@@ -4,8 +4,9 @@
 // x[rows,cols] dtype, gamma[cols] f32, beta[cols] f32 -> y[rows,cols] dtype.
 //
 // Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf, or
-// x - Inf = -Inf over sqrt(Inf - Inf)). Under variance=one_pass an Inf leaves the finite x of its row unclaimed: a kernel
-// that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE rules.
+// x - Inf = -Inf over sqrt(Inf - Inf)). Unless variance=two_pass an Inf leaves the finite x of its row unclaimed: a
+// kernel that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE
+// rules.
 //
 // Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract can name
 // (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
@@ -59,6 +60,7 @@ bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp,
   const bool merges = kind == VarianceKind::welford;
   const double mean = grown(most, merges ? n * (4 * div_ulp + 9) : n + 2 * div_ulp + 4, acc);
   const double square = (most + mean) * (most + mean);
+  if (merges && !(n * n / 4 < acc.max_finite)) return false;  // Inf / Inf, or Inf times a difference of 0
   return grown(n * mean, n, acc) < acc.max_finite && grown(square * (merges ? n * std::max(1.0, n / 4) : n),
                                                            2 * n + 2 * div_ulp + 8, acc) < acc.max_finite;
 }
