@@ -124,6 +124,17 @@ std::string manual_page(const Op& o, bool markdown) {
   page.section("tensors",
                "name, shape, format; shapes and formats in terms of the attributes, quotients rounded up");
   page.table({"tensor", "shape", "format", "role", "present"}, tensor_rows(o.signature));
+  if (!o.special.empty()) {
+    page.section("special values", "what they give, of a kernel that does not compute it so too");
+    std::vector<Row> lines;
+    for (std::string_view rest = o.special; !rest.empty();) {
+      const auto end = std::min(rest.find('\n'), rest.size()), colon = rest.find(": ");
+      lines.push_back(
+          {std::string(rest.substr(0, colon)), std::string(rest.substr(colon + 2, end - colon - 2))});
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    page.table({"input", "output"}, lines);
+  }
   page.section("attributes", "the words of a case; formats are those of `assay list formats`");
   std::vector<Row> rows;
   for (const auto& a : o.attributes)

@@ -82,10 +82,10 @@ Enclosure divided(Enclosure a, Enclosure b, const Machine& m, double ulp, double
   const double absolute = division_underflow(z, a.magnitude(), b, m, ulp);
   const bool scaled = ulp <= 0.5 && a.error == 0 && b.error == 0 && std::fabs(b.value) == last_bit(b.value);
   if (scaled && absolute == 0 && is_representable(a.value, m))
-    return {z.value, std::fabs(z.value) <= m.max_finite ? 0 : kInfinity};
+    return {z.value, claims(Rule::step_overflow, std::fabs(z.value) <= m.max_finite) ? 0 : kInfinity};
   const double relative = rule(Rule::quotient_ulp, gamma_n(2 * ulp + more, m.unit) * z.magnitude());
   const double error = up(z.error + relative + absolute);
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 namespace {
@@ -124,10 +124,11 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
     const double next = value + t.value;
     lost += std::fabs(value) >= std::fabs(t.value) ? (value - next) + t.value : (t.value - next) + value;
     value = next;
-    errors += t.error;
-    absolute += std::fabs(t.value) + t.error;
+    const double held = t.error == 0 && std::isfinite(t.value) ? held_error(t.value, m) : 0;
+    errors += t.error + held;
+    absolute += std::fabs(t.value) + t.error + held;
     partial += t.value;
-    running += t.error;
+    running += t.error + (first ? held : 0);
     if (!first) running += unit * (std::fabs(partial) + running) + flush;
     first = false;
   }
@@ -135,7 +136,7 @@ Enclosure summed(std::span<const Enclosure> terms, Order order, const Machine& m
   const double finest =
       std::max(m.unit, 2 * kUnit64);  // in f64 too, so that `absolute` is no less than it is
   if (seen.exact && absolute * finest <= seen.last && absolute * inflate < m.max_finite)
-    return {value + lost, (n - 1) * flush};
+    return {value + lost, (n - 1) * flush + errors};
   // Ogita, Rump, Oishi 2005: |value + lost - s| <= u64 |s| + gamma64_{n-1}^2 sum |t_i|.
   const double own =
       kUnit64 * std::fabs(value + lost) * 2 + gamma_n(n, kUnit64) * gamma_n(n, kUnit64) * absolute;

@@ -105,18 +105,33 @@ inline double underflow_of(const Machine& m, double ulp) {
   return m.flushed > 0 ? m.tiny * (1 + 2 * ulp * m.unit) : std::fmax(1.0, 2 * ulp) * m.tiny;
 }
 
+// The result of one step of a kernel; it is not claimed where it may overflow.
+inline Enclosure within_range(double value, double error, const Machine& m) {
+  const bool fits = claims(Rule::step_overflow, std::fabs(value) + error < m.max_finite);
+  return {value, fits ? error : kInfinity};
+}
+
 // What a kernel's `roundings` successive roundings make of z (each relative u; one tiny for each that may underflow).
 inline Enclosure rounded(Enclosure z, const Machine& m, double roundings = 1) {
   const double g = gamma_n(roundings, m.unit);
   const double tiny = may_underflow(z, m, g) ? std::ceil(roundings) * m.tiny : 0;
   const double error =
       up(z.error + rule(Rule::product_rounding, g * z.magnitude()) + rule(Rule::product_underflow, tiny));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 // 2^e, e the exponent of the last bit of x that is not 0; +Inf of 0.
 double last_bit(double x);
 // Whether x, an operand that is wider than the arithmetic (f32 in f16), has bits below the smallest subnormal number.
 inline bool has_finer_bits(double x, const Machine& m) { return last_bit(x) < 2 * m.unit * m.normal; }
+
+// Whether x is a number of m's precision; its range apart.
+inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
+// What an operand x is off by that is held in the arithmetic alone, as the first term of a sum or as a
+// maximum: nothing, unless it is wider than that.
+inline double held_error(double x, const Machine& m) {
+  const double relative = is_representable(x, m) ? 0 : m.unit * std::fabs(x);
+  return rule(Rule::operand_rounding, relative + (has_finer_bits(x, m) ? m.tiny : 0));
+}
 
 // The same for a sum or difference. `finer`: of an operand that has_finer_bits, so that the sum is not exact below the smallest
 // normal either.
@@ -124,7 +139,7 @@ inline Enclosure rounded_sum(Enclosure z, const Machine& m, bool finer = false) 
   const double tiny = may_underflow(z, m, m.unit) ? (finer ? m.tiny : m.tiny_add) : 0;
   const double error =
       up(z.error + rule(Rule::sum_rounding, m.unit * z.magnitude()) + rule(Rule::sum_flush, tiny));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 // What a kernel's function of `ulp` units in the last place makes of its exact value z. `ulps`, `subnormal`: the rules' names.
@@ -135,7 +150,7 @@ inline Enclosure evaluated(Enclosure z, const Machine& m, double ulp, Rule ulps,
   // An ulp is one of a normal number or a subnormal step, and so is an error of ulps; what is flushed may
   // have erred before.
   const double error = up(z.error + (m.flushed > 0 ? relative + steps : std::fmax(relative, steps)));
-  return {z.value, std::fabs(z.value) + error < m.max_finite ? error : kInfinity};
+  return within_range(z.value, error, m);
 }
 
 // The absolute error of a kernel's division beyond its relative one: of the quotient, where it (z) may be subnormal, and of
@@ -150,8 +165,6 @@ inline double last_bit_of_product(double least, const Machine& m) {
   least = std::fabs(least);
   return least > 0 ? std::ldexp(m.unit * m.unit, std::ilogb(least) + 1) : 0;
 }
-// Whether x is a number of m's precision; its range apart.
-inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
 // n, a count, as a kernel divides by it: rounded where it has more bits than the format.
 Enclosure count(double n, const Machine& m);
 
@@ -173,6 +186,8 @@ Enclosure decided(Enclosure z, const ScalarFormat& to, bool flush = false,
 //               |e| <= gamma_h sum |t_i|,  h = Order::height(n)                           (Higham 2002, section 4.2)
 //   sequential  |e| <= u sum_k |s_k|,  s_k the kernel's partial sums, each within its own running error of the exact
 //               one; the smaller of this and `any`
+// plus one rounding of each term, or under `sequential` of the first, that is wider than the arithmetic: a sum
+// begins as that term alone (held_error), and so does each part of it;
 // plus the terms' own errors, which are carried through the additions: sum e_i (1 + (n - 1) u).
 // Two things are known of the partial sums by inspection. Let q be the smallest last bit of any term: of a term without error
 // its own, of another the step of the format at the least it can be. Every partial sum, rounded or not, is a multiple of q, so

@@ -51,6 +51,12 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   }
   const double n = static_cast<double>(logits.size());
   const double u = acc.unit;
+  // The maximum, and of an online kernel any before it, is held in acc.
+  double held = 0;
+  for (const Enclosure& s : logits)
+    if (s.error == 0 && s.value != -kInfinity && (s.value == r.max || contract.number("rescales") > 0))
+      held = std::max(held, held_error(s.value, acc));
+  r.max_error += held;
   const Exp kernel(contract, acc);
   const double rescales = kernel.rescales;
   const bool base2 = contract.text("exp") == "base2";
@@ -59,7 +65,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   constexpr double kLog2E = 1.4426950408889634;
   const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);
   r.defined = r.max_error < kInfinity && claims(Rule::exp_bounded, !base2 || shift < acc.max_finite);
-  if (base2) r.swell = std::exp(2 * r.max_error + rescales * u * (magnitude + r.max_error));
+  r.swell = base2 ? std::exp(2 * r.max_error + rescales * u * (magnitude + r.max_error)) : std::exp(2 * held);
   // What the factors of an online kernel, exp(0) among them, make of a sum at most, and at least.
   const double grown_by = std::exp(rescales * (std::log1p(kernel.E) + u));
   const bool stays =

@@ -14,6 +14,8 @@
 // the least v_j, w_j exp(-e_j - e_max - ...), is not. With numbers: exp(-100) = 26.55 steps of 2^-149, tiny' = 2 steps at
 // exp_ulp=2: a kernel may hold 25.
 //
+// Its largest t may be held in `acc`, which rounds an input that is wider: u |m| more in e_max, and M may be so
+// much below t.
 // A common M changes neither w_i / S nor M + log S, so v_j is compared with exp(s_j - M), relatively:
 //   theta_j  = (1 + E) exp(e_j + a + b u (|s_j - m| + e_j + e_max)) - 1
 // plus f_j, which on the scale where the largest weight is 1 is at most
@@ -39,8 +41,8 @@
 // Range. M = s itself cannot overflow s - M above 0; base2 may form M log2 e alone, and Inf - Inf from it. The sum of n numbers
 // of at most 1 + E is below n (1 + E)(1 + (n - 1) u), and not 0 while E < 1, whatever H; the factors of an
 // online kernel make it ((1 + E)(1 + u))^T times as large at most, and ((1 - E)(1 - u))^T times as small:
-// f16, exp_ulp=100, T = 142 leave its range (E = 0.098, 1.098^142 = 5.8e5). Under base2 a weight, and with it
-// the sum, is as much as exp(2 e_max + T max g_j) times as large, or as small, as against M = m.
+// f16, exp_ulp=100, T = 142 leave its range (E = 0.098, 1.098^142 = 5.8e5). Under base2, or where M is a rounded
+// input, a weight, and with it the sum, is as much as exp(2 e_max + T max g_j) times as large, or as small, as against M = m.
 // The reference's own exp (1.44 u64) and additions (n u64) are added to theta and H.
 #pragma once
 
@@ -54,8 +56,10 @@
 namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "the type of every intermediate result; inputs are read as they are"},
+    ContractKey{
+        "acc", ContractValue::accumulator, "f32", "",
+        "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
+        "they are"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the sum is formed; masked terms have places, a sink is first or last"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",

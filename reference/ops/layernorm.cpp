@@ -4,8 +4,9 @@
 // x[rows,cols] dtype, gamma[cols] f32, beta[cols] f32 -> y[rows,cols] dtype.
 //
 // Domain. Every finite x. A NaN or Inf in a row makes the whole row NaN (the mean is NaN or Inf; Inf - Inf, or
-// x - Inf = -Inf over sqrt(Inf - Inf)). Under variance=one_pass an Inf leaves the finite x of its row unclaimed: a kernel
-// that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE rules.
+// x - Inf = -Inf over sqrt(Inf - Inf)). Unless variance=two_pass an Inf leaves the finite x of its row unclaimed: a
+// kernel that clamps by fmax makes 0 of the NaN. A gamma or beta that is not finite acts on its own column by IEEE
+// rules.
 //
 // Limit. variance.hpp derives the errors of the mean and of the variance of each algorithm that the contract can name
 // (variance=two_pass|one_pass|welford). From there the calculus of enclosure.hpp follows the kernel:
@@ -36,8 +37,10 @@ constexpr std::array kAttributes = {
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
-    ContractKey{"variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
-                "the algorithm; a variance that comes out negative is clamped at 0"},
+    ContractKey{
+        "variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
+        "the algorithm; a variance that comes out negative is clamped at 0; welford: M += (x - M) / k, S += "
+        "(x - M before) (x - M after), parts merged by Chan's formula, its products in any association"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -57,6 +60,7 @@ bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp,
   const bool merges = kind == VarianceKind::welford;
   const double mean = grown(most, merges ? n * (4 * div_ulp + 9) : n + 2 * div_ulp + 4, acc);
   const double square = (most + mean) * (most + mean);
+  if (merges && !(n * n / 4 < acc.max_finite)) return false;  // Inf / Inf, or Inf times a difference of 0
   return grown(n * mean, n, acc) < acc.max_finite && grown(square * (merges ? n * std::max(1.0, n / 4) : n),
                                                            2 * n + 2 * div_ulp + 8, acc) < acc.max_finite;
 }
@@ -80,7 +84,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     if (!all_finite(row)) {
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
       for (std::size_t i = 0; i < cols; ++i) {
-        if (kind == VarianceKind::one_pass && !any_nan && std::isfinite(row[i]))
+        if (kind != VarianceKind::two_pass && !any_nan && std::isfinite(row[i]))
           set_unclaimed(t, first + i);
         else
           set_special(t, first + i, std::nan(""));
@@ -123,6 +127,10 @@ const Op kLayernorm = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("layernorm", a, set, contract); },
+    .special =
+        "a row with a NaN or Inf: NaN; nothing is claimed of a finite x beside an Inf unless "
+        "variance=two_pass\n"
+        "a gamma or beta that is not finite: by IEEE rules in its column",
 };
 
 }  // namespace assay

@@ -141,6 +141,10 @@ const Op kLogsumexp = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("logsumexp", a, set, contract); },
+    .special =
+        "a row with a NaN: NaN\n"
+        "a row with +Inf: +Inf, of nothing but -Inf: -Inf, where m + log sum exp(x - m) is NaN: the kernel "
+        "treats them apart",
 };
 
 }  // namespace assay

@@ -18,8 +18,22 @@ struct Row {
   double constant;   // flushed inputs and the first division of a part: of every mean
   double of_square;  // of S
   double tiny;
+  double steps;  // of a quotient by n
   double g, div_ulp, unit;
 };
+
+// How often at most the steps of a quotient by n are in a mean of s terms of a tree of height h: the header.
+double path(double s, double h) {
+  double levels = 0;
+  for (double level = 1, size = 2; level <= h; ++level, size *= 2) {
+    if (size >= s) {
+      levels += (h - level + 1) * s;
+      break;
+    }
+    levels += size;
+  }
+  return std::min(levels, (s + 1) * (2 * s + 1) / 6);
+}
 
 // empty: there are merges with parts that hold nothing.
 MergedErrors over_trees(const Row& r, double h, bool empty) {
@@ -43,7 +57,8 @@ MergedErrors over_trees(const Row& r, double h, bool empty) {
   const double relative = rule(Rule::merge_rounding, gamma_n(2 * h + 2 * r.div_ulp + 7, r.unit));
   if (!(second < 0.5 && relative < kInfinity)) return {kInfinity, kInfinity};
   const double constant = r.constant + 4 * (h + 1) * r.tiny;
-  const double largest_error = (r.g * (w + v) + constant) / (1 - second) * inflate;
+  const double of_quotients = r.steps * path(r.n, h);
+  const double largest_error = (r.g * (w + v) + constant + of_quotients) / (1 - second) * inflate;
   const double rest = second * largest_error + constant;
 
   const double of_slope = (r.n + 2) * (r.n + 2) * (r.n + 2) / 3;
@@ -51,13 +66,14 @@ MergedErrors over_trees(const Row& r, double h, bool empty) {
   const double d_w = std::sqrt(std::min({w_slope * w_slope * of_slope, halves * w * w, of_height}));
   const double d_v =
       std::sqrt(std::min({v_slope * v_slope * of_slope, halves * v * v, 5.0 / 6 * r.squares * r.n * r.n}));
-  const double d = (r.g * (d_w + d_v) + std::sqrt(halves) * rest) * inflate;
+  const double d_steps = r.steps * (h + 1) * std::sqrt(of_slope);
+  const double d = (r.g * (d_w + d_v) + std::sqrt(halves) * rest + d_steps) * inflate;
   const double root = std::sqrt(r.squares);
-  const double underflow =
-      (halves + 8 * r.n) * r.tiny;  // a square that underflows is still multiplied by n_A n_B / n
+  // A square that underflows is still multiplied by n_A n_B / n, its quotient by n by n_A n_B.
+  const double underflow = (halves + 8 * r.n) * r.tiny + r.steps * r.n * r.n / 2;
   const double error =
       2 * root * d + d * d + relative * (root + d) * (root + d) + (r.of_square + underflow) * (1 + relative);
-  return {up((r.g * at_root + rest) * inflate), up(error * inflate)};
+  return {up((r.g * at_root + rest + of_quotients) * inflate), up(error * inflate)};
 }
 
 }  // namespace
@@ -72,6 +88,7 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
         .constant = 0,
         .of_square = 0,
         .tiny = rule(Rule::merge_underflow, underflow_of(acc, div_ulp) + acc.tiny_add),
+        .steps = rule(Rule::merge_underflow, underflow_of(acc, div_ulp)),
         .g = 0,
         .div_ulp = div_ulp,
         .unit = acc.unit};
@@ -80,21 +97,22 @@ MergedErrors merged_errors(std::span<const double> x, double squares, Order orde
   if (may_underflow(share, acc, gamma_n(2 * div_ulp, acc.unit)))
     r.g += rule(Rule::reciprocal_underflow, r.n * (1 + 2 * acc.unit) * underflow_of(acc, div_ulp));
   r.magnitudes.reserve(x.size());
+  const double of_one = rule(Rule::welford_division, gamma_n(2 * div_ulp + 1, acc.unit));
   double least = kInfinity, largest = -kInfinity;
   for (const double each : x) {
     r.magnitudes.push_back(std::fabs(each));
     least = std::min(least, each);
     largest = std::max(largest, each);
     r.square_sum += each * each;
-    r.constant = std::max(r.constant, read(each, acc).error);
+    // The mean of one term is held in acc, and is the term over 1.
+    const double held = held_error(each, acc), magnitude = std::fabs(each);
+    const double alone =
+        div_ulp > 0.5 ? of_one * magnitude + (has_finer_bits(each, acc) ? acc.tiny : 0) : held;
+    r.constant = std::max(r.constant, read(each, acc).error + alone);
+    r.of_square += alone * magnitude;
   }
   std::sort(r.magnitudes.begin(), r.magnitudes.end(), std::greater<>());
   r.range = largest - least;
-  if (div_ulp > 0.5) {
-    const double of_one = rule(Rule::welford_division, (2 * div_ulp + 1) * acc.unit);
-    r.constant += of_one * r.magnitudes.front();
-    r.of_square = of_one * r.square_sum;
-  }
   if (order == Order::lanes && static_cast<double>(order.count) > r.n)
     return over_trees(r, std::ceil(std::log2(static_cast<double>(order.count))), true);
   if (order == Order::depth) return over_trees(r, static_cast<double>(order.count), true);

@@ -30,12 +30,19 @@
 // Underflow. A share n_B / n, or 1 / n, that is subnormal is off by its steps (enclosure.hpp), relative to it at most n times
 // those: g grows by n max(1, 2 div_ulp) tiny where 1 / n is below the smallest normal (f16: n > 16384), and where it is flushed
 // g is 1 and nothing is claimed. A count of more bits than the format is rounded: two roundings more in g. Any other product
-// or sum of a merge loses at most the steps of a quotient.
+// or sum of a merge loses at most the steps of a quotient, but for those of a quotient by n that comes first:
+// (delta / n) n_B, or (M_A / n) n_A + (M_B / n) n_B, is off by n_P q, q its steps. Then n e_P adds up s^2 q over
+// the nodes below P, and a node at depth d has at most 2^(h - d) terms, so that
+//   e_P <= q path(s, h),    path(s, h) = min(sum_{j=1..h} min(s, 2^j), (s + 1)(2 s + 1) / 6) <= h s
+// which gives D another alpha = h q; |b| = n_P q of delta (delta / n) n_A n_B alone is alpha = q more, and
+// (delta^2 / n) n_A n_B is off by n_A n_B q: n^2 / 2 in all. With numbers: 4096 times 2^-120 in f32, a tree,
+// div_ulp=2: q = 2^-148, path = 8190, 2^-135 of the mean.
 //
 // A merge with an empty part leaves S and rounds M once more. Parts are empty where a block has more lanes than there are
 // terms: under lanes:N all log2 N levels count, under depth:N they are among the N; order=any covers blocks of 1024 threads that read up to 8 numbers each, 17
-// levels. The first update of a part divides by 1, which is exact unless div_ulp exceeds 1/2; then it adds
-// (2 div_ulp + 1) u x^2 to S.
+// levels. The first update
+// of a part divides by 1, which is exact unless div_ulp exceeds 1/2, and its mean is held in acc, a rounding of an
+// x that is wider: by g' |x| its mean is off, by g' x^2 its S, g' = gamma_{2 div_ulp + 1}, or u.
 //
 // With numbers: rows of +-1 with a step in the middle, 128 lanes, worst error over limit of five formulas and sixteen steps
 //   n                                  1000     16384    65536    262145

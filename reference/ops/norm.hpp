@@ -11,8 +11,10 @@
 namespace assay {
 
 inline constexpr std::array kNormKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "the type of every intermediate result; inputs are read as they are"},
+    ContractKey{
+        "acc", ContractValue::accumulator, "f32", "",
+        "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
+        "they are"},
     ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",
                 "error of 1/sqrt, in units in the last place of acc"},

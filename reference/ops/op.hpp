@@ -115,6 +115,8 @@ struct Op {
   // Of a contract with level=replay (none of others): parts of its schedule, each of which begins where the one before it ends with nothing left:
   // cut(steps) of the second is cut(0) of the first. nullptr, or fewer parts, where the inputs' formats cannot be cut.
   std::vector<ReplayStage> (*stages)(const Attributes&, const TensorSet& inputs, const Contract&) = nullptr;
+  // "input: output", a line each, of inputs that are not finite; a kernel has to see to it.
+  std::string_view special = "";
 };
 
 std::span<const Op> ops();

@@ -99,6 +99,10 @@ const Op kRmsnorm = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("rmsnorm", a, set, contract); },
+    .special =
+        "a row with a NaN: NaN\n"
+        "a row with an Inf: NaN there, for Inf / Inf, and 0 elsewhere\n"
+        "a gamma that is not finite: by IEEE rules in its column",
 };
 
 }  // namespace assay

@@ -55,6 +55,17 @@ const std::vector<Row>& rows() {
          const OpCase c = rows_of("rmsnorm", {0x1p-127F}, {{"eps", "1e-30"}});
          return seen(c.truth("ftz=yes product=x_inv_gamma"), 0, 0);
        }},
+      {Rule::operand_rounding, false,
+       [] {  // the mean of one number, a tie of f16
+         const Moments m =
+             moments_of({1 + 0x1p-11}, VarianceKind::welford, Order::tree, 0.5, machine("f16", false));
+         return Seen{1, m.mean.value, m.mean.error};
+       }},
+      {Rule::step_overflow, true,
+       [] {  // 1.5 2^128 is Inf, and Inf - Inf
+         const OpCase c = rows_of("softmax", {0x1.8p127F, 0x1p127F}, {{"temperature", "0.5"}});
+         return seen(c.truth("div_ulp=0.5"), 0, NAN);
+       }},
       {Rule::quotient_ulp, false,
        [] {  // 1 / 2 within 100 ulps
          const OpCase c = rows_of("softmax", {0, 0});
@@ -164,6 +175,14 @@ const std::vector<Row>& rows() {
          return seen(c.truth("exp_ulp=0.5 div_ulp=0.5 rescales=1 weights=f16"), 1,
                      f16(std::exp(double{x})) / (1 + std::exp(double{x})));
        }},
+      {Rule::kept_overflow, true,
+       [] {  // 2^(M c - fl(M c)), of which fl is a multiple of 64 in bf16, is no number of f16
+         const double c = round_bf16(1.4426950408889634);
+         float m = 6000;
+         while (m * c - round_bf16(m * c) < 17) m = std::nextafter(m, 7000.0F) + 1;
+         const OpCase one = rows_of("softmax", {static_cast<float>(round_bf16(m))}, {{"dtype", "bf16"}});
+         return seen(one.truth("acc=bf16 exp=base2 weights=f16"), 0, kInfinity);
+       }},
       {Rule::log_ulp, false,
        [] {  // log 8 = 2.08
          const OpCase c = rows_of("logsumexp", Values(8, 0));
@@ -217,6 +236,21 @@ const std::vector<Row>& rows() {
              moments_of({0, a}, VarianceKind::welford, Order::sequential, 0.5, machine("f16", false));
          return Seen{v, m.variance.value, m.variance.error};
        }},
+      {Rule::welford_overflow, true,
+       [] {  // the mean of 2^17 is Inf in f16
+         const Moments m =
+             moments_of({0x1p17}, VarianceKind::welford, Order::sequential, 0.5, machine("f16", false));
+         return Seen{kInfinity, m.variance.value, m.variance.error};
+       }},
+      {Rule::merge_underflow, false,
+       [] {  // of each merge (M / n) n_A + (M / n) n_B, and M / n is subnormal and up by 2 steps
+         const double x = 0x1.2cp-120;
+         double mean = x;
+         for (double n = 2; n <= 4096; n *= 2) mean = f32(std::floor(mean / n / kStep32 + 2) * kStep32 * n);
+         const Moments m = moments_of(std::vector<double>(4096, x), VarianceKind::welford, Order::tree, 2,
+                                      machine("f32", false));
+         return Seen{mean, m.mean.value, m.mean.error};
+       }},
       {Rule::merge_rounding, false,
        [] {  // 1 / 1 of each part, and (1 + 1) / 2 of their merge, within 100 ulps
          const Moments m =
@@ -263,7 +297,6 @@ const std::map<Rule, const char*>& unattacked() {
       {Rule::exp_argument_flush, "f16 alone has it: at most u / 8, beside u of an addition"},
       {Rule::exp_rescale_underflow, "cases/studies/adversary/rules.list has its point"},
       {Rule::exp_sink_overflow, "cases/studies/adversary/rules.list has its point"},
-      {Rule::merge_underflow, "cases/studies/adversary/rules.list has its point"},
   };
   return list;
 }

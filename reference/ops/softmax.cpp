@@ -188,7 +188,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     const ExpSum e = exp_sum(logits, contract, acc, static_cast<double>(cols), !sinks.empty());
     // A sum or a weight that may be Inf or NaN makes a NaN of every weight, of those that are masked too.
-    if (!e.defined || (!e.bounded && !(e.sum_error < 1)) || !(2 * e.swell < kept.max_finite)) {
+    const bool may_be_kept = claims(Rule::kept_overflow, 2 * e.swell < kept.max_finite);
+    if (!e.defined || (!e.bounded && !(e.sum_error < 1)) || !may_be_kept) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
       continue;
     }
@@ -250,6 +251,11 @@ const Op kSoftmax = {
     .unused = nullptr,
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("softmax", a, set, contract); },
+    .special =
+        "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf: NaN where "
+        "visible\n"
+        "a row without a visible element: 0\n"
+        "a sink of +Inf: nothing is claimed of its row",
 };
 
 }  // namespace assay

@@ -82,10 +82,10 @@ Enclosure sequential_welford(std::span<const double> x, Enclosure exact, Enclosu
   // all alike.
   double most = 0;
   for (const double each : x) most = std::max(most, std::fabs(each));
-  const bool overflows = !(std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite) ||
-                         !(most + em < acc.max_finite);
+  const bool fits = std::fabs(sum_of_squares.value) + sum_of_squares.error < acc.max_finite &&
+                    most + em < acc.max_finite && n < acc.max_finite;
   Enclosure v = mean_of(sum_of_squares, n, div_ulp, acc);
-  if (overflows || !(n < acc.max_finite)) v.error = kInfinity;
+  if (!claims(Rule::welford_overflow, fits)) v.error = kInfinity;
   return v;
 }
 

@@ -26,7 +26,7 @@ constexpr Axis kKernel[] = {
     {"mid", "acc|acc|f16|bf16"},
     {"product", "normal|normal|gamma_inverse|x_gamma"},
     {"variance", "two_pass|one_pass|welford|welford"},
-    {"merge", "delta|weighted|counts"},
+    {"merge", "delta|weighted|counts|quotients|step"},
     {kStoreAxes[0][0], kStoreAxes[0][1]},
     {kStoreAxes[1][0], kStoreAxes[1][1]},
     {kStoreAxes[2][0], kStoreAxes[2][1]},
@@ -131,6 +131,16 @@ void update(const Arithmetic& m, const Problem& p, Moments& s, double x, int sid
 Moments merged(const Arithmetic& m, const Problem& p, const Moments& a, const Moments& b, int side) {
   if (a.n == 0 || b.n == 0) return a.n == 0 ? b : a;
   const double delta = m.sub(b.mean, a.mean), n = a.n + b.n;
+  const auto over_n = [&](double x) { return quotient(m, x, m.round(n), p.text("quotient"), side); };
+  if (p.is("merge", "quotients") ||
+      p.is("merge", "step")) {  // the quotient by n first, times the counts then
+    const bool step = p.is("merge", "step");
+    const double by_count = step ? m.mul(delta, over_n(delta)) : over_n(m.mul(delta, delta));
+    return {n,
+            step ? m.add(a.mean, m.mul(over_n(delta), b.n))
+                 : m.add(m.mul(over_n(a.mean), a.n), m.mul(over_n(b.mean), b.n)),
+            m.add(m.add(a.squares, b.squares), m.mul(m.mul(by_count, a.n), b.n))};
+  }
   const double share = quotient(m, b.n, n, p.text("quotient"), side);
   // PyTorch's merge weighs both means; Apex's moves one of them.
   const double mean =

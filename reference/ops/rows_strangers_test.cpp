@@ -1,0 +1,136 @@
+// Kernels of ops on rows with which people who knew the manual alone broke limits, each beside a wrong one that
+// stays caught.
+#include <cmath>
+
+#include "reference/ops/op_testing.hpp"
+
+namespace assay::testing {
+namespace {
+
+using Given = std::map<std::string, std::string>;
+
+OpCase row(const char* op, const Values& x, Given given = {}, float gamma = 1) {
+  given.insert({{"rows", "1"}, {"cols", std::to_string(x.size())}});
+  OpCase c(op, given);
+  c.put("x", x);
+  if (std::string_view(op) != "layernorm") return c;
+  c.put("gamma", Values(x.size(), gamma));
+  c.put("beta", Values(x.size(), 0));
+  return c;
+}
+
+TEST(RowsOfStrangers, logits_that_overflow_when_they_are_divided_are_nobodys) {
+  for (const char* acc : {"f32", "bf16"}) {
+    const std::string words = std::string("div_ulp=0.5 acc=") + acc;
+    const OpCase c = row("softmax", {0x1.8p127F, 0x1p127F}, {{"temperature", "0.5"}});
+    expect_pass(c.truth(words), Values{NAN, NAN});
+    expect_caught(row("softmax", {0x1.8p125F, 0x1p125F}, {{"temperature", "0.5"}}).truth(words),
+                  Values{NAN, NAN});
+  }
+  const OpCase narrow = row("softmax", {0x1p17F, 0x1.8p17F}, {{"temperature", "2"}});
+  expect_pass(narrow.truth("div_ulp=0.5 acc=f16"), Values{NAN, NAN});
+  expect_caught(narrow.truth("div_ulp=0.5"), Values{NAN, NAN});
+}
+
+// 10^-5 is subnormal in f16: 0 / 0 where it is flushed, and its reciprocal is Inf.
+TEST(RowsOfStrangers, a_temperature_that_is_flushed_or_has_no_reciprocal_leaves_nothing_to_claim) {
+  const OpCase c = row("softmax", {0, 0}, {{"temperature", "1e-5"}});
+  for (const char* words : {"acc=f16 ftz=yes div_ulp=0.5", "acc=f16 div_ulp=2"})
+    expect_pass(c.truth(words), Values{NAN, NAN});
+  expect_caught(c.truth("acc=f32 ftz=yes"), Values{NAN, NAN});
+}
+
+TEST(RowsOfStrangers, a_logsumexp_of_an_infinity_is_that_and_not_nan) {
+  const OpCase up = row("logsumexp", {1, INFINITY}), down = row("logsumexp", {-INFINITY, -INFINITY});
+  expect_pass(up.truth(""), Values{INFINITY});
+  expect_pass(down.truth(""), Values{-INFINITY});
+  for (const OpCase* c : {&up, &down}) expect_caught(c->truth(""), Values{NAN});
+  EXPECT_NE(up.op_row->special.find("the kernel treats them apart"), std::string_view::npos);
+}
+
+// (1, x, 0) with x in acc, whose difference from x is no longer 0.
+TEST(RowsOfStrangers, a_mean_of_one_number_is_held_in_the_accumulator) {
+  const struct {
+    const char* acc;
+    float x;
+  } narrow[] = {{"bf16", 0x1.004p+0F}, {"f16", 0x1.0008p+0F}};
+  for (const auto& [acc, x] : narrow) {
+    const OpCase c = row("layernorm", {x}, {{"eps", "1"}});
+    for (const char* how : {"variance=welford order=tree", "variance=welford order=blocks:4",
+                            "variance=welford order=sequential", "variance=two_pass order=tree",
+                            "variance=one_pass order=sequential"}) {
+      const Truth t = c.truth(std::string(how) + " div_ulp=0.5 acc=" + acc);
+      expect_pass(t, Values{x - 1});
+      expect_caught(t, Values{64 * (x - 1)});
+    }
+    expect_caught(c.truth("variance=welford order=tree div_ulp=0.5"), Values{x - 1});
+  }
+}
+
+TEST(RowsOfStrangers, a_mean_of_one_number_of_each_lane_is_held_in_the_accumulator) {
+  const Values x = {-0x1.9d29eep+5F, -0x1.8eb116p+5F};
+  OpCase c = row("layernorm", x, {{"eps", "1e-6"}});
+  c.put("gamma", {0x1.a0145ap-5F, -0x1.048d2ap-4F});
+  c.put("beta", {-0x1.0e658ep-1F, -0x1.0e658ep-1F});
+  const std::string words = "variance=welford order=lanes:2 div_ulp=0.5 gamma=bf16 mid=f16 rsqrt_ulp=5";
+  const float own = static_cast<float>(c.truth(words).value[0]);
+  expect_pass(c.truth(words + " acc=f16"), Values{own, -0x1.3f4p-1F});
+  expect_caught(c.truth(words), Values{own, -0x1.3f4p-1F});
+  expect_caught(c.truth(words + " acc=f16"), Values{own, NAN});
+}
+
+// n_A n_B = 250000 is Inf in f16, 0 times Inf and Inf / Inf are NaN.
+TEST(RowsOfStrangers, counts_whose_product_overflows_are_nobodys) {
+  const OpCase c = row("layernorm", Values(1000, 0));
+  const Values nan(1000, NAN);
+  expect_pass(c.truth("acc=f16 variance=welford order=depth:16"), nan);
+  for (const char* words : {"acc=f16 variance=two_pass", "acc=f16 variance=welford order=sequential",
+                            "acc=f32 variance=welford order=depth:16"})
+    expect_caught(c.truth(words), nan);
+}
+
+// (M / n) n_A + (M / n) n_B, where M / n is subnormal: up by 2 of its steps at each merge.
+TEST(RowsOfStrangers, a_quotient_by_the_count_may_be_multiplied_when_it_has_underflowed) {
+  const float x = 0x1.2cp-120F;
+  const std::size_t n = 4096;
+  const OpCase c = row("layernorm", Values(n, x), {{"eps", "1e-6"}}, 0x1p+100F);
+  const Truth t = c.truth("variance=welford order=tree div_ulp=2 rsqrt_ulp=0.5 product=x_inv_gamma");
+  for (const int wrong : {1, 4}) {
+    float mean = x;
+    for (float k = 2; k <= static_cast<float>(n); k *= 2)
+      mean = std::floor(mean / k / 0x1p-149F + static_cast<float>(2 * wrong)) * 0x1p-149F * k;
+    const Values y(n, (x - mean) * static_cast<float>(1 / std::sqrt(1e-6)) * 0x1p+100F);
+    if (wrong == 1)
+      expect_pass(t, y);
+    else
+      expect_caught(t, y);
+  }
+}
+
+// M = Inf: x - Inf is -Inf, and a variance that is NaN is 0 to a clamp by fmax.
+TEST(RowsOfStrangers, a_clamp_by_fmax_makes_a_number_of_a_nan) {
+  const OpCase c = row("layernorm", {1, INFINITY});
+  for (const char* variance : {"variance=one_pass", "variance=welford"}) {
+    expect_pass(c.truth(variance), Values{-INFINITY, NAN});
+    expect_caught(c.truth(variance), Values{0, 0});
+  }
+  expect_caught(c.truth("variance=two_pass"), Values{-INFINITY, NAN});
+}
+
+// A maximum of 1 + 2^-11 is held as 1 in f16, and its own weight is exp(2^-11).
+TEST(RowsOfStrangers, a_maximum_is_held_in_the_accumulator) {
+  const float x = 1 + 0x1p-11F;
+  const double own = round_f16(std::exp(0x1p-11)), other = round_f16(std::exp(-1.0));
+  const OpCase c = row("softmax", {x, 0}, {{"dtype", "f32"}});
+  const std::string words = "acc=f16 exp_ulp=0.5 div_ulp=0.5";
+  const auto share = [&](double w) { return static_cast<float>(round_f16(w / round_f16(own + other))); };
+  expect_pass(c.truth(words), Values{share(own), share(other)});
+  expect_caught(c.truth(words), Values{share(own * 1.01), share(other)});
+  // Of 65519, held as 65504, the weight is exp(15): Inf in f16.
+  const OpCase high = row("softmax", {65519, 0}, {{"dtype", "f32"}});
+  expect_pass(high.truth("acc=f16"), Values{NAN, 0});
+  expect_caught(high.truth("acc=f32"), Values{NAN, 0});
+}
+
+}  // namespace
+}  // namespace assay::testing
