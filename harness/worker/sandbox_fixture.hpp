@@ -43,6 +43,8 @@ inline std::string kernel_refuses() {
   return WEXITSTATUS(code) == 0 ? "" : std::string("unshare: ") + std::strerror(WEXITSTATUS(code));
 }
 
+inline int errno_if(bool failed) { return failed ? (errno != 0 ? errno : EIO) : 0; }
+
 class SandboxTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {

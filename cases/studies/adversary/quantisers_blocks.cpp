@@ -86,12 +86,15 @@ double nearest_entry(double q) {  // of two at one distance the larger
   return best;
 }
 
+// Derivation: ggml's GROUP_MAX_EPS, which its own quantiser of iq4_nl compares with: a block below it has the scale 0.
+constexpr double kLeastExtreme = 1e-15;
+
 void iq4_nl(const Problem& p, Group& group) {
   const Arithmetic f32("f32"), f16("f16");
   const double extreme = signed_extreme(group), d = f32.div(extreme, -127);
   const Quotient quotient(p, d, f32.div(-127, extreme));
   std::vector<double> entries, products, squares;
-  const bool tiny = std::fabs(extreme) < 1e-15;
+  const bool tiny = std::fabs(extreme) < kLeastExtreme;
   for (const double* x : group) {
     const double entry = nearest_entry(quotient(*x)), weight = f32.mul(f32.mul(*x, *x), entry);
     entries.push_back(entry);
