@@ -19,6 +19,14 @@ namespace {
 using assay_plugin::Call;
 using assay_plugin::Unsupported;
 
+// Elements and block scales of the format are those of the unit.
+bool takes_blocks(const assay::MatrixUnit& unit, const std::string& name) {
+  constexpr std::int64_t kRow = 256;
+  const std::vector<assay::PlaneSpec> planes = assay::planes(assay::format(name), {1, kRow});
+  if (planes.size() < 2 || !assay::accepts(unit, planes[0].format)) return false;
+  return assay::element_count(planes[1].shape) * unit.scale_block == kRow;
+}
+
 struct Plan {
   Variant variant;
   std::string a, b, path;
@@ -38,6 +46,10 @@ struct Plan {
         throw Unsupported(std::string(unit.name) +
                           " takes no block scales: path=blocks needs blackwell_mxfp8, " +
                           "blackwell_mxfp4 or blackwell_nvfp4");
+      for (const std::string& side : {a, b})
+        if (!takes_blocks(unit, side))
+          throw Unsupported(fmt::format("{} takes {} with a scale for {} elements, not {}", unit.name,
+                                        unit.inputs, unit.scale_block, side));
       return;
     }
     if (!unit.scales.empty()) throw Unsupported(std::string(unit.name) + " takes block scales: path=blocks");

@@ -41,6 +41,7 @@ struct Routine {
   Instruction own = 0;                     // what stood there
   std::vector<std::string> names;          // of one entry
   std::atomic<std::uint32_t> entered = 0;  // the how manieth of this run; 0: not
+  bool of_plugin = false;
 };
 // By entry. Published whole: a thread of the plug-in may be in the handler while the next run is prepared.
 using Table = std::vector<std::pair<std::uintptr_t, Routine*>>;
@@ -123,6 +124,7 @@ const char* watch_traps() {
 }
 
 void watch_routines(const Module& module) {
+  static const std::uintptr_t plugin = module.base;  // the first that came
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   auto functions = functions_of(module);
   Table table = g_table.load() == nullptr ? Table{} : *g_table.load();
@@ -137,6 +139,7 @@ void watch_routines(const Module& module) {
       auto* routine = new Routine;  // never deleted: a late thread may still meet its breakpoint
       std::memcpy(&routine->own, reinterpret_cast<const void*>(module.base + address), sizeof routine->own);
       routine->names = std::move(names);
+      routine->of_plugin = module.base == plugin;
       table.emplace_back(module.base + address, routine);
     }
   }
@@ -168,9 +171,12 @@ std::vector<std::string> entered_routines() {
 
 bool is_watched(std::string_view name) {
   if (g_table.load() == nullptr) return false;
+  const auto is_it = [&](const std::string& symbol) {
+    const std::string text = demangled(symbol);
+    return text.find("std::") != 0 && text.find(" std::") == std::string::npos && names_kernel(name, text);
+  };
   return std::ranges::any_of(*g_table.load(), [&](const auto& one) {
-    return std::ranges::any_of(one.second->names,
-                               [&](const std::string& each) { return names_kernel(name, demangled(each)); });
+    return one.second->of_plugin && std::ranges::any_of(one.second->names, is_it);
   });
 }
 

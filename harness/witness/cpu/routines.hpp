@@ -20,6 +20,8 @@ void watch_routines(const Module& module);
 std::size_t watched_routines();               // how many, of all modules
 void forget_routines();                       // arms every breakpoint again
 std::vector<std::string> entered_routines();  // since they were forgotten, in that order, demangled
-bool is_watched(std::string_view name);       // whether a routine of this name would be seen
+// Whether a routine of this name would be seen: one of the plug-in itself, which is the first module that came. Of the libraries
+// that it brings, and of the standard library's templates in it, a name that happens to be the same (clear, run) says nothing.
+bool is_watched(std::string_view name);
 
 }  // namespace assay::cpu_witness

@@ -196,11 +196,10 @@ void stop_keeper(const Call& call) {
 void stop_itself(const Call&) { raise(SIGSTOP); }
 void stop_later(const Call& call) {
   twice(call);
-  if (fork() == 0) {
+  std::thread([] {
     nap(40);
-    kill(getppid(), SIGSTOP);
-    _exit(0);
-  }
+    raise(SIGSTOP);
+  }).detach();
 }
 void take_a_nap(const Call& call) {
   twice(call);
