@@ -132,5 +132,19 @@ TEST(RowsOfStrangers, a_maximum_is_held_in_the_accumulator) {
   expect_caught(high.truth("acc=f32"), Values{NAN, 0});
 }
 
+// A transform of one point is that point, as it is loaded; of two, each is rounded before they are added.
+TEST(RowsOfStrangers, a_point_of_a_transform_is_held_in_the_accumulator) {
+  const float x = -0x1.7cfa2ap+82F, held = -0x1.7cp+82F;
+  const OpCase one = row("wht", {x}, {{"points", "1"}});
+  expect_pass(one.truth("acc=bf16"), Values{held});
+  expect_caught(one.truth("acc=bf16"), Values{1.02F * x});
+  expect_caught(one.truth("acc=f32"), Values{held});
+  const float fine = 0x1.00fp+0F;  // 1.0 in bf16, once above and once below
+  const OpCase two = row("wht", {fine, fine}, {{"points", "2"}});
+  const float sum = 2 * 0x1.02p+0F * 0x1.6ap-1F;
+  expect_pass(two.truth("acc=bf16"), Values{sum, 0});
+  expect_caught(two.truth("acc=bf16"), Values{1.05F * sum, 0});
+}
+
 }  // namespace
 }  // namespace assay::testing

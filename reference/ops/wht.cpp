@@ -16,7 +16,8 @@
 //               each level by fl(1 / sqrt 2) (scale=levels): 2 log2 n
 // and, their relative errors a and gamma_k together,
 //   |y' - y| <= ((1 + a)(1 + gamma_k) - 1) A / sqrt n + underflow,
-// then the store. D only flips signs. Underflow (enclosure.hpp): tiny for each x_j c that may be subnormal, where the terms are
+// then the store; a term that is held alone in acc, as it is loaded, is rounded where x is wider (held_error): u |x_j| / sqrt n
+// more for each. D only flips signs. Underflow (enclosure.hpp): tiny for each x_j c that may be subnormal, where the terms are
 // scaled, and for y, where it may be; under scale=levels for each of the n products of an output. Sums lose n tiny_add under
 // ftz=yes (n tiny where an x is wider than acc), and nothing where every x_j and x_j c is a multiple of the smallest normal.
 //
@@ -52,7 +53,7 @@ constexpr std::array kAttributes = {
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "the type of every sum; inputs are read as they are"},
+                "the type of every sum, and of a term that is held alone"},
     ContractKey{"order", ContractValue::order, "any", "",
                 "in which the points are added; the butterfly is a tree"},
     ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
@@ -106,12 +107,13 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   std::vector<double> group(points);
   for (std::size_t first = 0; first < x.size(); first += points) {
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
-    double absolute = 0, flushed = 0, small = 0, last = kInfinity;
+    double absolute = 0, flushed = 0, held = 0, small = 0, last = kInfinity;
     bool finer = false;
     for (const double each : group) {
       if (!std::isfinite(each)) continue;
       absolute += std::fabs(each);
       flushed += read(each, acc).error;
+      held += held_error(each, acc);
       if (each == 0) continue;
       finer |= has_finer_bits(each, acc);
       small += may_underflow({each / root, 0}, acc, 4 * acc.unit) ? 1 : 0;
@@ -121,7 +123,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     hadamard(std::span<double>(group));
     if (inverse) apply_signs(std::span<double>(group), signs);
     absolute *= 1 + n * kUnit64;
-    const bool fits = claims(Rule::sum_overflow, absolute * (1 + relative) < acc.max_finite);
+    held *= 1 + n * kUnit64;
+    const bool fits = claims(Rule::sum_overflow, (absolute + held) * (1 + relative) < acc.max_finite);
     const double products = rule(Rule::transform_underflow, (once ? small : n) * acc.tiny);
     const double sums =
         once && last >= acc.normal ? 0 : rule(Rule::sum_flush, n * (finer ? acc.tiny : acc.tiny_add));
@@ -133,7 +136,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           set_unclaimed(t, first + i);
         continue;
       }
-      Enclosure y = {group[i] / root, up(relative * absolute / root + products + sums + flushed)};
+      Enclosure y = {group[i] / root,
+                     up((relative * absolute + held * (1 + relative)) / root + products + sums + flushed)};
       if (may_underflow(y, acc)) y.error = up(y.error + rule(Rule::transform_underflow, acc.tiny));
       set_truth(t, first + i, fits ? y : Enclosure{y.value, kInfinity}, store);
     }
