@@ -12,6 +12,11 @@ namespace {
 
 constexpr std::string_view kBitwise = "bitwise", kNumber = "N";
 
+struct PromiseRow {
+  std::string_view name, words;  // words: "yes|no", or "N" for a whole number of 0 or more
+  std::string_view meaning;
+};
+
 constexpr PromiseRow kRows[] = {
     {"deterministic", "yes|no", "two calls on the same bytes give the same bits; yes unless it is denied"},
     {"nan", "propagate", "a NaN that is read reaches every output that depends on it"},
@@ -49,8 +54,6 @@ bool is_one_of(std::string_view word, std::string_view words) {
 }
 
 }  // namespace
-
-std::span<const PromiseRow> promise_rows() { return kRows; }
 
 bool Promises::law(std::string_view name) const { return std::ranges::find(laws, name) != laws.end(); }
 

@@ -4,17 +4,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
 namespace assay {
-
-struct PromiseRow {
-  std::string_view name, words;  // words: "yes|no", or "N" for a whole number of 0 or more
-  std::string_view meaning;
-};
-std::span<const PromiseRow> promise_rows();
 
 struct Promises {
   bool deterministic = true;                    // two calls on the same bytes give the same bits

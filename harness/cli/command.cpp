@@ -108,7 +108,7 @@ void refuse_odd_config(int argc, char** argv) {
   else if (!S_ISREG(found.st_mode))
     why = "it is no ordinary file";
   if (why.empty()) return;
-  fmt::print(stderr, "assay: {} of this folder cannot be read: {}\n", kConfig, why);
+  complain(fmt::format("{} of this folder cannot be read: {}", kConfig, why));
   std::exit(kUsage);
 }
 
