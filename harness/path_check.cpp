@@ -73,4 +73,13 @@ PathFinding check_path(std::string_view path, const Promises& promises, const Tr
   return {};
 }
 
+void keep_named_kernels(std::string_view path, const std::vector<std::string>& announced, Witness& witness) {
+  if (!witness.host) return;
+  std::erase_if(witness.kernels, [&](const SeenKernel& kernel) {
+    return !names_kernel(path, kernel.name) && std::ranges::none_of(announced, [&](const std::string& name) {
+      return names_kernel(name, kernel.name);
+    });
+  });
+}
+
 }  // namespace assay

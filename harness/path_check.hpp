@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/promises.hpp"
 #include "harness/worker/kernel_name.hpp"
@@ -24,5 +25,8 @@ struct PathFinding {
 // or kernel of that name is known to the witness (`unwatched`). path "": none is claimed.
 PathFinding check_path(std::string_view path, const Promises& promises, const Trace& trace,
                        std::int64_t tensor_bytes);
+
+// Of a host's witness, which sees every helper that a kernel calls: those alone that the path or an announcement names.
+void keep_named_kernels(std::string_view path, const std::vector<std::string>& announced, Witness& witness);
 
 }  // namespace assay

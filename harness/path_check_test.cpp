@@ -84,6 +84,17 @@ TEST(CheckPath, tensors_of_the_host_are_no_part_of_what_a_kernel_took) {
   EXPECT_EQ(kind_of("fast", trace, "temporary_bytes=1000"), Kind::none);
 }
 
+TEST(CheckPath, helpers_that_a_hosts_witness_saw_are_kept_where_something_is_wrong_alone) {
+  const auto left = [](bool host) {
+    Trace trace = witnessed({"merge"}, {"read_row(float*)", "ns::fast(int)", "merge(int)", "fast_helper()"});
+    trace.witness->host = host;
+    keep_named_kernels("fast", trace.kernels, *trace.witness);
+    return trace.witness->kernels.size();
+  };
+  EXPECT_EQ(left(true), 2U);
+  EXPECT_EQ(left(false), 4U);
+}
+
 TEST(CheckPath, its_live_twin_passes) {
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({"flash_fwd_kernel"}, {kMath, kFlash})), Kind::none);
   EXPECT_EQ(kind_of("flash_fwd_kernel", witnessed({}, {kFlash})), Kind::none);

@@ -16,7 +16,7 @@ void argmax_check(const Call& call) {
 std::string argmax_contract(const Call&, const Engine&) { return ""; }
 
 void argmax_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("argmax");
+  trace.kernel(__func__);
   const RowReader reader(call, "x", call.text("dtype"));
   const assay_tensor& y = call.output("y");
   const bool checked = call.yes("checked");

@@ -240,9 +240,4 @@ std::string attention_dot_order(const Engine& engine) {
   return " qk_order=lanes:" + std::to_string(engine.dot_lanes);
 }
 
-std::string attention_name(const Call& call, std::string_view kind) {
-  return "attention_" + std::string(kind) + "_" + std::string(call.text("k")) + "_" +
-         std::string(call.text("v"));
-}
-
 }  // namespace assay_cpu

@@ -94,6 +94,5 @@ std::string attention_dot_order(const Engine& engine);
 std::string attention_whole_contract(const Call& call, const Engine& engine, std::int64_t tile,
                                      std::int64_t origin_rows, std::string_view more,
                                      bool dots_of_rows = true);
-std::string attention_name(const Call& call, std::string_view kind);  // attention_KIND_K_V
 
 }  // namespace assay_cpu

@@ -42,8 +42,6 @@ constexpr std::int64_t kBlockKeys = kMaxBlockKeys;
 
 bool attention_convert_f16_chosen(const Call&) { return false; }  // only when asked for
 
-std::string attention_convert_f16_name(const Call&) { return "attention_convert_f16"; }
-
 std::string attention_convert_f16_contract(const Call&, const Engine& engine) {
   return "convert=f16 " + attention_contract(engine, kBlockKeys) + attention_dot_order(engine);
 }
@@ -54,7 +52,7 @@ std::string attention_convert_f16_replay_contract(const Call& call, const Engine
 }
 
 void attention_convert_f16_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_convert_f16_name(call));
+  trace.kernel(__func__);
   const AttentionProblem problem(call);
   HalfCache keys(problem.keys, engine);
   HalfCache values(problem.values, engine);

@@ -26,8 +26,6 @@ std::string attention_decode_replay_contract(const Call& call, const Engine& eng
          attention_whole_contract(call, engine, kBlockKeys, kAllRows, "/p:f32");
 }
 
-std::string attention_decode_name(const Call& call) { return attention_name(call, "decode"); }
-
 namespace {
 
 void decode(const AttentionProblem& problem, const Engine& engine) {
@@ -67,7 +65,7 @@ void decode(const AttentionProblem& problem, const Engine& engine) {
 }  // namespace
 
 void attention_decode_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_decode_name(call));
+  trace.kernel(__func__);
   decode(AttentionProblem(call), engine);
 }
 
@@ -89,10 +87,8 @@ std::string attention_deferred_replay_contract(const Call& call, const Engine& e
          attention_whole_contract(call, engine, kBlockKeys, kAllRows, "/p:f32/unrotate:ascending");
 }
 
-std::string attention_deferred_name(const Call& call) { return attention_name(call, "deferred"); }
-
 void attention_deferred_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_deferred_name(call));
+  trace.kernel(__func__);
   AttentionProblem problem(call);
   problem.values = problem.values.rotated();
   problem.unrotate = true;

@@ -56,8 +56,6 @@ float read_block(bool q4, const std::byte* block, std::int8_t* codes) {
 
 bool attention_decode_q8_chosen(const Call&) { return false; }  // only when asked for: it rounds q
 
-std::string attention_decode_q8_name(const Call& call) { return attention_name(call, "decode_q8"); }
-
 std::string attention_decode_q8_contract(const Call&, const Engine& engine) {
   return "q=q8_0 " + attention_contract(engine, kBlockKeys);
 }
@@ -76,7 +74,7 @@ void attention_decode_q8_check(const Call& call) {
 }
 
 void attention_decode_q8_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_decode_q8_name(call));
+  trace.kernel(__func__);
   const AttentionProblem problem(call);
   const assay_tensor& k = call.input("k");
   const bool q4 = call.text("k") == "q4_0";

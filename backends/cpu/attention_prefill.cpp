@@ -62,10 +62,8 @@ std::string attention_prefill_replay_contract(const Call& call, const Engine& en
          attention_whole_contract(call, engine, kTileKeys, kTileQueries, "/p:f32");
 }
 
-std::string attention_prefill_name(const Call& call) { return attention_name(call, "prefill"); }
-
 void attention_prefill_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_prefill_name(call));
+  trace.kernel(__func__);
   run(AttentionProblem(call), engine, false);
 }
 
@@ -80,10 +78,8 @@ std::string attention_prefill_p_f16_replay_contract(const Call& call, const Engi
          attention_whole_contract(call, engine, kTileKeys, kTileQueries, "/p:f16");
 }
 
-std::string attention_prefill_p_f16_name(const Call& call) { return attention_name(call, "prefill_p_f16"); }
-
 void attention_prefill_p_f16_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_prefill_p_f16_name(call));
+  trace.kernel(__func__);
   run(AttentionProblem(call), engine, true);
 }
 

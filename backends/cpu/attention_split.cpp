@@ -58,10 +58,8 @@ std::string attention_split_replay_contract(const Call& call, const Engine& engi
              "/p:f32/merge:weights/split:" + std::to_string(parts) + "/part:" + std::to_string(part));
 }
 
-std::string attention_split_name(const Call& call) { return attention_name(call, "split"); }
-
 void attention_split_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(attention_split_name(call));
+  trace.kernel(__func__);
   const AttentionProblem problem(call);
   const std::int64_t parts = part_count(problem.len);
   const std::int64_t part_keys = (problem.len + parts - 1) / parts;

@@ -8,8 +8,6 @@
 namespace assay_cpu {
 namespace {
 
-std::string op_name(const Call& call) { return std::string(call.op()); }
-
 // Of a kernel that meets the tiles of keys in their order, in one part.
 template <std::string (*kContract)(const Call& call, const Engine& engine)>
 std::string in_tiles(const Call& call, const Engine& engine) {
@@ -19,28 +17,25 @@ std::string in_tiles(const Call& call, const Engine& engine) {
 }
 
 // clang-format off
-#define ASSAY_PLAIN(op) {#op, "", false, nullptr, op##_check, op_name, op##_contract, op##_run}
-#define ASSAY_NAMED(op) {#op, "", false, nullptr, op##_check, op##_name, op##_contract, op##_run}
+#define ASSAY_PLAIN(op) {#op, "", false, nullptr, op##_check, op##_contract, op##_run, #op "_run"}
 #define ASSAY_KIND(op, kind, listed, chosen, check) \
-  {#op, #kind, listed, chosen, check, op##_##kind##_name, op##_##kind##_contract, op##_##kind##_run}
+  {#op, #kind, listed, chosen, check, op##_##kind##_contract, op##_##kind##_run, #op "_" #kind "_run"}
 // The same kernel, with its schedule declared whole: judged bit by bit (level=replay).
 #define ASSAY_REPLAYED(op, word, check, kernel) \
-  {#op, word, false, never, check, kernel##_name, kernel##_replay_contract, kernel##_run}
-#define ASSAY_REPLAYED_PLAIN(op, check) \
-  {#op, "replay", false, never, check, op_name, op##_replay_contract, op##_run}
+  {#op, word, false, never, check, kernel##_replay_contract, kernel##_run, #kernel "_run"}
 // The same kernel, with the order of its tiles declared: judged key by key, which takes a limit longer than the kernel.
 #define ASSAY_IN_TILES(kind) \
-  {"attention", #kind "_tiles", false, never, attention_tiles_check, attention_##kind##_name, \
-   in_tiles<attention_##kind##_contract>, attention_##kind##_run}
+  {"attention", #kind "_tiles", false, never, attention_tiles_check, in_tiles<attention_##kind##_contract>, \
+   attention_##kind##_run, "attention_" #kind "_run"}
 #define ASSAY_ATTENTION(kind, listed, check) ASSAY_KIND(attention, kind, listed, attention_##kind##_chosen, check)
 // clang-format on
 
 // Of several kernels of an op, the first that is `chosen` runs when the variant names none.
 constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_PLAIN(softmax),
-    ASSAY_REPLAYED_PLAIN(softmax, softmax_check),
+    ASSAY_REPLAYED(softmax, "replay", softmax_check, softmax),
     ASSAY_PLAIN(logsumexp),
-    ASSAY_REPLAYED_PLAIN(logsumexp, logsumexp_check),
+    ASSAY_REPLAYED(logsumexp, "replay", logsumexp_check, logsumexp),
     ASSAY_KIND(layernorm, two_pass, true, nullptr, layernorm_check),
     ASSAY_KIND(layernorm, one_pass, true, never, layernorm_check),
     ASSAY_KIND(layernorm, one_pass_unclamped, false, never, layernorm_check),  // a defect on purpose
@@ -48,16 +43,16 @@ constexpr auto kKernels = std::to_array<Kernel>({
     ASSAY_REPLAYED(layernorm, "two_pass_replay", layernorm_check, layernorm_two_pass),
     ASSAY_REPLAYED(layernorm, "one_pass_replay", layernorm_check, layernorm_one_pass),
     ASSAY_PLAIN(rmsnorm),
-    ASSAY_REPLAYED_PLAIN(rmsnorm, rmsnorm_check),
+    ASSAY_REPLAYED(rmsnorm, "replay", rmsnorm_check, rmsnorm),
     ASSAY_PLAIN(wht),
-    ASSAY_REPLAYED_PLAIN(wht, wht_check),
-    ASSAY_NAMED(quantize),
-    ASSAY_NAMED(dequantize),
-    ASSAY_NAMED(requantize),
-    ASSAY_NAMED(kv_write),
-    ASSAY_NAMED(matmul),
+    ASSAY_REPLAYED(wht, "replay", wht_check, wht),
+    ASSAY_PLAIN(quantize),
+    ASSAY_PLAIN(dequantize),
+    ASSAY_PLAIN(requantize),
+    ASSAY_PLAIN(kv_write),
+    ASSAY_PLAIN(matmul),
     ASSAY_REPLAYED(matmul, "replay", matmul_check, matmul),
-    ASSAY_NAMED(moe),
+    ASSAY_PLAIN(moe),
     ASSAY_REPLAYED(moe, "replay", moe_check, moe),
     ASSAY_PLAIN(argmax),
     ASSAY_ATTENTION(decode, true, attention_check),

@@ -15,12 +15,12 @@ struct Kernel {
   std::string_view op;
   std::string_view variant;  // "" for an op with one kernel; "decode", "prefill", ...: the word of a variant
   bool listed;               // among the backend's variants: it takes whatever the op's other kernels take
-  bool (*chosen)(const Call& call);       // whether an engine left to itself picks this one; nullptr: always
-  void (*check)(const Call& call);        // throws Unsupported
-  std::string (*name)(const Call& call);  // in the trace and in declaration.path
+  bool (*chosen)(const Call& call);  // whether an engine left to itself picks this one; nullptr: always
+  void (*check)(const Call& call);   // throws Unsupported
   std::string (*contract)(const Call& call, const Engine& engine);
   // Announces itself through trace.kernel() and runs.
   void (*run)(const Call& call, const Engine& engine, const Trace& trace);
+  std::string_view routine;  // the name of `run`: declaration.path, which a witness sees
 };
 
 std::span<const Kernel> kernels();

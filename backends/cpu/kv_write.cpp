@@ -32,12 +32,8 @@ void kv_write_check(const Call& call) {
 
 std::string kv_write_contract(const Call& call, const Engine&) { return quantiser_contract(call.text("to")); }
 
-std::string kv_write_name(const Call& call) {
-  return "kv_write_" + std::string(call.text("policy")) + "_" + std::string(call.text("to"));
-}
-
 void kv_write_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(kv_write_name(call));
+  trace.kernel(__func__);
   const Layout& to = layout(call.text("to"));
   const Planes planes = output_planes(call, "cache", to);
   const RowReader x(call, "x", call.text("dtype"));

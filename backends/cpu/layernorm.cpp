@@ -90,9 +90,8 @@ void layernorm_check(const Call& call) {
   std::string layernorm_##kind##_contract(const Call&, const Engine& engine) {              \
     return contract_of(#declared, engine);                                                  \
   }                                                                                         \
-  std::string layernorm_##kind##_name(const Call&) { return "layernorm_" #kind; }           \
   void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace) { \
-    trace.kernel("layernorm_" #kind);                                                       \
+    trace.kernel(__func__);                                                                 \
     run<kind>(call, engine);                                                                \
   }
 ASSAY_VARIANCE(two_pass, two_pass)

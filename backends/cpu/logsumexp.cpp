@@ -18,7 +18,7 @@ std::string logsumexp_contract(const Call&, const Engine& engine) {
 }
 
 void logsumexp_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("logsumexp");
+  trace.kernel(__func__);
   const RowReader reader(call, "x", call.text("dtype"));
   const assay_tensor& y = call.output("y");
   std::vector<float> x(static_cast<std::size_t>(reader.length()));

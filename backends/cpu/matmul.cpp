@@ -27,11 +27,6 @@ void matmul_check(const Call& call) {
   call.output("y");
 }
 
-std::string matmul_name(const Call& call) {
-  const Product product(call);
-  return "matmul_" + product.path + "_" + product.a + "_" + product.b;
-}
-
 std::string matmul_contract(const Call& call, const Engine& engine) {
   const Product product(call);
   return product_contract(engine, product.path, product.a, product.b) +
@@ -48,7 +43,7 @@ std::string matmul_replay_contract(const Call& call, const Engine& engine) {
 }
 
 void matmul_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(matmul_name(call));
+  trace.kernel(__func__);
   const Product product(call);
   const bool integer = integer_product(product.path, product.a, product.b);
   const RowReader a(call, "a", product.a);

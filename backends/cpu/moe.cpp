@@ -106,11 +106,6 @@ void moe_check(const Call& call) {
   call.output("y");
 }
 
-std::string moe_name(const Call& call) {
-  const auto& [up, down] = Products(call);
-  return "moe_" + up.path + "_" + up.a + "_" + up.w + (down.w == up.w ? "" : "_" + down.path + "_" + down.w);
-}
-
 std::string moe_contract(const Call& call, const Engine& engine) {
   const auto& [up, down] = Products(call);
   // Of two unlike products that of integers says acc=, and the one with scales their roundings; order= is of the other.
@@ -130,7 +125,7 @@ std::string moe_replay_contract(const Call& call, const Engine& engine) {
 }
 
 void moe_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(moe_name(call));
+  trace.kernel(__func__);
   const auto& [up_product, down_product] = Products(call);
   const std::vector<Assigned> experts = group_by_expert(call);
   const RowReader x(call, "x", up_product.a);

@@ -26,14 +26,8 @@ ASSAY_OP(kv_write);
 ASSAY_OP(matmul);
 ASSAY_OP(moe);
 #undef ASSAY_OP
-std::string quantize_name(const Call& call);
-std::string dequantize_name(const Call& call);
-std::string requantize_name(const Call& call);
-std::string kv_write_name(const Call& call);
-std::string matmul_name(const Call& call);
 std::string matmul_replay_contract(const Call& call, const Engine& engine);
 std::string moe_replay_contract(const Call& call, const Engine& engine);
-std::string moe_name(const Call& call);
 
 // Kernels on rows under level=replay: row_schedules.cpp.
 #define ASSAY_REPLAYED(kernel) std::string kernel##_replay_contract(const Call& call, const Engine& engine)
@@ -48,7 +42,6 @@ ASSAY_REPLAYED(wht);
 // An op with several kernels: OP_check serves all, OP_KIND_{chosen,name,contract,run} each.
 void layernorm_check(const Call& call);
 #define ASSAY_VARIANCE(kind)                                                       \
-  std::string layernorm_##kind##_name(const Call& call);                           \
   std::string layernorm_##kind##_contract(const Call& call, const Engine& engine); \
   void layernorm_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
 ASSAY_VARIANCE(two_pass);
@@ -59,7 +52,6 @@ ASSAY_VARIANCE(welford);
 
 #define ASSAY_ATTENTION(kind)                                                      \
   bool attention_##kind##_chosen(const Call& call);                                \
-  std::string attention_##kind##_name(const Call& call);                           \
   std::string attention_##kind##_contract(const Call& call, const Engine& engine); \
   void attention_##kind##_run(const Call& call, const Engine& engine, const Trace& trace)
 ASSAY_ATTENTION(decode);

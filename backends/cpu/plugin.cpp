@@ -42,7 +42,8 @@ assay_status declare(void*, const assay_call* raw, assay_declaration* declaratio
     const Call call(*raw);
     const Selection selection = select(call);
     selection.kernel->check(call);
-    return Declared{selection.kernel->contract(call, *selection.engine), selection.kernel->name(call)};
+    return Declared{selection.kernel->contract(call, *selection.engine),
+                    std::string(selection.kernel->routine)};
   });
 }
 

@@ -32,8 +32,12 @@ void encode(const Call& call, const Engine& engine, const RowReader& reader, boo
 // Quotients in f32 by true divisions; a scale sees the finite elements alone. The 16-bit floats overflow to Inf as the others do not.
 std::string quantiser_contract(std::string_view to) {
   const bool half = to == "f16" || to == "bf16" || to == "f32";
-  return std::string("scale=divide code=divide round=nearest_even nan=propagate absmax=finite int_range=") +
-         (to.starts_with("int4") ? "symmetric" : "full") + " overflow=" + (half ? "ieee" : "saturate");
+  // A block whose elements have no NaN: its scale becomes one, or whatever the comparisons leave.
+  const auto is_one_of = [&](auto... beginnings) { return (to.starts_with(beginnings) || ...); };
+  const bool undefined = is_one_of("q", "iq4", "tq3", "mxfp4", "nvfp4");
+  return std::string("scale=divide code=divide round=nearest_even nan=propagate absmax=") +
+         (undefined ? "any" : "finite") + " int_range=" + (to.starts_with("int4") ? "symmetric" : "full") +
+         " overflow=" + (half ? "ieee" : "saturate");
 }
 
 void quantize_check(const Call& call) {
@@ -45,11 +49,9 @@ void quantize_check(const Call& call) {
 std::string quantize_contract(const Call& call, const Engine&) { return quantiser_contract(call.text("to")); }
 
 void quantize_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("quantize_" + std::string(call.text("to")));
+  trace.kernel(__func__);
   encode(call, engine, RowReader(call, "x", call.text("dtype")));
 }
-
-std::string quantize_name(const Call& call) { return "quantize_" + std::string(call.text("to")); }
 
 void dequantize_check(const Call& call) {
   check_dtype(call.text("dtype"));
@@ -60,10 +62,8 @@ void dequantize_check(const Call& call) {
 // One f32 rounding: of code times scale, of nvfp4's quotient, of the sum with a minimum, of tq3_0's transform.
 std::string dequantize_contract(const Call&, const Engine&) { return "mid=f32 roundings=1"; }
 
-std::string dequantize_name(const Call& call) { return "dequantize_" + std::string(call.text("from")); }
-
 void dequantize_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(dequantize_name(call));
+  trace.kernel(__func__);
   const RowReader reader(call, "x", call.text("from"));
   const assay_tensor& y = call.output("y");
   std::vector<float> row(static_cast<std::size_t>(reader.length()));
@@ -82,12 +82,8 @@ std::string requantize_contract(const Call& call, const Engine&) {
   return quantiser_contract(call.text("to")) + " roundings=1";
 }
 
-std::string requantize_name(const Call& call) {
-  return "requantize_" + std::string(call.text("from")) + "_" + std::string(call.text("to"));
-}
-
 void requantize_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel(requantize_name(call));
+  trace.kernel(__func__);
   // scale=one: what lies beyond the largest code is clamped there.
   encode(call, engine, RowReader(call, "x", call.text("from")), call.text("scale") == "one");
 }

@@ -19,7 +19,7 @@ std::string rmsnorm_contract(const Call&, const Engine& engine) {
 }
 
 void rmsnorm_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("rmsnorm");
+  trace.kernel(__func__);
   const std::string_view dtype = call.text("dtype");
   const RowReader reader(call, "x", dtype);
   const RowReader gamma_reader(call, "gamma", "f32");

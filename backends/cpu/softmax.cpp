@@ -62,7 +62,7 @@ std::string softmax_contract(const Call& call, const Engine& engine) {
 }
 
 void softmax_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("softmax");
+  trace.kernel(__func__);
   const std::string_view dtype = call.text("dtype");
   const RowReader reader(call, "x", dtype);
   const assay_tensor& y = call.output("y");

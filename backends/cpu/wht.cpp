@@ -50,7 +50,7 @@ void wht_check(const Call& call) {
 std::string wht_contract(const Call&, const Engine&) { return "acc=f32 order=tree scale=once"; }
 
 void wht_run(const Call& call, const Engine& engine, const Trace& trace) {
-  trace.kernel("wht");
+  trace.kernel(__func__);
   const std::string_view dtype = call.text("dtype");
   const RowReader reader(call, "x", dtype);
   const assay_tensor& y = call.output("y");

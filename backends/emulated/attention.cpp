@@ -95,7 +95,7 @@ struct Plan {
     const std::string unit(variant.unit->name);
     std::string text = "qk=" + unit + " pv=" + unit + " q=" + q_convert(declared) + " p=" + declared.operand +
                        " p_shift=" + std::to_string(p_shift(declared)) + " tile=" + std::to_string(tile()) +
-                       " exp_ulp=1";
+                       " exp_ulp=1 div_ulp=1";
     if (converts) text += " convert=" + declared.operand;
     if (variant.declared_promote > 0) {
       const std::string chain = std::to_string(keys_per_chain(variant.declared_promote));
@@ -114,7 +114,6 @@ struct Plan {
                             "/tile:" + std::to_string(tile()) +
                             "/argument:scaled/exp:nearest/sum_fma:no/lanes:1/pack:1");
   }
-  std::string name() const { return "attention_" + variant.name + "_" + k + "_" + v; }
 
   assay::AttentionArithmetic arithmetic() const {
     assay::AttentionArithmetic how;
@@ -181,12 +180,12 @@ Declared declare_attention(const Call& call) {
     throw Unsupported("a schedule of attention has one chain per product, and q, k and v of one format");
   assay::attention_geometry(attributes_of(call, assay::kAttention));
   plan.arithmetic().check("", "", "");
-  return {plan.contract(), plan.name()};
+  return {plan.contract(), "run_attention"};
 }
 
 void run_attention(const Call& call, const assay_plugin::Trace& trace) {
   const Plan plan(call);
-  trace.kernel(plan.name());
+  trace.kernel(__func__);
   assay::TensorSet inputs;
   auto given = attributes_of(call, assay::kAttention).all();
   inputs =

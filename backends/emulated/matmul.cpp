@@ -56,7 +56,6 @@ struct Plan {
     check_operands(unit, path, a, b);
   }
   bool integer() const { return variant.unit->out == "i32"; }
-  std::string name() const { return "matmul_" + variant.name + "_" + path + "_" + a + "_" + b; }
 };
 
 // How far the sums are from the exact ones of the same operands, in units of sum |a b|: the signed mean over
@@ -103,12 +102,12 @@ Declared declare_matmul(const Call& call) {
   return {contract + order +
               " epilogue_roundings=" + std::to_string(epilogue_roundings(*v.unit, plan.a, plan.b)) +
               (plan.path == "e4m3fn" ? " scale=divide code=divide" : ""),
-          plan.name()};
+          "run_matmul"};
 }
 
 void run_matmul(const Call& call, const assay_plugin::Trace& trace) {
   const Plan plan(call);
-  trace.kernel(plan.name());
+  trace.kernel(__func__);
   const assay::Op& op = assay::op("matmul");
   const assay::Attributes attributes = attributes_of(call, op);
   assay::TensorSet inputs = inputs_of(call, op, attributes);

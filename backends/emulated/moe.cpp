@@ -50,10 +50,6 @@ struct Plan {
     if (const assay::MatrixUnit* unit = assay::find_matrix_unit(wanted)) return unit;
     throw Unsupported(name + " has no sibling " + wanted + " for the second product");
   }
-  std::string name() const {
-    const std::string second = w2 == w ? "" : "_" + paths.down + "_" + w2;
-    return "moe_" + variant.name + "_" + paths.up + "_" + a + "_" + w + second;
-  }
 };
 
 float silu(float g) { return g / (1.0F + std::exp(-g)); }
@@ -99,12 +95,12 @@ Declared declare_moe(const Call& call) {
       std::max(epilogue_roundings(*v.unit, plan.a, plan.w), epilogue_roundings(*plan.down, plan.a, plan.w2));
   return {contract + " epilogue_roundings=" + std::to_string(roundings) +
               " gate_up=f32 silu_ulp=2 expert_out=f32",
-          plan.name()};
+          "run_moe"};
 }
 
 void run_moe(const Call& call, const assay_plugin::Trace& trace) {
   const Plan plan(call);
-  trace.kernel(plan.name());
+  trace.kernel(__func__);
   const assay::Op& op = assay::op("moe");
   const assay::TensorSet inputs = inputs_of(call, op, attributes_of(call, op));
   const std::int64_t tokens = call.integer("tokens"), hidden = call.integer("hidden"),
