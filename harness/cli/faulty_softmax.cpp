@@ -48,8 +48,9 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   const std::string_view variant = call->variant;
   std::snprintf(d->contract, sizeof d->contract, "%s",
                 variant == "bad_contract" ? "accu=f32"
-                : variant == "vague"      ? "acc=f32 exp_ulp=2e6 out=f32"
-                : variant == "worthless"  ? "acc=f32 exp_ulp=16777216 out=f32"
+                : variant == "vague"      ? "acc=bf16 exp_ulp=32 out=f32"
+                : variant == "worthless"  ? "acc=f32 weights=e2m1 out=f32"
+                : variant == "boundless"  ? "acc=f32 exp_ulp=16777216 out=f32"
                                           : "acc=f32 exp_ulp=1 out=f32");
   std::snprintf(d->path, sizeof d->path, "%s", variant == "inlined" ? "softmax_inlined" : "softmax_fast");
   const bool varies = std::string_view(call->variant).starts_with("varies");

@@ -103,7 +103,7 @@ std::string allowed_text(const ContractKey& k) {
     case ContractValue::format:
       return "format";
     case ContractValue::number:
-      return "number";
+      return k.words.empty() ? "number" : std::string(k.words);
     case ContractValue::integer:
       return "integer";
     case ContractValue::order:

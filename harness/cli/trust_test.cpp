@@ -49,7 +49,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["outcome"], "nothing was judged");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["green"], false);
 
-  std::ofstream(list) << "distrust softmax  # an error of 16777216 ulps is declared\n";
+  std::ofstream(list) << "distrust softmax  # weights in e2m1 are declared\n";
   const Outcome nothing = softmax("worthless", reports);
   EXPECT_EQ(nothing.code, 3);
   EXPECT_EQ(nothing.last_line(), "nothing was judged");
@@ -66,6 +66,12 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   said_everywhere("1 judged, 1 not run");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["judged"], 1);
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["not_run"], 1);
+}
+
+TEST(Trust, an_error_that_leaves_no_bit_of_a_number_is_no_contract) {
+  const Outcome o = softmax("boundless");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(has(o.text, "contract exp_ulp=16777216; a decimal of 0..65536")) << o.text;
 }
 
 TEST(Trust, a_promise_that_is_misspelt_is_an_error) {

@@ -48,12 +48,13 @@ std::string canonical(const ContractKey& key, std::string_view value) {
       return fmt::format("{}", n);
     }
     case ContractValue::number: {
-      double x = 0;
+      double x = 0, most = static_cast<double>(kMostDeclared);
+      if (const std::size_t dots = key.words.find(".."); dots != std::string_view::npos)
+        std::from_chars(key.words.data() + dots + 2, key.words.data() + key.words.size(), most);
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
       if (error != std::errc{} || end != value.data() + value.size() || value.starts_with('-') ||
-          !(x <= static_cast<double>(kMostDeclared))) {
-        bad_value(key, value, fmt::format("a decimal of 0..{}", kMostDeclared));
-      }
+          !(x <= most))
+        bad_value(key, value, fmt::format("a decimal of 0..{}", most));
       return fmt::format("{}", x);  // shortest decimal that reads back as the same double
     }
     case ContractValue::order: {

@@ -20,7 +20,7 @@ enum class ContractValue : std::uint8_t {
   accumulator,  // f64 f32 f16 bf16 i32, or a row of matrix_units(): how a sum of products is formed
   format,       // a scalar format: a rounding
   integer,      // a count, 1..kMostDeclared
-  number,       // a decimal, 0..kMostDeclared (exp_ulp=2)
+  number,       // a decimal, 0..kMostDeclared or the key's own most (exp_ulp=2)
   order,        // the order of a sum (order.hpp)
   word,         // one of the key's listed words
   text,         // anything that has no blank in it: what it says is the op's to read
@@ -29,11 +29,17 @@ enum class ContractValue : std::uint8_t {
 // No count of steps and no error in ulps is larger; what is computed from one stays an exact integer in f64.
 inline constexpr std::int64_t kMostDeclared = INT32_MAX;
 
+// Of an error in ulps: 65536 ulps of f32 are 2^-8 of a number, what bf16 keeps. A function that errs by more computes another
+// function, and its limit would excuse any constant.
+inline constexpr std::string_view kUlps = "0..65536";
+// Of roundings of one number between two steps: no decoder has more.
+inline constexpr std::string_view kMostRoundings = "0..16";
+
 struct ContractKey {
   std::string_view name;
   ContractValue kind;
   std::string_view fallback;  // the value when the text does not name the key; "" when the key is required
-  std::string_view words;     // kind word only: "any|sequential|tree"
+  std::string_view words;     // kind word: "any|sequential|tree"; kind number: "" or "0..MOST"
   std::string_view meaning;   // one line, shown by `assay explain`
   // The value that makes the step as exact as can be, where its kind does not say it; "none": no value does.
   std::string_view ideal = {};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -234,6 +235,40 @@ float checked_scale(float scale, std::string_view plane, std::int64_t index) {
   if (scale > 0 && scale <= std::numeric_limits<float>::max()) return scale;
   throw InputError(InputErrorKind::bad_scale,
                    fmt::format("{}[{}] is {}; a scale is positive and finite", plane, index, scale));
+}
+
+std::vector<double> decode_output(const Encoded& tensor) {
+  // Scales are separate planes of f32. In `probe` every code is another than 0, and so is every scale but those refused: what
+  // decodes to 0 there is under one.
+  Encoded usable = tensor, probe = tensor;
+  bool refused = false;
+  for (std::size_t p = 0; p < tensor.planes.size(); ++p) {
+    const Plane& plane = tensor.planes[p];
+    if (p == 0 || plane.spec.format != "f32") {
+      constexpr std::byte kCodes{0x11};
+      std::ranges::fill(probe.planes[p].bytes, kCodes);
+      continue;
+    }
+    for (std::size_t at = 0; at + sizeof(float) <= plane.bytes.size(); at += sizeof(float)) {
+      float scale = 0;
+      std::memcpy(&scale, plane.bytes.data() + at, sizeof scale);
+      const bool good = scale >= 0 && scale <= std::numeric_limits<float>::max();
+      refused = refused || !good;
+      const float one = 1, of_probe = good ? 1 : 0;
+      if (!good) std::memcpy(usable.planes[p].bytes.data() + at, &one, sizeof one);
+      std::memcpy(probe.planes[p].bytes.data() + at, &of_probe, sizeof of_probe);
+    }
+  }
+  if (!refused) return decode_tensor(tensor);
+  std::vector<double> numbers(static_cast<std::size_t>(element_count(tensor.shape)),
+                              std::numeric_limits<double>::quiet_NaN());
+  const bool divides = std::ranges::any_of(
+      tensor.planes, [](const Plane& plane) { return plane.spec.suffix == ".global_scale"; });
+  if (divides) return numbers;  // one scale of all
+  const std::vector<double> decoded = decode_tensor(usable), touched = decode_tensor(probe);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    if (touched[i] != 0) numbers[i] = decoded[i];
+  return numbers;
 }
 
 std::optional<Encoded> with_zeros(const Encoded& tensor, const std::function<bool(std::size_t)>& keep) {

@@ -102,6 +102,8 @@ Encoded encode_tensor_with_scales(const Format& format, const Shape& shape, std:
 // when a separate f32 scale is negative, NaN or infinite, or zero where decoding divides by it (nvfp4). A zero scale
 // that multiplies makes zeros of its codes: what many quantisers leave behind for a row of zeros.
 std::vector<double> decode_tensor(const Encoded& tensor);
+// The same, but elements under a scale that is refused are NaN: of a kernel's output, where something may be undefined.
+std::vector<double> decode_output(const Encoded& tensor);
 // The same for elements [first, first + out.size()) in row-major order; `first` and the count are multiples
 // of block_elements. What streaming users (a KV cache of 2^20 keys) call.
 void decode_range(const Encoded& tensor, std::int64_t first, std::span<double> out);

@@ -241,6 +241,24 @@ TEST(Formats, a_bad_scale_is_refused_with_its_value_when_encoding_and_when_decod
   }
 }
 
+TEST(Formats, elements_of_an_output_under_a_bad_scale_are_nan_and_the_others_stand) {
+  for (const char* name : {"e4m3fn_tok", "int8_tok", "int4_g32", "int4_g32_tensor"})
+    for (const float scale : {-0.5F, kNan, kInf}) {
+      const Encoded good = encode_tensor(format(name), {2, 32}, ramp(64));
+      const std::vector<double> before = decode_tensor(good);
+      EXPECT_EQ(decode_output(good), before) << name;
+      Encoded tensor = good;
+      std::memcpy(tensor.planes[1].bytes.data() + 4, &scale, 4);
+      const std::vector<double> after = decode_output(tensor);
+      for (std::size_t i = 0; i < 64; ++i)
+        EXPECT_TRUE(i < 32 ? after[i] == before[i] : std::isnan(after[i]))
+            << name << ' ' << scale << ' ' << i;
+    }
+  Encoded tensor = encode_tensor(format("nvfp4"), {2, 32}, ramp(64));
+  std::memcpy(tensor.planes[2].bytes.data(), &kInf, 4);
+  EXPECT_TRUE(std::ranges::all_of(decode_output(tensor), [](double x) { return std::isnan(x); }));
+}
+
 TEST(Formats, a_scale_of_zero_decodes_to_zeros_and_leaves_the_other_groups_alone) {
   for (const char* name :
        {"e4m3fn_tok", "int8_row", "int4_ch", "e5m2_tensor", "int4_ch_tensor", "int4_g32_tensor"}) {

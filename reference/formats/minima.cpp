@@ -1,7 +1,6 @@
 #include "reference/formats/minima.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace assay {
 namespace {
@@ -33,9 +32,7 @@ std::vector<double> minima(const Encoded& weights, std::int64_t index) {
               one.planes[0].bytes.begin() +
                   static_cast<std::ptrdiff_t>(at + (of->format == "q2_K" ? kEndOfQ2 : of->block)),
               std::byte{0});
-  std::vector<double> m = decode_tensor(one);
-  for (double& each : m) each = std::fabs(each);
-  return m;
+  return decode_tensor(one);
 }
 
 }  // namespace assay

@@ -7,7 +7,7 @@
 
 namespace assay {
 
-// |m| of every element of row `index`, the last axis of `tensor` being a row; empty for formats without a minimum.
+// m of every element of row `index`, the last axis of `tensor` being a row; empty for formats without a minimum.
 std::vector<double> minima(const Encoded& tensor, std::int64_t index);
 
 }  // namespace assay

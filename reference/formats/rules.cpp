@@ -58,7 +58,7 @@ constexpr Rule kRules[] = {
      "stored as f16"},
     {"iq4_nl",
      "d0 = the signed element of largest magnitude / -127, code of the entry c nearest to x / d0; d = sum "
-     "x^3 c / sum x^2 c^2, as f16"},
+     "x^3 c / sum x^2 c^2, 0 where the latter is, as f16"},
     {"q3_K", kSearched},
     {"q6_K", kSearched},
     {"iq4_xs", kSearched},
