@@ -135,15 +135,18 @@ class BlockMoves {
     return std::isfinite(x) ? std::clamp(to, -kLargest, kLargest) : to;
   }
 
-  // Every element of `x`, which are the elements of the blocks `of`, is moved alone, from its own value; see(element, position
-  // that moved, change from `base`).
+  // Every element of `x`, which are the elements of the blocks `of`, is moved alone, from its own value, or by an ulp from where it
+  // is; see(element, position that moved, change from `base`).
   template <typename See>
   void for_each_move(std::vector<float> x, const std::vector<double>& base,
-                     const std::vector<std::size_t>& of, See see) const {
+                     const std::vector<std::size_t>& of, See see, bool by_an_ulp = false) const {
     const std::vector<float> kept = x;
     for (std::size_t p = 0; p < block_; ++p)
       for (const double sign : {-1.0, 1.0}) {
-        for (std::size_t i = p; i < x.size(); i += block_) x[i] = moved(of[i / block_] * block_ + p, sign);
+        for (std::size_t i = p; i < x.size(); i += block_)
+          x[i] = by_an_ulp ? std::clamp(std::nextafterf(x[i], static_cast<float>(sign) * HUGE_VALF),
+                                        -kLargest, kLargest)
+                           : moved(of[i / block_] * block_ + p, sign);
         const std::vector<double> changed = stored(x);
         for (std::size_t i = 0; i < x.size(); ++i) see(i, p, std::fabs(changed[i] - base[i]));
         for (std::size_t i = p; i < x.size(); i += block_) x[i] = kept[i];
@@ -173,7 +176,10 @@ class BlockMoves {
       own = std::max(own, change);
     };
     for (std::size_t i = 0; i < some.size(); ++i) widen(i, std::fabs(shifted[i] - base[i]));
-    for_each_move(some, base, of, [&](std::size_t i, std::size_t, double change) { widen(i, change); });
+    // By an ulp: which of several extremes is taken is another question than what a kernel's scale of it is.
+    for (const bool by_an_ulp : {false, true})
+      for_each_move(
+          some, base, of, [&](std::size_t i, std::size_t, double change) { widen(i, change); }, by_an_ulp);
   }
 
   const Format& to_;
@@ -218,10 +224,31 @@ EncodePolicy quantise_policy(const Contract& contract) {
   return policy;
 }
 
-void admit_block(Truth& truth, const Format& to, std::span<const float> values,
-                 std::span<const double> radius, const Contract& contract) {
+namespace {
+
+// Blocks in which something else stands for what is not finite: 0, or in a format with a minimum a finite element.
+std::vector<float> finite_alone(const Format& to, std::span<const float> values) {
+  std::vector<float> x(values.begin(), values.end());
+  const bool has_minimum = to.name == "q4_1" || to.name == "q5_1";
+  const auto block = static_cast<std::size_t>(to.block_elements);
+  for (std::size_t first = 0; first < x.size(); first += block) {
+    const std::span<float> one(x.data() + first, block);
+    const auto finite = std::ranges::find_if(one, [](float e) { return std::isfinite(e); });
+    const float instead = has_minimum && finite != one.end() ? *finite : 0.0F;
+    std::ranges::replace_if(one, [](float e) { return !std::isfinite(e); }, instead);
+  }
+  return x;
+}
+
+}  // namespace
+
+void admit_block(Truth& truth, const Format& to, std::span<const float> given, std::span<const double> radius,
+                 const Contract& contract) {
   EncodePolicy policy = quantise_policy(contract);
   const std::size_t block = static_cast<std::size_t>(to.block_elements);
+  const bool finite_absmax = contract.text("absmax") == "finite", is_mxfp8 = to.name.starts_with("mxfp8");
+  const std::vector<float> replaced = is_mxfp8 ? std::vector<float>() : finite_alone(to, given);
+  const std::span<const float> values = is_mxfp8 ? given : replaced;
   const BlockMoves moves(to, values, radius, policy);
   truth.value = moves.value();
   truth.limit = moves.limits();
@@ -238,19 +265,19 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> values,
     for (std::size_t i = 0; i < values.size(); ++i)
       if (static_cast<float>(std::log2(std::fabs(static_cast<double>(values[i])))) >= 128)
         overflows[i / block] = 1;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(values[i]));
-  const bool by_file = contract.text("absmax") == "finite";
-  const bool holds_nan = to.name.starts_with("mxfp8") && policy.nan == NanPolicy::propagate;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    finite[i / block] = static_cast<char>(finite[i / block] != 0 && std::isfinite(given[i]));
+  const bool holds_nan = is_mxfp8 && policy.nan == NanPolicy::propagate;
+  const bool is_known = finite_absmax && !to.name.starts_with("tq3");  // beside what is not finite
   for (std::size_t i = 0; i < values.size(); ++i) {
     truth.limit[i] = up(truth.limit[i]);
     const double value = truth.value[i];
-    if (finite[i / block] != 0) {
-      if (!std::isfinite(value) || overflows[i / block] != 0) set_unclaimed(truth, i);
-    } else if (std::isnan(values[i]) && holds_nan) {
+    if (std::isnan(given[i]) && holds_nan) {
       set_special(truth, i, std::nan(""));  // by the element or by the scale
-    } else if (!by_file) {
+    } else if (finite[i / block] == 0 && (!is_known || (!is_mxfp8 && !std::isfinite(given[i])))) {
       set_unclaimed(truth, i);
+    } else if (finite[i / block] != 0 || !is_mxfp8) {
+      if (!std::isfinite(value) || overflows[i / block] != 0) set_unclaimed(truth, i);
     } else if (!std::isfinite(value)) {
       set_special(truth, i, value);
     }

@@ -48,19 +48,14 @@
 // Not finite. A NaN must come back as NaN where the format's elements have one (nan=propagate). The other members of
 // its group, and of one with an Inf, depend on what becomes of absmax:
 //   absmax=finite  it is taken over the finite elements, as the formats define it: all of the group is claimed, Inf as
-//                  `overflow` says; NaN in integers is between the ends of the codes. Blocks follow their file.
-//   absmax=any     f32 scales: a maximum may ignore a NaN, be restarted by it (maxps returns its second operand), or
-//                  be clamped to the largest f32; one that becomes NaN or Inf makes a scale that no decoder takes.
-//                  So the group has some finite scale d >= 0, and nothing more is known of it. Zero is a code, so the
-//                  nearest code to q is no farther from q than zero is: |code - q| <= |q|, |code d - x| <= |x|, a
-//                  clamped code included. The claim is that, value x and limit |x| (1 + g'): a zero passes by necessity
-//                  (clamping absmax stores it), a wrong sign, more than twice x, NaN and Inf do not. Nothing is claimed of
-//                  the finite members of a group that has one below D 2^-126: of such an absmax D / absmax
-//                  overflows; nor under scale_format=f16, where a clamped absmax makes it Inf, nor under
-//                  round=stochastic, whose code may be the farther neighbour: a whole d from x, for any d.
-//                  Blocks: the scale itself may be NaN (f16, e8m0, e4m3fn), which decodes to NaN throughout, or Inf
-//                  saturated to 2^127, which decodes to zeros: value or NaN or zero is no interval, and nothing is
-//                  claimed of that block. The blocks beside it are claimed in full (nvfp4: nothing of the tensor).
+//                  `overflow` says; NaN in integers is between the ends of the codes. So in blocks: the finite elements are those
+//                  of the block in which 0 (of a minimum: a finite element) stands for the others, of which nothing is
+//                  claimed; mxfp8, whose elements have a NaN, and an Inf that saturates, are as those formats say. tq3_0
+//                  rotates what is not finite into every element: nothing is claimed.
+//   absmax=any     undefined: a maximum may ignore a NaN, be restarted by it (maxps returns its second operand), be clamped to
+//                  the largest f32, or be NaN or Inf, and so may the scale be, under which every element is read as NaN.
+//                  Nothing is claimed of the group, but that a NaN is NaN where elements have one. The groups beside it
+//                  are claimed in full (nvfp4: nothing of the tensor).
 #pragma once
 
 #include <algorithm>
@@ -82,7 +77,7 @@ inline constexpr std::array kQuantiseKeys = {
                 "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
     ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
                 "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
-    ContractKey{"scale_ulp", ContractValue::number, "0", "",
+    ContractKey{"scale_ulp", ContractValue::number, "0", "0..8",
                 "units in the last place that the scale may be off"},
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
                 "the stored scale is rounded to this"},
@@ -164,9 +159,6 @@ class Coder {
   void codes(double quotient, bool is_nan, const std::function<void(double)>& visit) const;
   const ScalarFormat& element() const { return elements_.front(); }
   const EncodePolicy& policy() const { return policy_; }
-  // See absmax=any at the head: the roundings before the code, the doubled quotient's too, and in the stored scale, which a
-  // subnormal of f16 may double once more.
-  double some_scale_error(float x) const;
   double largest() const { return std::max(element().max_finite, -element().integer_min); }
 
  private:

@@ -56,17 +56,12 @@ void admit_nvfp4(Truth& truth, std::span<const float> values, const Contract& co
     const auto scale = [&](double moved) { return decode(e4m3fn, encode(e4m3fn, ideal * moved)); };
     const std::array scales{scale(1), scale(1 - off), scale(1 + off)};
     const double least = scales[1] > 0 ? scales[1] : 0x1p-9;  // of those that are not 0
-    const bool poisoned = std::ranges::any_of(block, [&](float x) {
-      return (std::isnan(x) && policy.nan == NanPolicy::propagate) ||
-             (std::isinf(x) && policy.overflow == Overflow::ieee);
-    });
     for (std::size_t e = 0; e < kElements; ++e) {
       const std::size_t i = first + e;
-      if (poisoned) {  // the scale is NaN
-        set_special(truth, i, std::numeric_limits<double>::quiet_NaN());
-        continue;
-      }
-      if (!claims(Rule::nvfp4_range, scales[2] == 0 || least / g >= 0x1p-125)) {
+      // An element has neither; what a kernel makes of one is its own affair, but that an Inf saturates.
+      const bool is_undefined =
+          std::isnan(block[e]) || (std::isinf(block[e]) && policy.overflow == Overflow::ieee);
+      if (is_undefined || !claims(Rule::nvfp4_range, scales[2] == 0 || least / g >= 0x1p-125)) {
         set_unclaimed(truth, i);
         continue;
       }

@@ -22,26 +22,6 @@ float rounded_in(std::string_view format, float x) {
   return x;
 }
 
-// Groups with a NaN or Inf under absmax=any.
-void claim_under_some_scale(Truth& truth, std::size_t i, float x, const Coder& coder,
-                            const Contract& contract) {
-  if (std::isfinite(x) && x != 0 && coder.policy().rounding == Rounding::stochastic) {
-    set_unclaimed(truth, i);
-  } else if (std::isfinite(x)) {
-    truth.value[i] = x;
-    truth.limit[i] = coder.some_scale_error(x);
-    if (contract.text("scale_format") != "f32") truth.limit[i] = 2 * truth.limit[i] + std::fabs(x);
-    // A scale below 2^-126 has no reciprocal in f32: the code may be the largest, times such a scale.
-    truth.limit[i] = rule(Rule::some_scale, up(truth.limit[i] + coder.largest() * 0x1p-126));
-  } else if (std::isnan(x) && coder.policy().nan == NanPolicy::propagate && has_nan(coder.element())) {
-    set_special(truth, i, std::nan(""));
-  } else if (std::isnan(x) && coder.policy().nan == NanPolicy::zero) {
-    set_special(truth, i, 0.0);
-  } else {
-    set_unclaimed(truth, i);
-  }
-}
-
 }  // namespace
 
 std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, const Contract& contract) {
@@ -155,23 +135,16 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
   std::vector<char> finite(scales.size(), 1);
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i])) finite[group_of(i)] = 0;
+  // Undefined, the scale included: any number, or NaN under a scale that no decoder takes. A NaN of the element's own is NaN under
+  // every scale.
   const Coder coder(to, contract);
-  // Of an absmax this small D / absmax overflows, and 0 Inf is NaN.
-  const auto least_absmax = static_cast<float>(coder.largest() * 0x1p-126);
-  std::vector<char> overflows(scales.size(), 0);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] != 0 && std::fabs(values[i]) < least_absmax) overflows[group_of(i)] = 1;
-  // An absmax that was clamped to the largest f32 makes a scale that is Inf in f16: no decoder takes it.
-  if (contract.text("scale_format") == "f16") overflows.assign(overflows.size(), 1);
+  const bool holds_nan = coder.policy().nan == NanPolicy::propagate && has_nan(coder.element());
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (finite[group_of(i)] != 0) continue;
-    // A NaN that becomes the code 0 is NaN under an infinite scale.
-    const bool is_scaled = std::isfinite(values[i]) ||
-                           (contract.text("scale_format") == "f16" && coder.policy().nan == NanPolicy::zero);
-    if (overflows[group_of(i)] != 0 && is_scaled)
-      set_unclaimed(truth, i);
+    if (std::isnan(values[i]) && holds_nan)
+      set_special(truth, i, std::nan(""));
     else
-      claim_under_some_scale(truth, i, values[i], coder, contract);
+      set_unclaimed(truth, i);
   }
 }
 

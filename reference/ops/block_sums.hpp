@@ -5,12 +5,19 @@
 //   q8_1   s = f16(d sum q), d the f32 before it was stored as f16, so that s is off the sum of the a that stand for it by
 //            |s - d' sum q| <= S (2^-11 + 2^-11 (1 + 2^-11) + 4 u) + 2^-25 (1 + N),   N >= |sum q|,  S = d N      (conversions.hpp)
 //   q8_K   sums of 16 codes are kept as integers: s is exact
+//   q8_1 with sums=values (ggml on CUDA)   s = f16(fl(sum of the block's x)), x before they are quantised: the output is
+//            sum a w + m (sum x - sum a), and s is off sum x by
+//            |s - sum x| <= gamma_34 sum |x| + 2^-11 (1 + gamma_34) |sum x| + 2^-25;
+//            an operand a that is not decided is off by its radius r, times d_w c = w - m: |m| r more than the dot's limit has.
+//            Where the minima of a block differ (q2_K, of 16), no one sum meets them: as with codes.
+//            With numbers: x = 0.4 d in all 32, codes 0: sum a = 0, s = 12.8 d.
 //
 // And what is summed is no longer a w: |d_w c| <= |w| + |m|, so that the sum of the magnitudes grows by at most
 //   2 |m| sum |a| + |m| |s - sum a|,
 // which all roundings of the product's sum (gamma_{n+16} of f32) meet besides what the dot's own limit has.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -19,14 +26,21 @@
 
 namespace assay {
 
-// The bound of what the sums of blocks do to one output; +Inf where a stored sum may leave f16. `x`: a row of activations under
-// `path` (q8_1, q8_K).
-double block_sum_error(std::string_view path, const OperandRow& x, const std::vector<double>& minima);
+// What the sums of blocks do to one output: `shift` is added to the sum of products, and `error` bounds the rest; +Inf where a
+// stored sum may leave f16. `x`: a row of activations under `path` (q8_1, q8_K); of_values: sums=values; minima: of the weights.
+struct BlockSums {
+  double shift = 0, error = 0;
+};
+// flush: ftz=yes, under which a stored sum below 2^-14 may be read as 0, and a block's scale apart from it.
+BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
+                     const std::vector<double>& minima, bool flush);
 
 // What a kernel loses that multiplies the sum of a block's codes by the product of both scales, where that product is below the
 // normal numbers of f32: half a step of it, or all under ftz, times the sum of the codes. 0 where no block's scales are that
-// small: a number is at most a code times its scale. +Inf where the product of scales, or that sum times one of them, may overflow. element: of path=blocks.
-double block_scale_error(std::string_view path, std::string_view element, const OperandRow& x,
+// small: a number is at most a code times its scale. +Inf where the product of scales, that sum times one of them, or an operand may
+// overflow. elements: of both sides of path=blocks, whose sum is a multiple of both formats' last places, and may vanish under one
+// scale before the other meets it.
+double block_scale_error(std::string_view path, std::array<std::string_view, 2> elements, const OperandRow& x,
                          const OperandRow& w, bool flush);
 
 // The roundings in f32 of what a kernel multiplies blocks by, beside sums in a wider type: `roundings` of each product. 0 where

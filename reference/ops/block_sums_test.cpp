@@ -33,6 +33,11 @@ struct Product {
   }
   // sum a w, and of each block m (s - sum a): s is the sum of the block `shift` behind it, in f16 where a block has 32.
   std::vector<double> kernel(const Values& x, std::size_t shift, double fault = 1) const {
+    return kernel(x, x, shift, fault);
+  }
+  // The same with a sum of other numbers.
+  std::vector<double> kernel(const Values& x, const Values& summed, std::size_t shift,
+                             double fault = 1) const {
     std::vector<double> y;
     for (std::size_t i = 0; i < kRows; ++i)
       for (std::size_t j = 0; j < kColumns; ++j) {
@@ -43,7 +48,8 @@ struct Product {
         for (std::size_t first = 0; first < m.size(); first += 32) {
           double own = 0, other = 0;
           for (std::size_t e = 0; e < 32; ++e)
-            own += x[i * kLength + first + e], other += x[i * kLength + (first + 32 * shift) % kLength + e];
+            own += x[i * kLength + first + e],
+                other += summed[i * kLength + (first + 32 * shift) % kLength + e];
           sum += m[first] * ((block == 32 ? round_to(scalar_format("f16"), other) : other) - own);
         }
         y.push_back(static_cast<double>(static_cast<float>(sum * fault)));
@@ -69,6 +75,21 @@ TEST(BlockSums, ggml_weights_times_activations_quantised_with_their_sums) {
   }
 }
 
+// ggml on CUDA adds up x itself: each of the two is right where it is declared alone.
+TEST(BlockSums, sums_of_values_and_sums_of_codes_are_told_apart) {
+  for (const char* weights : {"q4_1", "q5_1", "q4_K", "q5_K"}) {
+    SCOPED_TRACE(weights);
+    const Product k(weights, "q8_1");
+    const Truth values = k.c.truth("acc=f32 sums=values"), codes = k.c.truth("acc=f32");
+    expect_pass(values, k.kernel(k.codes, k.a, 0));
+    expect_pass(codes, k.kernel(k.codes, 0));
+    expect_caught(values, k.kernel(k.codes, 0));
+    expect_caught(codes, k.kernel(k.codes, k.a, 0));
+    expect_caught(values, k.kernel(k.codes, k.a, 1));
+    expect_caught(values, k.kernel(k.codes, k.a, 0, 1.01));
+  }
+}
+
 TEST(BlockSums, only_formats_with_a_minimum_have_one) {
   for (const char* name : {"q8_0", "q4_0", "q3_K", "q6_K", "iq4_xs"})
     EXPECT_TRUE(minima(Product(name, "f32").c.set.at("b"), 0).empty()) << name;
@@ -77,7 +98,7 @@ TEST(BlockSums, only_formats_with_a_minimum_have_one) {
   ASSERT_EQ(m.size(), kLength);
   float least = 0;
   for (std::size_t e = 0; e < 32; ++e) least = std::min(least, k.b[2 * kLength + e]);
-  EXPECT_NEAR(m[0], -least, std::fabs(least) * 0x1p-10);  // of a block, its least element, in f16
+  EXPECT_NEAR(m[0], least, std::fabs(least) * 0x1p-10);  // of a block, its least element, in f16
 }
 
 }  // namespace

@@ -96,9 +96,4 @@ void Coder::each(float x, const AdmissibleScale& s, const std::function<void(dou
   }
 }
 
-double Coder::some_scale_error(float x) const {
-  const double narrow = quotient_ == "bf16" ? 0x1p-8 : quotient_ == "f16" ? 0x1p-11 : 0.0;
-  return std::fabs(static_cast<double>(x)) * (1 + 2 * narrow + 4 * error_);
-}
-
 }  // namespace assay

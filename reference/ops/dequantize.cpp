@@ -25,7 +25,7 @@
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
-#include "reference/formats/scaled.hpp"
+#include "reference/formats/factors.hpp"
 #include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
@@ -42,10 +42,10 @@ constexpr std::array kAttributes = {
 
 constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
-                "an f32 scale is rounded to this before it multiplies"},
+                "an f32 scale is rounded to this before it multiplies, both of two"},
     ContractKey{"mid", ContractValue::accumulator, "f32", "",
                 "the type of code times scale, where there is a scale"},
-    ContractKey{"roundings", ContractValue::number, "1", "",
+    ContractKey{"roundings", ContractValue::number, "1", kMostRoundings,
                 "in mid, from code and scale to the number stored: none, one, or so many at most"},
 });
 
@@ -58,25 +58,39 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
           {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
 }
 
+// A plane of f32 scales that multiply: not nvfp4's, by which decoding divides.
+bool multiplies(const Plane& plane) {
+  return plane.spec.suffix == ".scale" || plane.spec.suffix == ".scale_2";
+}
+bool has_wide_scales(const Encoded& tensor) {
+  return std::ranges::any_of(
+      tensor.planes, [](const Plane& plane) { return multiplies(plane) && plane.spec.format == "f32"; });
+}
+
 // The tensor with its scales rounded to `narrow`.
 Encoded with_narrow_scales(Encoded tensor, const ScalarFormat& narrow) {
-  std::vector<std::byte>& scales = tensor.planes.at(1).bytes;
-  for (std::size_t at = 0; at < scales.size(); at += sizeof(float)) {
-    float scale;
-    std::memcpy(&scale, scales.data() + at, sizeof scale);
-    const auto rounded = static_cast<float>(round_to(narrow, scale, kIeee));
-    if (!std::isfinite(rounded))
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("scale_format={}: a scale of {} is beyond it", narrow.name, scale));
-    std::memcpy(scales.data() + at, &rounded, sizeof rounded);
+  for (Plane& plane : tensor.planes) {
+    if (!multiplies(plane) || plane.spec.format != "f32") continue;
+    std::vector<std::byte>& scales = plane.bytes;
+    for (std::size_t at = 0; at < scales.size(); at += sizeof(float)) {
+      float scale;
+      std::memcpy(&scale, scales.data() + at, sizeof scale);
+      const auto rounded = static_cast<float>(round_to(narrow, scale, kIeee));
+      if (!std::isfinite(rounded))
+        throw InputError(InputErrorKind::bad_value,
+                         fmt::format("scale_format={}: a scale of {} is beyond it", narrow.name, scale));
+      std::memcpy(scales.data() + at, &rounded, sizeof rounded);
+    }
   }
   return tensor;
 }
 
 // A scale that is subnormal in the format that it is rounded to may be 0 there.
 void flush_narrow_scales(std::vector<Enclosure>& kernel, const Encoded& stored, const ScalarFormat& narrow) {
+  std::vector<Factors> parts(kernel.size());
+  factors(stored, 0, parts);
   for (std::size_t i = 0; i < kernel.size(); ++i) {
-    const double scale = stored_scale(stored, format(stored.format), static_cast<std::int64_t>(i));
+    const double scale = std::min(std::fabs(parts[i].scale), std::fabs(parts[i].second));
     Enclosure& z = kernel[i];
     if (!(std::fabs(scale) < smallest_normal(narrow)) || !(z.error < kInfinity) || std::isnan(z.value))
       continue;
@@ -97,7 +111,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Store store = store_of(contract, a.text("dtype"));
   const std::vector<double> x = in.values("x");
   const std::string_view scale_format = contract.text("scale_format");
-  const bool narrow = scale_format != "f32" && from.kind == FormatKind::scaled;
+  const bool narrow = scale_format != "f32" && has_wide_scales(in.tensor("x"));
   const Encoded& stored = in.tensor("x");
   const Encoded read = narrow ? with_narrow_scales(stored, scalar_format(scale_format)) : stored;
   const std::vector<double> w = narrow ? decode_tensor(read) : x;

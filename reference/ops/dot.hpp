@@ -44,9 +44,9 @@ inline constexpr std::array kDotKeys = {
         "of the additions; with a matrix unit sequential says: blocks in ascending k, padded at the end"},
     ContractKey{"promote", ContractValue::number, "0", "",
                 "matrix unit: blocks between promotions to f32; 0: never", "none"},
-    ContractKey{"dequant_roundings", ContractValue::number, "1", "",
+    ContractKey{"dequant_roundings", ContractValue::number, "1", kMostRoundings,
                 "f32 roundings from a stored code to an operand: none, one, or so many at most"},
-    ContractKey{"epilogue_roundings", ContractValue::number, "3", "",
+    ContractKey{"epilogue_roundings", ContractValue::number, "3", kMostRoundings,
                 "f32 roundings that apply the scales (q8: to a block), in any order, at most"},
     ContractKey{
         "block", ContractValue::integer, "1", "",

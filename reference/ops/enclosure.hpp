@@ -127,8 +127,10 @@ inline bool has_finer_bits(double x, const Machine& m) { return last_bit(x) < 2 
 // Whether x is a number of m's precision; its range apart.
 inline bool is_representable(double x, const Machine& m) { return std::fabs(x) * m.unit <= last_bit(x); }
 // What an operand x is off by that is held in the arithmetic alone, as the first term of a sum or as a
-// maximum: nothing, unless it is wider than that.
+// maximum: nothing, unless it is wider than that; all, where it is beyond its largest number.
 inline double held_error(double x, const Machine& m) {
+  if (!claims(Rule::step_overflow, std::fabs(x) * (1 + m.unit) < m.max_finite * (1 + m.unit / 2)))
+    return kInfinity;
   const double relative = is_representable(x, m) ? 0 : m.unit * std::fabs(x);
   return rule(Rule::operand_rounding, relative + (has_finer_bits(x, m) ? m.tiny : 0));
 }

@@ -64,7 +64,7 @@ inline constexpr std::array kExpSumKeys = {
                 "in which the sum is formed; masked terms have places, a sink is first or last"},
     ContractKey{"exp", ContractValue::word, "e", "e|base2",
                 "base2: exp2(log2(e) (s - m)), two more roundings"},
-    ContractKey{"exp_ulp", ContractValue::number, "2", "",
+    ContractKey{"exp_ulp", ContractValue::number, "2", kUlps,
                 "error of exp, in units in the last place of acc, its subnormal steps included"},
     ContractKey{"rescales", ContractValue::number, "0", "",
                 "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},

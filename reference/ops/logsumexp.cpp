@@ -42,8 +42,9 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"log_ulp", ContractValue::number, "2", "", "error of log, in units in the last place of acc"},
-    ContractKey{"log_abs", ContractValue::number, "0", "",
+    ContractKey{"log_ulp", ContractValue::number, "2", kUlps,
+                "error of log, in units in the last place of acc"},
+    ContractKey{"log_abs", ContractValue::number, "0", "0..0.0625",
                 "absolute error of log between 1/2 and 2, besides log_ulp (__logf: 3.6e-7)"},
     ContractKey{"base", ContractValue::word, "e", "e|2", "of the logarithm that is stored"},
 }));

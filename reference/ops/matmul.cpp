@@ -71,6 +71,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
                 "path=q8: a quotient half-way between two codes"},
     ContractKey{"scale_format", ContractValue::word, "f16", "f16|f32",
                 "path=q8: what the scales of activations are stored in"},
+    ContractKey{"sums", ContractValue::word, "codes", "codes|values",
+                "path=q8_1: a block's sum is d times that of its codes, or that of x before it is quantised"},
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
 }));
@@ -109,6 +111,8 @@ bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumula
     for (const OperandRow* row : {&a, &b}) {
       if (std::isinf(row->center[k]) != std::isinf(exact(*row, k))) return false;
       // One that may overflow where it is decoded: Inf - Inf, or 0 Inf.
+      if (std::isfinite(row->center[k]) && !(std::fabs(row->center[k]) <= largest_finite(kPrecisionF32)))
+        return false;
       if (!row->reach.empty() && std::isinf(row->reach[k]) && !std::isinf(row->center[k])) return false;
     }
     if (std::isinf(a.center[k]) || std::isinf(b.center[k])) {
@@ -187,7 +191,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
              are_scales_wide = path == "q8_K" || (path == "q8" && contract.text("scale_format") == "f32");
   // Where a kernel may multiply the sum of a block by both scales at once: codes of 8 bits, and floats of block formats.
   const bool has_block_scales = (is_q8 && (are_scales_wide || format(b.format).kind != FormatKind::scalar)) ||
-                                (path == "blocks" && acc.unit == nullptr && left.block_scales() == "e8m0");
+                                (path == "blocks" && acc.unit == nullptr);
   for (std::int64_t first = 0; first < n; first += kProductBatch) {
     std::vector<OperandRow> weights;
     std::vector<std::vector<double>> least_of;
@@ -208,16 +212,20 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       else if (!is_finite)
         set_special(t, at, r.exact, store);
       else {
-        double error = r.kernel.error;
-        if (has_block_sums && !least_of[column].empty())
-          error = up(error + block_sum_error(path, x, least_of[column]));
+        double value = r.kernel.value, error = r.kernel.error;
+        if (has_block_sums && !least_of[column].empty()) {
+          const BlockSums sums =
+              block_sums(path, contract.text("sums") == "values", x, least_of[column], dot.flush());
+          value += sums.shift, error = up(error + sums.error);
+        }
         // A scale of f32 may make an operand of its code first.
         if (is_q8 && acc.precision.p > kPrecisionF32.p)
           error = up(error +
                      block_scale_rounding(
                          x, w, contract.number("epilogue_roundings") + (are_scales_wide ? roundings : 0)));
-        if (has_block_scales) error = up(error + block_scale_error(path, left.element(), x, w, dot.flush()));
-        set_truth_within(t, at, {r.kernel.value, error}, store);
+        if (has_block_scales)
+          error = up(error + block_scale_error(path, {left.element(), right.element()}, x, w, dot.flush()));
+        set_truth_within(t, at, {value, error}, store);
       }
     }
   }

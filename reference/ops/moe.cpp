@@ -79,7 +79,7 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"down_acc", ContractValue::text, "same", "",
                 "how w2 h is summed, where another unit than acc's does it; promote is of both"},
     ContractKey{"gate_up", ContractValue::format, "f32", "", "gate and up are rounded to this"},
-    ContractKey{"silu_ulp", ContractValue::number, "8", "",
+    ContractKey{"silu_ulp", ContractValue::number, "8", kUlps,
                 "error of silu, in units in the last place of f32"},
     ContractKey{"h", ContractValue::format, "f32", "",
                 "silu(g) v is rounded to this before what the path does"},

@@ -16,9 +16,9 @@ inline constexpr std::array kNormKeys = {
         "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
         "they are"},
     ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
-    ContractKey{"rsqrt_ulp", ContractValue::number, "2", "",
+    ContractKey{"rsqrt_ulp", ContractValue::number, "2", kUlps,
                 "error of 1/sqrt, in units in the last place of acc"},
-    ContractKey{"div_ulp", ContractValue::number, "2", "",
+    ContractKey{"div_ulp", ContractValue::number, "2", kUlps,
                 "error of the division by the row length, or of 1/length, which is then multiplied; 0.5: "
                 "rounded to nearest"},
     ContractKey{"mid", ContractValue::word, "acc", "acc|f32|f16|bf16",

@@ -86,7 +86,9 @@ inline constexpr std::array kStoreKeys = {
     ContractKey{
         "ftz", ContractValue::word, "no", "no|yes",
         "what is subnormal in the type computed in, or in one that it is rounded to, before that rounding or "
-        "after it, may become zero; in a matrix unit operands and sums below 2^-126 alone, no product"},
+        "after it, may become zero; in a matrix unit operands and sums below 2^-126 alone, no product; FP8 "
+        "and FP4 "
+        "keep their subnormals"},
 };
 template <std::size_t N>
 constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {

@@ -51,17 +51,19 @@ inline constexpr PathMeaning kPathMeanings[] = {
     {"f32 tf32 f16 bf16", "both are decoded, with dequant_roundings in f32, and rounded to that type"},
     {"codes", "codes as they are stored; the scales are applied to the sum"},
     {"blocks",
-     "elements times the scales of their blocks, one by one or summed first; nvfp4's global scales are "
-     "applied to the sum"},
+     "elements times the scales of their blocks, one by one or summed first, in f32 or exactly; nvfp4's "
+     "global "
+     "scales are applied to the sum"},
     {"e4m3fn",
      "a: codes of e4m3fn under one scale absmax / 448 of the whole tensor, applied to the sum; b: decoded, "
      "and "
      "rounded to e4m3fn, clamped at 448, without a scale of its own (nvfp4 weights by FP8)"},
     {"q8",
      "a: codes of int8 in blocks of 32 under absmax / 127, of which they are made in f32 before it is stored "
-     "in "
-     "scale_format; b: as it is decoded; scales multiply operands, or sums of a block's codes"},
-    {"q8_1", "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b"},
+     "in scale_format; b: as it is decoded, a minimum included; scales multiply operands, or where b has "
+     "codes "
+     "too a block's sum of products of codes, which is exact"},
+    {"q8_1", "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b (`sums`)"},
     {"q8_K",
      "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16; "
      "b: "

@@ -13,7 +13,8 @@
 //   q8_K, q8 with an f32 scale
 //           integers hold no NaN: a code is within -128..127 and the scale within [0, a / D], so an operand is within 128 a / D of 0
 // With numbers: a = 2^-125, D = 448: D / a = 2^133.8 is Inf, s = 1 / Inf = 0, where fl(a / D) = 2^-133.8.
-// ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above.
+// ftz=yes: an x below 2^-126 may be read as 0; a scale below it too, which is the case above, and one that f16 holds as a
+// subnormal number: x is then between 0 and what it is.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -59,6 +60,30 @@ void any_codes(OperandRow& row, std::size_t first, std::size_t count, double mos
 // A kernel may decode an activation before it multiplies it: beyond the largest f32 that is Inf, as 127 (1 /
 // (127 / absmax)) may be.
 bool is_single(double operand) { return std::fabs(operand) <= std::numeric_limits<float>::max(); }
+
+// Reaches of a row whose elements up to `first` are decided: those of later ones are for the caller to say.
+void open_reach(OperandRow& row, std::size_t first) {
+  if (!row.reach.empty()) return;
+  row.reach.resize(row.center.size());
+  for (std::size_t i = 0; i < first; ++i) row.reach[i] = std::fabs(row.center[i]);
+}
+
+// ftz: a scale that f16 holds as a subnormal number, or that is one before it is rounded to f16, may be read as 0.
+constexpr double kLeastNormalF16 = 0x1p-14;
+bool may_vanish(double scale) {
+  return scale != 0 && rule(Rule::quotient_flush, 1) > 0 && scale < kLeastNormalF16 * (1 + 0x1p-10);
+}
+// Operands between what they are and 0.
+void admit_zeros(OperandRow& row, std::size_t first, std::size_t count) {
+  open_reach(row, first);
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (std::isnan(row.center[i]) || !(row.reach[i] < kInfinity)) continue;
+    const double radius = row.reach[i] - std::fabs(row.center[i]),
+                 low = std::min(0.0, row.center[i] - radius), high = std::max(0.0, row.center[i] + radius);
+    row.center[i] = (low + high) / 2;
+    row.reach[i] = up(std::fabs(row.center[i]) + (high - low) / 2);
+  }
+}
 
 // Codes [low, high] times a scale within `spread` of `scale`.
 void integers_times(OperandRow& row, std::size_t i, double low, double high, double scale, double spread) {
@@ -147,10 +172,7 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
     // A subnormal scale is off by more than a rounding: quotients of 130 are clamped by one kernel and wrapped by another.
     const bool lost = !std::isfinite(factor) || static_cast<double>(d) < kLeastNormal;
     if (wide && absmax != 0 && std::isfinite(absmax) && lost) {
-      if (row.reach.empty()) {
-        row.reach.resize(row.center.size());
-        for (std::size_t i = 0; i < first; ++i) row.reach[i] = std::fabs(row.center[i]);
-      }
+      open_reach(row, first);
       any_codes(row, first, 32, absmax / 127.0 + 0x1p-149);
       continue;
     }
@@ -174,6 +196,7 @@ void Operands::quantise_q8_as_declared(OperandRow& row) const {
       else
         leave_open(row, i);
     }
+    if (quantising_.flush && !wide && may_vanish(stored)) admit_zeros(row, first, 32);
   }
   row.same = false;
 }
@@ -211,6 +234,7 @@ void Operands::quantise_q8(OperandRow& row, std::int64_t index) const {
                        std::floor(outward(x_high / d, g, true) + 0.5), stored, spread);
       }
     }
+    if (quantising_.flush && !wide && may_vanish(stored + spread)) admit_zeros(row, first, 32);
   }
   row.same = false;
 }

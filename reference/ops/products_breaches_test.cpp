@@ -227,5 +227,59 @@ TEST(ProductsBreaches, an_intermediate_beyond_its_unit_is_not_claimed) {
   }
 }
 
+// ftz: d = 2^-20 is subnormal in f16, in which it is stored.
+TEST(ProductsBreaches, a_scale_that_f16_holds_as_a_subnormal_number_may_be_flushed) {
+  Values x(32, 0.0F), w(32, 0.0F);
+  x[0] = 127 * 0x1p-20F, w[0] = 1, w[1] = -1;
+  const auto of = [&](const char* path, const char* b) {
+    return product(32, path, row_of("f32", x, 32), row_of(b, w, 32));
+  };
+  for (const char* path : {"q8", "q8_1"})
+    for (const char* b : {"q8_0", "q4_0", "q4_1"})
+      for (const std::string words : {"", "scale=divide code=divide ties=even "}) {
+        expect_within(of(path, b), (words + "ftz=yes").c_str(), 0);
+        expect_beyond(of(path, b), (words + "ftz=no").c_str(), 0);
+      }
+  expect_within(of("q8", "f32"), "ftz=yes", 0);
+  expect_beyond(of("q8", "f32"), "ftz=yes scale_format=f32", 0);
+  expect_beyond(of("q8", "f32"), "ftz=yes", -127 * 0x1p-20);
+}
+
+// elements ca cb under scales sa sb, summed first: (sum sa) sb, or sum (sa sb).
+TEST(ProductsBreaches, a_sum_of_elements_may_overflow_or_vanish_under_one_scale_before_the_other) {
+  const auto of = [](const char* fa, const char* fb, double ca, double cb, double sa, double sb) {
+    return product(32, "blocks", Handmade(fa, {1, 32}).put("", 0, ca).put(".scale", 0, sa).tensor,
+                   Handmade(fb, {1, 32}).put("", 0, cb).put(".scale", 0, sb).tensor);
+  };
+  expect_within(of("mxfp4", "mxfp8", -4, 320, 0x1p118, 0x1p-103), "acc=f32", -INFINITY);
+  expect_beyond(of("mxfp4", "mxfp8", -4, 320, 0x1p18, 0x1p-3), "acc=f32", -INFINITY);
+  const char* e5m2 = "mxfp8_e5m2";
+  expect_within(of(e5m2, e5m2, 0x1.cp-14, 0x1p-14, 0x1p-126, 0x1p70), "acc=f32", 0);
+  expect_beyond(of(e5m2, e5m2, 0x1.cp-14, 0x1p-14, 0x1p-20, 0x1p-36), "acc=f32", 0);
+  expect_within(of(e5m2, e5m2, 0x1.8p-11, 0x1.8p-12, 0x1p-127, 0x1p70), "acc=f32", 0x1.4p-80);
+  expect_within(of("mxfp8", "mxfp8", 0, 0, 0x1p98, 0x1p54), "acc=f32", NAN);
+  expect_beyond(of("mxfp8", "mxfp8", 0, 0, 0x1p9, 0x1p54), "acc=f32", NAN);
+}
+
+TEST(ProductsBreaches, an_element_times_its_scale_may_overflow_and_meet_a_0) {
+  const auto beside = [](double scale) {
+    Handmade a("nvfp4", {1, 32});
+    a.put(".block_scale", 0, 1).put(".block_scale", 1, 1).put(".global_scale", 0, 1);
+    return product(32, "blocks", a.tensor,
+                   Handmade("mxfp8", {1, 32}).put("", 0, 448).put(".scale", 0, scale).tensor);
+  };
+  expect_within(beside(0x1p121), "acc=f32", NAN);
+  expect_beyond(beside(0x1p100), "acc=f32", NAN);
+  const auto beside_infinity = [](double scale) {
+    Handmade a("mxfp8_e5m2", {1, 64}), b("mxfp8_e5m2", {1, 64});
+    a.put("", 0, 1).put(".scale", 0, 1).put(".scale", 1, 1);
+    b.byte(0, kInfCode).put("", 32, 57344).put(".scale", 0, 1).put(".scale", 1, scale);
+    return product(64, "blocks", a.tensor, b.tensor);
+  };
+  expect_within(beside_infinity(0x1p116), "acc=f32", NAN);
+  expect_beyond(beside_infinity(0x1p60), "acc=f32", NAN);
+  expect_within(beside_infinity(0x1p60), "acc=f32", INFINITY);
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -249,13 +249,6 @@ Point store_way_overflow() {
   return point(c, "out=f16 overflow=saturate", {INFINITY});
 }
 
-Point some_scale() {  // absmax clamped to the largest f32: zeros
-  Values x(32, 0.0F);
-  x[0] = 1, x[1] = INFINITY;
-  std::vector<double> y(32, 0.0);
-  y[1] = 127.0 * static_cast<double>(3.4028235e38F / 127.0F);
-  return point(quantised("int8_tok", x), "", y);
-}
 // Rows of q4_1 whose codes count for nothing: m = 1 against an activation block with its sum in f16.
 OpCase of_minima(const Values& a, double d, double m, unsigned code, const char* path = "q8_1") {
   const std::size_t k = a.size();
@@ -321,7 +314,6 @@ const Row kRows[] = {
     {Rule::nvfp4_rounding, "nvfp4 near a tie", nvfp4_rounding},
     {Rule::nvfp4_range, "nvfp4 of 2^-131", nvfp4_range, true},
     {Rule::mx_logarithm, "mxfp4_ggml below 2^100", mx_logarithm},
-    {Rule::some_scale, "1 beside Inf", some_scale},
     {Rule::block_sum_storage, "q8_1 times a minimum", block_sum_storage},
     {Rule::block_sum_overflow, "q8_1 of 12700", block_sum_overflow, true},
     {Rule::block_sum_rounding, "15 d - m = 0", block_sum_rounding, false, 0.001},

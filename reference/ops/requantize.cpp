@@ -33,7 +33,7 @@ constexpr std::array kAttributes = {
 constexpr auto kContract =
     joined(kQuantiseKeys,
            std::array{ContractKey{
-               "roundings", ContractValue::number, "1", "",
+               "roundings", ContractValue::number, "1", kMostRoundings,
                "f32 roundings while x is decoded, the last to the f32 that is quantised: 0 is as 1"}});
 
 std::vector<TensorSpec> tensors(const Attributes& a) {

@@ -146,5 +146,33 @@ TEST(RowsOfStrangers, a_point_of_a_transform_is_held_in_the_accumulator) {
   expect_caught(two.truth("acc=bf16"), Values{1.05F * sum, 0});
 }
 
+TEST(RowsOfStrangers, a_maximum_beyond_the_accumulator_leaves_nothing_to_claim) {
+  for (const Values& x : {Values{-115200}, Values{0x1.aap114F}, Values{0x1.02p51F, -0x1.22p51F}}) {
+    const Values nan(x.size(), NAN);
+    expect_pass(row("softmax", x).truth("acc=f16"), nan);
+    expect_caught(row("softmax", x).truth("acc=bf16"), nan);
+  }
+  expect_caught(row("softmax", {-60000}).truth("acc=f16"), Values{NAN});
+}
+
+TEST(RowsOfStrangers, a_weight_that_is_kept_in_a_narrower_format_than_its_sum_is_rounded) {
+  const Values x{0.3F, -0.7F, 1.1F, 0.01F, -2.3F, 0.9F};
+  const OpCase c = row("softmax", x);
+  double sum = 0;
+  Values kept;
+  for (const float each : x) sum += std::exp(static_cast<double>(each) - static_cast<double>(x[2]));
+  for (const float each : x)
+    kept.push_back(static_cast<float>(static_cast<double>(static_cast<float>(
+                                          std::exp(static_cast<double>(each) - static_cast<double>(x[2])))) /
+                                      sum));
+  const std::string words = "acc=f64 exp_ulp=1 div_ulp=0.5 ";
+  expect_pass(c.truth(words + "weights=f32"), kept);
+  const Truth wide = c.truth(words);
+  expect_pass(wide, wide.value);
+  Values off = kept;
+  off[2] = std::nextafterf(std::nextafterf(off[2], 2), 2);
+  expect_caught(c.truth(words + "weights=f32"), off);
+}
+
 }  // namespace
 }  // namespace assay::testing

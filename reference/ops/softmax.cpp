@@ -74,13 +74,14 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap); tanh.approx: 8192"},
+    ContractKey{"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap); tanh.approx: 8192"},
     ContractKey{
-        "div_ulp", ContractValue::number, "2", "",
+        "div_ulp", ContractValue::number, "2", kUlps,
         "error of a quotient, or of reciprocal and product where 1/S is normal; 0.5: rounded to nearest"},
-    ContractKey{
-        "weights", ContractValue::word, "f32", "f32|f16|bf16",
-        "format in which exp, against the maximum of its time, is kept between its sum and the quotient"},
+    ContractKey{"weights", ContractValue::word, "acc", "acc|f32|f16|bf16",
+                "format in which exp, against the maximum of its time, is kept between its sum and the "
+                "quotient; acc: as "
+                "it was summed"},
 }));
 
 std::vector<TensorSpec> tensors(const Attributes& a) {
@@ -143,10 +144,12 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
   const Store store = store_of(contract, a.text("dtype"));
   const bool flush = contract.text("ftz") == "yes";
-  const ScalarFormat& kept_format = scalar_format(contract.text("weights"));
-  const Machine kept = machine(contract.text("weights"), flush);
+  const ScalarFormat& kept_format =
+      scalar_format(contract.text("weights") == "acc" ? "f32" : contract.text("weights"));
+  const Machine kept = machine(contract.text(contract.text("weights") == "acc" ? "acc" : "weights"), flush);
   const double rescales = contract.number("rescales");
-  const bool is_kept = contract.text("weights") != "f32";
+  const bool is_kept =
+      contract.text("weights") != "acc" && (kept.unit > acc.unit || kept.max_finite < acc.max_finite);
   const double most_exponent = std::log(acc.max_finite) - 1;  // of an exp that surely does not overflow
   const double div_ulp = contract.number("div_ulp");
   const double quotient_error = rule(Rule::quotient_ulp, gamma_n(2 * div_ulp, acc.unit));

@@ -138,15 +138,19 @@ class Kernel {
     std::vector<std::uint8_t> seen(x.size());
     const KeyRange range = problem_.range(b, r);
     bool any = false;
+    std::int64_t first = range.first;
     for (std::int64_t j = range.first; j < range.last; ++j)
       if (problem_.visible(b, r, j)) seen[j] = 1, x[j] = logit(b, r, h, j, q), any = true;
     const auto dv = static_cast<std::size_t>(geometry_.dv);
     std::fill(out, out + dv, p_.is("empty", "nan") ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+    if (!any && p_.is("empty", "mean") && !geometry_.sinks) {  // a finite mask: equal logits
+      std::ranges::fill(x, 0.0), std::ranges::fill(seen, 1);
+      any = !x.empty(), first = 0;
+    }
     if (!any) return;
     const double sink = times_log2e(f32_.round(problem_.sink(h)));
-    std::vector<double> o =
-        online_.outputs({x, seen, v_, range.first}, attention_part(p_.attributes, p_.choices), dv,
-                        geometry_.sinks ? &sink : nullptr);
+    std::vector<double> o = online_.outputs({x, seen, v_, first}, attention_part(p_.attributes, p_.choices),
+                                            dv, geometry_.sinks ? &sink : nullptr);
     if (v_scale_ != 1)
       for (double& each : o) each = f32_.mul(each, v_scale_);
     if (geometry_.rotate == RotateKind::qkv || p_.is("v_inverse", "row")) unrotate_row(p_, o);

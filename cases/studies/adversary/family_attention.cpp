@@ -14,7 +14,7 @@ namespace {
   {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"},   \
       {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any"}, {"start", "0|0|0|first|end|5"},           \
       {"direction", "ascending|ascending|ascending|descending"},                                             \
-      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|zero|nan"},                        \
+      {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                        \
       {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
       {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                  \
       {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                             \

@@ -1,4 +1,4 @@
-// matmul by paths q8, q8_1 and q8_K, as ggml has it on a CPU.
+// matmul by paths q8, q8_1 and q8_K, as ggml has it on a CPU, and on CUDA.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -25,6 +25,7 @@ constexpr Axis kQ8Kernel[] = {{"sum", kSums},
                               {"scale", "divide|reciprocal|inverse"},
                               {"code", "divide|reciprocal|direct"},
                               {"ties", "even|away"},
+                              {"sums", "codes|values"},
                               {"epilogue", "in_turn|in_turn|scales_first"},
                               {"scale_format", "f16|f16|f32"},
                               {"say", "any|sharp|sharp"},
@@ -40,6 +41,11 @@ bool is_f16_scale(const Attributes& a, const Choices& c) {
   return path == "q8_1" || (path == "q8" && choice(c, "scale_format") != "f32");
 }
 
+// ggml on CUDA: the sum beside a block is that of the numbers before they are quantised.
+bool are_values_summed(const Attributes& a, const Choices& c) {
+  return a.text("path") == "q8_1" && choice(c, "whole") == "yes" && choice(c, "sums") == "values";
+}
+
 // ggml on a CPU: activations to blocks of codes, integer products of a block, its scales, sums in f32. Or
 // both operands decoded, and plain products.
 void q8_contract(const Attributes& a, const Choices& c, Words& words) {
@@ -51,6 +57,7 @@ void q8_contract(const Attributes& a, const Choices& c, Words& words) {
     for (const char* key : {"scale", "code", "ties"})
       if (choice(c, "untold") != key) words.say(key, choice(c, key));
   if (a.text("path") == "q8") words.say("scale_format", choice(c, "scale_format"));
+  if (are_values_summed(a, c)) words.say("sums", "values");
   const bool sharp = choice(c, "say") == "sharp" && !by_blocks;
   words.say("order", order_word(choice(c, "sum"), sharp));
   say_store(c, words);
@@ -59,6 +66,7 @@ void q8_contract(const Attributes& a, const Choices& c, Words& words) {
 struct Block {
   std::vector<double> codes;
   double scale = 0, stored = 0;
+  double values = 0;  // sum of what was quantised
 };
 
 Block quantised(const Problem& p, std::span<const double> x) {
@@ -75,6 +83,7 @@ Block quantised(const Problem& p, std::span<const double> x) {
   for (const double each : x) {
     const double q = d == 0 ? 0 : divides ? f32.div(each, d) : f32.mul(each, inverse);
     block.codes.push_back(p.is("ties", "even") ? std::nearbyint(q) : std::round(q));
+    block.values = f32.add(block.values, each);
   }
   block.stored = is_f16_scale(p.attributes, p.choices) ? Arithmetic("f16").round(d) : d;
   return block;
@@ -100,7 +109,8 @@ double of_codes(const Problem& p, const Block& block, std::size_t first, std::sp
                              ? f32.mul(f32.round(sum), f32.mul(block.stored, scale))
                              : f32.mul(f32.mul(f32.round(sum), block.stored), scale);
   if (minimum == 0) return product;
-  const double own = p.attributes.text("path") == "q8_1"
+  const double own = are_values_summed(p.attributes, p.choices) ? Arithmetic("f16").round(block.values)
+                     : p.attributes.text("path") == "q8_1"
                          ? Arithmetic("f16").round(f32.mul(block.scale, codes))
                          : f32.mul(block.stored, codes);
   return f32.sub(product, f32.mul(minimum, own));

@@ -31,7 +31,7 @@ Exponentials exponentials_of(const World& w) {
   if (w.op == "softmax") {
     k.div_ulp = number("div_ulp");
     k.tanh_ulp = number("tanh_ulp");
-    k.weights = declared(w, "weights");
+    k.weights = declared(w, "weights") == "acc" ? "f32" : declared(w, "weights");  // not rounded
     k.temperature = attribute("temperature", 1);
     k.softcap = attribute("softcap", 0);
     k.has_sink = w.attributes.contains("sinks") && w.attributes.at("sinks") == "yes";

@@ -11,6 +11,7 @@
 #include "reference/formats/block.hpp"
 #include "reference/formats/plane.hpp"
 #include "reference/ops/attention/conversions.hpp"
+#include "reference/ops/attention/hidden.hpp"
 #include "reference/ops/attention/limits/bounds_problem.hpp"
 #include "reference/ops/attention/limits/detap.hpp"
 #include "reference/ops/attention/limits/infinities.hpp"
@@ -105,18 +106,6 @@ double largest_scale(const AttentionProblem& problem, const Contract& contract) 
   return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
 }
 
-// Rows that see no key, where the contract says another word of them than 0.
-void answer_empty(const CertifiedAttention& exact, const Contract& contract, AttentionLimits& limits) {
-  if (contract.text("empty") == "zero") return;
-  const bool nan = contract.text("empty") == "nan";
-  const std::size_t dv = limits.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
-  for (std::size_t i = 0; i < limits.limit.size(); ++i) {
-    if (exact.rows[i / dv].keys != 0 || std::isinf(limits.limit[i])) continue;
-    if (nan) limits.value[i] = std::numeric_limits<double>::quiet_NaN();
-    limits.limit[i] = nan ? 0 : std::numeric_limits<double>::infinity();
-  }
-}
-
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   AttentionProblem problem(attributes, inputs);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
@@ -153,8 +142,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
     unclaim_infinite_blocks(converted, exact, limits.limit);
   if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
-  answer_empty(exact, contract, limits);
+  if (contract.text("hidden") == "added") unclaim_hidden(converted, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
+  answer_empty(attributes, inputs, exact, contract, truth, t);
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))
     replay_attention(t, converted, problem, contract);

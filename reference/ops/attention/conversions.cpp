@@ -174,8 +174,8 @@ void size_block_sums(const AttentionProblem& problem, const std::vector<double>&
         const std::vector<double> m =
             minima(problem.k(), problem.token(b, j) * g.kv_heads + problem.kv_head(h));
         for (std::size_t e = 0; e < d; ++e)
-          largest[e] =
-              std::max(largest[e], std::isfinite(m[e]) ? m[e] : std::numeric_limits<double>::infinity());
+          largest[e] = std::max(
+              largest[e], std::isfinite(m[e]) ? std::fabs(m[e]) : std::numeric_limits<double>::infinity());
       }
       for (std::int64_t i = 0; i < g.rows; ++i) {
         const auto row = static_cast<std::size_t>((b * g.rows + i) * g.heads + h);

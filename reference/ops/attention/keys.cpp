@@ -48,12 +48,13 @@ constexpr ContractKey kContract[] = {
      "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
      "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
-    {"exp_ulp", ContractValue::number, "2", "",
+    {"exp_ulp", ContractValue::number, "2", kUlps,
      "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1; a rescale of a row is one factor"},
-    {"tanh_ulp", ContractValue::number, "4", "", "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
-    {"div_ulp", ContractValue::number, "2", "", "error of a quotient, or of reciprocal and product"},
+    {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
+    {"div_ulp", ContractValue::number, "2", kUlps, "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
-    {"p_shift", ContractValue::number, "0", "", "weights are multiplied by 2^this before the rounding to p"},
+    {"p_shift", ContractValue::number, "0", "0..64",
+     "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
      "row sum of weights before rounding to p, or after it, p_shift included"},
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
@@ -92,10 +93,20 @@ constexpr ContractKey kContract[] = {
      "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
-    {"empty", ContractValue::word, "zero", "zero|nan|any", "what a row that sees no key gives"},
+    {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
+     "what a row that sees no key gives; mean: of V over the sequence (a finite mask is added), with a sink "
+     "0"},
+    {"hidden", ContractValue::word, "skipped", "skipped|added",
+     "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
+     "NaN "
+     "or an infinity of theirs makes NaN"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
-     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: numbers decoded to f32, "
-     "full blocks of the unit; replay: bits"},
+     "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
+     "step: numbers decoded to f32, full blocks of the unit in order, no product fused but by a unit; the "
+     "scale, the "
+     "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it; "
+     "registers rescaled in their own type; each part divided by its sum, then weighed by exp of its "
+     "log-sum-exp less the largest; replay: bits"},
     kScheduleKey,
 };
 

@@ -91,7 +91,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //                at most e^lag
 //   weights      running: relative to the running maximum. shares: all weights are known first, and divided
 //                by their sum (in f32, by div_ulp) before they are multiplied by 2^p_shift and rounded to p
-//   empty        what a row that sees no key gives: zero, nan, or any number
+//   empty        what a row that sees no key gives: zero, the mean of V, nan, or any number (hidden.hpp)
+//   hidden       skipped: a key that a mask hides is not met. added: -Inf is added to its logit (hidden.hpp)
 //   (Under scaling, tiles, sink, merge and weights the word `any`, a lag and shares are judged by
 //   level=detap: bounds_problem.hpp.)
 //   level        the sharpest derivation that may set the limit, of those that the declaration carries:

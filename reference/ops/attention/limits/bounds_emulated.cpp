@@ -104,6 +104,17 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
     }
     parts.push_back(std::move(part));
   }
+  // o / l within div_ulp ulps, of a division or of reciprocal and product (1 ulp and u^2), l of about 1 or more: so far below the
+  // normal numbers half a step of the quotient is all that a product can lose beside that.
+  const double of_quotient = how_.div_ulp * 0x1p-23 * (1 + 0x1p-20),
+               least_step = std::max(1.0, how_.div_ulp) * 0x1p-149;
+  const auto quotient = [&](Interval o, Interval l) {
+    const auto off = [&](double q) {
+      return q == 0 || std::isinf(q) ? 0 : std::fabs(q) * of_quotient + least_step;
+    };
+    const double low = o.low / (o.low > 0 ? l.high : l.low), high = o.high / (o.high > 0 ? l.low : l.high);
+    return Interval{low - off(low), high + off(high)};
+  };
   PartResult total = parts.front();
   const auto over = [](Interval o, Interval by) {  // o * by in f32, by >= 0
     return Interval{f32(o.low * (o.low > 0 ? by.low : by.high)),
@@ -123,7 +134,6 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
     total = {0, {0, 0}, IntervalColumns(n)};
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (!(parts[i].l.high > 0)) continue;
-      const Interval inverse{f32(1 / parts[i].l.high), f32(1 / parts[i].l.low)};
       // The part that holds the maximum has lse - top = 0 exactly whenever no other part can reach it.
       bool leads = true;
       for (std::size_t k = 0; k < parts.size(); ++k) {
@@ -135,7 +145,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
       total.l = {f32(total.l.low + f32(e.low)), f32(total.l.high + f32(e.high))};
       for (std::size_t c = 0; c < n; ++c) {
         const Interval part =
-            over(over({parts[i].o.low[c], parts[i].o.high[c]}, inverse), {f32(e.low), f32(e.high)});
+            over(quotient({parts[i].o.low[c], parts[i].o.high[c]}, parts[i].l), {f32(e.low), f32(e.high)});
         total.o.low[c] = f32(total.o.low[c] + part.low);
         total.o.high[c] = f32(total.o.high[c] + part.high);
       }
@@ -143,10 +153,9 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   }
   r.centre.resize(n);
   r.radius.resize(n);
-  const Interval inverse{f32(1 / total.l.high), f32(1 / total.l.low)};
   const double unscale = f32(std::ldexp(query.v_scale, -how_.p_shift));
   for (std::size_t c = 0; c < n; ++c) {
-    const Interval out = over(over({total.o.low[c], total.o.high[c]}, inverse), {unscale, unscale});
+    const Interval out = over(quotient({total.o.low[c], total.o.high[c]}, total.l), {unscale, unscale});
     r.centre[c] = 0.5 * (out.low + out.high);
     r.radius[c] = 0.5 * (out.high - out.low);
   }

@@ -242,5 +242,20 @@ TEST(AttentionOfStrangers, a_scaled_q_that_vanishes_meets_an_infinity_of_k) {
   expect_caught(c.truth("scaling=q"), Values{NAN, NAN});
 }
 
+// One key: its weight and their sum are 1, and the quotient errs as declared.
+TEST(AttentionOfStrangers, level_emu_counts_the_quotient) {
+  const OpCase c = filled({{"d", "2"}, {"len", "1"}, {"kv", "f16"}}, {1, 2}, {1, 2}, {1, 2});
+  for (const double ulps : {1.0, 2.0, 100.0}) {
+    const Truth t =
+        c.truth("order=sequential level=emu scaling=scores tiles=aligned sink=last merge=once div_ulp=" +
+                std::to_string(ulps));
+    const auto off = [](double by) {
+      return Values{static_cast<float>(1 + by * 0x1p-23), static_cast<float>(2 + by * 0x1p-22)};
+    };
+    expect_pass(t, off(ulps));
+    expect_caught(t, off(ulps + 2));
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -1,0 +1,85 @@
+#include "reference/ops/attention/hidden.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "reference/replay/declared.hpp"
+
+namespace assay {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// The problem with q = 0 and without mask, window, sinks and alibi.
+Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, const Contract& contract,
+                      decltype(Op::truth) truth) {
+  std::map<std::string, std::string> given = attributes.all();
+  for (const char* name : {"mask", "window", "sinks", "alibi"}) given.erase(name);
+  const Attributes plain = Attributes::complete(attention_attributes(), given);
+  TensorSet set;
+  for (const TensorSpec& spec : attention_tensors(plain))
+    if (spec.role != TensorRole::output) set.emplace(spec.name, inputs.at(spec.name));
+  for (Plane& plane : set.at("q").planes) std::ranges::fill(plane.bytes, std::byte{0});
+  Contract sharp = contract.with("empty", "zero");
+  if (is_judged_by_replay(contract)) sharp = sharp.with("level", "ca").with("schedule", "none");
+  return truth(plain, set, sharp).front();
+}
+
+}  // namespace
+
+void answer_empty(const Attributes& attributes, const TensorSet& inputs, const CertifiedAttention& exact,
+                  const Contract& contract, decltype(Op::truth) truth, Truth& t) {
+  const std::string_view word = contract.text("empty");
+  if (word == "zero") return;
+  if (std::ranges::none_of(exact.rows, [](const auto& row) { return row.keys == 0; })) return;
+  Truth mean;
+  const bool is_mean = word == "mean" && attributes.text("sinks") == "no";
+  if (is_mean) mean = of_equal_logits(attributes, inputs, contract, truth);
+  const std::size_t dv = t.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
+  for (std::size_t i = 0; i < t.limit.size(); ++i) {
+    if (exact.rows[i / dv].keys != 0 || std::isinf(t.limit[i])) continue;
+    if (word == "nan") {
+      t.value[i] = std::numeric_limits<double>::quiet_NaN(), t.limit[i] = 0;
+    } else if (word == "any") {
+      t.limit[i] = kInfinite;
+    } else if (is_mean) {  // a NaN of a key that is hidden: selected, it is no NaN
+      t.value[i] = std::isfinite(mean.value[i]) ? mean.value[i] : 0;
+      t.limit[i] = std::isfinite(mean.value[i]) ? mean.limit[i] : kInfinite;
+    }
+  }
+}
+
+void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit) {
+  const AttentionGeometry& g = problem.geometry();
+  const auto d = static_cast<std::size_t>(g.d), dv = static_cast<std::size_t>(g.dv);
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t head = 0; head < g.kv_heads; ++head) {
+      const auto n = static_cast<std::size_t>(problem.length(b));
+      std::vector<double> k(n * d), v(n * dv), largest(n, 0.0);
+      problem.decode_k(b, head, 0, problem.length(b), k.data());
+      problem.decode_v(b, head, 0, problem.length(b), v.data());
+      for (std::size_t j = 0; j < n; ++j)
+        for (std::size_t c = 0; c < d; ++c)
+          largest[j] =
+              std::isfinite(k[j * d + c]) ? std::max(largest[j], std::fabs(k[j * d + c])) : kInfinite;
+      for (std::int64_t h = head * g.group(); h < (head + 1) * g.group(); ++h)
+        for (std::int64_t i = 0; i < g.rows; ++i) {
+          double q = 0;
+          for (const double each : problem.q(b, i, h)) q += std::fabs(each);
+          double* const row = limit.data() + problem.out_index(b, i, h);
+          for (std::size_t j = 0; j < n; ++j) {
+            if (problem.visible(b, i, static_cast<std::int64_t>(j))) continue;
+            // Twice: a product, a sum of products and a scale may each round. Times 1: the scale may come first or last.
+            const bool bounded =
+                largest[j] * q * 2 * std::max(1.0, g.scale) < std::numeric_limits<float>::max();
+            for (std::size_t c = 0; c < dv; ++c)
+              if (!bounded || !std::isfinite(v[j * dv + c])) row[c] = kInfinite;
+          }
+        }
+    }
+}
+
+}  // namespace assay
