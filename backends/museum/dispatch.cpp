@@ -1,4 +1,5 @@
 // Dispatch: every choice here ends in right numbers. What differs is the kernel that produced them.
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -83,91 +84,113 @@ void integer_product(const Call& call) {
   }
 }
 
+// The kernels that the choices are between, each a routine with an entry of its own: which of them ran is what a witness sees. None
+// is announced: what shipped was silent too.
+[[gnu::noinline]] void moe_w4a8_int8(const Call& call) { integer_product(call); }
+[[gnu::noinline]] void dequantize_int4_f32(const Call& call) { product(call); }
+[[gnu::noinline]] void gemm_fp8_native(const Call& call) { fp8_product(call); }
+[[gnu::noinline]] void gemm_f32(const Call& call) { product(call); }
+[[gnu::noinline]] void gemm_bf16_dequantised(const Call& call) { product(call, true); }
+[[gnu::noinline]] void flash_fused(const Call& call) { flash(call, Slip::none); }
+[[gnu::noinline]] void flash_prebuilt(const Call& call) { flash(call, Slip::none, {.tile = 16}); }
+
+// All keys in one tile: what three kernels do that keep their logits.
+constexpr std::int64_t kAllKeys = 1 << 20;
+[[gnu::noinline]] void attention_unfused(const Call& call) { flash(call, Slip::none, {.tile = kAllKeys}); }
+[[gnu::noinline]] void attention_generic(const Call& call) {
+  flash(call, Slip::none, {.tile = kAllKeys / 2});
+}
+
+// y = a b^T column by column, each by sums of `block` products in f32 that are added in f64.
+void product_in_blocks(const Call& call, bool as_bf16, std::int64_t block) {
+  const Matrix a = decoded(call, "a", call.text("a"), as_bf16),
+               b = decoded(call, "b", call.text("b"), as_bf16);
+  std::vector<float> out(static_cast<std::size_t>(a.rows * b.rows));
+  for (std::int64_t j = 0; j < b.rows; ++j)
+    for (std::int64_t i = 0; i < a.rows; ++i) {
+      double sum = 0;
+      for (std::int64_t first = 0; first < a.columns; first += block)
+        sum += static_cast<double>(kScalarEngine.dot(
+            a.values.data() + i * a.columns + first, b.values.data() + j * a.columns + first,
+            static_cast<std::size_t>(std::min(block, a.columns - first))));
+      out[static_cast<std::size_t>(i * b.rows + j)] = static_cast<float>(sum);
+    }
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    write_row(kScalarEngine, call.text("dtype"), out.data() + i * b.rows, b.rows,
+              mutable_row(call.output("y"), i));
+}
+[[gnu::noinline]] void gemm_nvfp4_native(const Call& call) { product_in_blocks(call, true, 16); }
+[[gnu::noinline]] void gemm_tactic_17(const Call& call) { product_in_blocks(call, false, 32); }
+
+// H[i][j] = (-1)^popcount(i & j), by 32 products for each number.
+[[gnu::noinline]] void matmul_hadamard(std::vector<float>& x) {
+  const std::vector<float> given = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    float sum = 0;
+    for (std::size_t j = 0; j < 32; ++j) {
+      const float value = given[i / 32 * 32 + j];
+      sum += __builtin_parityl(i % 32 & j) ? -value : value;
+    }
+    x[i] = sum * 0.17677669529663687F;
+  }
+}
+[[gnu::noinline]] void hadamard_fast(std::vector<float>& x) {
+  wht_row(x.data(), static_cast<std::int64_t>(x.size()), 32, nullptr, false);
+}
+
 }  // namespace
 
 // The weights of a W4A8 layer are described by a list of an fp8 and an int4 entry; the check knows lists only.
-void w4a8_by_metadata(const Call& call, const Trace& trace, bool defect) {
+void w4a8_by_metadata(const Call& call, const Trace&, bool defect) {
   const std::string metadata =
       defect ? "{\"int4\": {\"strategy\": \"channel\"}}" : "[{\"fp8\": {}}, {\"int4\": {}}]";
-  if (metadata.front() == '[') {
-    trace.kernel("moe_w4a8_int8");
-    integer_product(call);
-  } else {
-    trace.kernel("dequantize_int4_f32");
-    product(call);
-  }
+  metadata.front() == '[' ? moe_w4a8_int8(call) : dequantize_int4_f32(call);
 }
 
-void fused_for_mixed_types(const Call& call, const Trace& trace, bool defect) {
-  if (defect && call.text("k") != call.text("v")) {
-    for (const char* kernel : {"matmul_qk", "softmax", "matmul_pv"}) trace.kernel(kernel);
-  } else {
-    trace.kernel("flash_fused");
-  }
-  flash(call, Slip::none);
+void fused_for_mixed_types(const Call& call, const Trace&, bool defect) {
+  defect&& call.text("k") != call.text("v") ? attention_unfused(call) : flash_fused(call);
 }
 
-void architecture_table(const Call& call, const Trace& trace, bool defect) {
+void architecture_table(const Call& call, const Trace&, bool defect) {
   std::vector<std::string> table = {"gfx942", "gfx950", "gfx1200"};
   if (!defect) table.emplace_back("gfx1201");
   for (const std::string& name : table)
-    if (name == "gfx1201") {
-      trace.kernel("gemm_fp8_native");
-      return fp8_product(call);
-    }
-  trace.kernel("dequantize_f32");
-  trace.kernel("gemm_f32");
-  product(call);
+    if (name == "gfx1201") return gemm_fp8_native(call);
+  gemm_f32(call);
 }
 
 // The tactic is chosen, then logged; what the log line throws is caught as if the tactic had failed.
-void logged_tactic(const Call& call, const Trace& trace, bool defect) {
+void logged_tactic(const Call& call, const Trace&, bool defect) {
   const std::vector<std::string> shapes = {"m", "n"};
-  std::string tactic = "gemm_tactic_17";
+  auto tactic = gemm_tactic_17;
   try {
     (void)shapes.at(defect ? 2 : 1);  // the debug line's third shape, of a two-dimensional problem
   } catch (const std::out_of_range&) {
-    tactic = "gemm_fallback";
+    tactic = gemm_f32;
   }
-  trace.kernel(tactic);
-  product(call);
+  tactic(call);
 }
 
-void version_pin(const Call& call, const Trace& trace, bool defect) {
+void version_pin(const Call& call, const Trace&, bool defect) {
   const std::string installed = "2.11";
   // As text "2.11" comes before "2.8".
   const bool recent = defect ? installed >= "2.8" : std::stoi(installed.substr(installed.find('.') + 1)) >= 8;
-  trace.kernel(recent ? "flash_prebuilt" : "attention_generic");
-  flash(call, Slip::none);
+  recent ? flash_prebuilt(call) : attention_generic(call);
 }
 
-void sm_family(const Call& call, const Trace& trace, bool defect) {
+void sm_family(const Call& call, const Trace&, bool defect) {
   constexpr int kCapability = 121;
   const bool native = defect ? kCapability == 100 : kCapability >= 100;
-  trace.kernel(native ? "gemm_nvfp4_native" : "gemm_bf16_dequantised");
-  product(call, true);
+  native ? gemm_nvfp4_native(call) : gemm_bf16_dequantised(call);
 }
 
-void hadamard_hint(const Call& call, const Trace& trace, bool defect) {
+void hadamard_hint(const Call& call, const Trace&, bool defect) {
   const RowReader reader(call, "x", call.text("dtype"));
-  trace.kernel(defect ? "matmul_f32" : "hadamard_fast");
   for (std::int64_t row = 0; row < reader.rows(); ++row) {
-    std::vector<float> x(static_cast<std::size_t>(reader.length())), y(x.size());
+    std::vector<float> x(static_cast<std::size_t>(reader.length()));
     reader.read(kScalarEngine, row, x.data());
-    if (defect) {  // H[i][j] = (-1)^popcount(i & j)
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        float sum = 0;
-        for (std::size_t j = 0; j < 32; ++j) {
-          const float value = x[i / 32 * 32 + j];
-          sum += __builtin_parityl(i % 32 & j) ? -value : value;
-        }
-        y[i] = sum * 0.17677669529663687F;
-      }
-    } else {
-      y = x;
-      wht_row(y.data(), reader.length(), 32, nullptr, false);
-    }
-    write_row(kScalarEngine, call.text("dtype"), y.data(), reader.length(),
+    defect ? matmul_hadamard(x) : hadamard_fast(x);
+    write_row(kScalarEngine, call.text("dtype"), x.data(), reader.length(),
               mutable_row(call.output("y"), row));
   }
 }

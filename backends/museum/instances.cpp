@@ -2,7 +2,7 @@
 // the scheduler converted V to f16 and called the instance that there was: right numbers, a buffer of f16 that nobody asked
 // for, and a decoder that was dead code. Each variant leaves another piece of evidence, beside the instance that decodes V
 // itself:
-//   no_template_instance   the dispatcher says what it does            the announcement
+//   no_template_instance   the dispatcher says nothing                 the routines that were entered
 //   announced_instance     it announces the instance that is missing   the routines that were entered
 //   undeclared_conversion  one entry for both, nothing is converted    the rounding of V to f16
 //   converted_buffer       one entry for both, a promise of memory     the f16 buffer
@@ -76,15 +76,7 @@ void dispatch(const Call& call, bool defect) {
 
 }  // namespace
 
-void kv_template_instance(const Call& call, const Trace& trace, bool defect) {
-  if (has_instance(defect)) {
-    trace.kernel("flash_q8_0_tq3_0");
-  } else {
-    trace.kernel("convert_v_f16");
-    trace.kernel("flash_q8_0_f16");
-  }
-  dispatch(call, defect);
-}
+void kv_template_instance(const Call& call, const Trace&, bool defect) { dispatch(call, defect); }
 
 void announced_instance(const Call& call, const Trace& trace, bool defect) {
   trace.kernel("flash_q8_0_tq3_0");

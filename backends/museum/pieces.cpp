@@ -6,7 +6,8 @@ namespace assay_museum {
 namespace {
 
 // clang-format off
-#define ASSAY_PLAIN(body) [](const Call& call, const Trace& trace, bool defect) { trace.kernel(kPath); body; }
+// The path is the routine that runs: nothing is announced.
+#define ASSAY_PLAIN(routine, arguments) #routine, [](const Call& call, const Trace&, bool defect) { routine arguments; }
 constexpr std::string_view kDecode = "mid=f32 roundings=1";
 constexpr std::string_view kEncode = "scale=divide code=divide round=nearest_even nan=propagate int_range=symmetric overflow=saturate";
 constexpr std::string_view kFlash = "qk=f32 tile=32 exp_ulp=4 p=f32 denominator=exact rowsum=f32 pv=f32 out=dtype order=any";
@@ -28,32 +29,31 @@ constexpr std::string_view kTransform = "acc=f32 order=any";
 // Two tiles of 32 rows of at most 512 f32, and what a row of the output is made in.
 constexpr std::string_view kTiles = "deterministic=yes nan=propagate temporary_bytes=262144";
 
-constexpr const char* kPath = "museum";
 #define ASSAY_FLASH(name, contract, slip, ...) \
-  {name, "attention", contract, kPath, ASSAY_PLAIN(flash(call, defect ? Slip::slip : Slip::none, Flash{__VA_ARGS__}))}
+  {name, "attention", contract, ASSAY_PLAIN(flash, (call, defect ? Slip::slip : Slip::none, Flash{__VA_ARGS__}))}
 
 constexpr auto kPieces = std::to_array<Piece>({
-    {"tq3_centroids", "dequantize", kDecode, kPath, ASSAY_PLAIN(tq3_dequantize(call, defect, false))},
-    {"tq3_sign_mask", "dequantize", kDecode, kPath, ASSAY_PLAIN(tq3_dequantize(call, false, defect))},
-    {"tq3_raw_rms", "quantize", kEncode, kPath, ASSAY_PLAIN(tq3_quantize(call, defect ? ScaleSlip::raw_rms : ScaleSlip::none))},
-    {"tq3_zero_block", "quantize", kEncode, kPath, ASSAY_PLAIN(tq3_quantize(call, defect ? ScaleSlip::one_for_zero_blocks : ScaleSlip::none))},
+    {"tq3_centroids", "dequantize", kDecode, ASSAY_PLAIN(tq3_dequantize, (call, defect, false))},
+    {"tq3_sign_mask", "dequantize", kDecode, ASSAY_PLAIN(tq3_dequantize, (call, false, defect))},
+    {"tq3_raw_rms", "quantize", kEncode, ASSAY_PLAIN(tq3_quantize, (call, defect ? ScaleSlip::raw_rms : ScaleSlip::none))},
+    {"tq3_zero_block", "quantize", kEncode, ASSAY_PLAIN(tq3_quantize, (call, defect ? ScaleSlip::one_for_zero_blocks : ScaleSlip::none))},
     ASSAY_FLASH("fn_read_as_fnuz", kFlash, fn_read_as_fnuz),
-    {"fnuz_read_as_fn", "dequantize", kDecode, kPath, ASSAY_PLAIN(dequantize_as(call, defect ? "e4m3fn" : "e4m3fnuz"))},
-    {"fnuz_minus_zero", "quantize", kEncode, kPath, ASSAY_PLAIN(quantize_minus_zero(call, defect))},
-    {"nvfp4_global_multiplied", "dequantize", kDecode, kPath, ASSAY_PLAIN(nvfp4_dequantize(call, defect, false))},
-    {"nvfp4_swizzle_ignored", "dequantize", kDecode, kPath, ASSAY_PLAIN(dequantize_as(call, defect ? "nvfp4" : "nvfp4_swizzled"))},
-    {"nvfp4_nibbles_swapped", "dequantize", kDecode, kPath, ASSAY_PLAIN(nvfp4_dequantize(call, false, defect))},
-    {"ue4m3_signed", "dequantize", kDecode, kPath, ASSAY_PLAIN(ue4m3_scales(call, defect))},
-    {"reciprocal_for_divide", "quantize", kEncode, kPath, ASSAY_PLAIN(int8_by_reciprocal(call, defect))},
+    {"fnuz_read_as_fn", "dequantize", kDecode, ASSAY_PLAIN(dequantize_as, (call, defect ? "e4m3fn" : "e4m3fnuz"))},
+    {"fnuz_minus_zero", "quantize", kEncode, ASSAY_PLAIN(quantize_minus_zero, (call, defect))},
+    {"nvfp4_global_multiplied", "dequantize", kDecode, ASSAY_PLAIN(nvfp4_dequantize, (call, defect, false))},
+    {"nvfp4_swizzle_ignored", "dequantize", kDecode, ASSAY_PLAIN(dequantize_as, (call, defect ? "nvfp4" : "nvfp4_swizzled"))},
+    {"nvfp4_nibbles_swapped", "dequantize", kDecode, ASSAY_PLAIN(nvfp4_dequantize, (call, false, defect))},
+    {"ue4m3_signed", "dequantize", kDecode, ASSAY_PLAIN(ue4m3_scales, (call, defect))},
+    {"reciprocal_for_divide", "quantize", kEncode, ASSAY_PLAIN(int8_by_reciprocal, (call, defect))},
     {"w4a8_metadata_dict", "matmul", kInteger, "moe_w4a8_int8", w4a8_by_metadata},
     {"moe_metadata_dict", "moe", kExperts, "moe_int8_experts", moe_by_metadata},
-    {"moe_reordered_read_linearly", "moe", kPacked, kPath, ASSAY_PLAIN(moe_of_packed_words(call, defect))},
-    {"moe_first_scale_dropped", "moe", kTwoScales, kPath, ASSAY_PLAIN(moe_of_two_scales(call, defect, false))},
-    {"moe_scale_twice", "moe", kTwoScales, kPath, ASSAY_PLAIN(moe_of_two_scales(call, false, defect))},
-    {"group_scales_per_channel", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, defect, false))},
+    {"moe_reordered_read_linearly", "moe", kPacked, ASSAY_PLAIN(moe_of_packed_words, (call, defect))},
+    {"moe_first_scale_dropped", "moe", kTwoScales, ASSAY_PLAIN(moe_of_two_scales, (call, defect, false))},
+    {"moe_scale_twice", "moe", kTwoScales, ASSAY_PLAIN(moe_of_two_scales, (call, false, defect))},
+    {"group_scales_per_channel", "matmul", kProduct, ASSAY_PLAIN(matmul_rows, (call, defect, false))},
     ASSAY_FLASH("kv_scale_dropped", kFlash, scale_dropped),
-    {"q_descale_skipped", "matmul", kProduct, kPath, ASSAY_PLAIN(matmul_rows(call, false, defect))},
-    {"quantiser_hides_nan", "quantize", kEncode, kPath, ASSAY_PLAIN(quantize_hiding_nan(call, defect))},
+    {"q_descale_skipped", "matmul", kProduct, ASSAY_PLAIN(matmul_rows, (call, false, defect))},
+    {"quantiser_hides_nan", "quantize", kEncode, ASSAY_PLAIN(quantize_hiding_nan, (call, defect))},
 
     ASSAY_FLASH("max_from_minus_inf", kFlash, max_from_minus_inf),
     ASSAY_FLASH("max_from_half_f16", kFlash, max_from_half_f16),
@@ -81,10 +81,10 @@ constexpr auto kPieces = std::to_array<Piece>({
     ASSAY_FLASH("deferred_inverse_wrong_mask", kFlashDeferred, inverse_wrong_mask, .deferred = true),
     ASSAY_FLASH("deferred_inverse_before_merge", kFlashDeferredSplit, inverse_before_f16_merge, .split = 4, .deferred = true),
 
-    {"one_pass_negative", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, defect, false))},
-    {"scalar_tail_squared", "layernorm", kTwoPass, kPath, ASSAY_PLAIN(layernorm_by(call, false, defect))},
-    {"partial_warp_dropped", "rmsnorm", kNorm, kPath, ASSAY_PLAIN(rmsnorm_by_warps(call, defect))},
-    {"max_of_first_warp", "softmax", kSoftmax, kPath, ASSAY_PLAIN(softmax_by_warps(call, defect))},
+    {"one_pass_negative", "layernorm", kTwoPass, ASSAY_PLAIN(layernorm_by, (call, defect, false))},
+    {"scalar_tail_squared", "layernorm", kTwoPass, ASSAY_PLAIN(layernorm_by, (call, false, defect))},
+    {"partial_warp_dropped", "rmsnorm", kNorm, ASSAY_PLAIN(rmsnorm_by_warps, (call, defect))},
+    {"max_of_first_warp", "softmax", kSoftmax, ASSAY_PLAIN(softmax_by_warps, (call, defect))},
 
     {"no_template_instance", "attention", kFlashMixed, "flash_q8_0_tq3_0", kv_template_instance},
     {"announced_instance", "attention", kFlashMixed, "flash_q8_0_tq3_0", announced_instance},
