@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,17 @@ void check_rounding(const Format& to, const Contract& contract) {
         InputErrorKind::bad_value,
         fmt::format("round=stochastic with to={}: allowed are scalar formats, those with f32 scales and int4",
                     to.name));
+  // Nor of words that these formats' own rules do not have. nvfp4's, OCP MX's elements have subnormal codes, integers none.
+  const bool has_subnormals = to.name.starts_with("mx") || to.name.starts_with("nvfp4");
+  if (to.kind != FormatKind::block || groups) return;
+  for (const auto& [word, usual, applies] :
+       {std::tuple{"quotient", "f32", true}, {"subnormals", "keep", has_subnormals}})
+    if (applies && contract.text(word) != usual)
+      throw InputError(
+          InputErrorKind::bad_contract,
+          fmt::format("{}={} with to={}, whose rule has it {}; allowed are scalar formats, those with "
+                      "f32 scales and int4",
+                      word, contract.text(word), to.name, usual));
 }
 
 }  // namespace

@@ -86,12 +86,15 @@ inline constexpr std::array kQuantiseKeys = {
     ContractKey{"code_scale", ContractValue::word, "any", "stored|exact|any",
                 "codes from the scale as stored, or as it was before scale_format"},
     ContractKey{"quotient", ContractValue::word, "f32", "f32|f16|bf16",
-                "rounded to this before it becomes a code (of a scalar format x itself is)"},
+                "rounded to this before it becomes a code (of a scalar format x itself is); not in a block "
+                "format, whose rule "
+                "has f32"},
     ContractKey{"round", ContractValue::word, "nearest_even",
                 "nearest_even|nearest_away|toward_zero|stochastic",
                 "to a code; stochastic: to either neighbour; ties of block formats are as their rule says"},
-    ContractKey{"subnormals", ContractValue::word, "keep", "keep|zero",
-                "codes below the smallest normal number of a floating format: kept, or 0"},
+    ContractKey{
+        "subnormals", ContractValue::word, "keep", "keep|zero",
+        "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},
     ContractKey{"overflow", ContractValue::word, "saturate", "saturate|ieee", "beyond the largest code"},
     ContractKey{"nan", ContractValue::word, "propagate", "propagate|zero", "what a NaN becomes"},
     ContractKey{"int_range", ContractValue::word, "any", "full|symmetric|any",

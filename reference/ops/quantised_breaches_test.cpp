@@ -248,5 +248,22 @@ TEST(QuantisedBreaches, both_scales_of_two_are_rounded_to_the_format_that_is_dec
   }
 }
 
+TEST(QuantisedBreaches, words_that_the_rule_of_a_format_does_not_have_are_refused) {
+  const auto refused = [](const char* to, const char* words) {
+    try {
+      (void)quantised(to, of_32({1})).truth(words);
+    } catch (const InputError& e) {
+      return std::string(e.what()).find(std::string("with to=") + to) != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused("mxfp8", "subnormals=zero"));
+  EXPECT_TRUE(refused("nvfp4", "quotient=f16"));
+  EXPECT_TRUE(refused("q8_0", "quotient=bf16"));
+  EXPECT_FALSE(refused("q8_0", "subnormals=zero"));  // integers have none
+  EXPECT_FALSE(refused("int4_g32_bf16", "quotient=bf16"));
+  EXPECT_FALSE(refused("e4m3fn_tensor", "subnormals=zero quotient=f16"));
+}
+
 }  // namespace
 }  // namespace assay::testing

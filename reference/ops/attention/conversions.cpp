@@ -16,9 +16,10 @@ constexpr std::size_t kBlock = 32;               // elements that share a scale 
 constexpr std::size_t kSuperBlock = 256;         // in q8_K
 constexpr double kMostOfBlocks = 127 * 65000.0;  // beyond, the scale of q8_0 overflows in f16
 
-// x rounded to nearest in `f`; nothing when an element would overflow or is not finite.
+// x rounded to nearest in `f`, what is not finite as it is; nothing when an element would overflow.
 bool round_all(const ScalarFormat& f, std::vector<double>& x) {
   for (double& e : x) {
+    if (!std::isfinite(e)) continue;
     if (!(std::fabs(e) <= f.max_finite)) return false;
     e = round_to(f, e);
   }

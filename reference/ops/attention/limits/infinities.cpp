@@ -24,6 +24,10 @@ std::optional<double> least_share(const AttentionProblem& problem, const Contrac
       contract.text("convert") != "none" || contract.text("out") == "f16" ||
       problem.geometry().dtype == "f16" || problem.geometry().rotate == RotateKind::qkv)
     return std::nullopt;
+  // Of a weight against a maximum that lags.
+  const double largest = std::exp(contract.number("lag")) * (1 + contract.number("exp_ulp") * 0x1p-23) *
+                         std::exp2(contract.number("p_shift"));
+  if (!(largest <= p->max_finite)) return std::nullopt;
   const bool range_of_f32 = p->name == "f32" || p->name == "bf16" || p->name == "tf32";
   if (!range_of_f32 && problem.v().planes.size() > 1) return std::nullopt;
   const double smallest = p->kind == ScalarKind::integer ? 1 / p->max_finite : std::ldexp(1, 1 - p->bias);
@@ -41,6 +45,10 @@ std::vector<Share> shares_of(const AttentionProblem& problem, std::span<const do
   const auto q = problem.q(b, row, head);
   const KeyRange range = problem.range(b, row);
   std::vector<Share> seen;
+  // The scale, and log2 e, may come before K does.
+  constexpr double kMostOfQ = std::numeric_limits<float>::max() / 4;
+  for (const double x : q)
+    if (!(std::fabs(x) * std::max(1.0, g.scale) < kMostOfQ)) return {};
   double largest = g.sinks ? problem.sink(head) : -kInf;
   for (std::int64_t j = range.first; j < range.last; ++j) {
     if (!problem.visible(b, row, j)) continue;

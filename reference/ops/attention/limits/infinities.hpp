@@ -18,6 +18,7 @@ namespace assay {
 // make e^2 < 16. Beside it, what is finite has to stay so, for an accumulator that overflows meets the
 // infinity as another (Inf - Inf), and a row sum that does divides it: n e^lag and e^lag sum|v_j|, times
 // 2^p_shift, with all their roundings, are below the largest numbers of the registers.
+// The largest weight, e^lag 2^p_shift, is a number of p, and q times the scale one of f32.
 // Nothing is claimed of larger logits, of rotated V, of block formats without codes for infinities, of
 // weights in formats narrower than 8 bits or shifted down, of converted V and of outputs in f16 (a conversion
 // may saturate), and of scaled V under weights of less range than f32: a kernel may fold V's scale into them.

@@ -257,5 +257,35 @@ TEST(AttentionOfStrangers, level_emu_counts_the_quotient) {
   }
 }
 
+// One key whose V is infinite: claimed, but not where what multiplies it may be no number.
+TEST(AttentionOfStrangers, an_infinity_of_v_meets_a_weight_that_overflows) {
+  const auto one_key = [](float q, Given more, const Values& sinks = {}) {
+    more.insert({{"d", "1"}, {"len", "1"}});
+    OpCase c = filled(more, {q}, {0}, {INFINITY});
+    if (!sinks.empty()) c.put("sinks", sinks);
+    return c;
+  };
+  const OpCase scaled = one_key(0x1p122F, {{"scale", "100"}}), small = one_key(0x1p22F, {{"scale", "100"}});
+  for (const char* words : {"scaling=q", "scaling=any"}) {
+    expect_pass(scaled.truth(words), Values{NAN});
+    expect_caught(small.truth(words), Values{NAN});
+  }
+  const OpCase lags = one_key(1, {{"scale", "1"}, {"sinks", "yes"}}, {-1.5F});
+  expect_pass(lags.truth("p=e4m3fn p_shift=8 lag=2 sink=first"), Values{NAN});
+  expect_caught(lags.truth("p=e4m3fn p_shift=8 lag=0 sink=first"), Values{NAN});
+}
+
+// Each row of q is converted, whatever stands in another.
+TEST(AttentionOfStrangers, a_row_of_q_that_is_not_finite_leaves_the_others_converted) {
+  const Given two_rows{{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"q", "2"}};
+  const float q = 1 + 0x1p-9F;  // 1 in bf16
+  const OpCase c = filled(two_rows, {INFINITY, q}, {0, 8}, {0, 1}),
+               finite = filled(two_rows, {1, q}, {0, 8}, {0, 1});
+  const Truth t = c.truth("q=bf16"), without = finite.truth("q=bf16");
+  EXPECT_EQ(t.value[1], without.value[1]);
+  EXPECT_EQ(t.limit[1], without.limit[1]);
+  EXPECT_TRUE(std::isnan(t.value[0]) || std::isinf(t.limit[0]));
+}
+
 }  // namespace
 }  // namespace assay::testing
