@@ -10,8 +10,8 @@ struct CodeBytes {
   std::string_view format;
   std::size_t block, first;
 };
-constexpr CodeBytes kCodes[] = {
-    {"q4_1", 20, 4}, {"q5_1", 24, 4}, {"q2_K", 84, 16}, {"q4_K", 144, 16}, {"q5_K", 176, 16}};
+constexpr CodeBytes kCodes[] = {{"q4_0", 18, 2},  {"q5_0", 22, 2},   {"q4_1", 20, 4},  {"q5_1", 24, 4},
+                                {"q2_K", 84, 16}, {"q4_K", 144, 16}, {"q5_K", 176, 16}};
 constexpr std::size_t kEndOfQ2 = 80;  // behind its codes stand d and dmin
 
 }  // namespace

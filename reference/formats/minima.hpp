@@ -1,4 +1,5 @@
-// Formats whose blocks hold a minimum: number = scale code + m (q4_1, q5_1), or d scale code - dmin m (q2_K, q4_K, q5_K).
+// Formats whose blocks hold a minimum: number = scale code + m (q4_1, q5_1), or d scale code - dmin m (q2_K, q4_K, q5_K); and those
+// whose codes have an offset, d (code - 8) (q4_0) or d (code - 16) (q5_0), which a kernel may take for one.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace assay {
 
-// m of every element of row `index`, the last axis of `tensor` being a row; empty for formats without a minimum.
+// m of every element of row `index`, the last axis of `tensor` being a row; empty for formats without one.
 std::vector<double> minima(const Encoded& tensor, std::int64_t index);
 
 }  // namespace assay

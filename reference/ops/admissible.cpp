@@ -207,8 +207,9 @@ void check_rounding(const Format& to, const Contract& contract) {
   // Nor of words that these formats' own rules do not have. nvfp4's, OCP MX's elements have subnormal codes, integers none.
   const bool has_subnormals = to.name.starts_with("mx") || to.name.starts_with("nvfp4");
   if (to.kind != FormatKind::block || groups) return;
-  for (const auto& [word, usual, applies] :
-       {std::tuple{"quotient", "f32", true}, {"subnormals", "keep", has_subnormals}})
+  for (const auto& [word, usual, applies] : {std::tuple{"quotient", "f32", true},
+                                             {"scale_format", "f32", true},
+                                             {"subnormals", "keep", has_subnormals}})
     if (applies && contract.text(word) != usual)
       throw InputError(
           InputErrorKind::bad_contract,

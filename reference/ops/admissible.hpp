@@ -78,9 +78,9 @@ inline constexpr std::array kQuantiseKeys = {
     ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
                 "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
     ContractKey{"scale_ulp", ContractValue::number, "0", "0..8",
-                "units in the last place that the scale may be off"},
+                "units in the last place that the scale may be off; 0 to 2 in a block format"},
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
-                "the stored scale is rounded to this"},
+                "the stored f32 scale is rounded to this; block formats have their own"},
     ContractKey{"code", ContractValue::word, "any", "divide|reciprocal|direct|any",
                 "x / scale, times a rounded 1 / scale, or times a rounded D / absmax"},
     ContractKey{"code_scale", ContractValue::word, "any", "stored|exact|any",
@@ -151,6 +151,8 @@ void admit_quantised_between(Truth& truth, const Format& to, const Shape& shape,
                              std::span<const Enclosure> values, bool ones, const Contract& contract);
 // absmax of each group over its finite elements.
 std::vector<float> group_absmax(const Format& to, const Shape& shape, std::span<const float> values);
+// Of each group, whether it has a NaN or an infinity.
+std::vector<char> groups_not_finite(const Format& to, const Shape& shape, std::span<const float> values);
 
 // How a quotient becomes a code, and that a number.
 class Coder {

@@ -64,6 +64,15 @@ double declared_divisor(double divisor, const Contract& contract) {
   return contract.text("divisor") == "half_more" && integers ? divisor + 0.5 : divisor;
 }
 
+std::vector<char> groups_not_finite(const Format& to, const Shape& shape, std::span<const float> values) {
+  const Axes axes = axes_of(shape);
+  std::vector<char> found(static_cast<std::size_t>(element_count(scale_shape(to, shape))), 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isfinite(values[i]))
+      found[static_cast<std::size_t>(scale_index(to.axis, axes, static_cast<std::int64_t>(i)))] = 1;
+  return found;
+}
+
 std::vector<float> group_absmax(const Format& to, const Shape& shape, std::span<const float> values) {
   const Axes axes = axes_of(shape);
   std::vector<float> absmax(static_cast<std::size_t>(element_count(scale_shape(to, shape))), 0.0F);
@@ -132,15 +141,13 @@ void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<
       if (std::isinf(values[i]) && absmax[group_of(i)] == 0) set_unclaimed(truth, i);
     return;
   }
-  std::vector<char> finite(scales.size(), 1);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (!std::isfinite(values[i])) finite[group_of(i)] = 0;
+  const std::vector<char> undefined = groups_not_finite(to, shape, values);
   // Undefined, the scale included: any number, or NaN under a scale that no decoder takes. A NaN of the element's own is NaN under
   // every scale.
   const Coder coder(to, contract);
   const bool holds_nan = coder.policy().nan == NanPolicy::propagate && has_nan(coder.element());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (finite[group_of(i)] != 0) continue;
+    if (undefined[group_of(i)] == 0) continue;
     if (std::isnan(values[i]) && holds_nan)
       set_special(truth, i, std::nan(""));
     else

@@ -123,12 +123,14 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   }
   std::vector<std::vector<AdmissibleScale>> scales(
       static_cast<std::size_t>(element_count(scale_shape(to, shape))), {kUnitScale});
+  std::vector<char> undefined(scales.size(), 0);  // a scale of what is not finite
   if (looks_back(a)) {
     const std::vector<double> decoded = in.values("first");
     const std::vector<float> first(decoded.begin(), decoded.end());
     const double divisor =
         policy == "locked" ? a.real("constant") : declared_divisor(to.scale_divisor, contract);
     const std::vector<float> absmax = group_absmax(to, shape, first);
+    if (contract.text("absmax") == "any") undefined = groups_not_finite(to, shape, first);
     for (std::size_t s = 0; s < scales.size(); ++s) {
       scales[s] = admissible_scales(absmax[s], static_cast<float>(divisor), contract);
       if (static_cast<float>(divisor) == divisor) continue;
@@ -137,6 +139,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
   }
   admit_quantised_with_scales(t, to, shape, placed, scales, contract);
+  const Axes axes = axes_of(shape);
+  for (std::size_t i = 0; i < t.limit.size(); ++i)
+    if (undefined[static_cast<std::size_t>(scale_index(to.axis, axes, static_cast<std::int64_t>(i)))] != 0)
+      set_unclaimed(t, i);
   return {std::move(t)};
 }
 

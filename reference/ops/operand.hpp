@@ -63,7 +63,10 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "in scale_format; b: as it is decoded, a minimum included; scales multiply operands, or where b has "
      "codes "
      "too a block's sum of products of codes, which is exact"},
-    {"q8_1", "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b (`sums`)"},
+    {"q8_1",
+     "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b, or the offsets of "
+     "q4_0 and "
+     "q5_0 (`sums`)"},
     {"q8_K",
      "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16; "
      "b: "

@@ -265,5 +265,17 @@ TEST(QuantisedBreaches, words_that_the_rule_of_a_format_does_not_have_are_refuse
   EXPECT_FALSE(refused("e4m3fn_tensor", "subnormals=zero quotient=f16"));
 }
 
+// What the scale of a later request is made of may be undefined too.
+TEST(QuantisedBreaches, a_calibration_set_that_is_not_finite_leaves_its_scale_undefined) {
+  for (const char* policy : {"calibrated", "locked"}) {
+    OpCase c("kv_write",
+             {{"tokens", "1"}, {"heads", "1"}, {"d", "2"}, {"to", "int8_tensor"}, {"policy", policy}});
+    c.put("first", {1, NAN}), c.put("x", {0.5F, 1});
+    const std::vector<double> nan(2, std::nan(""));
+    EXPECT_LE(worst_ratio(c.truth(""), nan), 1) << policy;
+    EXPECT_GT(worst_ratio(c.truth("absmax=finite"), nan), 1) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -32,16 +32,14 @@ void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& li
                   std::numeric_limits<double>::infinity());
 }
 
-// Rows that are NaN, and whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is
-// applied to the sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, and which a cap or a
-// weight of 0 makes finite. And under one that converts K first: a conversion may saturate.
-void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAttention& exact,
-                             std::vector<double>& limit) {
-  const auto is_nan = [](double x) { return std::isnan(x); };
-  if (std::ranges::none_of(exact.value, is_nan)) return;
+// Rows whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is applied to the
+// sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, NaN where q is 0 in that block or that
+// sum is, and which a cap or a weight of 0 makes finite. And under one that converts K first: a conversion may saturate.
+void unclaim_infinite_blocks(const AttentionProblem& problem, std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();
   const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
   const std::vector<double> k = decode_tensor(problem.k());
+  if (std::ranges::none_of(k, [](double x) { return std::isinf(x); })) return;
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t h = 0; h < g.heads; ++h) {
       bool infinite = false;
@@ -52,8 +50,7 @@ void unclaim_infinite_blocks(const AttentionProblem& problem, const CertifiedAtt
       }
       for (std::int64_t i = 0; infinite && i < g.rows; ++i) {
         const auto at = static_cast<std::size_t>((b * g.rows + i) * g.heads + h) * dv;
-        for (std::size_t c = at; c < at + dv; ++c)
-          if (is_nan(exact.value[c])) limit[c] = std::numeric_limits<double>::infinity();
+        for (std::size_t c = at; c < at + dv; ++c) limit[c] = std::numeric_limits<double>::infinity();
       }
     }
 }
@@ -86,19 +83,37 @@ void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contrac
     }
 }
 
-// The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero.
-double largest_scale(const AttentionProblem& problem, const Contract& contract) {
+double largest_in(const Encoded& tensor, std::string_view suffix) {
+  const Plane& plane = plane_of(tensor, suffix);
+  std::vector<double> scales(plane.bytes.size() / sizeof(float));
+  decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
+  double largest = 0;
+  for (const double each : scales)
+    if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
+  return largest;
+}
+
+// The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero; or that
+// it may make of q and K's codes alone, or of a code and the first of two scales.
+double largest_product(const AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
-  double scale = g.scale;
+  double scale = g.scale, of_codes = 0;
   if (format(g.k_format).kind == FormatKind::scaled) {
-    double largest = 0;
-    const Plane& plane = plane_of(problem.k(), ".scale");
-    std::vector<double> scales(plane.bytes.size() / sizeof(float));
-    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
-    for (const double each : scales)
-      if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
-    scale *= std::max(1.0, largest);
+    scale *= std::max(1.0, largest_in(problem.k(), ".scale"));
+    const auto d = static_cast<std::size_t>(g.d);
+    const double code = scalar_format(format(g.k_format).element).max_finite;
+    for (std::size_t row = 0; row < problem.all_q().size(); row += d) {
+      double q = 0;
+      for (const double each : std::span(problem.all_q()).subspan(row, d))
+        if (std::isfinite(each)) q += std::fabs(each);
+      of_codes = std::max(of_codes, q * code * std::max(1.0, g.scale));
+    }
   }
+  for (const Encoded* tensor : {&problem.k(), &problem.v()})
+    if (tensor->format == "int4_ch_tensor" || tensor->format == "int4_g32_tensor")
+      of_codes =
+          std::max(of_codes, 8 * std::max(largest_in(*tensor, ".scale"), largest_in(*tensor, ".scale_2")));
+  scale = std::max(scale, of_codes);
   if (!quantises_rows(contract.text("q"))) return scale;
   double largest = 0;
   for (const double each : problem.all_q())
@@ -120,7 +135,8 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
       conversions.v_moved.push_back(std::fabs(moved.value[i]) + moved.certificate[i]);
   }
   AttentionLimits limits = detap_limits(converted, exact, contract, conversions);
-  if (conversions.overflows || !(largest_scale(problem, contract) < std::numeric_limits<float>::max() / 2)) {
+  if (conversions.overflows ||
+      !(largest_product(problem, contract) < std::numeric_limits<float>::max() / 2)) {
     std::ranges::fill(limits.limit, std::numeric_limits<double>::infinity());
     return {{"out", std::move(limits.value), std::move(limits.limit),
              "reference/ops/attention: a declared conversion or a product of scales overflows, of which "
@@ -137,9 +153,16 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
       origin = "reference/ops/attention/bounds: level " + std::string(contract.text("level")) +
                ", tiles in order=" + std::string(contract.text("order"));
   }
+  // A weight times V's scale, before its code: below the normal numbers off by half a step, times a code, for every key.
+  if (format(problem.geometry().v_format).kind == FormatKind::scaled) {
+    const double most = scalar_format(format(problem.geometry().v_format).element).max_finite;
+    const double lost = static_cast<double>(problem.geometry().length) * most * 0x1p-149;
+    for (double& limit : limits.limit)
+      if (std::isfinite(limit)) limit += lost;
+  }
   unclaim_beyond_f32(exact, limits.limit);
   if (quantises_blocks(contract.text("q")) || contract.text("convert") != "none")
-    unclaim_infinite_blocks(converted, exact, limits.limit);
+    unclaim_infinite_blocks(converted, limits.limit);
   if (contract.text("scaling") != "scores") unclaim_vanished_q(converted, contract, limits.limit);
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
   if (contract.text("hidden") == "added") unclaim_hidden(converted, limits.limit);

@@ -113,7 +113,9 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
                       const std::vector<double>& after, Conversions& done) {
   const AttentionGeometry& g = problem.geometry();
   const std::string& name = problem.k().format;
-  if (name != "q4_1" && name != "q5_1") return;  // without a minimum nothing meets the sums
+  // Without a minimum, or an offset of codes that a kernel may take for one, nothing meets the sums.
+  const double offset = name == "q4_0" ? 8 : name == "q5_0" ? 16 : 0;
+  if (name != "q4_1" && name != "q5_1" && offset == 0) return;
   const ScalarFormat& f16 = scalar_format("f16");
   const Plane& k = problem.k().planes.front();
   const std::size_t blocks = static_cast<std::size_t>(g.d) / kBlock;
@@ -127,8 +129,8 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
       for (std::size_t at = 0; at < largest.size(); ++at) {
         const std::size_t block = static_cast<std::size_t>(problem.token(b, j)) * largest.size() + at;
         std::uint16_t code = 0;
-        std::memcpy(&code, k.bytes.data() + block * bytes + 2, sizeof code);  // behind the scale
-        const double m = std::fabs(decode(f16, code));
+        std::memcpy(&code, k.bytes.data() + block * bytes + (offset == 0 ? 2 : 0), sizeof code);  // m, or d
+        const double m = std::fabs(decode(f16, code)) * (offset == 0 ? 1 : offset);
         largest[at] = std::max(largest[at], std::isfinite(m) ? m : std::numeric_limits<double>::infinity());
       }
     for (std::int64_t i = 0; i < g.rows; ++i)
@@ -142,7 +144,7 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
             sum += after[e], absolute += std::fabs(after[e]);
           }
           const double m = largest[static_cast<std::size_t>(problem.kv_head(h)) * blocks + block];
-          if (m == 0 || a == 0) continue;
+          if (a == 0) continue;
           const double s = round_to(f16, static_cast<double>(static_cast<float>(a / 127)));
           const double undecided = done.q_uncertainty[row] > 0 ? kBlock : 0;  // codes that may be another
           const double codes = s > 0 ? std::fabs(sum) / s + undecided : 127.0 * kBlock,
@@ -152,9 +154,13 @@ void bound_block_sums(const AttentionProblem& problem, const std::vector<double>
               undecided == 0)  // the codes are known, and so is the stored sum, but for the last bits of d
             off = std::max(std::fabs(round_to(f16, sum / s * a / 127 * (1 - 4 * kU)) - sum),
                            std::fabs(round_to(f16, sum / s * a / 127 * (1 + 4 * kU)) - sum));
-          // Beyond the largest f16 the sum is Inf.
-          done.minimum_error[row] +=
-              size * (1 + 0x1p-10) < f16.max_finite ? m * off : std::numeric_limits<double>::infinity();
+          // Beyond the largest f16 the sum is Inf, and times a minimum of 0 NaN.
+          if (!(size * (1 + 0x1p-10) < f16.max_finite)) {
+            done.minimum_error[row] = std::numeric_limits<double>::infinity();
+            continue;
+          }
+          if (m == 0) continue;
+          done.minimum_error[row] += m * off;
           done.minimum_size[row] += m * (absolute + size + off);
         }
       }

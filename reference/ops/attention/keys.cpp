@@ -41,7 +41,7 @@ constexpr ContractKey kContract[] = {
     {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
-     "blocks' sums in f16, for K's minimum"},
+     "blocks' sums in f16, for K's minimum, or the offset of q4_0 and q5_0"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",
      "format that K and V as decoded, code times scale, are converted to first, to nearest"},
     {"v_inverse", ContractValue::word, "value", "value|row",

@@ -287,5 +287,52 @@ TEST(AttentionOfStrangers, a_row_of_q_that_is_not_finite_leaves_the_others_conve
   EXPECT_TRUE(std::isnan(t.value[0]) || std::isinf(t.limit[0]));
 }
 
+// K's scale, or the second of two, may come after what the first makes infinite.
+TEST(AttentionOfStrangers, codes_may_overflow_before_their_scale) {
+  const auto keys = [](const char* kv, float q, double scale, double second = 0) {
+    OpCase c = attention({{"d", "32"}, {"dv", "32"}, {"len", "1"}, {"kv", kv}, {"scale", "1"}});
+    c.put("q", Values(32, q)), c.put("k", Values(32, 1)), c.put("v", Values(32, 1));
+    for (const char* tensor : {"k", "v"})
+      for (Plane& plane : c.set.at(tensor).planes) {
+        const double to = plane.spec.suffix == ".scale"     ? scale
+                          : plane.spec.suffix == ".scale_2" ? second
+                                                            : 0;
+        const auto number = static_cast<float>(to);
+        for (std::size_t at = 0; to != 0 && at < plane.bytes.size(); at += sizeof number)
+          std::memcpy(plane.bytes.data() + at, &number, sizeof number);
+      }
+    return c;
+  };
+  const Values nan(32, NAN);
+  expect_pass(keys("int8_row", 0x1p125F, 0x1p-135).truth(""), nan);
+  expect_caught(keys("int8_row", 0x1p100F, 0x1p-110).truth(""), nan);
+  expect_pass(keys("int4_ch_tensor", 1, 0x1p126, 0x1p-100).truth(""), nan);
+  expect_caught(keys("int4_ch_tensor", 1, 0x1p20, 0x1p-20).truth(""), nan);
+}
+
+// 32 codes of 127 under 2500 / 127: 80000 is no number of f16, and Inf times a minimum of 0 is NaN.
+TEST(AttentionOfStrangers, a_block_sum_of_q_beyond_f16_meets_a_minimum_of_0) {
+  for (const char* k : {"q4_1", "q5_1", "q4_0"}) {
+    OpCase c = attention({{"d", "32"}, {"dv", "1"}, {"len", "1"}, {"k", k}, {"v", "f32"}});
+    const auto of = [&](float q) {
+      c.put("q", Values(32, q)), c.put("k", Values(32, 0)), c.put("v", {1});
+      return c.truth("q=q8_1");
+    };
+    expect_pass(of(2500), Values{NAN});
+    expect_caught(of(25), Values{NAN});
+  }
+}
+
+// An infinite scale of a block of K, where q is 0 in that block.
+TEST(AttentionOfStrangers, nothing_is_known_beside_an_infinite_scale_of_a_block) {
+  OpCase c = attention({{"d", "32"}, {"dv", "1"}, {"len", "2"}, {"k", "q8_0"}, {"v", "f32"}});
+  c.put("q", Values(32, 0)), c.put("k", Values(64, 1)), c.put("v", {1, 2});
+  expect_pass(c.truth("q=q8_0"), Values{1.5F});
+  expect_caught(c.truth("q=q8_0"), Values{NAN});
+  const std::uint16_t infinity = 0x7c00;
+  std::memcpy(c.set.at("k").planes[0].bytes.data(), &infinity, sizeof infinity);
+  expect_pass(c.truth("q=q8_0"), Values{NAN});
+}
+
 }  // namespace
 }  // namespace assay::testing
