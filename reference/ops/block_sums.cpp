@@ -93,6 +93,9 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
   const double to_x = path == "q8_K" ? 256 * 0x1p13 : 32 * of_w,
                to_w = path == "q8_K" ? 256 * 0x1p13 : 32 * of_x;
   if (!claims(Rule::sum_overflow, std::max(to_x * x.max_abs, to_w * w.max_abs) < kLargest)) return kInfinite;
+  // Or a block's sum under both, whatever the sums of blocks are added in.
+  const double elements_of_block = path == "q8_K" ? 256 : 32;
+  if (!claims(Rule::sum_overflow, elements_of_block * x.max_abs * w.max_abs < kLargest)) return kInfinite;
   const double step = flush ? 0x1p-126 : 0x1p-150;
   double vanished = 0;
   if (of_elements) {

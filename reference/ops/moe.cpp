@@ -138,6 +138,10 @@ bool is_nobodys(const Enclosure& z) { return std::isfinite(z.value) && !(z.error
 Enclosure rounded_product(Enclosure a, Enclosure b, const Machine& m) {
   if ((is_nobodys(a) && !std::isnan(b.value)) || (is_nobodys(b) && !std::isnan(a.value)))
     return {0, kInfinity};
+  // Nearly 0, and so perhaps 0, times an infinity.
+  const auto may_be_zero = [](const Enclosure& z) { return z.error > 0 && std::fabs(z.value) <= z.error; };
+  if ((std::isinf(a.value) && may_be_zero(b)) || (std::isinf(b.value) && may_be_zero(a)))
+    return {0, kInfinity};
   const bool zero = (a.value == 0 && a.error == 0 && b.error < kInfinity && std::isfinite(b.value)) ||
                     (b.value == 0 && b.error == 0 && a.error < kInfinity && std::isfinite(a.value));
   if (zero) return {};

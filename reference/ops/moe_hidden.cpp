@@ -67,8 +67,14 @@ double hidden_divisor(const Format& a) {
 Enclosure silu(Enclosure g, double silu_ulp) {
   if (g.value == 0 && g.error == 0) return g;
   const double value = g.value / (1 + certified_exp(std::min(-g.value, 700.0)));
-  const double error = 1.1 * g.error;
-  constexpr double kFarBelow = -80;
+  // silu' = s (1 + g (1 - s)), s = 1 / (1 + exp(-g)), is below 1.1; for g <= -2, where s < exp(g) and |1 + g (1 - s)| < |g|, below
+  // |g| exp(g), which grows with g. With numbers: g = -12: 7.4e-5.
+  const double nearest = g.value + g.error;
+  const double slope =
+      nearest <= -2 ? -nearest * certified_exp(std::max(nearest, -700.0)) * (1 + 0x1p-40) : 1.1;
+  const double error = slope * g.error;
+  constexpr double kFarBelow =
+      -88;  // exp(88) is a number of f32, and exp(-g) Inf beyond 88.7: a kernel's silu is then 0
   const double tail = g.value - g.error > kFarBelow && g.magnitude() > 0x1p-100 ? 0 : 4e-37;
   return {value, up(error + 2 * silu_ulp * kUnit32 * (std::fabs(value) + error) +
                     8 * kUnit64 * std::fabs(value) + tail)};

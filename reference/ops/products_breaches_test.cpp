@@ -281,5 +281,38 @@ TEST(ProductsBreaches, an_element_times_its_scale_may_overflow_and_meet_a_0) {
   expect_within(beside_infinity(0x1p60), "acc=f32", INFINITY);
 }
 
+// One expert of one number: y = c silu(0.0781 x) 0.02 x.
+TEST(ProductsBreaches, an_infinite_weight_meets_an_output_that_is_nearly_0) {
+  const auto of = [](float weight) {
+    OpCase c("moe", {{"tokens", "1"},
+                     {"hidden", "1"},
+                     {"inter", "1"},
+                     {"experts", "1"},
+                     {"topk", "1"},
+                     {"a", "f32"},
+                     {"dtype", "f32"}});
+    c.put("x", {-850}), c.put("w13", {0.0781F, 0.02F}), c.put("w2", {1}), c.put("topk_weights", {weight});
+    return c;
+  };
+  expect_within(of(INFINITY), "acc=bf16 h=bf16", INFINITY);
+  expect_beyond(of(1), "acc=bf16 h=bf16", INFINITY);
+  expect_beyond(of(1), "acc=bf16 h=bf16", 1e-20);  // silu is flat there: an error of g is nothing
+}
+
+// A block's sum under both scales is Inf in f32, and the sum of both blocks would not be.
+TEST(ProductsBreaches, a_block_may_overflow_though_the_sum_does_not) {
+  const auto of = [](float size) {
+    Values x(64, 0.0F), w(64, 0.0F);
+    x[0] = -0x1.9e5d52p115F * size, x[1] = 0x1.2f973cp114F * size;
+    x[32] = -0x1.c2d832p113F * size, x[33] = -0x1.53bac6p113F * size;
+    w[0] = 0x1.e8678p11F, w[1] = -0x1.9f56p11F, w[32] = 0x1.ad8p7F, w[33] = -0x1.aa25p11F;
+    return product(64, "q8", row_of("f32", x, 64), row_of("q8_0", w, 64));
+  };
+  for (const char* words : {"acc=f64 scale_format=f32", "acc=f32 scale_format=f32"}) {
+    expect_within(of(1), words, -INFINITY);
+    expect_beyond(of(0x1p-20F), words, -INFINITY);
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
