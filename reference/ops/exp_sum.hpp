@@ -65,7 +65,9 @@ inline constexpr std::array kExpSumKeys = {
     ContractKey{"exp", ContractValue::word, "e", "e|base2",
                 "base2: exp2(log2(e) (s - m)), two more roundings"},
     ContractKey{"exp_ulp", ContractValue::number, "2", kUlps,
-                "error of exp, in units in the last place of acc, its subnormal steps included"},
+                "error of exp, in units in the last place of acc, its subnormal steps included; below 0.5: "
+                "of models whose "
+                "functions are not rounded"},
     ContractKey{"rescales", ContractValue::number, "0", "",
                 "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},
 };

@@ -62,10 +62,13 @@ constexpr std::array kAttributes = {
     AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
     AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "logits of a row"},
     AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
-    AttributeSpec{"mask", AttributeKind::word, "none", "none|causal|random", "which logits are visible"},
+    AttributeSpec{"mask", AttributeKind::word, "none", "none|causal|random",
+                  "which logits are visible; causal: i <= cols - rows + r"},
     AttributeSpec{"sinks", AttributeKind::word, "no", "no|yes", "one more logit per row in the denominator"},
-    AttributeSpec{"softcap", AttributeKind::real, "0", "0..1e6", "c in c tanh(s / c); 0 is none"},
-    AttributeSpec{"temperature", AttributeKind::real, "1", "1e-6..1e6", "x is divided by it"},
+    AttributeSpec{"softcap", AttributeKind::real, "0", "0..1e6",
+                  "c in c tanh(s / c), a number of acc; 0 is none"},
+    AttributeSpec{"temperature", AttributeKind::real, "1", "1e-6..1e6",
+                  "x is divided by it, a number of acc; 1: no division"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -74,7 +77,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap); tanh.approx: 8192"},
+    ContractKey{"tanh_ulp", ContractValue::number, "4", kUlps,
+                "error of tanh (softcap); tanh(0) is 0; tanh.approx: 8192"},
     ContractKey{
         "div_ulp", ContractValue::number, "2", kUlps,
         "error of a quotient, or of reciprocal and product where 1/S is normal; 0.5: rounded to nearest"},
@@ -258,6 +262,7 @@ const Op kSoftmax = {
         "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf: NaN where "
         "visible\n"
         "a row without a visible element: 0\n"
+        "a -Inf among others: 0, an online kernel's too\n"
         "a sink of +Inf: nothing is claimed of its row",
 };
 

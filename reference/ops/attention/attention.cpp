@@ -219,26 +219,34 @@ std::vector<UnusedRange> unused(const Attributes& attributes, const TensorSet& i
 
 }  // namespace
 
-const Op kAttention{"attention",
-                    "out = softmax(cap(scale q k^T) - slope |i - j|) v over the visible keys",
-                    "q[batch,q,heads,d] dtype\n"
-                    "k[batch,len,kv_heads,d] k if page=0\n"
-                    "v[batch,len,kv_heads,dv] v if page=0\n"
-                    "k[pages,page,kv_heads,d] k if page=!0\n"
-                    "v[pages,page,kv_heads,dv] v if page=!0\n"
-                    "page_table[batch,len/page] int32 if page=!0\n"
-                    "lengths[batch] int32 if lengths=ragged\n"
-                    "mask[q,len] int8 if mask=random\n"
-                    "sinks[heads] f32 if sinks=yes\n"
-                    "slopes[heads] f32 if alibi=yes\n"
-                    "-> out[batch,q,heads,dv] dtype",
-                    "heads=4 kv_heads=2 d=64 len=100 kv=q8_0 page=16 sinks=yes",
-                    attention_attributes(),
-                    attention_contract(),
-                    attention_tensors,
-                    attention_indices,
-                    truth,
-                    unused,
-                    attention_stages};
+const Op kAttention{
+    "attention",
+    "out = softmax(cap(scale q k^T) - slope |i - j|) v over the visible keys",
+    "q[batch,q,heads,d] dtype\n"
+    "k[batch,len,kv_heads,d] k if page=0\n"
+    "v[batch,len,kv_heads,dv] v if page=0\n"
+    "k[pages,page,kv_heads,d] k if page=!0\n"
+    "v[pages,page,kv_heads,dv] v if page=!0\n"
+    "page_table[batch,len/page] int32 if page=!0\n"
+    "lengths[batch] int32 if lengths=ragged\n"
+    "mask[q,len] int8 if mask=random\n"
+    "sinks[heads] f32 if sinks=yes\n"
+    "slopes[heads] f32 if alibi=yes\n"
+    "-> out[batch,q,heads,dv] dtype",
+    "heads=4 kv_heads=2 d=64 len=100 kv=q8_0 page=16 sinks=yes",
+    attention_attributes(),
+    attention_contract(),
+    attention_tensors,
+    attention_indices,
+    truth,
+    unused,
+    attention_stages,
+    "a NaN in q or a visible key, a logit of +Inf, a NaN sink: the row is NaN\n"
+    "a NaN in a visible V: its column is NaN\n"
+    "a logit of -Inf among others: its key weighs 0\n"
+    "a row of nothing but logits of -Inf, and where q is infinite: nothing is claimed\n"
+    "keys that a mask hides: as if they were not there, but under hidden=added\n"
+    "scales of K and V: of each number, or in f32 of what the codes make (a logit, a weight, an "
+    "output)"};
 
 }  // namespace assay

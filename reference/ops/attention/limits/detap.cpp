@@ -213,7 +213,11 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           }
           const double moved = moves ? applied.v_moved[at + c] * (1 + 0x1p-20) : 0;
           const double a = exact.absolute[at + c] + moved;
-          const double d = std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
+          // Shares of a second pass: their weights are not those of a row sum that was rescaled on its way.
+          const double d =
+              kernel.shares && e.changes > 0
+                  ? a + o
+                  : std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
           // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
           const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum *
                              kernel.p_scale * kernel.lag * e.largest * (1 + u_p);

@@ -79,7 +79,8 @@
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
-//    number: 2 u A. denominator=cast: numerator and denominator share it: u_p joins theta instead, and the
+//    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way: nothing cancels,
+//    and D = A + |o| in 2. where there is more than one tile. denominator=cast: numerator and denominator share it: u_p joins theta instead, and the
 //    absolute part acts on the row sum too, by n (eta_p + 2^-126) / W more in e_l.
 // 4. PV.
 //      E_pv    = dot_bound of `pv`, by the height of pv_order, over n products of absolute sum A W (1 + theta)(1 + u_p) and largest head max|v|

@@ -334,5 +334,27 @@ TEST(AttentionOfStrangers, nothing_is_known_beside_an_infinite_scale_of_a_block)
   expect_pass(c.truth("q=q8_0"), Values{NAN});
 }
 
+// The row sum of a first pass over tiles, rescaled on its way, and the shares of a second: an exp that is low for steps of 1/16 and
+// high for all others does not cancel.
+TEST(AttentionOfStrangers, shares_of_a_second_pass_are_not_those_of_the_first) {
+  constexpr int kKeys = 16;
+  Values k, v(kKeys, 1);
+  for (int j = 0; j < kKeys; ++j) k.push_back(static_cast<float>(j) / 16);
+  const auto out = [&](double ulps) {
+    const auto exp = [&](float x) {
+      return x == 0 ? 1.0F : static_cast<float>(std::exp(x) * (1 + (x >= -0.0625F ? -ulps : ulps) * 0x1p-24));
+    };
+    float l = 1, o = 0;
+    for (std::size_t j = 1; j < k.size(); ++j) l = l * exp(k[j - 1] - k[j]) + 1;
+    for (const float each : k) o += exp(each - k.back()) / l;
+    return Values{o};
+  };
+  const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "16"}, {"scale", "1"}}, {1}, k, v);
+  const std::string words = "weights=shares argument=rounded div_ulp=0.5 exp_ulp=100 level=detap ";
+  expect_pass(c.truth(words + "tile=1 order=tiles"), out(100));
+  expect_caught(c.truth(words + "tile=1 order=tiles"), out(4000));
+  expect_caught(c.truth(words + "tile=16 order=tiles"), out(100));  // one tile: one pass, or the same weights
+}
+
 }  // namespace
 }  // namespace assay::testing
