@@ -55,15 +55,15 @@ TEST(AttentionKernels, choose_like_an_engine_and_say_so) {
   problem.q = 1;
   Made decode = make(problem);
   ASSERT_EQ(decode.call.run(""), ASSAY_OK);
-  EXPECT_EQ(decode.call.kernels, std::vector<std::string>{"attention_decode_f16_f16"});
+  EXPECT_EQ(decode.call.kernels, std::vector<std::string>{"attention_decode_run"});
   problem.q = 5;
   Made prefill = make(problem);
   ASSERT_EQ(prefill.call.run("scalar"), ASSAY_OK);
-  EXPECT_EQ(prefill.call.kernels, std::vector<std::string>{"attention_prefill_f16_f16"});
+  EXPECT_EQ(prefill.call.kernels, std::vector<std::string>{"attention_prefill_run"});
   EXPECT_EQ(prefill.call.notes["target"], "scalar");
   assay_declaration declaration;
   ASSERT_EQ(prefill.call.declare(declaration), ASSAY_OK);
-  EXPECT_STREQ(declaration.path, "attention_prefill_f16_f16");
+  EXPECT_STREQ(declaration.path, "attention_prefill_run");
 }
 
 // K and V are f16 already, so that conversion changes no number: only the path and the memory tell.
@@ -71,7 +71,7 @@ TEST(AttentionKernels, convert_first_under_a_name_of_its_own_and_declare_the_mem
   Problem problem;
   Made made = make(problem);
   expect_near(made, "convert_f16");
-  EXPECT_EQ(made.call.kernels, std::vector<std::string>{"attention_convert_f16"});
+  EXPECT_EQ(made.call.kernels, std::vector<std::string>{"attention_convert_f16_run"});
   const std::int64_t elements = problem.batch * problem.len * problem.kv_heads * (problem.d + problem.dv);
   EXPECT_EQ(made.call.notes["temporary_bytes"], std::to_string(2 * elements));
 }
@@ -143,7 +143,7 @@ TEST(AttentionKernels, agree_between_block_products_and_decoded_rows_where_both_
     ASSERT_EQ(call.run("decode." + target), ASSAY_OK) << call.reason;
     const std::vector<float> decoded = call.result<float>("out");
     ASSERT_EQ(call.run("decode_q8." + target), ASSAY_OK) << call.reason;
-    EXPECT_EQ(call.kernels, std::vector<std::string>{"attention_decode_q8_q8_0_f32"});
+    EXPECT_EQ(call.kernels, std::vector<std::string>{"attention_decode_q8_run"});
     EXPECT_EQ(call.result<float>("out"), decoded) << target;
   }
 }

@@ -65,7 +65,7 @@ constexpr std::array kAttributes = {
     AttributeSpec{"w2", AttributeKind::format, "@w", "", "format of w2"},
     AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
     AttributeSpec{"path", AttributeKind::word, "auto", "auto|f32|f16|bf16|codes",
-                  "what is multiplied; codes: h too, under absmax / D of its token"},
+                  "what is multiplied; codes: h too, under absmax / D of its token and slot"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -85,7 +85,7 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
                 "silu(g) v is rounded to this before what the path does"},
     ContractKey{"expert_out", ContractValue::format, "f32", "", "w2 h is rounded to this before its weight"},
     ContractKey{"weight", ContractValue::word, "after", "after|before",
-                "c (w2 h), or w2 (c h): the weight before h is rounded or quantised"},
+                "c (w2 h), or w2 (c h): the weight before h is rounded or quantised; slots are added in f32"},
     ContractKey{"experts", ContractValue::word, "any", "any|distinct",
                 "distinct: nothing is claimed of a token that names an expert twice"},
 }));

@@ -153,7 +153,10 @@ void say(const Attributes& a, const Choices& c, Words& words) {
                      split = static_cast<std::int64_t>(positive_number(c, "split"));
   for (const char* key : {"qk", "scores", "convert", "q", "v_inverse", "exp_ulp", "p", "p_shift",
                           "denominator", "rowsum", "pv", "split", "lag", "weights", "empty", "level"})
-    if (c.contains(key)) words.say(key, choice(c, key));
+    if (c.contains(key)) {
+      const bool is_known = std::string_view(key) == "denominator" && choice(c, "weights") == "shares";
+      words.say(key, is_known ? "exact" : choice(c, key));
+    }
   if (choice(c, "chunk") != "none") words.say("chunk", choice(c, "chunk"));
   if (choice(c, "promote") != "none") words.say("promote", choice(c, "promote"));
   words.say("tile", choice(c, "tile") == "none" ? static_cast<double>(length) : positive_number(c, "tile"));

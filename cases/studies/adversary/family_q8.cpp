@@ -93,9 +93,15 @@ Block quantised(const Problem& p, std::span<const double> x) {
 // activations.
 double of_codes(const Problem& p, const Block& block, std::size_t first, std::span<const Factors> w) {
   const Arithmetic f32("f32", p.is("ftz", "yes"));
+  // Codes of q4_0 and q5_0 as they are stored, and their offset as a minimum, where sums of values say that there is one.
+  const std::string& b = p.attributes.text("b");
+  const double offset = !are_values_summed(p.attributes, p.choices) ? 0
+                        : b == "q4_0"                               ? 8
+                        : b == "q5_0"                               ? 16
+                                                                    : 0;
   double sum = 0, codes = 0;  // exact
   for (std::size_t i = 0; i < w.size(); ++i)
-    sum += block.codes[first + i] * w[i].code, codes += block.codes[first + i];
+    sum += block.codes[first + i] * (w[i].code + offset), codes += block.codes[first + i];
   // Path q8 says nothing of minima apart from the codes: weights as they are decoded.
   if (p.attributes.text("path") == "q8" && w[0].minimum != 0) {
     double decoded = 0;
@@ -104,7 +110,9 @@ double of_codes(const Problem& p, const Block& block, std::size_t first, std::sp
           block.codes[first + i] * (w[i].code * w[i].scale * w[i].second - w[i].minimum * w[i].minimum_scale);
     return f32.round(decoded * block.stored);
   }
-  const double scale = f32.mul(w[0].scale, w[0].second), minimum = f32.mul(w[0].minimum, w[0].minimum_scale);
+  const double scale = f32.mul(w[0].scale, w[0].second),
+               minimum =
+                   offset != 0 ? f32.mul(offset, w[0].scale) : f32.mul(w[0].minimum, w[0].minimum_scale);
   const double product = p.is("epilogue", "scales_first")
                              ? f32.mul(f32.round(sum), f32.mul(block.stored, scale))
                              : f32.mul(f32.mul(f32.round(sum), block.stored), scale);

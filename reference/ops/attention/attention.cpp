@@ -123,6 +123,9 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   AttentionProblem problem(attributes, inputs);
+  if (contract.text("weights") == "shares" && contract.text("denominator") == "cast")
+    refuse_contract(
+        "denominator=cast with weights=shares: the row sum is there before anything is cast; allowed: exact");
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
   Conversions conversions = apply_conversions(converted, contract);

@@ -1,0 +1,130 @@
+// What a third reading of the manual broke of the limits of attention, each beside a wrong kernel that stays
+// caught.
+#include <cmath>
+#include <cstring>
+
+#include "reference/ops/attention/limits/strangers_testing.hpp"
+
+namespace assay::testing {
+namespace {
+
+constexpr double kUnit = 0x1p-24;  // Derivation: half an ulp of f32 at 1
+constexpr float kStep = -0x1p-4F;  // Derivation: one key to the next
+
+// One key: its weight and their sum are 1, and the quotient errs as declared.
+TEST(AttentionOfStrangers, level_emu_counts_the_quotient) {
+  const OpCase c = filled({{"d", "2"}, {"len", "1"}, {"kv", "f16"}}, {1, 2}, {1, 2}, {1, 2});
+  for (const double ulps : {1.0, 2.0, 100.0}) {
+    const Truth t =
+        c.truth("order=sequential level=emu scaling=scores tiles=aligned sink=last merge=once div_ulp=" +
+                std::to_string(ulps));
+    const auto off = [](double by) {
+      return Values{static_cast<float>(1 + by * 0x1p-23), static_cast<float>(2 + by * 0x1p-22)};
+    };
+    expect_pass(t, off(ulps));
+    expect_caught(t, off(ulps + 2));
+  }
+}
+
+// One key whose V is infinite: claimed, but not where what multiplies it may be no number.
+TEST(AttentionOfStrangers, an_infinity_of_v_meets_a_weight_that_overflows) {
+  const auto one_key = [](float q, Given more, const Values& sinks = {}) {
+    more.insert({{"d", "1"}, {"len", "1"}});
+    OpCase c = filled(more, {q}, {0}, {INFINITY});
+    if (!sinks.empty()) c.put("sinks", sinks);
+    return c;
+  };
+  const OpCase scaled = one_key(0x1p122F, {{"scale", "100"}}), small = one_key(0x1p22F, {{"scale", "100"}});
+  for (const char* words : {"scaling=q", "scaling=any"}) {
+    expect_pass(scaled.truth(words), Values{NAN});
+    expect_caught(small.truth(words), Values{NAN});
+  }
+  const OpCase lags = one_key(1, {{"scale", "1"}, {"sinks", "yes"}}, {-1.5F});
+  expect_pass(lags.truth("p=e4m3fn p_shift=8 lag=2 sink=first"), Values{NAN});
+  expect_caught(lags.truth("p=e4m3fn p_shift=8 lag=0 sink=first"), Values{NAN});
+}
+
+// Each row of q is converted, whatever stands in another.
+TEST(AttentionOfStrangers, a_row_of_q_that_is_not_finite_leaves_the_others_converted) {
+  const Given two_rows{{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"q", "2"}};
+  const float q = 1 + 0x1p-9F;  // 1 in bf16
+  const OpCase c = filled(two_rows, {INFINITY, q}, {0, 8}, {0, 1}),
+               finite = filled(two_rows, {1, q}, {0, 8}, {0, 1});
+  const Truth t = c.truth("q=bf16"), without = finite.truth("q=bf16");
+  EXPECT_EQ(t.value[1], without.value[1]);
+  EXPECT_EQ(t.limit[1], without.limit[1]);
+  EXPECT_TRUE(std::isnan(t.value[0]) || std::isinf(t.limit[0]));
+}
+
+// K's scale, or the second of two, may come after what the first makes infinite.
+TEST(AttentionOfStrangers, codes_may_overflow_before_their_scale) {
+  const auto keys = [](const char* kv, float q, double scale, double second = 0) {
+    OpCase c = attention({{"d", "32"}, {"dv", "32"}, {"len", "1"}, {"kv", kv}, {"scale", "1"}});
+    c.put("q", Values(32, q)), c.put("k", Values(32, 1)), c.put("v", Values(32, 1));
+    for (const char* tensor : {"k", "v"})
+      for (Plane& plane : c.set.at(tensor).planes) {
+        const double to = plane.spec.suffix == ".scale"     ? scale
+                          : plane.spec.suffix == ".scale_2" ? second
+                                                            : 0;
+        const auto number = static_cast<float>(to);
+        for (std::size_t at = 0; to != 0 && at < plane.bytes.size(); at += sizeof number)
+          std::memcpy(plane.bytes.data() + at, &number, sizeof number);
+      }
+    return c;
+  };
+  const Values nan(32, NAN);
+  expect_pass(keys("int8_row", 0x1p125F, 0x1p-135).truth(""), nan);
+  expect_caught(keys("int8_row", 0x1p100F, 0x1p-110).truth(""), nan);
+  expect_pass(keys("int4_ch_tensor", 1, 0x1p126, 0x1p-100).truth(""), nan);
+  expect_caught(keys("int4_ch_tensor", 1, 0x1p20, 0x1p-20).truth(""), nan);
+}
+
+// 32 codes of 127 under 2500 / 127: 80000 is no number of f16, and Inf times a minimum of 0 is NaN.
+TEST(AttentionOfStrangers, a_block_sum_of_q_beyond_f16_meets_a_minimum_of_0) {
+  for (const char* k : {"q4_1", "q5_1", "q4_0"}) {
+    OpCase c = attention({{"d", "32"}, {"dv", "1"}, {"len", "1"}, {"k", k}, {"v", "f32"}});
+    const auto of = [&](float q) {
+      c.put("q", Values(32, q)), c.put("k", Values(32, 0)), c.put("v", {1});
+      return c.truth("q=q8_1");
+    };
+    expect_pass(of(2500), Values{NAN});
+    expect_caught(of(25), Values{NAN});
+  }
+}
+
+// An infinite scale of a block of K, where q is 0 in that block.
+TEST(AttentionOfStrangers, nothing_is_known_beside_an_infinite_scale_of_a_block) {
+  OpCase c = attention({{"d", "32"}, {"dv", "1"}, {"len", "2"}, {"k", "q8_0"}, {"v", "f32"}});
+  c.put("q", Values(32, 0)), c.put("k", Values(64, 1)), c.put("v", {1, 2});
+  expect_pass(c.truth("q=q8_0"), Values{1.5F});
+  expect_caught(c.truth("q=q8_0"), Values{NAN});
+  const std::uint16_t infinity = 0x7c00;
+  std::memcpy(c.set.at("k").planes[0].bytes.data(), &infinity, sizeof infinity);
+  expect_pass(c.truth("q=q8_0"), Values{NAN});
+}
+
+// The row sum of a first pass over tiles, rescaled on its way, and the shares of a second: an exp that is low for steps of 1/16 and
+// high for all others does not cancel.
+TEST(AttentionOfStrangers, shares_of_a_second_pass_are_not_those_of_the_first) {
+  constexpr int kKeys = 16;
+  Values k, v(kKeys, 1);
+  for (int j = 0; j < kKeys; ++j) k.push_back(static_cast<float>(j) / 16);
+  const auto out = [&](double ulps) {
+    const auto exp = [&](float x) {
+      const double off = x >= kStep ? -ulps : ulps;
+      return x == 0 ? 1.0F : static_cast<float>(std::exp(x) * (1 + off * kUnit));
+    };
+    float l = 1, o = 0;
+    for (std::size_t j = 1; j < k.size(); ++j) l = l * exp(k[j - 1] - k[j]) + 1;
+    for (const float each : k) o += exp(each - k.back()) / l;
+    return Values{o};
+  };
+  const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", "16"}, {"scale", "1"}}, {1}, k, v);
+  const std::string words = "weights=shares argument=rounded div_ulp=0.5 exp_ulp=100 level=detap ";
+  expect_pass(c.truth(words + "tile=1 order=tiles"), out(100));
+  expect_caught(c.truth(words + "tile=1 order=tiles"), out(4000));
+  expect_caught(c.truth(words + "tile=16 order=tiles"), out(100));  // one tile: one pass, or the same weights
+}
+
+}  // namespace
+}  // namespace assay::testing
