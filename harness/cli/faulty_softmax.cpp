@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -108,6 +109,12 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     return ASSAY_FAILED;
   }
   if (variant == "slow") usleep(20'000);
+  if (variant == "naps") usleep(600'000);
+  if (variant == "six_mebibytes_of_stack") {
+    volatile char deep[6 << 20];
+    for (std::size_t i = 0; i < sizeof deep; i += 4096) deep[i] = 1;
+  }
+  if (variant == "wants_memory") std::vector<char>(std::size_t{1} << 40);
   if (variant == "twice") softmax(x, y, rows);
   return ASSAY_OK;
 }

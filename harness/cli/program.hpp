@@ -28,6 +28,7 @@ inline int run_program(CLI::App& app, int argc, char** argv, const int& exit_cod
   // What a shell left open (9>>file) is not for the programs that this one starts.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
+  std::signal(SIGXFSZ, SIG_IGN);  // memory beyond `ulimit -f` is too big a case
   // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.
   if (const auto broken = self_test(); !broken.empty()) {
     fmt::print(stderr, "assay: this build cannot be trusted:\n{}\n", describe(broken));
