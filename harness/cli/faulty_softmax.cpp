@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -109,6 +110,12 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     return ASSAY_FAILED;
   }
   if (variant == "slow") usleep(20'000);
+  if (variant == "chatters")
+    for (int i = 0; i < 20'000; ++i) {
+      const std::string name = std::string(500, 'k') + std::to_string(i);
+      trace->kernel(trace->self, name.c_str());
+      if (i < 200) trace->note(trace->self, "note", std::string(60'000, 'n').c_str());
+    }
   if (variant == "naps") usleep(600'000);
   if (variant == "six_mebibytes_of_stack") {
     volatile char deep[6 << 20];

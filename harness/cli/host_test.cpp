@@ -31,7 +31,8 @@ TEST(Host, limits_that_may_not_be_raised_are_named_and_no_kernel_is_accused) {
     EXPECT_EQ(o.code, 125) << limit << ": " << o.text;
     EXPECT_TRUE(has(o.text, "limits of this host are too low")) << o.text;
     EXPECT_TRUE(has(o.text, "(ulimit " + std::string(limit, 2) + ")")) << o.text;
-    const Outcome doctor = ::assay::run_command(std::string("ulimit ") + limit + " && " ASSAY_PROGRAM " doctor");
+    const Outcome doctor =
+        ::assay::run_command(std::string("ulimit ") + limit + " && " ASSAY_PROGRAM " doctor");
     EXPECT_TRUE(has(doctor.text, "  too low   limits of this host")) << doctor.text;
   }
   const Outcome doctor = ::assay::run_command(ASSAY_PROGRAM " doctor");
@@ -42,16 +43,17 @@ TEST(Host, limits_that_may_not_be_raised_are_named_and_no_kernel_is_accused) {
 TEST(Host, a_failure_under_a_limit_that_large_calls_meet_names_it) {
   const Outcome limited = after("ulimit -v 16000000", "wants_memory");
   EXPECT_EQ(limited.code, 1);
-  EXPECT_TRUE(has(limited.text, "(limits of this host: address space: 15.3 GiB (ulimit -v))")) << limited.text;
+  EXPECT_TRUE(has(limited.text, "(limits of this host: address space: 15.3 GiB (ulimit -v))"))
+      << limited.text;
   EXPECT_EQ(after("ulimit -v 16000000", "correct").code, 0);
   EXPECT_FALSE(has(after("true", "wants_memory").text, "limits of this host"));
 }
 
 // The nap is longer than half of the limit by the clock, 5 x 0.3 s; what stops the judge outlasts the limit.
 TEST(Host, time_in_which_the_judge_was_stopped_is_not_the_kernels) {
-  const Outcome o = ::assay::run_command(
-      "(exec " + command("naps", "--timeout 0.3") +
-      ") & judge=$!; for i in 1 2; do sleep 0.5; kill -STOP $judge; sleep 2; kill -CONT $judge; done; wait $judge");
+  const Outcome o = ::assay::run_command("(exec " + command("naps", "--timeout 0.3") +
+                                         ") & judge=$!; for i in 1 2; do sleep 0.5; kill -STOP $judge; sleep "
+                                         "2; kill -CONT $judge; done; wait $judge");
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_EQ(::assay::run_command(command("hang", "--timeout 0.3")).code, 1);
 }

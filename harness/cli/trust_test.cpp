@@ -143,6 +143,26 @@ TEST(Trust, a_configuration_that_cannot_be_read_is_an_error) {
   EXPECT_EQ(in_folder("none", "").code, 0);
 }
 
+// Four cases that say 20 MB each: what a report keeps of one is told by its own notes.
+TEST(Trust, what_a_kernel_says_does_not_size_the_judge) {
+  const Scratch scratch;
+  const Outcome o = assay("run -q 'softmax rows=1,2 cols=8,9 variant=chatters' " + kFaulty + " --json " +
+                          scratch.file("r.json"));
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_LT(std::filesystem::file_size(scratch.file("r.json")), std::size_t{1} << 18);
+  const auto report = json_of(scratch.file("r.json"));
+  ASSERT_EQ(report["results"].size(), 4U);
+  for (const auto& row : report["results"]) {
+    EXPECT_EQ(row["announced"][0], "softmax_fast");
+    EXPECT_TRUE(has(row["notes"].dump(), "kernels_left_out")) << row["notes"];
+    EXPECT_TRUE(has(row["notes"].dump(), "notes_left_out")) << row["notes"];
+  }
+  const Outcome quiet = assay("run -q 'softmax rows=3 cols=8 variant=correct' " + kFaulty + " --json " +
+                              scratch.file("r.json"));
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_FALSE(has(text_of(scratch.file("r.json")), "left_out"));
+}
+
 TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   const Scratch scratch;
   EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);

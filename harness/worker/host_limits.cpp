@@ -75,8 +75,8 @@ std::string reachable_host_limits() {
   std::string text;
   for (const Row& row : kRows)
     if (const rlim_t value = allowed(row); row.reachable && value != RLIM_INFINITY)
-      text +=
-          fmt::format("{}{}: {} (ulimit {})", text.empty() ? "" : ", ", row.what, amount(row, value), row.option);
+      text += fmt::format("{}{}: {} (ulimit {})", text.empty() ? "" : ", ", row.what, amount(row, value),
+                          row.option);
   return text.empty() ? "" : " (limits of this host: " + text + ")";
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "harness/worker/bounded.hpp"
 #include "harness/worker/printable.hpp"
 
 namespace assay {
@@ -151,8 +152,19 @@ Trace trace_of(const Json& json) {
   trace.notes = pairs_of(json.at("notes"));
   trace.wall_ns = integer<std::int64_t>(json.at("wall_ns"), 0);
   if (json.contains("witness")) trace.witness = witness_of(json.at("witness"));
+  bound(trace, kInOneReply);
   return trace;
 }
+
+// Of text that means something a part means something else.
+std::string whole(const Json& json, std::size_t most) {
+  auto text = json.get<std::string>();
+  if (text.size() > most)
+    throw ProtocolError("a text of " + std::to_string(text.size()) + " bytes, at most " +
+                        std::to_string(most) + " are allowed: " + text.substr(0, 80));
+  return text;
+}
+std::string reason_of(const Json& json) { return cut(json.at("reason").get<std::string>()); }
 
 std::vector<TensorMessage> tensors_of(const Json& json) {
   std::vector<TensorMessage> tensors;
@@ -191,6 +203,7 @@ std::vector<SlotMessage> slots_of(const Json& json) {
 // Whatever text a worker sends is printable from here on: reasons, descriptions, names of kernels, notes.
 // No message of the protocol is nested half as deep as kDepth.
 constexpr int kDepth = 16;
+constexpr std::size_t kMostVariants = 65536;
 void make_printable(Json& json, int depth = kDepth) {
   if (depth == 0) throw ProtocolError("a message that is nested more than 16 deep");
   if (json.is_string())
@@ -306,12 +319,24 @@ NumberedReply parse_reply(std::string_view line) {
     if (type == "hello") {
       return reply::Hello{json.at("protocol"), integer<int>(json.at("version")), json.value("guards", false)};
     }
-    if (type == "opened") return reply::Opened{json.at("name"), json.at("description"), json.at("variants")};
-    if (type == "refused") return reply::Refused{json.at("reason")};
-    if (type == "declared") return reply::Declared{json.at("contract"), json.at("path"), json.at("promises")};
-    if (type == "unsupported") return reply::Unsupported{json.at("reason")};
+    if (type == "opened") {
+      reply::Opened opened{
+          whole(json.at("name"), kTextBytes), cut(json.at("description").get<std::string>()), {}};
+      for (const Json& variant : list(json.at("variants")))
+        opened.variants.push_back(whole(variant, kTextBytes));
+      if (opened.variants.size() > kMostVariants)
+        throw ProtocolError(std::to_string(opened.variants.size()) + " variants, at most " +
+                            std::to_string(kMostVariants) + " are allowed");
+      return opened;
+    }
+    if (type == "refused") return reply::Refused{reason_of(json)};
+    if (type == "declared") {
+      return reply::Declared{whole(json.at("contract"), kTextBytes), whole(json.at("path"), kTextBytes),
+                             whole(json.at("promises"), kTextBytes)};
+    }
+    if (type == "unsupported") return reply::Unsupported{reason_of(json)};
     if (type == "failed") {
-      reply::Failed failed{json.at("reason"), json.value("finding", std::string())};
+      reply::Failed failed{reason_of(json), json.value("finding", std::string())};
       constexpr std::string_view kFindings[] = {"", "overrun", "leak", "input_changed", "crash"};
       if (std::ranges::find(kFindings, failed.finding) == std::end(kFindings))
         throw ProtocolError("unknown finding '" + failed.finding.substr(0, 40) +
@@ -319,7 +344,7 @@ NumberedReply parse_reply(std::string_view line) {
       return failed;
     }
     if (type == "done") return reply::Done{trace_of(json)};
-    if (type == "host_limit") return reply::HostLimit{json.at("reason")};
+    if (type == "host_limit") return reply::HostLimit{reason_of(json)};
     if (type == "pong") return reply::Pong{};
     if (type == "crash") {
       return reply::Crash{integer<int>(json.at("signal")), integer<std::uint64_t>(json.at("address")),

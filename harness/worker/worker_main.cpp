@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "backends/assay_backend.h"
+#include "harness/worker/bounded.hpp"
 #include "harness/worker/channel.hpp"
 #include "harness/worker/crash_report.hpp"
 #include "harness/worker/keeper.hpp"
@@ -31,7 +32,7 @@ constexpr int kExitUsage = 2;
 constexpr int kExitChannelLost = 71;
 constexpr std::size_t kMaxKernels = 65536;
 constexpr std::size_t kMaxNotes = 4096;
-constexpr std::size_t kMaxTextBytes = 65536;  // of a kernel's name, or a note
+constexpr std::size_t kMaxTextBytes = 65536;  // of a kernel's name, or a note, as it comes
 constexpr std::size_t kReasonBytes = 256;
 constexpr std::size_t kFilledStackBytes = 256 << 10;
 constexpr std::size_t kClockStackBytes = 2048;
@@ -206,6 +207,7 @@ class Server {
       recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
     if (!left.empty()) recorder.trace.notes.emplace_back(kLeftBehindNote, left);
     recorder.trace.witness = witness_.collect(recorder.trace.kernels);
+    bound(recorder.trace, kInOneReply);
     if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
   }

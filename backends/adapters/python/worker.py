@@ -21,6 +21,8 @@ from cuda_driver import Driver, DriverError  # noqa: E402
 from host_memory import MEMORY, HostLimit, HostMemory  # noqa: E402
 
 CONTROL = 3
+LINE = 8 << 20  # bytes of a reply
+MANY = 8192  # launches of one run
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 OPTIONS = {"device": ("cpu", "cuda"), "guards": ("on", "canary", "off")}
 
@@ -230,12 +232,30 @@ def described(error):
         return f"{type(error).__name__}, whose text cannot be had"
 
 
+def bounded(reply):
+    """Of very many launches the first of each name: a reply may not be longer than LINE."""
+    if len(reply.get("kernels", ())) > MANY:
+        kept = list(dict.fromkeys(reply["kernels"]))[:MANY]
+        reply["notes"].append(["kernels_left_out", str(len(reply["kernels"]) - len(kept))])
+        reply["kernels"] = kept
+    seen = reply.get("witness", {})
+    if len(seen.get("kernels", ())) > MANY:
+        kept = list({kernel["name"]: kernel for kernel in reversed(seen["kernels"])}.values())[::-1][:MANY]
+        reply["notes"].append(["seen_left_out", str(len(seen["kernels"]) - len(kept))])
+        reply["witness"] = {**seen, "kernels": kept}
+    return reply
+
+
 def line_of(request, reply):
     """Surrogates that stand alone (of a file name that is no text) have no UTF-8: they become '?'."""
     try:
+        reply = bounded(reply)
         text = json.dumps({**reply, "id": request["id"]}, ensure_ascii=False, allow_nan=False)
     except Exception as error:  # a note that is no text
         reason = f"its reply cannot be sent: {described(error)}"
+        text = json.dumps({"type": "failed", "reason": reason, "id": request["id"]})
+    if len(text) > LINE // 2:
+        reason = f"its reply cannot be sent: it is {len(text)} characters long"
         text = json.dumps({"type": "failed", "reason": reason, "id": request["id"]})
     return (text + "\n").encode("utf-8", "replace")
 
