@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -116,6 +117,11 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
       trace->kernel(trace->self, name.c_str());
       if (i < 200) trace->note(trace->self, "note", std::string(60'000, 'n').c_str());
     }
+  if (variant == "kills_later")
+    std::thread([] {
+      usleep(150'000);
+      kill(getpid(), SIGKILL);
+    }).detach();
   if (variant == "naps") usleep(600'000);
   if (variant == "six_mebibytes_of_stack") {
     volatile char deep[6 << 20];

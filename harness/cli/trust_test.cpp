@@ -163,6 +163,32 @@ TEST(Trust, what_a_kernel_says_does_not_size_the_judge) {
   EXPECT_FALSE(has(text_of(scratch.file("r.json")), "left_out"));
 }
 
+// Its thread strikes in some later call of the process, or, on a slow machine, in its own: never is another kernel red for it.
+TEST(Trust, an_innocent_is_not_red_for_an_earlier_call) {
+  const Scratch scratch;
+  const std::string innocents = " 'softmax rows=1,2,3,4,5,6,7,8,9 cols=7,8 variant=slow' ";
+  const std::string reports = "--jobs 1 " + kFaulty + " --json " + scratch.file("r.json") + " --junit " +
+                              scratch.file("r.xml") + " --md " + scratch.file("r.md") + " --html " +
+                              scratch.file("r.html") + " --record " + scratch.file("r.jsonl");
+  const Outcome o = assay("run -q 'softmax rows=2 cols=9 variant=kills_later'" + innocents + reports);
+  EXPECT_EQ(o.code, 1) << o.text;
+  const auto report = json_of(scratch.file("r.json"));
+  for (const auto& row : report["results"]) {
+    const bool innocent = has(row["case"], "variant=slow");
+    EXPECT_TRUE(!innocent || row["verdict"] == "pass") << row["case"];
+  }
+  if (report["results"][0]["verdict"] == "pass") {
+    EXPECT_EQ(report["summary"]["disturbed"].size(), 1U);
+    EXPECT_EQ(report["failures"][0]["kind"], "disturbed");
+    for (const char* file : {"r.xml", "r.md", "r.html"})
+      EXPECT_TRUE(has(text_of(scratch.file(file)), "disturbed by an earlier call: softmax rows=")) << file;
+    EXPECT_TRUE(has(o.text, "disturbed by an earlier call: softmax rows=")) << o.text;
+    EXPECT_TRUE(has(o.text, "SIGKILL")) << o.text;
+    EXPECT_EQ(assay("run -q --resume " + scratch.file("r.jsonl")).code, 1);
+  }
+  EXPECT_EQ(assay("run -q" + innocents + kFaulty).code, 0);
+}
+
 TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   const Scratch scratch;
   EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);
