@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -101,6 +103,28 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   if (variant == "descriptor_9" && fcntl(9, F_GETFD) >= 0) {
     std::snprintf(reason, 256, "descriptor 9 is open");
     return ASSAY_FAILED;
+  }
+  // What a kernel can see of being tested, beside the paths of its files.
+  if (variant == "looks_around") {
+    std::string seen;
+    const std::string parent = "/proc/" + std::to_string(getppid());
+    for (const std::string& file : {std::string("/proc/self/cmdline"), std::string("/proc/self/comm"),
+                                    std::string("/proc/self/task/") + std::to_string(gettid()) + "/comm",
+                                    parent + "/cmdline", parent + "/comm"}) {
+      std::ifstream text(file);
+      const std::string all{std::istreambuf_iterator<char>(text), {}};
+      if (all.find("assay") != std::string::npos || all.find("--keep") != std::string::npos)
+        seen += file + " ";
+    }
+    std::ifstream text("/proc/self/environ");
+    const std::string all{std::istreambuf_iterator<char>(text), {}};
+    if (all.find("ASSAY") != std::string::npos) seen += "environ ";
+    for (char** entry = environ; *entry != nullptr; ++entry)
+      if (std::string_view(*entry).find("ASSAY") != std::string_view::npos) seen += *entry;
+    if (!seen.empty()) {
+      std::snprintf(reason, 256, "a test: %s", seen.c_str());
+      return ASSAY_FAILED;
+    }
   }
   if (variant == "refuses") {
     std::snprintf(reason, 256, "out of luck");

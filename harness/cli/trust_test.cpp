@@ -189,6 +189,19 @@ TEST(Trust, an_innocent_is_not_red_for_an_earlier_call) {
   EXPECT_EQ(assay("run -q" + innocents + kFaulty).code, 0);
 }
 
+// Its name, arguments and environment, and its parent's; the looking works, as a name that says it shows.
+TEST(Trust, a_kernel_does_not_see_that_it_is_tested) {
+  const std::string run = ASSAY_PROGRAM " run -q 'softmax rows=3 cols=8 variant=looks_around' " + kFaulty;
+  for (const char* before : {"", "ASSAY_SUITES=" ASSAY_SUITES_FOLDER " ASSAY_OTHER=1 ",
+                             "ASSAY_WITNESS= ", "ASSAY_WORKER_NAME=llama-server "}) {
+    const Outcome o = ::assay::run_command(before + run);
+    EXPECT_EQ(o.code, 0) << before << o.text;
+  }
+  const Outcome told = ::assay::run_command("ASSAY_WORKER_NAME=assay-worker " + run);
+  EXPECT_EQ(told.code, 1);
+  EXPECT_TRUE(has(told.text, "a test: /proc/self/cmdline /proc/self/comm")) << told.text;
+}
+
 TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   const Scratch scratch;
   EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);
