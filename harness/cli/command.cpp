@@ -13,6 +13,7 @@
 
 #include "harness/cli/config_file.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/worker/host_limits.hpp"
 #include "reference/near_names.hpp"
 
 namespace assay {
@@ -180,6 +181,7 @@ int run_commands(const std::string& name, const std::string& what, const std::st
                  const std::string& version, int argc, char** argv, int& exit_code,
                  const std::function<void(const Command&)>& add) {
   if (!has_proc()) return kCannotRun;
+  raise_host_limits();  // where that is not enough, whoever starts a worker says so
   CLI::App app{what};
   app.name(name);
   refuse_odd_config(argc, argv);

@@ -7,7 +7,6 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/studies.hpp"
-#include "harness/worker/host_limits.hpp"
 
 namespace {
 
@@ -44,7 +43,6 @@ std::string attribute_case(const assay::Case& c, const assay::InputLists& lists,
 int main(int argc, char** argv) {
   using namespace assay;
   int exit_code = kGreen;
-  raise_host_limits();  // where that is not enough, whoever starts a worker says so
   const auto add = [&](const Command& program) {
     add_run(program, exit_code, input_lists(), laws());
     add_compare(program, exit_code);

@@ -139,7 +139,7 @@ std::vector<SlotMessage> slots_of(const Json& json) {
 // Whatever text a worker sends is printable from here on: reasons, descriptions, names of kernels, notes.
 // No message of the protocol is nested half as deep as kDepth.
 constexpr int kDepth = 16;
-constexpr std::size_t kMostVariants = 65536;
+constexpr std::size_t kVariantBytes = 65536;  // of all names, as the worker for plug-ins says them
 void make_printable(Json& json, int depth = kDepth) {
   if (depth == 0) throw ProtocolError("a message that is nested more than 16 deep");
   if (json.is_string())
@@ -190,10 +190,10 @@ NumberedReply parse_reply(std::string_view line) {
       reply::Opened opened{
           whole(json.at("name"), kTextBytes), cut(json.at("description").get<std::string>()), {}};
       for (const Json& variant : list(json.at("variants")))
-        opened.variants.push_back(whole(variant, kTextBytes));
-      if (opened.variants.size() > kMostVariants)
+        opened.variants.push_back(whole(variant, kVariantBytes));
+      if (opened.variants.size() > kVariantBytes)
         throw ProtocolError(std::to_string(opened.variants.size()) + " variants, at most " +
-                            std::to_string(kMostVariants) + " are allowed");
+                            std::to_string(kVariantBytes) + " are allowed");
       return opened;
     }
     if (type == "refused") return reply::Refused{reason_of(json)};
