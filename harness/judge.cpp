@@ -260,12 +260,16 @@ CaseResult Judge::judge_plain(const Case& c) const {
   request.deterministic = promises.deterministic;
   try {
     const auto sent = Clock::now();
-    const RunResult run = backend.worker->run(request);
+    RunResult run = backend.worker->run(request);
     r.worker_seconds += seconds_since(sent);
     if (options.observe) options.observe(run);
-    r.kernels = run.trace.kernels;
-    r.notes = run.trace.notes;
-    r.witness = run.trace.witness;
+    const PathFinding path = run.status == RunStatus::done ? check_path(r.expected_path, promises, run.trace,
+                                                                        tensor_bytes(request.call))
+                                                           : PathFinding{};
+    bound(run.trace, kForTheReport);
+    r.kernels = std::move(run.trace.kernels);
+    r.notes = std::move(run.trace.notes);
+    r.witness = std::move(run.trace.witness);
     for (const auto ns : run.wall_ns) r.kernel_seconds += 1e-9 * static_cast<double>(ns);
     r.worker_seconds -= r.kernel_seconds;
     if (run.status != RunStatus::done) {
@@ -275,7 +279,6 @@ CaseResult Judge::judge_plain(const Case& c) const {
         r.verdict.detail = "  the worker printed:\n" + quoted_block(run.output_tail);
     } else {
       const auto& known = truths.of(c, inputs, *contract, &r.reference_seconds);
-      const PathFinding path = check_path(r.expected_path, promises, run.trace, tensor_bytes(request.call));
       r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
       r.verdict.seen = sharpness(known, inputs.tensors);
       if (r.verdict.status == Status::wrong) name_first_step(c, *contract, r);

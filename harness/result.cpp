@@ -52,6 +52,7 @@ void Summary::add(const CaseResult& r) {
     ++judged, outputs += r.verdict.elements;
   if (status == Status::unsupported || status == Status::too_big || status == Status::impossible) ++not_run;
   if (!r.verdict.unwitnessed.empty()) ++unwitnessed;
+  if (!r.disturbed.empty()) disturbed.push_back(r.disturbed);
   if (r.verdict.status == Status::suspect || (r.verdict.status == Status::pass && r.verdict.suspect()))
     ++suspect;
   if (r.verdict.status == Status::blind || (r.verdict.status == Status::pass && r.verdict.blind())) ++blind;
@@ -62,10 +63,12 @@ void Summary::add(const CaseResult& r) {
   busy_seconds += r.total_seconds;
 }
 
-bool Summary::green() const { return judged > 0 && red == 0 && stale.empty() && ended_by.empty(); }
+bool Summary::green() const {
+  return judged > 0 && red == 0 && disturbed.empty() && stale.empty() && ended_by.empty();
+}
 
 std::string_view Summary::headline() const {
-  if (red > 0 || !stale.empty() || !ended_by.empty()) return kNotGreen;
+  if (red > 0 || !disturbed.empty() || !stale.empty() || !ended_by.empty()) return kNotGreen;
   return judged > 0 ? kAllGreen : kNothingWasJudged;
 }
 

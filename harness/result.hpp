@@ -20,7 +20,7 @@ enum class Repeat : std::uint8_t {
   untried,      // a pass, or one of many findings of its kind
   alone,        // by the case's line
   after_calls,  // behind the calls in CaseResult::after
-  never,        // neither alone nor behind all that its process had been given
+  never,        // not alone, nor behind calls of its own kernel alone: the verdict is that of a new process
 };
 constexpr std::string_view to_string(Repeat r) {
   constexpr std::string_view kNames[] = {"untried", "alone", "after_calls", "never"};
@@ -38,6 +38,8 @@ struct CaseResult {
   Repeat repeat = Repeat::untried;
   std::string command;             // that repeats the result; "": assay run, and the line
   std::vector<std::string> after;  // the fewest calls of its process behind which a finding is there again
+  std::string
+      disturbed;  // a finding of a process that had made other calls, which is not this case's; "" for none
   // Where the time went; what several cases share (inputs, truth) is counted once, with the first of them.
   // What is left of total_seconds is the comparison, and the bookkeeping.
   double kernel_seconds = 0;     // inside the backend's run(), all repeats
@@ -74,10 +76,11 @@ struct Summary {
   std::size_t unwitnessed = 0;    // the backend's word alone stands for the declared path
   std::size_t suspect = 0;        // passes that the second opinion does not share
   std::size_t blind = 0;          // passes that could not have shown an error of 10 % in half of the elements
-  std::vector<std::string> stale;  // expectations that this run did not confirm
-  std::size_t outputs = 0;         // elements of the cases that were judged
-  std::size_t left = 0;            // cases that --budget left no time for
-  std::string ended_by;            // what stopped the run: "SIGINT"; "" when it is complete
+  std::vector<std::string> disturbed;  // findings of processes that are no single case's
+  std::vector<std::string> stale;      // expectations that this run did not confirm
+  std::size_t outputs = 0;             // elements of the cases that were judged
+  std::size_t left = 0;                // cases that --budget left no time for
+  std::string ended_by;                // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

@@ -12,6 +12,7 @@
 
 #include "harness/budget.hpp"
 #include "harness/history.hpp"
+#include "harness/worker/bounded.hpp"
 
 namespace assay {
 namespace {
@@ -37,18 +38,32 @@ bool may_depend_on_history(Status s) {
          s != Status::suspect && s != Status::too_big && s != Status::impossible;
 }
 
-// Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its device.
+// Of a thousand findings of one kind the first few are made again: a new process may take seconds to open its device. What was
+// not there again says nothing of the next one of its kind.
 class Repeats {
  public:
-  bool wanted(const CaseResult& r) {
+  enum class Effort : std::uint8_t { none, alone, with_history };
+  Effort wanted(const CaseResult& r) {
     const std::lock_guard lock(mutex_);
-    return ++tried_[{r.verdict.status, r.c.op, r.c.backend}] <= kRepeatedPerKind;
+    const Tries& tries = tries_[key(r)];
+    if (tries.repeated >= kRepeatedPerKind) return Effort::none;
+    return tries.never >= kRepeatedPerKind ? Effort::alone : Effort::with_history;
+  }
+  void tell(const CaseResult& found, Repeat repeat) {
+    const std::lock_guard lock(mutex_);
+    Tries& tries = tries_[key(found)];
+    ++(repeat == Repeat::never ? tries.never : tries.repeated);
   }
 
  private:
+  struct Tries {
+    std::size_t repeated = 0, never = 0;
+  };
+  using Key = std::tuple<Status, const Op*, std::string, std::string>;
+  static Key key(const CaseResult& r) { return {r.verdict.status, r.c.op, r.c.backend, r.c.variant}; }
   static constexpr std::size_t kRepeatedPerKind = 5;
   std::mutex mutex_;
-  std::map<std::tuple<Status, const Op*, std::string>, std::size_t> tried_;
+  std::map<Key, Tries> tries_;
 };
 
 // What all threads share.
@@ -124,8 +139,10 @@ class Job {
     const auto before = static_cast<std::ptrdiff_t>(worker.calls.size());
     CaseResult r = judge.judge(c);
     if (before > 0 && c.after.empty() && may_depend_on_history(r.verdict.status) &&
-        !settings_.explained(c, r.verdict) && repeats_.wanted(r))
-      find_history({worker.calls.begin(), worker.calls.begin() + before}, judge, r);
+        !settings_.explained(c, r.verdict))
+      if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none)
+        find_history({worker.calls.begin(), worker.calls.begin() + before},
+                     effort == Repeats::Effort::with_history, judge, r);
     Case alone = c;
     alone.backend.clear();
     alone.after.clear();
@@ -133,8 +150,12 @@ class Job {
     return r;
   }
 
-  // Makes the finding again in new processes, with ever more of what the one had been given in which it was made.
-  void find_history(const std::vector<std::string>& calls, const Judge& judge, CaseResult& r) {
+  // Makes the finding again in new processes, with ever more of what the one had been given in which it was made. What is there
+  // again neither alone nor behind calls of the same kernel alone is not this case's: it keeps the verdict of a new process.
+  void find_history(const std::vector<std::string>& calls, bool with_history, const Judge& judge,
+                    CaseResult& r) {
+    const CaseResult as_found = r;
+    std::optional<CaseResult> alone;
     const Status found = r.verdict.status;
     Judge again = judge;
     again.options.observe = nullptr;
@@ -144,19 +165,39 @@ class Job {
       c.after = after;
       workers_.of(c.backend).worker->restart();
       replay_calls(c, plan_.lists, workers_, again.options);
-      return again.judge(c).verdict.status == found;
+      CaseResult fresh = again.judge(c);
+      const bool same = fresh.verdict.status == found;
+      if (after.empty() && !alone) alone = std::move(fresh);
+      return same;
     };
     // A hang takes its whole time limit each time: it is made once more, alone.
-    const bool slow = found == Status::hang;
+    const bool slow = found == Status::hang || !with_history;
     const auto after = shortest_history(slow ? std::vector<std::string>{} : calls, shows, kHistoryLimit);
     r.repeat = !after ? Repeat::never : after->empty() ? Repeat::alone : Repeat::after_calls;
+    repeats_.tell(as_found, r.repeat);
     if (after) r.after = *after;
-    if (!r.after.empty())
+    if (r.repeat == Repeat::alone) return;
+    const auto is_of_this_kernel = [&](const std::string& line) {
+      const Case earlier = expand(parse_case(line)).front();
+      return earlier.op == r.c.op && earlier.variant == r.c.variant;
+    };
+    if (after && std::ranges::all_of(*after, is_of_this_kernel)) {
       r.verdict.summary += fmt::format(" (only after {} earlier call{} of its process: see the repro)",
                                        r.after.size(), r.after.size() == 1 ? "" : "s");
-    if (!after)
-      r.verdict.summary += fmt::format(" (not in a new process{}: it does not repeat)",
-                                       slow ? "" : ", nor after its earlier calls");
+      return;
+    }
+    const std::string where =
+        after
+            ? fmt::format("only after earlier calls of its process: {}", repro_command(r))
+            : fmt::format("not in a new process{}; its process had made {} calls before, the last of them {}",
+                          slow ? "" : ", nor after all its earlier calls", calls.size(), calls.back());
+    workers_.of(r.c.backend).worker->restart();  // what the earlier calls left there strikes no other case
+    r = std::move(*alone);
+    r.c = as_found.c;
+    r.repeat = Repeat::never;
+    r.disturbed =
+        fmt::format("{}: {}: {} ({})", r.c.line(), to_string(found), as_found.verdict.summary, where);
+    r.notes.emplace_back("judged_again", cut(r.disturbed));
   }
 
   const Plan& plan_;

@@ -70,6 +70,7 @@ class Console : public Reporter {
     for (const auto& [name, count] : header_.elsewhere)
       fmt::print("\n{} case{} not run: {} backend={}, which --backend does not name\n", with_commas(count),
                  count == 1 ? "" : "s", count == 1 ? "it requires" : "they require", name);
+    for (const auto& what : s.disturbed) fmt::print("\ndisturbed by an earlier call: {}\n", what);
     for (const auto& where : s.stale) fmt::print("stale expectation, remove it: {}\n", where);
     fmt::print("\n{}; {}{} outputs judged in {:.1f} s\n", counts(s),
                s.shows_nothing + s.not_run == 0 ? "" : s.coverage() + "; ", with_commas(s.outputs),

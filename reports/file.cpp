@@ -46,9 +46,22 @@ std::optional<int> own_descriptor(const std::string& path) {
 
 int open_in_place(const std::string& path) {
   const auto own = own_descriptor(path);
-  const int opened =
-      own ? fcntl(*own, F_DUPFD_CLOEXEC, 3) : open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (opened < 0) refuse(path, std::strerror(errno));
+  if (own) {
+    const int copy = fcntl(*own, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0) refuse(path, std::strerror(errno));
+    return copy;
+  }
+  // A pipe that nobody reads yet is waited for, but not for ever.
+  constexpr int kTries = 500;
+  constexpr useconds_t kPause = 10'000;
+  int opened = -1;
+  for (int i = 0; i < kTries && opened < 0; ++i) {
+    opened = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (opened >= 0 || errno != ENXIO) break;
+    usleep(kPause);
+  }
+  if (opened < 0) refuse(path, errno == ENXIO ? "it is a pipe that nobody reads" : std::strerror(errno));
+  if (fcntl(opened, F_SETFL, 0) != 0) refuse(path, std::strerror(errno));
   return opened;
 }
 

@@ -86,6 +86,7 @@ class Page : public Reporter {
     if (!s.ended_by.empty())
       notes.push_back(
           fmt::format("Ended by {}: {} of {} cases were judged.", s.ended_by, s.cases, header_.cases));
+    for (const auto& what : s.disturbed) notes.push_back("disturbed by an earlier call: " + what);
     for (const auto& stale : s.stale) notes.push_back("stale expectation, remove it: " + stale);
     Json digest = Json::array();
     for (const DigestLine& line : digest_.lines()) digest.push_back(line.text());

@@ -61,6 +61,7 @@ class JsonReport : public Reporter {
                           {"red", counts_of(cell.red)},
                           {"reason", cell.reason}});
     document_["matrix"] = std::move(matrix);
+    for (const auto& what : s.disturbed) add_failure(what.substr(0, what.find(": ")), "disturbed", what);
     for (const auto& expectation : s.stale)
       add_failure(expectation, "stale", "no case of this run confirms it: remove the line");
     Json digest = Json::array();
@@ -77,6 +78,7 @@ class JsonReport : public Reporter {
     document_["summary"] = {{"cases", s.cases},
                             {"green", s.green()},
                             {"expected", s.expected},
+                            {"disturbed", s.disturbed},
                             {"stale", s.stale},
                             {"verdicts", counts_of(s.counts)},
                             {"outcome", s.headline()},

@@ -89,7 +89,10 @@ class Junit : public Reporter {
   }
 
   void end(const Summary& s) override {
-    for (const auto& expectation : s.stale) add_stale(expectation);
+    for (const auto& what : s.disturbed)
+      add_of_run("disturbed", what.substr(0, what.find(": ")), "disturbed by an earlier call: " + what);
+    for (const auto& expectation : s.stale)
+      add_of_run("stale", expectation, "no case of this run confirms it: remove the line");
     if (!s.ended_by.empty()) add_incomplete(s);
     pugi::xml_node properties = suite_of("run").node.child("properties");
     add_property(properties, "outcome", std::string(s.headline()));
@@ -137,12 +140,14 @@ class Junit : public Reporter {
     return test;
   }
 
-  void add_stale(const std::string& expectation) {
-    Suite& suite = suite_of("expectations");
+  // A failure that is no single case's.
+  void add_of_run(const char* kind, const std::string& name, const std::string& message) {
+    const char* group = std::string_view(kind) == "stale" ? "expectations" : "processes";
+    Suite& suite = suite_of(group);
     ++suite.counts.failures;
-    pugi::xml_node node = add_test(suite, "expectations", expectation, 0).append_child("failure");
-    node.append_attribute("type") = "stale";
-    node.append_attribute("message") = "no case of this run confirms it: remove the line";
+    pugi::xml_node node = add_test(suite, group, name, 0).append_child("failure");
+    node.append_attribute("type") = kind;
+    set_attribute(node, "message", message);
   }
 
   // Whoever reads this report alone must not take the cases that are here for all of them.

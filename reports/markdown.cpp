@@ -38,6 +38,8 @@ class Markdown : public Reporter {
     for (const auto& [name, description] : header_.backends)
       out << fmt::format("- {}: {}\n", name, escaped(printable(description)));
     out << "\n```\n" << matrix_.folded().text() << "```\n";
+    for (const auto& what : s.disturbed)
+      out << "- disturbed by an earlier call: " << escaped(printable(what)) << "\n";
     for (const auto& expectation : s.stale) out << "- stale expectation: `" << expectation << "`\n";
     out << text_;
     if (findings_ > kShown) out << fmt::format("\n... and {} more findings\n", findings_ - kShown);

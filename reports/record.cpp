@@ -83,7 +83,8 @@ std::string plan_digest(const Plan& plan) {
 }
 
 Record read_record(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) throw bad_record(path, "it is no ordinary file");
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) throw bad_record(path, "it is no ordinary file");
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file.is_open() || file.bad()) throw bad_record(path, "it cannot be read");

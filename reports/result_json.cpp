@@ -100,6 +100,7 @@ Json to_json(const CaseResult& r) {
   // Only what sets the finding apart: which of many alike were made again depends on the jobs.
   if (r.repeat == Repeat::after_calls || r.repeat == Repeat::never) row["repeat"] = to_string(r.repeat);
   if (!r.after.empty()) row["after"] = r.after;
+  if (!r.disturbed.empty()) row["disturbed"] = r.disturbed;
   if (!r.notes.empty()) row["notes"] = r.notes;
   if (r.witness) row["witness"] = Json::parse(witness_text(*r.witness));
   return row;
@@ -138,6 +139,7 @@ CaseResult result_of(const Json& row, const Case& c) {
   r.kernels = row.at("announced").get<std::vector<std::string>>();
   r.repeat = static_cast<Repeat>(index_in(kRepeats, row.value("repeat", "untried"), "repeat"));
   r.after = row.value("after", std::vector<std::string>{});
+  r.disturbed = row.value("disturbed", "");
   r.notes = row.value("notes", std::vector<std::pair<std::string, std::string>>{});
   if (row.contains("witness")) r.witness = parse_witness(row.at("witness").dump());
   r.kernel_seconds = row.at("kernel_seconds");

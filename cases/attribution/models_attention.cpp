@@ -26,7 +26,7 @@ class Attention final : public Model {
     for (const double x : problem_.all_q()) plain_q_.push_back(x);
     apply_conversions(problem_, contract);
     tile_ = std::max<std::int64_t>(1, contract.integer("tile"));
-    parts_ = std::max<std::int64_t>(1, contract.integer("split"));
+    parts_ = std::clamp<std::int64_t>(contract.integer("split"), 1, std::max<std::int64_t>(1, g_.length));
     cast_ = contract.text("p");
     cast_sum_ = contract.text("denominator") == "cast";
     for (std::int64_t b = 0; b < g_.batch; ++b)

@@ -13,6 +13,7 @@
 
 #include "harness/cli/config_file.hpp"
 #include "harness/cli/program.hpp"
+#include "harness/worker/host_limits.hpp"
 #include "reference/near_names.hpp"
 
 namespace assay {
@@ -96,19 +97,25 @@ class ConfigFile : public CLI::Config {
   CLI::App* app_;
 };
 
-// CLI11 reads kConfig where it is a file, and says nothing where it is there and cannot be read.
+// CLI11 reads what is a file, waits for what a pipe gives, and says nothing of kConfig where it is there and cannot be read.
 void refuse_odd_config(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]).starts_with("--config")) return;
+  std::string file = kConfig;
+  bool named = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--config")) continue;
+    named = true;
+    file = word.starts_with("--config=") ? argv[i] + 9 : i + 1 < argc ? argv[i + 1] : "";
+  }
   struct stat found{};
-  if (lstat(kConfig, &found) != 0) return;
+  if (file.empty() || lstat(file.c_str(), &found) != 0) return;
   std::string why;
-  if (stat(kConfig, &found) != 0 || (S_ISREG(found.st_mode) && access(kConfig, R_OK) != 0))
+  if (stat(file.c_str(), &found) != 0 || (S_ISREG(found.st_mode) && access(file.c_str(), R_OK) != 0))
     why = std::strerror(errno);
   else if (!S_ISREG(found.st_mode))
     why = "it is no ordinary file";
   if (why.empty()) return;
-  complain(fmt::format("{} of this folder cannot be read: {}", kConfig, why));
+  complain(fmt::format("{}{} cannot be read: {}", file, named ? "" : " of this folder", why));
   std::exit(kUsage);
 }
 
@@ -173,6 +180,8 @@ void Command::callback(std::function<void()> run) const { app_->callback(std::mo
 int run_commands(const std::string& name, const std::string& what, const std::string& footer,
                  const std::string& version, int argc, char** argv, int& exit_code,
                  const std::function<void(const Command&)>& add) {
+  if (!has_proc()) return kCannotRun;
+  raise_host_limits();  // where that is not enough, whoever starts a worker says so
   CLI::App app{what};
   app.name(name);
   refuse_odd_config(argc, argv);

@@ -4,6 +4,7 @@
 #include "harness/backends.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/suites.hpp"
+#include "harness/worker/host_limits.hpp"
 #include "harness/worker/worker.hpp"
 
 namespace assay {
@@ -16,6 +17,9 @@ void say(std::string_view state, const BackendInfo& backend, const std::string& 
 
 int doctor() {
   fmt::print("assay {}\n  suites    {}\n", ASSAY_VERSION, suites_directory());
+  const std::string& low = raise_host_limits();
+  fmt::print("  limits    {}\n", host_limits());
+  if (!low.empty()) fmt::print("  too low   {}\n", low);
   std::size_t usable = 0;
   for (const auto& b : known_backends()) {
     if (!b.not_built.empty()) {

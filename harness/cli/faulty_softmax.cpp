@@ -5,8 +5,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -99,6 +104,28 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     std::snprintf(reason, 256, "descriptor 9 is open");
     return ASSAY_FAILED;
   }
+  // What a kernel can see of being tested, beside the paths of its files.
+  if (variant == "looks_around") {
+    std::string seen;
+    const std::string parent = "/proc/" + std::to_string(getppid());
+    for (const std::string& file : {std::string("/proc/self/cmdline"), std::string("/proc/self/comm"),
+                                    std::string("/proc/self/task/") + std::to_string(gettid()) + "/comm",
+                                    parent + "/cmdline", parent + "/comm"}) {
+      std::ifstream text(file);
+      const std::string all{std::istreambuf_iterator<char>(text), {}};
+      if (all.find("assay") != std::string::npos || all.find("--keep") != std::string::npos)
+        seen += file + " ";
+    }
+    std::ifstream text("/proc/self/environ");
+    const std::string all{std::istreambuf_iterator<char>(text), {}};
+    if (all.find("ASSAY") != std::string::npos) seen += "environ ";
+    for (char** entry = environ; *entry != nullptr; ++entry)
+      if (std::string_view(*entry).find("ASSAY") != std::string_view::npos) seen += *entry;
+    if (!seen.empty()) {
+      std::snprintf(reason, 256, "a test: %s", seen.c_str());
+      return ASSAY_FAILED;
+    }
+  }
   if (variant == "refuses") {
     std::snprintf(reason, 256, "out of luck");
     return ASSAY_FAILED;
@@ -108,6 +135,23 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
     return ASSAY_FAILED;
   }
   if (variant == "slow") usleep(20'000);
+  if (variant == "chatters")
+    for (int i = 0; i < 20'000; ++i) {
+      const std::string name = std::string(500, 'k') + std::to_string(i);
+      trace->kernel(trace->self, name.c_str());
+      if (i < 200) trace->note(trace->self, "note", std::string(60'000, 'n').c_str());
+    }
+  if (variant == "kills_later")
+    std::thread([] {
+      usleep(150'000);
+      kill(getpid(), SIGKILL);
+    }).detach();
+  if (variant == "naps") usleep(600'000);
+  if (variant == "six_mebibytes_of_stack") {
+    volatile char deep[6 << 20];
+    for (std::size_t i = 0; i < sizeof deep; i += 4096) deep[i] = 1;
+  }
+  if (variant == "wants_memory") std::vector<char>(std::size_t{1} << 40);
   if (variant == "twice") softmax(x, y, rows);
   return ASSAY_OK;
 }

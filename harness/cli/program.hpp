@@ -22,13 +22,22 @@ namespace assay {
 // On standard error, which may be as full as standard output is.
 inline void complain(const std::string& what) { std::fputs(("assay: " + what + "\n").c_str(), stderr); }
 
+// Where programs, their workers and all that these start are found. A container may be without it.
+inline bool has_proc() {
+  if (access("/proc/self/exe", F_OK) == 0) return true;
+  complain("there is no /proc here (or it is that of another PID namespace): mount -t proc proc /proc");
+  return false;
+}
+
 // Parses the command line, which runs the callbacks of `app`, and turns what they throw into an exit code: InputError
 // into kUsage, everything else into kCannotRun. `exit_code` is what the callbacks left.
 inline int run_program(CLI::App& app, int argc, char** argv, const int& exit_code) {
   // What a shell left open (9>>file) is not for the programs that this one starts.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
+  std::signal(SIGXFSZ, SIG_IGN);  // memory beyond `ulimit -f` is too big a case
   // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.
+  if (!has_proc()) return kCannotRun;
   if (const auto broken = self_test(); !broken.empty()) {
     fmt::print(stderr, "assay: this build cannot be trusted:\n{}\n", describe(broken));
     return kCannotRun;

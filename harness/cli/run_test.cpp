@@ -40,7 +40,7 @@ const std::string kCases = "'" + kLines + "' " + kFaulty;
 pid_t start(const std::vector<std::string>& arguments) {
   const pid_t child = fork();
   if (child != 0) return child;
-  setenv("ASSAY_RUN_TEST", std::to_string(getppid()).c_str(), 1);
+  setenv("RUN_TEST_MARK", std::to_string(getppid()).c_str(), 1);
   const int out = open("/dev/null", O_WRONLY);
   dup2(out, STDOUT_FILENO);
   dup2(out, STDERR_FILENO);
@@ -64,7 +64,7 @@ std::vector<std::string> run_of(const std::vector<std::string>& more) {
 }
 
 int marked_processes() {
-  const std::string mark = "ASSAY_RUN_TEST=" + std::to_string(getpid());
+  const std::string mark = "RUN_TEST_MARK=" + std::to_string(getpid());
   int found = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();

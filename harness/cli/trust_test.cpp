@@ -143,6 +143,65 @@ TEST(Trust, a_configuration_that_cannot_be_read_is_an_error) {
   EXPECT_EQ(in_folder("none", "").code, 0);
 }
 
+// Four cases that say 20 MB each: what a report keeps of one is told by its own notes.
+TEST(Trust, what_a_kernel_says_does_not_size_the_judge) {
+  const Scratch scratch;
+  const Outcome o = assay("run -q 'softmax rows=1,2 cols=8,9 variant=chatters' " + kFaulty + " --json " +
+                          scratch.file("r.json"));
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_LT(std::filesystem::file_size(scratch.file("r.json")), std::size_t{1} << 18);
+  const auto report = json_of(scratch.file("r.json"));
+  ASSERT_EQ(report["results"].size(), 4U);
+  for (const auto& row : report["results"]) {
+    EXPECT_EQ(row["announced"][0], "softmax_fast");
+    EXPECT_TRUE(has(row["notes"].dump(), "kernels_left_out")) << row["notes"];
+    EXPECT_TRUE(has(row["notes"].dump(), "notes_left_out")) << row["notes"];
+  }
+  const Outcome quiet = assay("run -q 'softmax rows=3 cols=8 variant=correct' " + kFaulty + " --json " +
+                              scratch.file("r.json"));
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_FALSE(has(text_of(scratch.file("r.json")), "left_out"));
+}
+
+// Its thread strikes in some later call of the process, or, on a slow machine, in its own: never is another kernel red for it.
+TEST(Trust, an_innocent_is_not_red_for_an_earlier_call) {
+  const Scratch scratch;
+  const std::string innocents = " 'softmax rows=1,2,3,4,5,6,7,8,9 cols=7,8 variant=slow' ";
+  const std::string reports = "--jobs 1 " + kFaulty + " --json " + scratch.file("r.json") + " --junit " +
+                              scratch.file("r.xml") + " --md " + scratch.file("r.md") + " --html " +
+                              scratch.file("r.html") + " --record " + scratch.file("r.jsonl");
+  const Outcome o = assay("run -q 'softmax rows=2 cols=9 variant=kills_later'" + innocents + reports);
+  EXPECT_EQ(o.code, 1) << o.text;
+  const auto report = json_of(scratch.file("r.json"));
+  for (const auto& row : report["results"]) {
+    const bool innocent = has(row["case"], "variant=slow");
+    EXPECT_TRUE(!innocent || row["verdict"] == "pass") << row["case"];
+  }
+  if (report["results"][0]["verdict"] == "pass") {
+    EXPECT_EQ(report["summary"]["disturbed"].size(), 1U);
+    EXPECT_EQ(report["failures"][0]["kind"], "disturbed");
+    for (const char* file : {"r.xml", "r.md", "r.html"})
+      EXPECT_TRUE(has(text_of(scratch.file(file)), "disturbed by an earlier call: softmax rows=")) << file;
+    EXPECT_TRUE(has(o.text, "disturbed by an earlier call: softmax rows=")) << o.text;
+    EXPECT_TRUE(has(o.text, "SIGKILL")) << o.text;
+    EXPECT_EQ(assay("run -q --resume " + scratch.file("r.jsonl")).code, 1);
+  }
+  EXPECT_EQ(assay("run -q" + innocents + kFaulty).code, 0);
+}
+
+// Its name, arguments and environment, and its parent's; the looking works, as a name that says it shows.
+TEST(Trust, a_kernel_does_not_see_that_it_is_tested) {
+  const std::string run = ASSAY_PROGRAM " run -q 'softmax rows=3 cols=8 variant=looks_around' " + kFaulty;
+  for (const char* before : {"", "ASSAY_SUITES=" ASSAY_SUITES_FOLDER " ASSAY_OTHER=1 ",
+                             "ASSAY_WITNESS= ", "ASSAY_WORKER_NAME=llama-server "}) {
+    const Outcome o = ::assay::run_command(before + run);
+    EXPECT_EQ(o.code, 0) << before << o.text;
+  }
+  const Outcome told = ::assay::run_command("ASSAY_WORKER_NAME=assay-worker " + run);
+  EXPECT_EQ(told.code, 1);
+  EXPECT_TRUE(has(told.text, "a test: /proc/self/cmdline /proc/self/comm")) << told.text;
+}
+
 TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   const Scratch scratch;
   EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);

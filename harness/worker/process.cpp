@@ -81,6 +81,9 @@ void WorkerProcess::flush() {
 bool WorkerProcess::over_limit() {
   const auto now = Clock::now();
   if (now < next_look_) return false;
+  begin_ +=
+      now -
+      next_look_;  // so late is who did not run itself (SIGSTOP, a debugger): the child is not charged for it
   auto times = processor_times(keeper_);
   if (at_first_look_)
     processor_spent_ = std::max(processor_spent_, busiest_since(*at_first_look_, times));

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/worker/bounded.hpp"
 #include "harness/worker/channel.hpp"
 #include "harness/worker/sandbox.hpp"
 
@@ -53,7 +54,7 @@ struct ProcessOptions {
   std::vector<std::string> environment;  // "NAME=value", in addition to this process's
   std::optional<Sandbox> sandbox;
   int stop_descriptor = -1;  // when it becomes readable, all waits end; -1: none
-  std::size_t line_bytes = std::size_t{64} << 20;
+  std::size_t line_bytes = kLineBytes;
 };
 
 class WorkerProcess {

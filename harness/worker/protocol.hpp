@@ -20,7 +20,10 @@ inline constexpr int kControlDescriptor = 3;  // a stream socket: requests in, r
 inline constexpr int kMemoryDescriptor = 4;   // the shared memory, to be mapped with MAP_SHARED
 inline constexpr int kStackAsItIs = -1;
 inline constexpr std::string_view kTreeVariable =
-    "ASSAY_WORKER_TREE";  // the same in all that a worker starts
+    "PROCESS_TREE";  // the same in all that a worker starts: it stays, and says nothing of assay
+// What a worker is called where others see its name, and the variables that a worker removes before it loads a backend.
+inline constexpr std::string_view kNameVariable = "ASSAY_WORKER_NAME", kPlainName = "engine",
+                                  kOwnVariables = "ASSAY_";
 // Key of a note: what a call changed in its process for good. The process serves no other case.
 inline constexpr std::string_view kLeftBehindNote = "left_behind";
 inline constexpr std::string_view kWitnessVariable = "ASSAY_WITNESS";  // path of the witness, "" for none

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "harness/worker/exchange.hpp"
+#include "harness/worker/host_limits.hpp"
 
 namespace assay {
 namespace {
@@ -138,12 +139,14 @@ RunResult Worker::run(const RunRequest& request) {
   if (first.status == RunStatus::done) compare_runs(request, set, first);
   // A process that was found out, or says that something stays changed in it, may serve no other case: what it mapped,
   // or keeps, is not known.
-  const bool sound = first.status != RunStatus::overrun && first.status != RunStatus::unwritten &&
-                     first.status != RunStatus::input_changed;
+  const bool sound = first.status == RunStatus::done || first.status == RunStatus::unsupported ||
+                     first.status == RunStatus::failed || first.status == RunStatus::too_big;
   const auto& notes = first.trace.notes;
   if (!sound || std::ranges::any_of(notes, [](const auto& note) { return note.first == kLeftBehindNote; }))
     restart();
   if (opened_) left_digest_ = digest(arena_->data(), left_pages_);
+  if ((first.status == RunStatus::failed || first.status == RunStatus::crash) && !options_.sandbox)
+    first.reason += reachable_host_limits();
   return first;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <random>
+#include <string_view>
 #include <system_error>
 
 #include "harness/worker/keeper.hpp"
@@ -121,7 +122,9 @@ WorkerProcess::WorkerProcess(const ProcessOptions& options)
   std::vector<std::string> added = options.environment;
   added.push_back(mark_);
   std::vector<char*> variables = pointers(added);  // the first of two values of a name counts
-  for (char** inherited = environ; *inherited != nullptr; ++inherited) variables.push_back(*inherited);
+  for (char** inherited = environ; *inherited != nullptr; ++inherited)
+    if (!std::string_view(*inherited).starts_with("_="))
+      variables.push_back(*inherited);  // the shell's: our path
   variables.push_back(nullptr);
   const int error = posix_spawnp(&keeper_, arguments[0], files.actions(), files.attributes(),
                                  arguments.data(), variables.data());

@@ -8,6 +8,7 @@
 
 #include "harness/worker/exchange.hpp"
 #include "harness/worker/findings.hpp"
+#include "harness/worker/host_limits.hpp"
 #include "reference/mix.hpp"
 
 namespace assay {
@@ -176,6 +177,7 @@ std::optional<std::string> Worker::start() {
     discard();  // the case that is guilty of it has its verdict, and this one is not to suffer
   }
   if (refusal_) return refusal_;
+  if (const std::string& low = raise_host_limits(); !low.empty()) return refuse(low, false);
   try {
     if (!arena_) arena_ = std::make_unique<Arena>(memory_bytes_);
     process_ = std::make_unique<WorkerProcess>(

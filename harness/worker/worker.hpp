@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "harness/worker/bounded.hpp"
 #include "harness/worker/memory.hpp"
 #include "harness/worker/process.hpp"
 #include "harness/worker/protocol.hpp"
@@ -27,7 +28,7 @@ struct WorkerOptions {
   std::optional<Sandbox> sandbox;                  // what cannot be had is refused, never left out
   std::chrono::milliseconds open_timeout{60'000};  // as RunRequest::timeout
   int stop_descriptor = -1;                        // when it becomes readable, any call throws Stopped
-  std::size_t line_bytes = std::size_t{64} << 20;  // of one reply
+  std::size_t line_bytes = kLineBytes;             // of one reply
   // Inputs may be written in the worker's mapping; changes are found by comparison.
   bool writable_inputs = false;
 };

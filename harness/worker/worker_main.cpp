@@ -13,12 +13,16 @@
 #include <exception>
 #include <mutex>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "backends/assay_backend.h"
+#include "harness/worker/bounded.hpp"
 #include "harness/worker/channel.hpp"
 #include "harness/worker/crash_report.hpp"
 #include "harness/worker/keeper.hpp"
+#include "harness/worker/plain_name.hpp"
 #include "harness/worker/process_state.hpp"
 #include "harness/worker/protocol.hpp"
 #include "harness/worker/slot_mapping.hpp"
@@ -31,7 +35,7 @@ constexpr int kExitUsage = 2;
 constexpr int kExitChannelLost = 71;
 constexpr std::size_t kMaxKernels = 65536;
 constexpr std::size_t kMaxNotes = 4096;
-constexpr std::size_t kMaxTextBytes = 65536;  // of a kernel's name, or a note
+constexpr std::size_t kMaxTextBytes = 65536;  // of a kernel's name, or a note, as it comes
 constexpr std::size_t kReasonBytes = 256;
 constexpr std::size_t kFilledStackBytes = 256 << 10;
 constexpr std::size_t kClockStackBytes = 2048;
@@ -135,6 +139,8 @@ template <std::size_t Bytes>
 
 class Server {
  public:
+  Server() { forget_own_variables(); }
+
   Reply answer(const request::Hello&) {
     return reply::Hello{std::string(kProtocolName), kProtocolVersion, true};
   }
@@ -206,6 +212,7 @@ class Server {
       recorder.trace.notes.emplace_back("kernels_dropped", std::to_string(recorder.dropped));
     if (!left.empty()) recorder.trace.notes.emplace_back(kLeftBehindNote, left);
     recorder.trace.witness = witness_.collect(recorder.trace.kernels);
+    bound(recorder.trace, kInOneReply);
     if (!witness_.absence().empty()) recorder.trace.notes.emplace_back("witness_absent", witness_.absence());
     return reply::Done{std::move(recorder.trace)};
   }
@@ -294,8 +301,13 @@ int work() {
 
 // Ends without the destructors of libraries that may already be in disorder.
 int main(int argc, char** argv) try {
-  const bool keeps = argc > 1 && std::strcmp(argv[1], assay::kKeepOption) == 0;
-  _exit(keeps ? assay::keep(argv + 2, assay::work) : assay::work());
+  std::vector<std::string> words(argv, argv + argc);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  assay::take_plain_name(argc, argv);
+  const bool keeps = argc > 1 && words[1] == assay::kKeepOption;
+  _exit(keeps ? assay::keep(arguments.data() + 2, assay::work) : assay::work());
 } catch (const std::exception& error) {
   std::fputs(error.what(), stderr);
   return assay::kExitUsage;

@@ -235,6 +235,8 @@ AttentionSchedule parse_attention_schedule(std::string_view text) {
   if (schedule.sink == SinkStep::own && !natural(schedule.exp)) kGrammar.refuse("sink", "own");
   if (schedule.dot_block > 1 && (schedule.qk != "f32" || schedule.dot_lanes > 1))
     kGrammar.refuse("dot_block", std::to_string(schedule.dot_block));
+  constexpr std::int64_t kMostParts = 65536;
+  if (schedule.split * schedule.deal > kMostParts) kGrammar.refuse("deal", std::to_string(schedule.deal));
   if (schedule.cut > 0 && schedule.split > 1 && schedule.part == 0)
     kGrammar.refuse("cut", std::to_string(schedule.cut));
   const bool rounds_q = schedule.q == "f16" || schedule.q == "bf16" || schedule.q == "q8_0";

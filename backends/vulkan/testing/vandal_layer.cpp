@@ -1,4 +1,4 @@
-// VK_LAYER_ASSAY_vandal: breaks what passes through it, for tests. ASSAY_VANDAL=lose: the device is lost at
+// VK_LAYER_ASSAY_vandal: breaks what passes through it, for tests. VANDAL=lose: the device is lost at
 // the second submission; grid: every dispatch asks for more workgroups than a device promises to take.
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
@@ -15,7 +15,7 @@ PFN_vkQueueSubmit g_submit = nullptr;
 PFN_vkCmdDispatch g_dispatch = nullptr;
 
 bool asked_for(const char* what) {
-  const char* wanted = std::getenv("ASSAY_VANDAL");
+  const char* wanted = std::getenv("VANDAL");
   return wanted != nullptr && std::strcmp(wanted, what) == 0;
 }
 

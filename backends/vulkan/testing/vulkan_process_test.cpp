@@ -44,7 +44,7 @@ TEST(VulkanProcess, a_lost_device_is_a_verdict_and_not_a_crash) {
   const std::string layer = kTestLayers + "VK_INSTANCE_LAYERS=VK_LAYER_ASSAY_vandal ";
   const Result counterpart = assay(cases, layer);
   EXPECT_EQ(counterpart.exit_code, 0) << counterpart.output;
-  const Result lost = assay(cases, layer + "ASSAY_VANDAL=lose");
+  const Result lost = assay(cases, layer + "VANDAL=lose");
   EXPECT_EQ(lost.exit_code, 1) << lost.output;
   EXPECT_NE(lost.output.find("VK_ERROR_DEVICE_LOST"), std::string::npos) << lost.output;
   EXPECT_EQ(lost.output.find("crash"), std::string::npos) << lost.output;
@@ -112,7 +112,7 @@ TEST(VulkanProcess, the_validation_layers_find_nothing_and_would_say_so) {
   const std::string cases = ASSAY_VALIDATION_CASES " -b vulkan";
   const std::string both = "VK_INSTANCE_LAYERS=VK_LAYER_ASSAY_vandal:VK_LAYER_KHRONOS_validation ";
   std::remove(log.c_str());
-  const Result broken = assay("'rmsnorm rows=1 cols=8' -b vulkan", environment + both + "ASSAY_VANDAL=grid");
+  const Result broken = assay("'rmsnorm rows=1 cols=8' -b vulkan", environment + both + "VANDAL=grid");
   if (slurp(log).empty())
     GTEST_SKIP() << "VK_LAYER_KHRONOS_validation is not installed (Debian: vulkan-validationlayers)";
   EXPECT_NE(slurp(log).find("groupCountX"), std::string::npos) << slurp(log);

@@ -1,6 +1,6 @@
 """FlashInfer's decode of one request, for assay identify: no claim of a path, nor of a limit.
 
-FlashInfer is headers alone; this builds what is called, for an H100 or H200, beside this file or where ASSAY_FLASHINFER says:
+FlashInfer is headers alone; this builds what is called, for an H100 or H200, beside this file or where FLASHINFER_DECODE says:
 
     nvcc -std=c++17 -O3 -use_fast_math -arch=sm_90a --shared -Xcompiler -fPIC --cudart static \\
          -I flashinfer/include flashinfer_decode.cu -o flashinfer_decode.so
@@ -11,7 +11,7 @@ import os
 import torch
 from assay_subjects import Unsupported, need, subject
 
-LIBRARY = os.environ.get("ASSAY_FLASHINFER", os.path.join(os.path.dirname(os.path.abspath(__file__)), "flashinfer_decode.so"))
+LIBRARY = os.environ.get("FLASHINFER_DECODE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "flashinfer_decode.so"))
 # Parts of a split, of heads of d columns and a logarithm each.
 MOST_PARTS = 4096
 

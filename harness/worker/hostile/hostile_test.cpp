@@ -105,9 +105,9 @@ WorkerOptions options_of(const Row& row, const std::string& mark, const std::str
   WorkerOptions options;
   options.keeper = ASSAY_WORKER;
   std::vector<std::string> variables = {
-      mark, "ASSAY_HOSTILE_PORT=" + std::to_string(machine().port()),
-      "ASSAY_HOSTILE_FILE=" + machine().file(), "ASSAY_HOSTILE_JUDGE=" + std::to_string(getpid()),
-      std::string("ASSAY_HOSTILE_CONTAINED=") + ((row.flags & kSandbox) != 0 ? "1" : "0")};
+      mark, "HOSTILE_PORT=" + std::to_string(machine().port()), "HOSTILE_FILE=" + machine().file(),
+      "HOSTILE_JUDGE=" + std::to_string(getpid()),
+      std::string("HOSTILE_CONTAINED=") + ((row.flags & kSandbox) != 0 ? "1" : "0")};
   if (!alone) {
     options.command = std::move(variables);
     options.command.insert(options.command.begin(), "env");
@@ -222,7 +222,7 @@ std::string check(const Row& row, int job) {
   Problems problems;
   const std::string name = std::string(row.name) + "." + std::to_string(static_cast<int>(row.via));
   const std::string mark =
-      "ASSAY_HOSTILE=" + name + "." + std::to_string(job) + "." + std::to_string(getpid()) + ";";
+      "HOSTILE=" + name + "." + std::to_string(job) + "." + std::to_string(getpid()) + ";";
   std::string scratch = name + "." + std::to_string(job);
   std::ranges::replace(scratch, '/', '_');
   scratch = machine().folder() + "/" + scratch;
@@ -315,7 +315,7 @@ TEST(HostileSandbox, is_there_for_the_rows_that_need_it) {
 // Both ways: a misdeed without a row would never be tried, a row without a misdeed would try nothing.
 TEST(HostileTable, names_the_misdeeds_of_the_plug_in) {
   Row plain{"correct", Via::open, RunStatus::done, ""};
-  Worker worker(options_of(plain, "ASSAY_HOSTILE=table", "", true));
+  Worker worker(options_of(plain, "HOSTILE=table", "", true));
   const auto answer = worker.open();
   ASSERT_TRUE(std::holds_alternative<reply::Opened>(answer));
   const auto& variants = std::get<reply::Opened>(answer).variants;
@@ -333,14 +333,13 @@ TEST(HostileTable, a_process_that_is_left_is_seen) {
   const pid_t child = fork();
   if (child == 0) {
     dup2(ready[1], STDOUT_FILENO);
-    execlp("env", "env", "ASSAY_HOSTILE=left.behind", "sh", "-c", "echo; sleep 100",
-           static_cast<char*>(nullptr));
+    execlp("env", "env", "HOSTILE=left.behind", "sh", "-c", "echo; sleep 100", static_cast<char*>(nullptr));
     _exit(1);
   }
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  EXPECT_NE(processes_with("ASSAY_HOSTILE=left.behind").find(std::to_string(child)), std::string::npos);
-  EXPECT_EQ(processes_with("ASSAY_HOSTILE=never.started"), "");
+  EXPECT_NE(processes_with("HOSTILE=left.behind").find(std::to_string(child)), std::string::npos);
+  EXPECT_EQ(processes_with("HOSTILE=never.started"), "");
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   for (const int end : ready) close(end);

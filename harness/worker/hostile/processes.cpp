@@ -39,7 +39,7 @@ void become_daemon() {
 // Misdeeds that would reach everything on the machine are done in a PID namespace only, which has few processes.
 bool contained() {
   int processes = 0;
-  const char* flag = std::getenv("ASSAY_HOSTILE_CONTAINED");
+  const char* flag = std::getenv("HOSTILE_CONTAINED");
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored))
     processes +=
@@ -232,14 +232,14 @@ constexpr Variant kVariants[] = {
     {"kill_the_judge",
      [](Call& c) {
        only_contained(c, [](Call& d) {
-         const char* judge = std::getenv("ASSAY_HOSTILE_JUDGE");
+         const char* judge = std::getenv("HOSTILE_JUDGE");
          if (judge == nullptr || kill(std::atoi(judge), SIGKILL) != 0) d.refused("a signal");
        });
      }},
     {"connect_to_loopback",
      [](Call& c) {
        c.twice();
-       const char* port = std::getenv("ASSAY_HOSTILE_PORT");
+       const char* port = std::getenv("HOSTILE_PORT");
        sockaddr_in address{};
        address.sin_family = AF_INET;
        address.sin_port = htons(static_cast<std::uint16_t>(port == nullptr ? 9 : std::atoi(port)));
@@ -252,7 +252,7 @@ constexpr Variant kVariants[] = {
     {"write_to_a_home_folder",
      [](Call& c) {
        c.twice();
-       const char* file = std::getenv("ASSAY_HOSTILE_FILE");
+       const char* file = std::getenv("HOSTILE_FILE");
        const int fd = open(file == nullptr ? "" : file, O_WRONLY | O_CLOEXEC);
        if (fd < 0 || write(fd, "spoilt", 6) != 6) c.refused("a file");
        close(fd);

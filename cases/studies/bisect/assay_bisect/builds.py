@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 
 from . import keeper
-from .problems import Infrastructure, Untestable, Usage
+from .problems import Infrastructure, Untestable, Usage, read_state
 from .repository import remove
 
 KEEPER = os.path.abspath(keeper.__file__)
@@ -137,8 +137,9 @@ class Builder:
                     self._make(commit, folder, slot)
             finally:
                 self.slots.put(slot)
-        with open(os.path.join(folder, "status.json")) as f:
-            status = json.load(f)
+        path = os.path.join(folder, "status.json")
+        with open(path, errors="replace") as f:
+            status = read_state(path, f.read(), lambda found: "untestable" in found)
         if status["untestable"]:
             raise Untestable(status["untestable"])
         return os.path.join(folder, "kept", self.recipe.backend)

@@ -9,7 +9,7 @@ from .builds import Builder, Cancelled
 from .halving import NEW, OLD, UNTESTABLE, Halving
 from .history import History
 from .log import BisectLog
-from .problems import Infrastructure, NoDifference, Untestable, Usage
+from .problems import Infrastructure, NoDifference, Untestable, Usage, read_state
 
 
 @dataclass
@@ -81,8 +81,8 @@ class Commits:
             with open(path + ".part", "w") as f:
                 json.dump({"commit": commit, **found}, f)
             os.rename(path + ".part", path)
-        with open(path) as f:
-            found = json.load(f)
+        with open(path, errors="replace") as f:
+            found = read_state(path, f.read(), lambda found: "untestable" in found or isinstance(found.get("states"), dict))
         if "untestable" in found:
             raise Untestable(found["untestable"])
         return found["states"]

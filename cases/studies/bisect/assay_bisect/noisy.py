@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .bayes import FEWEST, Bayes
 from .halving import NEW, OLD, UNTESTABLE
 from .log import BisectLog
-from .problems import NoDifference, Untestable, Usage
+from .problems import NoDifference, Untestable, Usage, read_state
 
 # Answers of each end that the threshold of a time ratio stands between, and the share of the error that each look may spend on ends
 # that are alike: with all of five apart from all of five, two ways of 252, the first look is enough for an error of 1 %.
@@ -40,6 +40,10 @@ class Likely:
     old_end: bool = False
 
 
+def is_run(line):
+    return "threshold" in line or {"commit", "runs", "found"} <= line.keys()
+
+
 class Noisy:
     def __init__(self, commits, error, most_runs, ratio=0.0):
         self.all, self.error, self.most_runs = commits, error, most_runs
@@ -59,7 +63,7 @@ class Noisy:
             with open(self.journal, errors="replace") as f:
                 for text in f:
                     if text.endswith("\n"):  # a line without its end was being written when the search was killed
-                        lines.append(json.loads(text))
+                        lines.append(read_state(self.journal, text, is_run))
             with open(self.journal, "w") as f:
                 f.writelines(json.dumps(line) + "\n" for line in lines)
         return lines

@@ -45,6 +45,7 @@ class Store:
 
     def append(self, line):
         text = (json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+        self._refuse_odd()
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -66,6 +67,11 @@ class Store:
         finally:
             os.close(descriptor)
 
+    def _refuse_odd(self):
+        """A pipe would be waited for, and a device has no end."""
+        if os.path.lexists(self.path) and not os.path.isfile(self.path):
+            raise StoreError(f"{self.path} is no store: it is no ordinary file")
+
     @staticmethod
     def _whole(descriptor, size):
         """The bytes up to the end of the last whole line."""
@@ -81,6 +87,7 @@ class Store:
 
     def lines(self, offset=0):
         """(offset behind the line, line) of every whole line from an offset on."""
+        self._refuse_odd()
         try:
             file = open(self.path, "rb")
         except FileNotFoundError:
@@ -95,12 +102,15 @@ class Store:
                     line = json.loads(raw)
                 except ValueError as error:
                     raise StoreError(f"{self.path}: line {number} behind byte {offset - len(raw)} is no JSON: {error}") from None
+                if not isinstance(line, dict):
+                    raise StoreError(f"{self.path}: line {number} behind byte {offset - len(raw)} is no object: {raw[:60].decode(errors='replace').strip()}")
                 if offset == len(raw) and line != SCHEMA:
                     raise StoreError(f"{self.path} is no store: its first line must be {json.dumps(SCHEMA)}")
                 yield offset, line
 
     def index(self):
         """The index, brought up to the record: made new where it is missing, damaged, or of another record."""
+        self._refuse_odd()
         if not os.path.exists(self.path):
             raise StoreError(f"there is no store at {self.path}")
         if self._connection is None:
@@ -135,7 +145,10 @@ class Store:
             position = {"done": 0}
         done = position["done"]
         for done, line in self.lines(done):
-            self._take(db, line)
+            try:
+                self._take(db, line)
+            except (KeyError, TypeError, ValueError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+                raise StoreError(f"{self.path}: the line that ends at byte {done} is none of a store: {type(error).__name__}: {error}") from None
         db.execute("UPDATE position SET done = ?, tail = ?", (done, self._tail(done)))
         db.commit()
 

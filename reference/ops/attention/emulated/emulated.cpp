@@ -107,7 +107,7 @@ void AttentionEmulator::run_split(const QueryRow& row, const std::vector<float>&
     return static_cast<float>(round_to_precision(static_cast<double>(l) * a, rowsum_.precision));
   };
   std::vector<float> p(static_cast<std::size_t>(kv_.keys), 0.0f);
-  std::vector<float> x(static_cast<std::size_t>(how_.tile));
+  std::vector<float> x(static_cast<std::size_t>(std::min(how_.tile, kv_.keys)));
   std::vector<Visit> visits;
   float m = steps.initial_max(), l = 0;
   for (std::int64_t t = first_tile; t < last_tile; ++t) {
@@ -163,10 +163,11 @@ void AttentionEmulator::run(const QueryRow& row, std::span<float> out, const Att
   std::vector<float> s(static_cast<std::size_t>(kv_.keys));
   scores(row, s);
   const std::int64_t tiles = (kv_.keys + how_.tile - 1) / how_.tile;
-  std::vector<Split> parts(static_cast<std::size_t>(how_.split));
-  for (std::int64_t part = 0; part < how_.split; ++part) {
-    const TileRange range = split_range(tiles, how_.split, part);
-    run_split(row, s, range.first, range.last, part == how_.split - 1, steps, parts[part]);
+  const std::int64_t split = parts_at_most(tiles, how_.split);
+  std::vector<Split> parts(static_cast<std::size_t>(split));
+  for (std::int64_t part = 0; part < split; ++part) {
+    const TileRange range = split_range(tiles, split, part);
+    run_split(row, s, range.first, range.last, part == split - 1, steps, parts[part]);
   }
   Split& total = parts.front();
   if (how_.split > 1) {

@@ -159,5 +159,9 @@ struct TileRange {
   std::int64_t first, last;
 };
 TileRange split_range(std::int64_t tiles, std::int64_t split, std::int64_t part);
+// Parts that there is anything to say of: behind the last tile all are empty, and of these one meets the sink.
+inline std::int64_t parts_at_most(std::int64_t tiles, std::int64_t split) {
+  return std::min(split, tiles + 1);
+}
 
 }  // namespace assay

@@ -52,8 +52,9 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
   const std::int64_t chain = how_.chained() ? how_.tile : std::min(how_.promote, how_.tile);
   std::vector<double> p_low(s.size()), p_high(s.size());
   std::vector<PartResult> parts;
-  for (std::int64_t index = 0; index < how_.split; ++index) {
-    const TileRange range = split_range(tiles, how_.split, index);
+  const std::int64_t split = parts_at_most(tiles, how_.split);
+  for (std::int64_t index = 0; index < split; ++index) {
+    const TileRange range = split_range(tiles, split, index);
     PartResult part{kMinusInfinity, {0, 0}, IntervalColumns(n)};
     const auto rise = [&](float top) {
       const Interval a =
@@ -96,7 +97,7 @@ void AttentionBounds::emulated(const QueryRow& query, const RowLogits& /*row*/, 
         }
       }
     }
-    if (query.sink && index == how_.split - 1) {
+    if (query.sink && index == split - 1) {
       const float x_sink = logit.of_sink(*query.sink);
       rise(std::max(part.m, x_sink));
       const Interval w = kernel.exp_of(x_sink - part.m, x_sink - part.m);

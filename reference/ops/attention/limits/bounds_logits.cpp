@@ -46,8 +46,9 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
   const auto high = [&](std::int64_t j) { return by_score ? r.s[j] + r.ds[j] : r.x[j] + r.e[j]; };
   for (std::int64_t t = 0; t < tiles; ++t)
     r.tiles.push_back({t * how.tile, std::min(keys, (t + 1) * how.tile)});
-  for (std::int64_t index = 0; index < how.split; ++index) {
-    const TileRange range = split_range(tiles, how.split, index);
+  const std::int64_t split = parts_at_most(tiles, how.split);
+  for (std::int64_t index = 0; index < split; ++index) {
+    const TileRange range = split_range(tiles, split, index);
     Part part{range.first, range.last};
     double top = -kInfinity, x_low = -kInfinity, x_high = -kInfinity, held = -kInfinity;
     for (std::int64_t t = range.first; t < range.last; ++t) {
@@ -73,7 +74,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
       part.reach = std::max(part.reach, std::fabs(top));
       part.changes += tile.may_change;
     }
-    if (row.sink && index == how.split - 1) {
+    if (row.sink && index == split - 1) {
       part.changes += part.any;
       part.sink = true;
       top = std::max(top, static_cast<double>(*row.sink));
@@ -82,7 +83,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
     }
     part.top = top;
     if (part.any) part.reach = std::max(part.reach, std::fabs(top));
-    std::int64_t after = row.sink && index == how.split - 1 ? 1 : 0;
+    std::int64_t after = row.sink && index == split - 1 ? 1 : 0;
     for (std::int64_t t = range.last; t-- > range.first;) {
       r.tiles[t].changes_after = after;
       after += r.tiles[t].may_change;

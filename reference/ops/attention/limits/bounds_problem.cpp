@@ -97,6 +97,15 @@ bool finite(std::span<const float> x) {
 }
 
 // The order in which the tiles are met: place p holds key at[p], or none (-1).
+// A tile of more keys than there are is one tile, however many it might have.
+void bound_tile(AttentionArithmetic& how, std::int64_t keys) {
+  constexpr std::int64_t kStep = 1024;  // whole blocks of every unit
+  const std::int64_t most = (std::max<std::int64_t>(keys, 1) + kStep - 1) / kStep * kStep;
+  if (how.tile <= most) return;
+  how.tile = most;
+  how.promote = std::min(how.promote, most);
+}
+
 std::vector<std::int64_t> places(const AttentionArithmetic& how, std::int64_t keys) {
   const std::int64_t tiles = (keys + how.tile - 1) / how.tile;
   std::vector<std::int64_t> at(static_cast<std::size_t>(how.descending ? tiles * how.tile : keys));
@@ -205,7 +214,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
   if (!has_emulated_shape(g, contract)) return base;
-  const AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
+  AttentionArithmetic how = AttentionArithmetic::from(contract, g.dtype);
+  bound_tile(how, g.length);
   // Scalar accumulators of 16 bits under a soft cap, a cast or a huge operand: the search (cases/studies/adversary) still finds
   // points that the levels do not cover, so that the bound by moments judges them.
   const auto is_narrow = [](const std::string& sum) {
