@@ -149,4 +149,25 @@ TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   EXPECT_EQ(softmax("descriptor_9").code, 0);
 }
 
+TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
+  const Scratch scratch;
+  const std::string report =
+      " --json " + scratch.file("r.json") + " --budget 600 --filter 'layernorm|rmsnorm'";
+  const Outcome honest = assay("run -q -b " EXAMPLE + report);
+  EXPECT_EQ(honest.code, 0) << honest.text;
+  const auto json = json_of(scratch.file("r.json"));
+  EXPECT_GT(json["summary"]["judged"], 300);
+  EXPECT_EQ(json["summary"]["shows_nothing"], 0);
+  EXPECT_GT(json["summary"]["left_out"], 0);
+  EXPECT_TRUE(has(honest.text, "left out of the suite that was made")) << honest.text;
+  for (const auto& row : json["results"]) EXPECT_NE(row["verdict"], "distrust") << row["case"];
+  // A contract under which everything shows nothing leaves nothing, and says so.
+  const Outcome worthless = assay("run -q " + kFaulty + ":worthless --budget 600 --filter '" +
+                                  "^softmax rows=[0-9]+ cols=[0-9]+ (fill=[a-z_]+ )?seed=1 backend=[^ ]+ "
+                                  "variant=correct$'");
+  EXPECT_EQ(worthless.code, 3) << worthless.text;
+  EXPECT_EQ(worthless.last_line(), "nothing was judged");
+  EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
+}
+
 }  // namespace
