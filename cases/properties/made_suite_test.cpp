@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <regex>
 #include <set>
@@ -68,12 +69,32 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
       {"one term over several tiles of rows", {"^matmul m=(130|257|300) ", " k=1 "}},
       {"the hidden size of gpt-oss", {"^(rms|layer)norm", " cols=2880 "}},
       {"the inner size of Qwen2.5-7B", {"^matmul", " n=18944 "}},
+      {"a NaN of ones to bf16", {"^quantize", " to=bf16 ", " fault=nan_all_ones "}},
       {"256 experts, 8 of each token", {"^moe", " experts=256 ", " topk=8 "}}};
   for (const auto& [what, patterns] : wanted) EXPECT_LT(before(of_cpu(), patterns), kEarly) << what;
 }
 
 TEST(MadeSuite, each_round_begins_with_what_costs_least) {
-  EXPECT_LT(before(of_cpu(), {" window=6[0-3] ", " sinks=yes"}), before(of_cpu(), {" len=[34]\\d{4} ", " page=1 "}));
+  EXPECT_LT(before(of_cpu(), {" window=6[0-3] ", " sinks=yes"}),
+            before(of_cpu(), {" len=[34]\\d{4} ", " page=1 "}));
+}
+
+// Elements of x whose quotient by the scale of their own block lies half-way between two codes, where that scale is 1.
+std::size_t ties_of(const std::string& block_format, const std::string& fill) {
+  const Case c =
+      expand(parse_case("quantize rows=4 cols=64 to=" + block_format + " dtype=f32 fill=" + fill))[0];
+  const std::vector<double> x = decode_tensor(make_inputs(c, input_lists()).set.at("x"));
+  const std::vector<float> values(x.begin(), x.end());
+  const std::vector<double> y = decode_tensor(encode_tensor(format(block_format), {4, 64}, values));
+  std::size_t ties = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) ties += std::fabs(y[i] - x[i]) == 0.5;
+  return ties;
+}
+TEST(Ties, of_a_quantiser_lie_half_way_between_its_codes_under_its_own_scale) {
+  for (const char* block_format : {"q8_0", "q4_0", "q5_0", "q4_1", "q5_1", "int8_tok", "int4_g32"}) {
+    EXPECT_GT(ties_of(block_format, "ties"), 64U) << block_format;  // of 256: every second one is made one
+    EXPECT_EQ(ties_of(block_format, "gaussian"), 0U) << block_format;
+  }
 }
 
 TEST(ModelShapes, twelve_models_each_with_its_source) {
@@ -89,8 +110,8 @@ TEST(ModelShapes, twelve_models_each_with_its_source) {
 }
 
 TEST(ModelShapes, what_cannot_be_read_is_refused_with_what_is_allowed) {
-  for (const char* row : {"model", "model x heads=3", "model x heads= source=s", "model x heads=3 heads=4 source=s",
-                          "shape x heads=3 source=s", "list page=16"}) {
+  for (const char* row : {"model", "model x heads=3", "model x heads= source=s",
+                          "model x heads=3 heads=4 source=s", "shape x heads=3 source=s", "list page=16"}) {
     try {
       (void)ModelShapes(std::vector<SuiteLine>{{row, "models.list:7"}});
       ADD_FAILURE() << row;

@@ -170,4 +170,18 @@ TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
   EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
 }
 
+TEST(Trust, on_the_console_no_variant_hides_behind_the_findings_of_another) {
+  const Outcome o =
+      assay("run -q -j 1 'softmax rows=3 cols=8,9,10,11,12,13,14 variant=wrong,nan,correct' " + kFaulty);
+  for (const std::string variant : {"wrong", "nan"}) {
+    std::size_t shown = 0;
+    for (std::size_t at = 0; (at = o.text.find("\n  repro", at)) != std::string::npos; ++at)
+      shown += o.text.substr(at, o.text.find('\n', at + 1) - at).ends_with("variant=" + variant + "'");
+    EXPECT_EQ(shown, 5U) << variant << o.text;
+    EXPECT_TRUE(has(o.text, "... and 2 more: wrong softmax backend=" FAULTY_SOFTMAX " variant=" + variant))
+        << o.text;
+  }
+  EXPECT_FALSE(has(o.text, "variant=correct'"));
+}
+
 }  // namespace
