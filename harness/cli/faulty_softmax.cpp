@@ -51,7 +51,7 @@ assay_status declare(void*, const assay_call* call, assay_declaration* d) {
   std::snprintf(d->contract, sizeof d->contract, "%s",
                 variant == "bad_contract"               ? "accu=f32"
                 : variant == "vague"                    ? "acc=bf16 exp_ulp=32 out=f32"
-                : g_worthless || variant == "worthless" ? "acc=f32 weights=e2m1 out=f32"
+                : g_worthless || variant == "worthless" ? "acc=bf16 exp_ulp=120 out=f32"
                 : variant == "boundless"                ? "acc=f32 exp_ulp=16777216 out=f32"
                                                         : "acc=f32 exp_ulp=1 out=f32");
   std::snprintf(d->path, sizeof d->path, "%s", variant == "inlined" ? "softmax_inlined" : "softmax_fast");

@@ -49,7 +49,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["outcome"], "nothing was judged");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["green"], false);
 
-  std::ofstream(list) << "distrust softmax  # weights in e2m1 are declared\n";
+  std::ofstream(list) << "distrust softmax  # an error of 120 ulps of bf16 is declared\n";
   const Outcome nothing = softmax("worthless", reports);
   EXPECT_EQ(nothing.code, 3);
   EXPECT_EQ(nothing.last_line(), "nothing was judged");
