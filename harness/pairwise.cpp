@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "reference/inputs/random.hpp"
 
@@ -12,49 +14,56 @@ namespace {
 
 // How many values of a factor are tried for a test before the one that it has is kept.
 constexpr std::size_t kTried = 3;
+// How many tests pairwise() makes side by side.
+constexpr std::size_t kSideBySide = 16;
+constexpr std::size_t kAskedAtOnce = 32;
 
 struct Value {
   std::size_t factor, index;
 };
 
-class Cover {
+// A test that is being made.
+struct Draft {
+  std::size_t a = 0, b = 0;  // the pair that it is made for
+  Choice choice = {};
+  std::vector<std::size_t> order = {};    // in which its other factors are widened
+  std::vector<std::size_t> decided = {};  // the factors whose values stand
+  std::vector<std::size_t> tries = {};    // values for the factor at hand, the best first
+};
+
+}  // namespace
+
+class Pairwise::Cover {
  public:
-  explicit Cover(const PairwiseProblem& problem) : problem_(problem), stream_(problem.seed, "pairwise") {
-    for (std::size_t f = 0; f < problem.values.size(); ++f) {
+  explicit Cover(PairwiseProblem problem) : problem_(std::move(problem)), stream_(problem_.seed, "pairwise") {
+    for (std::size_t f = 0; f < problem_.values.size(); ++f) {
       first_.push_back(all_.size());
-      for (std::size_t v = 0; v < problem.values[f]; ++v) all_.push_back({f, v});
+      for (std::size_t v = 0; v < problem_.values[f]; ++v) all_.push_back({f, v});
     }
     open_.assign(all_.size() * all_.size(), false);
     witness_.resize(all_.size());
   }
 
-  std::vector<Choice> tests() {
-    find_witnesses();
-    for (std::size_t a = 0; a < all_.size(); ++a)
-      for (std::size_t b = 0; b < all_.size(); ++b)
-        open_[a * all_.size() + b] =
-            all_[a].factor != all_[b].factor && !witness_[a].empty() && !witness_[b].empty();
-    std::vector<Choice> found{problem_.base};
-    cover(problem_.base);
-    std::vector<std::array<std::size_t, 2>> pairs;
-    for (std::size_t a = 0; a < all_.size(); ++a)
-      for (std::size_t b = a + 1; b < all_.size(); ++b)
-        if (is_open(a, b)) pairs.push_back({a, b});
-    for (std::size_t i = pairs.size(); i > 1; --i) std::swap(pairs[i - 1], pairs[draw(i)]);
-    for (const auto& [a, b] : pairs) {
-      if (!is_open(a, b)) continue;
-      std::optional<Choice> c = together(a, b);
-      close(a, b);  // whether or not it can be had
-      if (!c) continue;
-      widen(*c, {all_[a].factor, all_[b].factor});
-      cover(*c);
-      found.push_back(std::move(*c));
+  std::vector<Choice> next(std::size_t most) {
+    std::vector<Choice> found;
+    if (most == 0) return found;
+    if (!begun_) found.push_back(begin());
+    while (found.size() < most && at_ < pairs_.size()) {
+      std::vector<Draft> drafts = begin_drafts(most - found.size());
+      widen(drafts);
+      for (Draft& d : drafts) {
+        cover(d.choice);
+        found.push_back(std::move(d.choice));
+      }
     }
     return found;
   }
 
  private:
   std::size_t draw(std::size_t n) { return static_cast<std::size_t>(stream_.below(drawn_++, n)); }
+  void shuffle(auto& list) {
+    for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[draw(i)]);
+  }
   std::size_t place(std::size_t factor, std::size_t value) const { return first_[factor] + value; }
   bool is_open(std::size_t a, std::size_t b) const { return open_[a * all_.size() + b]; }
   void close(std::size_t a, std::size_t b) {
@@ -69,78 +78,184 @@ class Cover {
     return c;
   }
 
-  // A valid choice for each value: the base with it, or that with one more change, or with two values that have one.
-  void find_witnesses() {
+  Choice begin() {
+    begun_ = true;
+    find_witnesses();
     for (std::size_t a = 0; a < all_.size(); ++a)
-      if (Choice c = with(problem_.base, a); problem_.valid(c)) witness_[a] = std::move(c);
-    for (std::size_t a = 0; a < all_.size(); ++a) {
-      if (!witness_[a].empty()) continue;
-      const Choice here = with(problem_.base, a);
-      for (std::size_t b = 0; b < all_.size() && witness_[a].empty(); ++b)
-        if (all_[b].factor != all_[a].factor)
-          if (Choice c = with(here, b); problem_.valid(c)) witness_[a] = std::move(c);
-    }
-    for (std::size_t a = 0; a < all_.size(); ++a) {
-      if (!witness_[a].empty()) continue;
-      for (std::size_t b = 0; b < all_.size() && witness_[a].empty(); ++b) {
-        if (witness_[b].empty() || witness_[b] == with(problem_.base, b)) continue;
-        if (Choice c = with(witness_[b], a); problem_.valid(c)) witness_[a] = std::move(c);
-      }
-    }
+      for (std::size_t b = 0; b < all_.size(); ++b)
+        open_[a * all_.size() + b] =
+            all_[a].factor != all_[b].factor && !witness_[a].empty() && !witness_[b].empty();
+    cover(problem_.base);
+    for (std::size_t a = 0; a < all_.size(); ++a)
+      for (std::size_t b = a + 1; b < all_.size(); ++b)
+        if (is_open(a, b)) pairs_.push_back({a, b});
+    shuffle(pairs_);
+    return problem_.base;
   }
 
-  std::optional<Choice> together(std::size_t a, std::size_t b) const {
-    Choice merged = with(witness_[a], b);
-    for (const Choice& c : {merged, with(witness_[b], a)})
-      if (problem_.valid(c)) return c;
-    for (std::size_t f = 0; f < merged.size(); ++f)
-      if (f != all_[a].factor && witness_[b][f] != problem_.base[f]) merged[f] = witness_[b][f];
-    if (problem_.valid(merged)) return merged;
+  std::vector<bool> valid(const std::vector<Choice>& choices) const {
+    std::vector<bool> valid;
+    for (const std::string& reason : problem_.refusals(choices)) valid.push_back(reason.empty());
+    return valid;
+  }
+
+  // The first of them that is valid; nothing where none is.
+  std::optional<Choice> first_valid(const std::vector<Choice>& choices) const {
+    for (std::size_t i = 0; i < choices.size(); i += kAskedAtOnce) {
+      const std::vector<Choice> asked(
+          choices.begin() + static_cast<std::ptrdiff_t>(i),
+          choices.begin() + static_cast<std::ptrdiff_t>(std::min(i + kAskedAtOnce, choices.size())));
+      const std::vector<bool> ok = valid(asked);
+      const auto found = std::ranges::find(ok, true);
+      if (found != ok.end()) return asked[static_cast<std::size_t>(found - ok.begin())];
+    }
     return std::nullopt;
   }
 
-  // Puts values into the other factors, those that cover most pairs that are still open, as long as the test stays valid.
-  void widen(Choice& c, std::array<std::size_t, 2> kept) {
-    std::vector<std::size_t> order(c.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[draw(i)]);
-    std::vector<std::size_t> decided(kept.begin(), kept.end());
-    for (const std::size_t f : order) {
-      if (f == kept[0] || f == kept[1]) continue;
-      const auto gain = [&](std::size_t v) {
-        return std::ranges::count_if(decided,
-                                     [&](std::size_t g) { return is_open(place(f, v), place(g, c[g])); });
-      };
-      std::vector<std::pair<std::ptrdiff_t, std::size_t>> best;
-      const std::size_t turn = draw(problem_.values[f]);
-      for (std::size_t n = 0; n < problem_.values[f]; ++n) {
-        const std::size_t v = (n + turn) % problem_.values[f];
-        if (v != c[f] && !witness_[place(f, v)].empty() && gain(v) > gain(c[f]))
-          best.emplace_back(-gain(v), v);
-      }
-      std::ranges::stable_sort(best, {}, &std::pair<std::ptrdiff_t, std::size_t>::first);
-      for (std::size_t n = 0; n < std::min(kTried, best.size()); ++n) {
-        Choice changed = c;
-        changed[f] = best[n].second;
-        if (!problem_.valid(changed)) continue;
-        c = std::move(changed);
-        break;
-      }
-      decided.push_back(f);
+  // A valid choice for each value: the base with it, or that with one more change, or with two values that have one.
+  void find_witnesses() {
+    std::vector<Choice> singles;
+    for (std::size_t a = 0; a < all_.size(); ++a) singles.push_back(with(problem_.base, a));
+    const std::vector<std::string> reasons = problem_.refusals(singles);
+    for (std::size_t a = 0; a < all_.size(); ++a)
+      if (reasons[a].empty()) witness_[a] = singles[a];
+    std::map<std::pair<std::size_t, std::string>, std::size_t> in_vain;
+    for (std::size_t a = 0; a < all_.size(); ++a) {
+      std::size_t& failed = in_vain[{all_[a].factor, reasons[a]}];
+      if (!witness_[a].empty() || failed >= kHopeless) continue;
+      std::vector<Choice> candidates;
+      for (std::size_t b = 0; b < all_.size(); ++b)
+        if (all_[b].factor != all_[a].factor) candidates.push_back(with(singles[a], b));
+      if (auto found = first_valid(candidates))
+        witness_[a] = *std::move(found);
+      else
+        ++failed;
+    }
+    for (std::size_t a = 0; a < all_.size(); ++a) {
+      if (!witness_[a].empty() || in_vain[{all_[a].factor, reasons[a]}] >= kHopeless) continue;
+      std::vector<Choice> candidates;
+      for (std::size_t b = 0; b < all_.size(); ++b)
+        if (!witness_[b].empty() && witness_[b] != singles[b]) candidates.push_back(with(witness_[b], a));
+      if (auto found = first_valid(candidates)) witness_[a] = *std::move(found);
     }
   }
 
-  const PairwiseProblem& problem_;
+  // Choices for the next pairs that are open, whose two values stand.
+  std::vector<Draft> begin_drafts(std::size_t most) {
+    std::vector<Draft> drafts;
+    std::vector<Choice> asked;
+    for (; at_ < pairs_.size() && drafts.size() < most; ++at_) {
+      const auto [a, b] = pairs_[at_];
+      if (!is_open(a, b)) continue;
+      close(a, b);  // whether or not it can be had
+      Choice merged = with(witness_[a], b);
+      asked.push_back(merged);
+      asked.push_back(with(witness_[b], a));
+      for (std::size_t f = 0; f < merged.size(); ++f)
+        if (f != all_[a].factor && witness_[b][f] != problem_.base[f]) merged[f] = witness_[b][f];
+      asked.push_back(std::move(merged));
+      drafts.push_back({a, b});
+    }
+    const std::vector<bool> ok = valid(asked);
+    const std::size_t each = drafts.empty() ? 0 : asked.size() / drafts.size();
+    for (std::size_t i = 0; i < drafts.size(); ++i)
+      for (std::size_t k = i * each; k < (i + 1) * each && drafts[i].choice.empty(); ++k)
+        if (ok[k]) drafts[i].choice = asked[k];
+    std::erase_if(drafts, [](const Draft& d) { return d.choice.empty(); });
+    for (Draft& d : drafts) {
+      d.decided = {all_[d.a].factor, all_[d.b].factor};
+      for (std::size_t f = 0; f < d.choice.size(); ++f)
+        if (std::ranges::find(d.decided, f) == d.decided.end()) d.order.push_back(f);
+      shuffle(d.order);
+    }
+    return drafts;
+  }
+
+  // The values of a factor that cover more open pairs with those that stand than the one that the draft has.
+  std::vector<std::size_t> better_values(const Draft& d, std::size_t f) {
+    const auto gain = [&](std::size_t v) {
+      return std::ranges::count_if(
+          d.decided, [&](std::size_t g) { return is_open(place(f, v), place(g, d.choice[g])); });
+    };
+    std::vector<std::pair<std::ptrdiff_t, std::size_t>> best;
+    const std::size_t turn = draw(problem_.values[f]);
+    const auto now = gain(d.choice[f]);
+    for (std::size_t n = 0; n < problem_.values[f]; ++n) {
+      const std::size_t v = (n + turn) % problem_.values[f];
+      if (v == d.choice[f] || witness_[place(f, v)].empty()) continue;
+      if (const auto here = gain(v); here > now) best.emplace_back(-here, v);
+    }
+    std::ranges::stable_sort(best, {}, &std::pair<std::ptrdiff_t, std::size_t>::first);
+    std::vector<std::size_t> values;
+    for (std::size_t n = 0; n < std::min(kTried, best.size()); ++n) values.push_back(best[n].second);
+    return values;
+  }
+
+  // Puts values into the other factors, those that cover most pairs that are still open, as long as each test stays valid:
+  // one factor after the other, all drafts side by side.
+  void widen(std::vector<Draft>& drafts) {
+    const std::size_t steps = drafts.empty() ? 0 : drafts.front().order.size();
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::vector<bool> settled(drafts.size(), false);
+      for (std::size_t tried = 0; tried <= kTried; ++tried) {
+        std::vector<std::size_t> of;
+        std::vector<Choice> asked;
+        for (std::size_t i = 0; i < drafts.size(); ++i) {
+          Draft& d = drafts[i];
+          if (settled[i]) continue;
+          if (tried == 0) d.tries = better_values(d, d.order[step]);
+          if (tried >= d.tries.size()) {  // what it has is kept
+            settle(d, step);
+            settled[i] = true;
+            continue;
+          }
+          asked.push_back(d.choice);
+          asked.back()[d.order[step]] = d.tries[tried];
+          of.push_back(i);
+        }
+        if (asked.empty()) break;
+        const std::vector<bool> ok = valid(asked);
+        for (std::size_t k = 0; k < of.size(); ++k) {
+          if (!ok[k]) continue;
+          drafts[of[k]].choice = asked[k];
+          settle(drafts[of[k]], step);
+          settled[of[k]] = true;
+        }
+      }
+    }
+  }
+  // Its pairs are covered from now on: the drafts beside it look for others.
+  void settle(Draft& d, std::size_t step) {
+    const std::size_t f = d.order[step];
+    for (const std::size_t g : d.decided) close(place(f, d.choice[f]), place(g, d.choice[g]));
+    d.decided.push_back(f);
+  }
+
+  PairwiseProblem problem_;
   Stream stream_;
   std::uint64_t drawn_ = 0;
+  bool begun_ = false;
   std::vector<Value> all_;
   std::vector<std::size_t> first_;  // place of each factor's first value in all_
   std::vector<bool> open_;          // all_ x all_
   std::vector<Choice> witness_;     // of each value; empty: none was found
+  std::vector<std::array<std::size_t, 2>> pairs_;
+  std::size_t at_ = 0;  // the next of pairs_
 };
 
-}  // namespace
+Pairwise::Pairwise(PairwiseProblem problem) : cover_(std::make_unique<Cover>(std::move(problem))) {}
+Pairwise::Pairwise(Pairwise&&) noexcept = default;
+Pairwise& Pairwise::operator=(Pairwise&&) noexcept = default;
+Pairwise::~Pairwise() = default;
 
-std::vector<Choice> pairwise(const PairwiseProblem& problem) { return Cover(problem).tests(); }
+std::vector<Choice> Pairwise::next(std::size_t most) { return cover_->next(most); }
+
+std::vector<Choice> pairwise(const PairwiseProblem& problem) {
+  Pairwise tests(problem);
+  std::vector<Choice> found;
+  for (auto more = tests.next(kSideBySide); !more.empty(); more = tests.next(kSideBySide))
+    for (Choice& c : more) found.push_back(std::move(c));
+  return found;
+}
 
 }  // namespace assay

@@ -80,7 +80,10 @@ struct Summary {
   std::vector<std::string> stale;      // expectations that this run did not confirm
   std::size_t outputs = 0;             // elements of the cases that were judged
   std::size_t left = 0;                // cases that --budget left no time for
-  std::string ended_by;                // what stopped the run: "SIGINT"; "" when it is complete
+  std::size_t left_out =
+      0;  // of a suite that was made: their inputs show nothing, and they are no part of it
+  std::vector<std::string> unshown;  // the ops of which such a suite has nothing else
+  std::string ended_by;              // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

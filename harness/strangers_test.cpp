@@ -2,8 +2,10 @@
 // case goes to no backend that it does not name.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "cases/lists.hpp"
@@ -23,6 +25,15 @@ std::set<Pair> pairs_of(const Choice& c) {
   return pairs;
 }
 
+// Asked one by one.
+auto each(std::function<bool(const Choice&)> valid) {
+  return [valid = std::move(valid)](std::span<const Choice> choices) {
+    std::vector<std::string> all;
+    for (const Choice& c : choices) all.emplace_back(valid(c) ? "" : "no");
+    return all;
+  };
+}
+
 TEST(Pairwise, every_pair_that_can_stand_together_does_in_few_valid_tests) {
   // Value 1 of factor 0 asks for a value above 0 of factor 1 (a window for its mask); 2 of factor 2 and 3 of factor 3 exclude
   // each other.
@@ -30,7 +41,7 @@ TEST(Pairwise, every_pair_that_can_stand_together_does_in_few_valid_tests) {
     return (c[0] != 1 || c[1] > 0) && (c[0] == 1 || c[1] == 0) && !(c[2] == 2 && c[3] == 3);
   };
   for (const std::uint64_t seed : {1, 2, 3}) {
-    const PairwiseProblem problem{{3, 3, 4, 5, 6}, {0, 0, 0, 0, 0}, valid, seed};
+    const PairwiseProblem problem{{3, 3, 4, 5, 6}, {0, 0, 0, 0, 0}, each(valid), seed};
     std::set<Pair> possible, covered;
     for (Choice c(5, 0);;) {
       if (valid(c)) possible.merge(pairs_of(c));
@@ -50,8 +61,16 @@ TEST(Pairwise, every_pair_that_can_stand_together_does_in_few_valid_tests) {
 }
 
 TEST(Pairwise, a_value_that_stands_in_no_valid_choice_is_left_out) {
-  const PairwiseProblem problem{{2, 3}, {0, 0}, [](const Choice& c) { return c[1] != 2; }};
+  const PairwiseProblem problem{{2, 3}, {0, 0}, each([](const Choice& c) { return c[1] != 2; })};
   for (const Choice& c : pairwise(problem)) EXPECT_NE(c[1], 2U);
+}
+
+auto reasons(std::function<std::optional<std::string>(const Choice&)> refusal) {
+  return [refusal = std::move(refusal)](std::span<const Choice> choices) {
+    std::vector<std::optional<std::string>> all;
+    for (const Choice& c : choices) all.push_back(refusal(c));
+    return all;
+  };
 }
 
 TEST(Reach, a_refusal_that_changes_its_reason_leads_to_what_is_taken) {
@@ -64,12 +83,12 @@ TEST(Reach, a_refusal_that_changes_its_reason_leads_to_what_is_taken) {
       if (c[f] != wanted[f]) return "factor " + std::to_string(f);
     return "";
   };
-  const auto found = nearest_taken(std::vector<std::size_t>(6, 10), Choice(6, 0), refusal, 2500);
+  const auto found = nearest_taken({std::vector<std::size_t>(6, 10), reasons(refusal), 2500}, Choice(6, 0));
   ASSERT_TRUE(found);
   EXPECT_EQ(*found, wanted);
   EXPECT_LT(asked, 500U);
   const auto never = [](const Choice&) -> std::optional<std::string> { return "not here"; };
-  EXPECT_FALSE(nearest_taken(std::vector<std::size_t>(6, 10), Choice(6, 0), never, 2500));
+  EXPECT_FALSE(nearest_taken({std::vector<std::size_t>(6, 10), reasons(never), 2500}, Choice(6, 0)));
 }
 
 TEST(Reach, two_changes_behind_one_reason_are_found_among_the_factors_that_are_named) {
@@ -78,8 +97,20 @@ TEST(Reach, two_changes_behind_one_reason_are_found_among_the_factors_that_are_n
   };
   const std::vector<std::size_t> counts(6, 10);
   const Choice start(6, 0);
-  EXPECT_EQ(nearest_taken(counts, start, refusal, 2500, {1, 4}), (Choice{0, 7, 0, 0, 9, 0}));
-  EXPECT_FALSE(nearest_taken(counts, start, refusal, 2500, {1, 3}));
+  EXPECT_EQ(nearest_taken({counts, reasons(refusal), 2500, {1, 4}}, start), (Choice{0, 7, 0, 0, 9, 0}));
+  EXPECT_FALSE(nearest_taken({counts, reasons(refusal), 2500, {1, 3}}, start));
+}
+
+TEST(Reach, a_change_that_is_possible_only_with_another_is_made_with_it) {
+  // Blocks of 256 elements (value 3 of factor 0) want the columns for them (value 2 of factor 1), and are all that is taken.
+  const auto possible = [](const Choice& c) { return c[0] != 3 || c[1] == 2; };
+  const auto refusal = [&](const Choice& c) -> std::optional<std::string> {
+    if (!possible(c)) return std::nullopt;
+    return c[0] == 3 ? "" : "not this format";
+  };
+  const std::vector<std::size_t> counts{5, 4};
+  EXPECT_EQ(nearest_taken({counts, reasons(refusal), 100, {}, {1}, possible}, {0, 0}), (Choice{3, 2}));
+  EXPECT_FALSE(nearest_taken({counts, reasons(refusal), 100}, {0, 0}));
 }
 
 class Backends : public testing::Test {

@@ -63,8 +63,8 @@ class Console : public Reporter {
     clear_bar();
     for (const auto& [kind, count] : shown_)
       if (count > kShownPerKind)
-        fmt::print("... and {} more: {} {} backend={}\n", count - kShownPerKind, kind.status, kind.op,
-                   kind.backend);
+        fmt::print("... and {} more: {} {} backend={}{}\n", count - kShownPerKind, kind.status, kind.op,
+                   kind.backend, kind.variant.empty() ? "" : " variant=" + kind.variant);
     if (!quiet_) fmt::print("\n{}", (verbose_ ? matrix_ : matrix_.folded()).text());
     for (const DigestLine& line : digest_.lines()) fmt::print("\n{}\n", line.text());
     for (const auto& [name, count] : header_.elsewhere)
@@ -91,6 +91,13 @@ class Console : public Reporter {
       fmt::print("{} of them {} unwitnessed: the backend's word alone stands for the declared kernel{}\n",
                  with_commas(s.unwitnessed), s.unwitnessed == 1 ? "is" : "are",
                  verbose_ ? "" : "; red with --strict");
+    if (s.left_out > 0)
+      fmt::print(
+          "{} case{} left out of the suite that was made: inputs that show nothing under the contract\n",
+          with_commas(s.left_out), s.left_out == 1 ? " was" : "s were");
+    if (!s.unshown.empty())
+      fmt::print("nothing was judged of {}: no case shows anything under the contracts that it declares\n",
+                 fmt::join(s.unshown, ", "));
     if (s.left > 0)
       fmt::print("{} of {} cases were left when the budget was spent, or with -x a finding was there\n",
                  with_commas(s.left), with_commas(header_.cases));
@@ -151,13 +158,13 @@ class Console : public Reporter {
   }
 
   struct Kind {
-    std::string status, op, backend;
+    std::string status, op, backend, variant;  // another variant is another kernel, and none hides behind one
     auto operator<=>(const Kind&) const = default;
   };
 
   void finding(const CaseResult& r) {
-    const std::size_t count =
-        ++shown_[{std::string(to_string(r.verdict.status)), std::string(r.c.op->name), r.c.backend}];
+    const std::size_t count = ++shown_[{std::string(to_string(r.verdict.status)), std::string(r.c.op->name),
+                                        r.c.backend, r.c.variant}];
     if (count > kShownPerKind) return;
     clear_bar();
     const auto word = r.verdict.status == Status::wrong ? "FAIL" : to_string(r.verdict.status);

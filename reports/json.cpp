@@ -89,6 +89,7 @@ class JsonReport : public Reporter {
                             {"blind", s.blind},
                             {"unwitnessed", s.unwitnessed},
                             {"left", s.left},
+                            {"left_out", s.left_out},
                             {"outputs", s.outputs},
                             {"wall_seconds", s.wall_seconds},
                             {"busy_seconds", s.busy_seconds},

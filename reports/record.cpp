@@ -46,11 +46,12 @@ void follow(std::string_view line, std::string& chain, const std::string& path, 
 }
 
 Json json_of(const RecordHeader& h) {
-  return {{"schema", kSchema},    {"version", kVersion},    {"command", h.command},
-          {"words", h.words},     {"backends", h.backends}, {"filter", h.filter},
-          {"seed", h.seed},       {"shard", h.shard},       {"timeout_seconds", h.timeout_seconds},
-          {"repeats", h.repeats}, {"isolate", h.isolate},   {"strict", h.strict},
-          {"sandbox", h.sandbox}, {"cases", h.cases},       {"plan", h.plan}};
+  return {{"schema", kSchema},       {"version", kVersion},    {"command", h.command},
+          {"words", h.words},        {"backends", h.backends}, {"filter", h.filter},
+          {"seed", h.seed},          {"shard", h.shard},       {"timeout_seconds", h.timeout_seconds},
+          {"repeats", h.repeats},    {"isolate", h.isolate},   {"strict", h.strict},
+          {"sandbox", h.sandbox},    {"cases", h.cases},       {"plan", h.plan},
+          {"most_made", h.most_made}};
 }
 
 RecordHeader header_of(const Json& json, const std::string& path) {
@@ -69,6 +70,7 @@ RecordHeader header_of(const Json& json, const std::string& path) {
           json.at("isolate"),
           json.value("strict", false),
           json.at("sandbox"),
+          json.value("most_made", std::size_t{0}),
           json.at("cases"),
           json.at("plan")};
 }

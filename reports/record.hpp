@@ -24,7 +24,8 @@ struct RecordHeader {
   double timeout_seconds = 10;
   int repeats = 0;
   bool isolate = false, strict = false;
-  std::string sandbox;  // "" for none
+  std::string sandbox;        // "" for none
+  std::size_t most_made = 0;  // cases of a suite that was made for a backend; 0: none was
   std::size_t cases = 0;
   std::string plan;  // plan_digest()
 

@@ -117,6 +117,19 @@ void inf_code(const FaultSite& site, TensorSet& set) {
            std::numeric_limits<double>::infinity());
 }
 
+// CUDA's canonical NaN in f32 is 0x7fffffff: one more, by a half of the last place that is kept, and it is 0x80000000.
+void nan_all_ones(const FaultSite& site, TensorSet& set) {
+  Encoded& tensor = set.at(first_data(site).name);
+  const ScalarFormat* scalar = find_scalar_format(tensor.format);
+  if (scalar == nullptr || scalar->specials != Specials::ieee || scalar->storage_bytes < 2)
+    no_site(site, "a first tensor in f32, f16 or bf16");
+  const std::uint32_t code = (std::uint32_t{1} << (scalar->bits - 1)) - 1;
+  const auto count = static_cast<std::uint64_t>(element_count(tensor.shape));
+  const auto element = static_cast<std::int64_t>(Stream(site.seed, "fault").below(0, count));
+  const auto bytes = payload_bytes(tensor, element, 1);
+  std::memcpy(bytes.data(), &code, bytes.size());
+}
+
 void slots_swapped(const FaultSite& site, TensorSet& set) {
   const auto slots = entries(set, site, "slots");
   if (slots.size() < 2) no_site(site, "two tokens");

@@ -165,6 +165,8 @@ void codes(const FillRequest& r, Values& v) {
 }
 
 void ties(const FillRequest& r, Values& v) {
+  // What a quantiser rounds to is its output's codes, under the scale that the data have.
+  if (r.op.name == "quantize") return output_ties(r, v);
   each(r, v, [](const TensorSpec& t, const Stream& s, std::size_t i, auto, auto) {
     const ScalarFormat& f = element_format(t);
     EncodePolicy down;

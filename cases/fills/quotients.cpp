@@ -50,12 +50,52 @@ const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
   return nullptr;
 }
 
+// Where a block's scale is 1: its first two elements, and the codes from the least to the greatest between which the others lie
+// half-way. Of a format without minima the first alone decides.
+struct BlockTies {
+  std::string_view format;
+  double first, second;
+  int least, greatest;
+};
+constexpr BlockTies kBlockTies[] = {
+    {"q8_0", 127, 127, -127, 127}, {"q4_0", -8, -8, -8, 7}, {"q5_0", -16, -16, -16, 15},
+    {"q4_1", 0, 15, 0, 15},        {"q5_1", 0, 31, 0, 31},
+};
+// True where the output is one of these.
+bool block_ties(const FillRequest& r, Values& values) {
+  const auto out = std::ranges::find(r.tensors, TensorRole::output, &TensorSpec::role);
+  if (out == r.tensors.end()) return false;
+  const auto* const ties = std::ranges::find(kBlockTies, out->format, &BlockTies::format);
+  if (ties == std::end(kBlockTies)) return false;
+  for (const auto& t : r.tensors) {
+    if (t.role != TensorRole::data) continue;
+    const Stream stream(r.seed, t.name);
+    const auto columns = static_cast<std::size_t>(t.shape.back());
+    auto& x = values[t.name];
+    x.resize(static_cast<std::size_t>(element_count(t.shape)));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t place = i % columns % 32;
+      const auto steps = static_cast<std::uint64_t>(ties->greatest - ties->least);
+      const auto middle = static_cast<float>(ties->least + static_cast<int>(stream.below(i, steps)) + 0.5);
+      const auto choice = stream.below(i * 5 + 3, 4);  // every second one is the tie itself
+      x[i] = place == 0    ? static_cast<float>(ties->first)
+             : place == 1  ? static_cast<float>(ties->second)
+             : choice == 0 ? std::nextafterf(middle, 0.0F)
+             : choice == 1 ? std::nextafterf(middle, std::copysign(INFINITY, middle))
+                           : middle;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 // Half-way between two neighbours of the output's element format, or one f32 step to either side. Where a scale follows
 // from the absmax, every run of 32 elements begins with D 2^k, D the divisor of the format (127 for int8 and for a block
-// without a scalar of its own), so that the scale is 2^k and x / scale is exact.
+// without a scalar of its own), so that the scale is 2^k and x / scale is exact. Blocks have rules of their own for the scale:
+// kBlockTies says what their runs begin with and which middles there are.
 void output_ties(const FillRequest& r, Values& values) {
+  if (block_ties(r, values)) return;
   double divisor = 0;
   const ScalarFormat* const element = element_of_output(r, &divisor);
   const bool integer = element == nullptr || element->kind != ScalarKind::floating;

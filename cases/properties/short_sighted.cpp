@@ -36,12 +36,24 @@ std::uint8_t to_e4m3fn(float x, bool half_up) {
   return sign | static_cast<std::uint8_t>(code > 0x7E ? 0x7E : code);
 }
 
+// Nearest bf16, ties to even; a NaN stays one, or its bits are rounded as if they were a number's.
+std::uint16_t to_bf16(float x, bool of_bits) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  if (std::isnan(x) && !of_bits) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
 void quantize(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  const bool bf16 = std::strcmp(y.format, "bf16") == 0;
   for (int64_t r = 0; r < x.shape[0]; ++r)
     for (int64_t i = 0; i < x.shape[1]; ++i)
-      row_of<std::uint8_t>(y, r)[i] = to_e4m3fn(row_of<const float>(x, r)[i], is(c, "half_up"));
+      if (bf16)
+        row_of<std::uint16_t>(y, r)[i] = to_bf16(row_of<const float>(x, r)[i], is(c, "rounds_nan_bits"));
+      else
+        row_of<std::uint8_t>(y, r)[i] = to_e4m3fn(row_of<const float>(x, r)[i], is(c, "half_up"));
 }
 
 double real(const assay_call* c, const char* name) {
@@ -91,6 +103,7 @@ void attention(const assay_call* c) {
       int64_t keys = ragged ? static_cast<const int32_t*>(lengths.data)[b] : k.shape[1];
       if (ragged && is(c, "first_is_longest"))
         keys = std::min<int64_t>(keys, *static_cast<const int32_t*>(lengths.data));
+      if (is(c, "drops_full_block") && keys % 256 == 0) keys -= kBlock;  // "the last block is never full"
       std::vector<double> sum(static_cast<std::size_t>(dv));
       double most = -INFINITY, weights = 0;
       for (int64_t first = 0; first < keys; first += kBlock) {
@@ -149,7 +162,9 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   std::memset(d, 0, sizeof *d);
   const std::string op = c->op;
   const bool f32 = all_in(c->inputs, c->input_count, "f32");
-  const bool quantizes = op == "quantize" && f32 && all_in(c->outputs, c->output_count, "e4m3fn");
+  const bool to_bf16 = all_in(c->outputs, c->output_count, "bf16");
+  const bool quantizes =
+      op == "quantize" && f32 && (to_bf16 || all_in(c->outputs, c->output_count, "e4m3fn"));
   const bool plain = is_default(c, "mask", "none") && is_default(c, "sinks", "no") &&
                      is_default(c, "softcap", "0") && is_default(c, "temperature", "1");
   bool attends = op == "attention" && is_default(c, "q", "1") && is_default(c, "mask", "none") &&
@@ -161,11 +176,12 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
                            std::strcmp(c->inputs[i].name, "lengths") == 0 ? "int32" : "f32") == 0;
   if (!quantizes && !(op == "rmsnorm" && f32) && !(op == "softmax" && f32 && plain) && !attends) {
     std::snprintf(d->reason, sizeof d->reason,
-                  "rmsnorm, plain softmax and decode attention in f32, quantize to e4m3fn");
+                  "rmsnorm, plain softmax and decode attention in f32, quantize to e4m3fn and bf16");
     return ASSAY_UNSUPPORTED;
   }
   std::snprintf(d->contract, sizeof d->contract, "%s",
-                quantizes ? "round=nearest_even overflow=saturate"
+                quantizes
+                    ? to_bf16 ? "round=nearest_even overflow=ieee" : "round=nearest_even overflow=saturate"
                 : attends ? "qk=f32 p=f32 pv=f32"
                           : "acc=f32");
   std::snprintf(d->promises, sizeof d->promises, "deterministic=yes");
@@ -188,9 +204,9 @@ const assay_backend* assay_backend_open(const char*, char*) {
       ASSAY_BACKEND_VERSION,
       "short_sighted",
       "kernels with defects that few inputs show",
-      "quantize:half_up rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
+      "quantize:half_up quantize:rounds_nan_bits rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
       "softmax:starts_high softmax:rows_in_16_bits attention:skips_small_rescales attention:own_maximum "
-      "attention:first_is_longest",
+      "attention:first_is_longest attention:drops_full_block",
       nullptr,
       declare,
       run,

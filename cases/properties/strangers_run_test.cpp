@@ -41,8 +41,9 @@ TEST(Strangers, the_default_run_finds_every_planted_defect_and_accuses_no_correc
         ADD_FAILURE() << "accused: " << result["case"] << ": " << result["summary"];
     }
   }
-  for (const char* defect : {"half_up", "drops_last", "drops_lane", "skips_tile", "starts_high",
-                             "rows_in_16_bits", "skips_small_rescales", "own_maximum", "first_is_longest"})
+  for (const char* defect :
+       {"half_up", "drops_last", "drops_lane", "skips_tile", "starts_high", "rows_in_16_bits",
+        "skips_small_rescales", "own_maximum", "first_is_longest", "drops_full_block", "rounds_nan_bits"})
     EXPECT_GT(red[defect], 0) << defect << " in " << all[defect] << " cases";
   EXPECT_GT(all[""], 100);
   EXPECT_EQ(report["summary"]["left"], 0);
@@ -53,7 +54,9 @@ TEST(Strangers, a_budget_ends_the_run_between_cases_and_says_what_is_left) {
   const auto report = run("-b " EXAMPLE " --budget 0.4 --jobs 1", &code);
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(report["complete"]);
-  EXPECT_EQ(report["results"].size() + report["summary"]["left"].get<std::size_t>(), report["planned"]);
+  EXPECT_EQ(report["results"].size() + report["summary"]["left"].get<std::size_t>() +
+                report["summary"]["left_out"].get<std::size_t>(),
+            report["planned"]);
 }
 
 TEST(Strangers, the_seed_draws_other_shapes_and_the_same_seed_the_same) {

@@ -69,12 +69,12 @@ std::vector<SuiteLine> lines_for_laws(const std::vector<std::string>& backends, 
   return lines;
 }
 
-std::size_t judge_promises(const std::string& backend, std::uint64_t seed, std::span<const Law> laws,
+std::size_t judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
+                           std::uint64_t seed, std::span<const Law> laws,
                            const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
                            const JudgeOptions& options, const std::function<bool()>& stopped,
                            const std::function<void(CaseResult&)>& found) {
   std::size_t count = 0;
-  const auto lines = lines_for_laws({backend}, seed, true, lists, workers);
   for (const Case& c : planned_cases(lines, {backend}, seed, known, lists, workers)) {
     if (stopped()) break;
     const DeclareResult declared = workers.of(backend).worker->declare(make_empty_call(c));

@@ -21,8 +21,10 @@ std::vector<Case> planned_cases(const std::vector<SuiteLine>& lines, const std::
                                 std::uint64_t seed, const std::vector<BackendInfo>& known,
                                 const InputLists& lists, Workers& workers);
 
-// How many laws were checked. `found` gets each promise that is broken, as the verdict `law`; `stopped` is asked before each law.
-std::size_t judge_promises(const std::string& backend, std::uint64_t seed, std::span<const Law> laws,
+// How many laws were checked on the cases of lines_for_laws(). `found` gets each promise that is broken, as the verdict `law`;
+// `stopped` is asked before each law.
+std::size_t judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
+                           std::uint64_t seed, std::span<const Law> laws,
                            const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
                            const JudgeOptions& options, const std::function<bool()>& stopped,
                            const std::function<void(CaseResult&)>& found);

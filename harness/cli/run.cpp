@@ -13,27 +13,25 @@
 #include <memory>
 #include <optional>
 
-#include "harness/backend_names.hpp"
 #include "harness/budget.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/cli/program.hpp"
 #include "harness/cli/promises.hpp"
 #include "harness/cli/run_arguments.hpp"
+#include "harness/cli/run_made.hpp"
 #include "harness/cli/run_order.hpp"
 #include "harness/expectations.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
 #include "harness/strangers.hpp"
-#include "harness/suites.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr double kStrangersBudget = 180;  // seconds
-constexpr double kShareOfLaws = 0.25;     // of the budget, the most that promised laws take
+constexpr double kShareOfLaws = 0.25;  // of the budget, the most that promised laws take
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
@@ -48,52 +46,6 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
       if (!described.contains(c.backend)) described[c.backend] = workers.open(c.backend).description;
   return described;
 }
-
-// Without a word, kernels that are not of this project get the suite that is made for them: plug-ins that are named by a path, and
-// the adapters that ask for it.
-bool are_strangers(const std::vector<std::string>& backends, const std::vector<BackendInfo>& known) {
-  return !backends.empty() && std::ranges::all_of(backends, [&](const std::string& b) {
-    const std::string name = parse_backend(b, "--backend").name;
-    const auto row = std::ranges::find(known, name, &BackendInfo::name);
-    return name.find('/') != std::string::npos || (row != known.end() && row->is_stranger);
-  });
-}
-
-std::vector<std::string> judged_backends(const RunArguments& a, const std::vector<BackendInfo>& known) {
-  std::vector<std::string> backends = a.plan.backends;
-  if (backends.empty())
-    for (const auto& b : known)
-      if (b.is_default && b.not_built.empty()) backends.push_back(b.name);
-  return backends;
-}
-
-// The lines of the words, and those that are made for each backend where a word asks for them.
-std::vector<SuiteLine> lines_of(const RunArguments& a, bool generated, const std::vector<BackendInfo>& known,
-                                const InputLists& lists, Workers& workers) {
-  std::vector<std::string> words = a.words;
-  std::erase(words, kStrangers);
-  std::vector<SuiteLine> lines;
-  if (!generated || !words.empty()) lines = gather_lines(words, !a.plan.backends.empty());
-  if (!generated) return lines;
-  const auto backends = judged_backends(a, known);
-  const auto factors = stranger_factors();
-  for (const auto& backend : backends) {
-    GeneratedSuite made = generate_suite(factors, backend, a.plan.seed, lists, workers);
-    if (!a.detail.quiet && !a.list_only)
-      fmt::print("{} takes {}: {} cases were made for it\n", backend,
-                 made.ops.empty() ? "none of what the suite strangers asks"
-                                  : fmt::format("{}", fmt::join(made.ops, ", ")),
-                 made.lines.size());
-    for (auto& line : made.lines) lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
-// What a case that was made for a backend may come to without being anybody's defect.
-constexpr std::string_view kOfGenerated =
-    "distrust * # made for this backend: under the contract that it declares, these inputs show nothing\n"
-    "impossible * # made for this backend: the reference has no truth of it\n"
-    "too_big * # made for this backend: this machine has too little memory\n";
 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
 // earlier run left at that place, because it was killed, is kept under another name.
@@ -199,7 +151,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   if (a.words.empty() && are_strangers(a.plan.backends, known)) a.words = {std::string(kStrangers)};
   const bool generated = std::ranges::find(a.words, kStrangers) != a.words.end();
   const double budget = a.budget_seconds > 0 ? a.budget_seconds : generated ? kStrangersBudget : 0;
-  auto begun = start;  // once the cases are made
+  if (!resumed && generated) a.most_made = cases_within(budget, a.jobs);
+  auto begun = start;  // of the budget: once the cases are made
   // Before it is, no budget is spent: a run on a busy machine says something.
   std::atomic<bool> judged_one = false;
   const auto spent = [&] {
@@ -211,7 +164,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
 
   Workers workers(known, settings.workers);
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
-  const Plan plan = make_plan(lines_of(a, generated, known, lists, workers), a.plan, known, lists, variants);
+  MadeSuite made = suite_of(a, generated, known, lists, workers);
+  const Plan plan = make_plan(made.lines, a.plan, known, lists, variants);
   if (plan.cases == 0) {
     fmt::print(stderr, "assay: no case is left{}{}\n", a.plan.filter.empty() ? "" : " after --filter ",
                a.plan.filter);
@@ -240,27 +194,34 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   for (const std::string& file : a.expected)
     for (Expectation& e : read_expectations(file)) expected.push_back(std::move(e));
   std::vector<Expectation> of_generated;
-  if (generated) of_generated = parse_expectations(kOfGenerated, "strangers");
+  if (generated) of_generated = parse_expectations(kOfMade, "strangers");
   settings.explained = [&](const Case& c, const Verdict& v) {
     const auto says = [&](const Expectation& e) { return explains(e, c, v); };
     return v.green() || std::ranges::any_of(expected, says) || std::ranges::any_of(of_generated, says);
   };
   Summary summary;
+  // False for a case that is no part of the suite after all.
   const auto count = [&](CaseResult& r) {
+    judged_one = true;
+    if (generated && made.leaves_out(r)) return false;
     apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
-    judged_one = true;
     if (a.first_only && !r.verdict.green()) found_one = true;
+    return true;
   };
   for (auto& [place, r] : settings.known) {
     count(r);
     outputs.found(r);
   }
+  // What a backend promises of calls beside each other is part of its suite: of the whole, once, and not of a part of it.
+  std::map<std::string, std::vector<SuiteLine>> of_laws;
+  if (generated && a.plan.filter.empty() && a.plan.shard == 0)
+    for (const auto& backend : judged_backends(a, known))
+      of_laws[backend] = lines_for_laws({backend}, a.plan.seed, true, lists, workers);
   begun = std::chrono::steady_clock::now();
   std::size_t broken_promises = 0;  // results beside those of the plan
-  // What a backend promises of calls beside each other is part of its suite: of the whole, once, and not of a part of it.
-  if (generated && a.plan.filter.empty() && a.plan.shard == 0) {
+  if (!of_laws.empty()) {
     const auto out_of_time = [&] {
       const std::chrono::duration<double> past = std::chrono::steady_clock::now() - begun;
       return settings.stopped() || past.count() > kShareOfLaws * budget;
@@ -270,9 +231,9 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
       outputs.finished(plan.cases + broken_promises++, r);
       outputs.in_order(r);
     };
-    for (const auto& backend : judged_backends(a, known)) {
+    for (const auto& [backend, lines] : of_laws) {
       const std::size_t before = broken_promises;
-      const std::size_t checked = judge_promises(backend, a.plan.seed, laws, known, lists, workers,
+      const std::size_t checked = judge_promises(lines, backend, a.plan.seed, laws, known, lists, workers,
                                                  settings.judge, out_of_time, broken);
       if (checked > 0 && !a.detail.quiet)
         fmt::print("{} promises laws: {} checked, {} broken\n", backend, checked, broken_promises - before);
@@ -280,12 +241,13 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   }
   RunEvents events;
   events.finished = [&](std::size_t place, CaseResult& r) {
-    count(r);
-    outputs.finished(place, r);
+    if (count(r)) outputs.finished(place, r);
   };
-  events.in_order = [&](CaseResult& r) { outputs.in_order(r); };
+  events.in_order = [&](CaseResult& r) {
+    if (!generated || !made.leaves_out(r.verdict.status)) outputs.in_order(r);
+  };
   if (!run_plan(plan, known, settings, events) && !signals.stopped()) {
-    summary.left = plan.cases + broken_promises - summary.cases;
+    summary.left = plan.cases + broken_promises - summary.cases - made.left_out();
   } else if (signals.stopped()) {
     summary.ended_by = fmt::format("SIG{}", sigabbrev_np(signals.signal()));
   } else {
@@ -295,6 +257,8 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
                                             e->expired ? fmt::format(" (expired {})", e->until) : ""));
   }
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  summary.left_out = made.left_out();
+  summary.unshown = made.unshown();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
   if (summary.headline() == kNotGreen) return kFinding;

@@ -64,6 +64,7 @@ RecordHeader RunArguments::header(const Plan& made) const {
           isolate,
           strict,
           sandbox,
+          most_made,
           made.cases,
           plan_digest(made)};
 }
@@ -86,6 +87,7 @@ void take_from(const RecordHeader& header, RunArguments& arguments) {
   arguments.isolate = header.isolate;
   arguments.strict = header.strict;
   arguments.sandbox = header.sandbox;
+  arguments.most_made = header.most_made;
 }
 
 void complete(RunArguments& a, const Command& command) {

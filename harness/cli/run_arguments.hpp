@@ -19,6 +19,7 @@ struct RunArguments {
   double memory_gib = 0;  // 0: what is there
   int repeats = 0;
   double budget_seconds = 0;  // by the clock, until no further case is begun; 0: none
+  std::size_t most_made = 0;  // cases of a suite that is made for a backend; a record keeps it
   bool isolate = false;
   bool strict = false;
   bool list_only = false;   // say which cases these are, and run none

@@ -49,7 +49,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["outcome"], "nothing was judged");
   EXPECT_EQ(json_of(scratch.file("r.json"))["summary"]["green"], false);
 
-  std::ofstream(list) << "distrust softmax  # weights in e2m1 are declared\n";
+  std::ofstream(list) << "distrust softmax  # an error of 120 ulps of bf16 is declared\n";
   const Outcome nothing = softmax("worthless", reports);
   EXPECT_EQ(nothing.code, 3);
   EXPECT_EQ(nothing.last_line(), "nothing was judged");
@@ -206,6 +206,41 @@ TEST(Trust, what_a_shell_left_open_reaches_no_kernel) {
   const Scratch scratch;
   EXPECT_EQ(softmax("descriptor_9", "9>>" + scratch.file("left")).code, 0);
   EXPECT_EQ(softmax("descriptor_9").code, 0);
+}
+
+TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
+  const Scratch scratch;
+  const std::string report =
+      " --json " + scratch.file("r.json") + " --budget 600 --filter 'layernorm|rmsnorm'";
+  const Outcome honest = assay("run -q -b " EXAMPLE + report);
+  EXPECT_EQ(honest.code, 0) << honest.text;
+  const auto json = json_of(scratch.file("r.json"));
+  EXPECT_GT(json["summary"]["judged"], 300);
+  EXPECT_EQ(json["summary"]["shows_nothing"], 0);
+  EXPECT_GT(json["summary"]["left_out"], 0);
+  EXPECT_TRUE(has(honest.text, "left out of the suite that was made")) << honest.text;
+  for (const auto& row : json["results"]) EXPECT_NE(row["verdict"], "distrust") << row["case"];
+  // A contract under which everything shows nothing leaves nothing, and says so.
+  const Outcome worthless = assay("run -q " + kFaulty + ":worthless --budget 600 --filter '" +
+                                  "^softmax rows=[0-9]+ cols=[0-9]+ (fill=[a-z_]+ )?seed=1 backend=[^ ]+ "
+                                  "variant=correct$'");
+  EXPECT_EQ(worthless.code, 3) << worthless.text;
+  EXPECT_EQ(worthless.last_line(), "nothing was judged");
+  EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
+}
+
+TEST(Trust, on_the_console_no_variant_hides_behind_the_findings_of_another) {
+  const Outcome o =
+      assay("run -q -j 1 'softmax rows=3 cols=8,9,10,11,12,13,14 variant=wrong,nan,correct' " + kFaulty);
+  for (const std::string variant : {"wrong", "nan"}) {
+    std::size_t shown = 0;
+    for (std::size_t at = 0; (at = o.text.find("\n  repro", at)) != std::string::npos; ++at)
+      shown += o.text.substr(at, o.text.find('\n', at + 1) - at).ends_with("variant=" + variant + "'");
+    EXPECT_EQ(shown, 5U) << variant << o.text;
+    EXPECT_TRUE(has(o.text, "... and 2 more: wrong softmax backend=" FAULTY_SOFTMAX " variant=" + variant))
+        << o.text;
+  }
+  EXPECT_FALSE(has(o.text, "variant=correct'"));
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ std::size_t children() {
 
 }  // namespace
 
-ProcessState::ProcessState()
-    : folder_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)),
+ProcessState::ProcessState(bool of_run)
+    : of_run_(of_run),
+      folder_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)),
       mask_(umask(0)),
       locale_(setlocale(LC_ALL, nullptr)),
       new_handler_(std::get_new_handler()),
@@ -58,7 +59,7 @@ ProcessState::ProcessState()
   for (int s = 1; s < kSignals; ++s) sigaction(s, nullptr, &handlers_[static_cast<std::size_t>(s)]);
   for (std::size_t i = 0; i < kTimers.size(); ++i) getitimer(kTimers[i], &timers_[i]);
   for (std::size_t i = 0; i < kLimits.size(); ++i) getrlimit(kLimits[i], &limits_[i]);
-  posix_timers_ = posix_timers(), children_ = children();
+  if (of_run_) posix_timers_ = posix_timers(), children_ = children();
 }
 
 ProcessState::~ProcessState() {
@@ -97,6 +98,7 @@ std::string ProcessState::restore() {
   if (locale_ != setlocale(LC_ALL, nullptr)) setlocale(LC_ALL, locale_.c_str());
   if (std::get_new_handler() != new_handler_) std::set_new_handler(new_handler_);
   if (environ == nullptr) environ = environment_;
+  if (!of_run_) return left;
   if (posix_timers() > posix_timers_) left = "a timer";
   if (children() > children_) left = "a child process";
   return left;

@@ -21,7 +21,8 @@ namespace assay {
 // or a child that is left would strike in a later case, which is innocent of it.
 class ProcessState {
  public:
-  ProcessState();
+  // With `of_run` timers and children that are left behind are found too, which costs reading a dozen files.
+  explicit ProcessState(bool of_run = true);
   ~ProcessState();
   ProcessState(const ProcessState&) = delete;
   ProcessState& operator=(const ProcessState&) = delete;
@@ -34,7 +35,7 @@ class ProcessState {
   static constexpr std::array kTimers{ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
   static constexpr int kSignals = 32;
 
-  bool restored_ = false;
+  bool restored_ = false, of_run_ = true;
   std::size_t posix_timers_ = 0, children_ = 0;
   int folder_ = -1;
   mode_t mask_ = 0;

@@ -228,13 +228,41 @@ std::variant<reply::Opened, reply::Refused> Worker::open() {
 }
 
 DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
-  DeclareResult result;
-  if (auto reason = start()) {
-    result.reason = *reason;
-    return result;
+  if (auto reason = start()) return {RunStatus::failed, *reason, {}, {}};
+  return declared(ask(request::Declare{call_message(call, plane_set(call, 1), nullptr)}, timeout, true));
+}
+
+std::vector<DeclareResult> Worker::declare(std::span<const WorkerCall> calls, milliseconds timeout) {
+  constexpr std::size_t kAtOnce = 64;
+  std::vector<DeclareResult> results;
+  while (results.size() < calls.size()) {
+    if (auto reason = start()) {
+      results.push_back({RunStatus::failed, *reason, {}, {}});
+      continue;
+    }
+    std::string lines;
+    std::vector<std::int64_t> ids;
+    for (const WorkerCall& call :
+         calls.subspan(results.size()).first(std::min(kAtOnce, calls.size() - results.size()))) {
+      ids.push_back(next_id());
+      lines += to_line(ids.back(), request::Declare{call_message(call, plane_set(call, 1), nullptr)});
+    }
+    ping_id_ = next_id();
+    lines += to_line(ping_id_, Request{request::Ping{}});
+    process_->clear_output();
+    process_->send(lines, timeout);
+    for (const std::int64_t id : ids) {
+      asked_id_ = id;
+      results.push_back(declared(await(id)));
+      if (!process_) break;
+    }
+    if (process_) (void)settle(timeout, false);
   }
-  const PlaneSet set = plane_set(call, 1);
-  const Exchange answer = ask(request::Declare{call_message(call, set, nullptr)}, timeout, true);
+  return results;
+}
+
+DeclareResult Worker::declared(const Exchange& answer) {
+  DeclareResult result;
   result.output_tail = answer.output_tail;
   if (!answer.reply) {
     result.status = answer.status;

@@ -179,7 +179,7 @@ class Server {
     if (backend_ == nullptr) return reply::Failed{"no backend is open"};
     const Call call(declare.call, nullptr);
     assay_declaration declaration{};
-    const ProcessState before;
+    const ProcessState before(false);
     const assay_status status = backend_->declare(backend_->self, call.get(), &declaration);
     if (status == ASSAY_OK) {
       return reply::Declared{bounded_text(declaration.contract, sizeof declaration.contract),
