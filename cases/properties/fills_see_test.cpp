@@ -31,7 +31,7 @@ TEST(FillsSee, what_customary_inputs_hide) {
       {"quantize rows=4 cols=128 to=e4m3fn dtype=f32",
        "half_up",
        "output_ties",
-       {"gaussian", "ties", "codes", "uniform", "outlier"}},
+       {"gaussian", "codes", "uniform", "outlier"}},
       {"rmsnorm rows=29 cols=8189 dtype=f32 seed=3", "drops_last", "last_element", {"uniform", "integers"}},
       {"rmsnorm rows=29 cols=8189 dtype=f32 seed=3", "drops_lane", "carrier", {"uniform", "integers"}},
       {"rmsnorm rows=4 cols=256 dtype=f32",

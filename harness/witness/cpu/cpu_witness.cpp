@@ -1,5 +1,7 @@
 // The witness of plug-ins that compute on the CPU: which of their routines were entered, and how much memory they took.
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -20,11 +22,21 @@ constexpr std::string_view kDrivers[] = {"libcuda.so", "libnvidia-", "libamdhip6
                                          "libOpenCL",  "libvulkan",  "libGLX",         "libze_",
                                          "libcudart",  "libnvrtc",   "libcupti",       "libdrm"};
 
+// A driver, and what it brings along for its own threads (a compiler, say).
+bool is_of_a_driver(const Module& module) {
+  static std::set<std::string, std::less<>> brought;
+  const std::string_view file = std::string_view(module.file).substr(module.file.rfind('/') + 1);
+  const bool is =
+      std::ranges::any_of(kDrivers, [&](std::string_view driver) { return file.starts_with(driver); }) ||
+      brought.contains(file);
+  if (is)
+    for (std::string& each : needed_by(module)) brought.insert(std::move(each));
+  return is;
+}
+
 void watch_new_modules() {
   for (const Module& module : new_modules()) {
-    const std::string_view file = std::string_view(module.file).substr(module.file.rfind('/') + 1);
-    if (std::ranges::any_of(kDrivers, [&](std::string_view driver) { return file.starts_with(driver); }))
-      continue;
+    if (is_of_a_driver(module)) continue;
     watch_routines(module);
     watch_allocations(module);
   }

@@ -19,4 +19,18 @@ std::vector<Module> new_modules() {
   return fresh;
 }
 
+std::vector<std::string> needed_by(const Module& module) {
+  std::vector<std::string> needed;
+  for (const ElfW(Phdr) & segment : module.segments) {
+    if (segment.p_type != PT_DYNAMIC) continue;
+    const auto* const first = reinterpret_cast<const ElfW(Dyn)*>(module.base + segment.p_vaddr);
+    const char* names = nullptr;
+    for (const auto* entry = first; entry->d_tag != DT_NULL; ++entry)
+      if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+    for (const auto* entry = first; names != nullptr && entry->d_tag != DT_NULL; ++entry)
+      if (entry->d_tag == DT_NEEDED) needed.emplace_back(names + entry->d_un.d_val);
+  }
+  return needed;
+}
+
 }  // namespace assay::cpu_witness

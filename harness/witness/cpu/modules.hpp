@@ -17,4 +17,7 @@ struct Module {
 // Of those that are loaded now, each that was not returned before.
 std::vector<Module> new_modules();
 
+// The libraries that a module names as needed, by the names of their files.
+std::vector<std::string> needed_by(const Module& module);
+
 }  // namespace assay::cpu_witness

@@ -20,8 +20,9 @@ struct RowError {
   double spread = 1;      // >= 1 - p of the largest logit
   double tiles = 0;       // that the row may touch
   double changes = 0;
-  double flush = kFlush;  // of a weight, in units of the largest
-  double slip = 0;        // the part of it that may exceed the weight
+  double flush = kFlush;    // of a weight, in units of the largest
+  double slip = 0;          // the part of it that may exceed the weight
+  double unnormalised = 0;  // how far weights of merged log-sum-exps may be from adding up to 1
   // Weights of certified.hpp (relative to 2^M) times this are relative to the largest logit.
   double to_top = 1;
 };
@@ -131,6 +132,9 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     const double reach = x + std::log(n + 2) + 1, again = kernel.once ? 0 : merges, ln2 = 0.7;
     lambda += rule(Rule::weight_log,
                    kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
+    // Weights exp(lse_i - lse) of two parts add up to 1 but for the roundings of lse, its log and both exps, and nothing divides
+    // by their sum.
+    e.unnormalised = again * (kU * (2 * reach + 4) + 2 * kU * kernel.exp_ulp * (ln2 + 1)) * 1.01;
   }
   e.changes = e.tiles - 1 + merges + sinks;
   const double exp_error = std::log1p(2 * kU * kernel.exp_ulp), fused = kernel.fused_argument ? kU * x : 0;
@@ -243,7 +247,8 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           const double again = 1 + 1.1 * e.changes * kernel.pv_u;
           n += rule(Rule::value_sum, pv(a * top * (1 + e.theta) * (1 + u_p)) / top * again);
           n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
-          if (kernel.split > 1) n += rule(Rule::value_merge, kernel.merge_roundings() * kU * a * 1.01);
+          if (kernel.split > 1)
+            n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * a);
           if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
           if (kernel.shift_rounds) n += 2 * kU * a;
           double conversion = moved;

@@ -126,5 +126,31 @@ TEST(AttentionOfStrangers, shares_of_a_second_pass_are_not_those_of_the_first) {
   expect_caught(c.truth(words + "tile=16 order=tiles"), out(100));  // one tile: one pass, or the same weights
 }
 
+// Parts of one key each, merged by log-sum-exps one after the other: exp(lse_i - lse) add up to 1 but for the rounding of lse.
+TEST(AttentionOfStrangers, weights_of_merged_log_sum_exps_need_not_add_up_to_1) {
+  const auto merged = [](const Values& lse) {
+    float all = lse[0], out = 1;
+    for (std::size_t i = 1; i < lse.size(); ++i) {
+      const float top = std::max(all, lse[i]), sum = std::exp(all - top) + std::exp(lse[i] - top);
+      const float joined = top + std::log(sum);
+      out = out * std::exp(all - joined) + std::exp(lse[i] - joined);
+      all = joined;
+    }
+    return Values{out};
+  };
+  for (const float size : {40.0F, 100.0F, 400.0F, 800.0F})
+    for (const int parts : {2, 4, 8})
+      for (int seed = 0; seed < 50; ++seed) {
+        Values k;
+        for (int j = 0; j < parts; ++j) k.push_back(size + static_cast<float>((j * 7 + seed * 13) % 17) / 16);
+        const OpCase c = filled({{"d", "1"}, {"dv", "1"}, {"len", std::to_string(parts)}, {"scale", "1"}},
+                                {1}, k, Values(k.size(), 1));
+        const std::string words = "exp_ulp=1 tile=1 tiles=aligned split=" + std::to_string(parts);
+        expect_pass(c.truth(words), merged(k));
+        const Values far{1.01F};
+        expect_caught(c.truth(words), far);
+      }
+}
+
 }  // namespace
 }  // namespace assay::testing
