@@ -296,4 +296,27 @@ void extreme_values(const FillRequest& r, Values& values) {
   f.value([](I, I, I j, I c, float) { return (c % 8 == 7 && j % 2 == 0 ? -1.0 : 1.0) * 60000.0; });
 }
 
+// One channel to each key, dv keys in a row all of them, from a drawn one on: no channel has more keys than it must, and its sum
+// is not much larger than the part of one key. Logits are alike, not equal, and the rest of V is small and of both signs.
+void roll_call_of_keys(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return 0.5; }, 1.0, 0.03125);
+  f.value([&](I b, I g, I j, I c, float x) {
+    const I run = (b * f.kv_heads + g) * f.keys + j / f.dv;
+    const auto from =
+        f.stream.below(static_cast<std::uint64_t>(run | (I{1} << 62)), static_cast<std::uint64_t>(f.dv));
+    return (j + static_cast<I>(from)) % f.dv == c ? 1.0 : 0x1p-12 * static_cast<double>(x);
+  });
+}
+
+// Alike logits; the first key has most of V, a little above a power of two of all others together.
+void front_key(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([](I, I, I) { return 0.5; }, 1.0, 0.0);
+  f.value([&](I, I, I j, I, float x) {
+    const double small = 16.0 / static_cast<double>(f.keys);
+    return j == 0 ? 120.0 : small * (1.0 + 0.5 * std::clamp(static_cast<double>(x) / 4, -1.0, 1.0));
+  });
+}
+
 }  // namespace assay::fill_families

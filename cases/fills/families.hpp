@@ -31,6 +31,8 @@ void last_element(const FillRequest&, Values&);
 void carrier(const FillRequest&, Values&);
 void one_per_tile(const FillRequest&, Values&);
 void negative_extreme(const FillRequest&, Values&);
+void roll_call(const FillRequest&, Values&);
+void front_load(const FillRequest&, Values&);
 
 // quotients.cpp: any op; aims at the quantiser of its output.
 void output_ties(const FillRequest&, Values&);
@@ -57,5 +59,7 @@ void value_mean(const FillRequest&, Values&);
 void outlier_channels(const FillRequest&, Values&);
 void subnormal_values(const FillRequest&, Values&);
 void extreme_values(const FillRequest&, Values&);
+void roll_call_of_keys(const FillRequest&, Values&);
+void front_key(const FillRequest&, Values&);
 
 }  // namespace assay::fill_families

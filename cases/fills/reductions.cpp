@@ -82,4 +82,39 @@ void negative_extreme(const FillRequest& r, Values& v) {
        });
 }
 
+// Of several operands (a, b; x, w13, w2) the first is near 1, of a pair in turns near -1, and the others call the roll; a single
+// matrix does. There every run of 16 elements, of 64 in a later operand of so many rows, has one that stands out, row by row at the
+// next place from a drawn one on: each place has its row, in which no other of its run is as large, and in which a sum is not much
+// larger than that one term.
+void roll_call(const FillRequest& r, Values& v) {
+  std::vector<std::string_view> matrices;
+  for (const TensorSpec& t : r.tensors)
+    if (t.role == TensorRole::data && t.shape.size() > 1) matrices.push_back(t.name);
+  const bool alone = matrices.size() == 1, pair = matrices.size() == 2;
+  rows(r, v,
+       [&](const TensorSpec& t, const Stream& s, std::size_t row, std::size_t column, std::size_t columns,
+           double x) {
+         const double near_one = 1.0 + s.uniform(row * columns + column);
+         if (!alone && t.name == matrices[0]) return pair && column % 2 != 0 ? -near_one : near_one;
+         if (!alone && columns < 16) return near_one;
+         const std::size_t size = !alone && t.shape[t.shape.size() - 2] >= 64 ? 64 : 16, run = column / size;
+         const bool called = (column + s.below(~run, size)) % size == row % size;
+         if (!alone) return called ? 0.25 * near_one : 0x1p-6 * x;
+         // Of 32 neighbours one is the largest by far, also where a scale is a power of two.
+         const double large = (row / size + run) % 2 == 0 ? 3.0 : 0.75;
+         return called ? large : 0.125 * std::clamp(x, -3.0, 3.0);
+       });
+}
+
+// One element at the front that is most of the sum, of squares, of exponentials or of products, a little above a power of two,
+// and the rest small and of its sign: whatever order of addition begins there cuts every later term at the same place.
+void front_load(const FillRequest& r, Values& v) {
+  rows(r, v,
+       [](const TensorSpec&, const Stream& s, std::size_t row, std::size_t column, std::size_t columns,
+          double) {
+         const double small = 4.5 / std::sqrt(static_cast<double>(std::max<std::size_t>(64, columns)));
+         return column == 0 ? 11.5 : small * (0.75 + 0.5 * s.uniform(row * columns + column));
+       });
+}
+
 }  // namespace assay::fill_families
