@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   bool list = false;
   app.add_option("--only", only, "cases whose line has this text in it");
   app.add_option("--fills", effort.only, "these fills alone")->delimiter(',');
+  app.add_flag("--made", effort.made, "the fills made for these defects alone, each with all seeds");
   app.add_option("--seeds", effort.seeds, "of the best fills")->check(CLI::Range(1, 100000));
   app.add_option("--scouts", effort.scouts, "seeds that each fill is tried with")->check(CLI::Range(1, 1000));
   app.add_option("--best", effort.fills, "how many fills are the best of a defect")

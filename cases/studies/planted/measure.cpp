@@ -43,6 +43,12 @@ bool is_asked(const Key& key) {
 std::vector<std::string> fills_of(const Subject& subject, const Effort& effort) {
   if (!effort.only.empty()) return effort.only;
   const std::string op = subject.line.substr(0, subject.line.find(' '));
+  if (effort.made) {
+    std::vector<std::string> made = {"roll_call", "front_load"};
+    if (op == "attention") made.emplace_back("future");  // of which a logit is far above the others
+    if (op == "quantize" || op == "dequantize") made.emplace_back("uniform");
+    return made;
+  }
   std::set<std::string> names;
   for (const Fill& f : fills())
     if (f.op.empty() || f.op == op) names.insert(std::string(f.name));
@@ -103,7 +109,9 @@ Measured measure(const Subject& subject, const Effort& effort) {
       order.push_back({{seen, sights[{defect.kind, defect.asked}].moved}, fill});
     }
     std::ranges::sort(order, std::greater<>());
-    for (std::size_t i = 0; i < std::min(order.size(), static_cast<std::size_t>(effort.fills)); ++i)
+    const std::size_t best =
+        effort.made ? order.size() : std::min(order.size(), static_cast<std::size_t>(effort.fills));
+    for (std::size_t i = 0; i < best; ++i)
       for (const double size : defect.sizes) chosen[order[i].second].insert({defect.kind, size});
     if (by_fill.contains(std::string(defect.made)))
       for (const double size : defect.sizes) chosen[std::string(defect.made)].insert({defect.kind, size});

@@ -22,6 +22,7 @@ struct Effort {
   int seeds = 100;                // of the fills that saw most
   int fills = 2;                  // how many of them
   std::vector<std::string> only;  // these fills alone; empty: all that the op can have
+  bool made = false;              // those alone that are made for these defects, with all seeds
 };
 
 // Of one fill and one defect at one size.

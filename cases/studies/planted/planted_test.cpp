@@ -13,7 +13,9 @@ namespace {
 
 Measured measured(const std::string& line, const std::vector<std::string>& fills,
                   const std::string& contract = "") {
-  const Measured all = measure({line, contract, ""}, {.scouts = 1, .seeds = 100, .fills = 9, .only = fills});
+  Effort effort;
+  effort.scouts = 1, effort.fills = 9, effort.only = fills;
+  const Measured all = measure({line, contract, "", ""}, effort);
   EXPECT_EQ(all.accused, 0) << line << ": " << all.first_accused;
   return all;
 }
@@ -61,18 +63,19 @@ TEST(Planted, what_cannot_be_seen_is_said_not_to_be) {
 }
 
 TEST(Planted, unknown_fills_are_refused) {
-  EXPECT_THROW((void)measure({"softmax rows=2 cols=8", "", ""}, {.only = {"roll_cal"}}), InputError);
+  Effort effort;
+  effort.only = {"roll_cal"};
+  EXPECT_THROW((void)measure({"softmax rows=2 cols=8", "", "", ""}, effort), InputError);
 }
 
 // Every op and format at the sizes of engines: one key, one block, 2 % of a scale. What is not seen is named in
 // reports/results/planted.md, and nothing else may be missed.
 TEST(Planted, engine_sizes) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "a quarter of an hour: ASSAY_NIGHTLY=1";
+  Effort effort;
+  effort.scouts = 1, effort.made = true;
   for (const Subject& subject : subjects()) {
-    const Measured all = measure(subject, {.scouts = 1,
-                                           .seeds = 100,
-                                           .fills = 2,
-                                           .only = {"roll_call", "front_load", "uniform", "future", "ramp"}});
+    const Measured all = measure(subject, effort);
     EXPECT_EQ(all.accused, 0) << subject.line << ": " << all.first_accused;
     for (const Found& found : all.found)
       EXPECT_TRUE(found.asked.good() || found.kind == Kind::bits || !subject.unseen.empty())
