@@ -118,6 +118,8 @@ bool must_show(const Judge& judge, const CaseResult& result) {
         c.op->truth(c.attributes, judge.inputs.corrupted, Contract::parse(result.contract, c.op->contract));
     for (std::size_t t = 0; t < clean.size(); ++t)
       for (std::size_t i = 0; i < clean[t].value.size(); ++i) {
+        if (std::isinf(corrupted[t].limit[i]) || std::isinf(clean[t].limit[i]))
+          continue;  // nothing is claimed
         const double moved = std::fabs(corrupted[t].value[i] - clean[t].value[i]);
         if (!(moved <= corrupted[t].limit[i] + clean[t].limit[i])) return true;
       }

@@ -140,9 +140,15 @@ class Job {
     CaseResult r = judge.judge(c);
     if (before > 0 && c.after.empty() && may_depend_on_history(r.verdict.status) &&
         !settings_.explained(c, r.verdict))
-      if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none)
-        find_history({worker.calls.begin(), worker.calls.begin() + before},
-                     effort == Repeats::Effort::with_history, judge, r);
+      if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none) {
+        const CaseResult as_found = r;
+        try {
+          find_history({worker.calls.begin(), worker.calls.begin() + before},
+                       effort == Repeats::Effort::with_history, judge, r);
+        } catch (const Stopped&) {  // no time to make it again: it was found all the same
+          r = as_found;
+        }
+      }
     Case alone = c;
     alone.backend.clear();
     alone.after.clear();

@@ -70,7 +70,7 @@ BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
     error += rule(Rule::block_sum_rounding, gamma * size);
     const double off = s * (0x1p-11 + 0x1p-11 * (1 + 0x1p-11) + 4 * u) + 0x1p-25 * (1 + n);
     if (flush && largest > 0)
-      error += rule(Rule::block_sum_storage, largest * (std::min(s, kLeastNormalF16) + radius));
+      error += rule(Rule::block_sum_storage, largest * (std::min(s, kLeastNormalF16) + 2 * radius));
     error += rule(Rule::block_sum_storage, largest * off * (1 + gamma));
   }
   return {shift, up(error * (1 + 0x1p-40) + 0x1p-40 * std::fabs(shift))};

@@ -31,7 +31,8 @@ namespace assay {
 struct BlockSums {
   double shift = 0, error = 0;
 };
-// flush: ftz=yes, under which a stored sum below 2^-14 may be read as 0, and a block's scale apart from it.
+// flush: ftz=yes, under which a stored sum below 2^-14 may be read as 0, and a block's scale apart from it: its operands are then
+// off by their radius, times d_w c = w - m, and by as much from what the sum stands for: 2 |m| r.
 BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
                      const std::vector<double>& minima, bool flush);
 

@@ -75,7 +75,7 @@ bool may_vanish(double scale) {
 }
 // Operands between what they are and 0.
 void admit_zeros(OperandRow& row, std::size_t first, std::size_t count) {
-  open_reach(row, first);
+  open_reach(row, first + count);
   for (std::size_t i = first; i < first + count; ++i) {
     if (std::isnan(row.center[i]) || !(row.reach[i] < kInfinity)) continue;
     const double radius = row.reach[i] - std::fabs(row.center[i]),

@@ -241,6 +241,8 @@ TEST(ProductsBreaches, a_scale_that_f16_holds_as_a_subnormal_number_may_be_flush
         expect_beyond(of(path, b), (words + "ftz=no").c_str(), 0);
       }
   expect_within(of("q8", "f32"), "ftz=yes", 0);
+  for (const char* words : {"ftz=yes", "scale=divide code=divide ties=even ftz=yes"})  // or it is kept
+    expect_within(of("q8", "f32"), words, 127 * 0x1p-20);
   expect_beyond(of("q8", "f32"), "ftz=yes scale_format=f32", 0);
   expect_beyond(of("q8", "f32"), "ftz=yes", -127 * 0x1p-20);
 }
@@ -312,6 +314,15 @@ TEST(ProductsBreaches, a_block_may_overflow_though_the_sum_does_not) {
     expect_within(of(1), words, -INFINITY);
     expect_beyond(of(0x1p-20F), words, -INFINITY);
   }
+}
+
+// q8_1: the scale of a block is flushed, its sum is not.
+TEST(ProductsBreaches, a_flushed_scale_beside_a_sum_that_is_kept) {
+  Values x(32, 0.0F), w(32, 0.0F);
+  x[9] = -0x1.ep-8F, w[9] = 0.25F, w[0] = -1;  // d of w = 1/8
+  const OpCase c = product(32, "q8_1", row_of("f32", x, 32), row_of("q4_0", w, 32));
+  expect_within(c, "ftz=yes", 0x1.ep-8);
+  expect_beyond(c, "ftz=no", 0x1.ep-8);
 }
 
 }  // namespace

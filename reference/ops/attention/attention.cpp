@@ -249,6 +249,7 @@ const Op kAttention{
     "a logit of -Inf among others: its key weighs 0\n"
     "a row of nothing but logits of -Inf, and where q is infinite: nothing is claimed\n"
     "keys that a mask hides: as if they were not there, but under hidden=added\n"
-    "scales of K and V: of each number, or in f32 of a logit or an output; a weight's under p=f32 alone"};
+    "scales of K and V: of each number, or in f32 of a logit or an output; a weight's under p=f32 alone, and "
+    "numbers that are summed in f16 or bf16 have theirs"};
 
 }  // namespace assay
