@@ -33,7 +33,8 @@ constexpr std::array kAttributes = {
     AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
     AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "elements that are normalised together"},
     AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
-    AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1", "added to the variance"},
+    AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1",
+                  "added to the variance, as a number of acc or of f32"},
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
@@ -74,7 +75,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const Order order = order_of(contract.text("order"));
   const VarianceKind kind = variance_of(contract.text("variance"));
   const double div_ulp = contract.number("div_ulp"), rsqrt_ulp = contract.number("rsqrt_ulp");
-  const Enclosure eps = rounded({a.real("eps"), 0}, acc);
+  const Enclosure eps = held_eps(a.real("eps"), acc);
   const double most_inverse = largest_inverse(eps, rsqrt_ulp, acc);
   Truth t =
       make_truth("y", x.size(), "reference/ops/layernorm: mean and variance, rsqrt, two products and a sum");

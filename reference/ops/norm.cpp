@@ -117,6 +117,12 @@ void Affine::set_vanished(Truth& truth, std::size_t i, double x, double stored_g
   set_special(truth, i, x * 0.0 * gamma);
 }
 
+Enclosure held_eps(double eps, const Machine& acc) {
+  Enclosure z = rounded({eps, 0}, acc);
+  z.error = std::max(z.error, up(std::fabs(static_cast<double>(static_cast<float>(eps)) - eps)));
+  return z;
+}
+
 Enclosure inverse_of_positive(Enclosure v, Enclosure eps, const Machine& acc, double rsqrt_ulp) {
   if (!(v.error < kInfinity)) return {1 / std::sqrt(v.value + eps.value), kInfinity};
   const double low = std::max(0.0, v.value - v.error);

@@ -68,6 +68,9 @@ class Affine {
   const ScalarFormat* gamma_;  // nullptr: f32, exact
 };
 
+// eps as a kernel holds it: rounded to acc, or where that is wider to f32, in which engines hand it over.
+Enclosure held_eps(double eps, const Machine& acc);
+
 // 1 / sqrt(v + eps) where no kernel's v is negative (a mean of squares, a variance): v's interval is cut at 0.
 Enclosure inverse_of_positive(Enclosure v, Enclosure eps, const Machine& acc, double rsqrt_ulp);
 // The largest 1/sqrt(v + eps) of a kernel with v >= 0; +Inf where eps may round to 0.

@@ -174,5 +174,18 @@ TEST(RowsOfStrangers, a_weight_that_is_kept_in_a_narrower_format_than_its_sum_is
   expect_caught(c.truth(words + "weights=f32"), off);
 }
 
+// A norm in f64 whose eps was handed over in f32.
+TEST(RowsOfStrangers, eps_may_be_the_number_of_f32_in_a_wider_accumulator) {
+  const OpCase c = row("layernorm", {1, 1 + 0x1p-20F});
+  const double d = 0x1p-21, v = d * d;
+  const auto of = [&](double eps) {
+    const auto y = static_cast<float>(d / std::sqrt(v + eps));
+    return Values{-y, y};
+  };
+  const std::string words = "acc=f64 variance=two_pass rsqrt_ulp=0.5 div_ulp=0.5";
+  for (const double eps : {1e-5, static_cast<double>(1e-5F)}) expect_pass(c.truth(words), of(eps));
+  expect_caught(c.truth(words), of(1.00001e-5));
+}
+
 }  // namespace
 }  // namespace assay::testing
