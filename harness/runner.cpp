@@ -140,15 +140,9 @@ class Job {
     CaseResult r = judge.judge(c);
     if (before > 0 && c.after.empty() && may_depend_on_history(r.verdict.status) &&
         !settings_.explained(c, r.verdict))
-      if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none) {
-        const CaseResult as_found = r;
-        try {
-          find_history({worker.calls.begin(), worker.calls.begin() + before},
-                       effort == Repeats::Effort::with_history, judge, r);
-        } catch (const Stopped&) {  // no time to make it again: it was found all the same
-          r = as_found;
-        }
-      }
+      if (const auto effort = repeats_.wanted(r); effort != Repeats::Effort::none)
+        find_history({worker.calls.begin(), worker.calls.begin() + before},
+                     effort == Repeats::Effort::with_history, judge, r);
     Case alone = c;
     alone.backend.clear();
     alone.after.clear();
@@ -178,7 +172,12 @@ class Job {
     };
     // A hang takes its whole time limit each time: it is made once more, alone.
     const bool slow = found == Status::hang || !with_history;
-    const auto after = shortest_history(slow ? std::vector<std::string>{} : calls, shows, kHistoryLimit);
+    std::optional<std::vector<std::string>> after;
+    try {
+      after = shortest_history(slow ? std::vector<std::string>{} : calls, shows, kHistoryLimit);
+    } catch (const Stopped&) {  // no time to make it again: it was found all the same
+      return;
+    }
     r.repeat = !after ? Repeat::never : after->empty() ? Repeat::alone : Repeat::after_calls;
     repeats_.tell(as_found, r.repeat);
     if (after) r.after = *after;

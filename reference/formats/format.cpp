@@ -238,10 +238,22 @@ float checked_scale(float scale, std::string_view plane, std::int64_t index) {
 }
 
 std::vector<double> decode_output(const Encoded& tensor) {
-  // Scales are separate planes of f32. In `probe` every code is another than 0, and so is every scale but those refused: what
-  // decodes to 0 there is under one.
+  const auto is_refused = [](float scale) {
+    return !(scale >= 0 && scale <= std::numeric_limits<float>::max());
+  };
+  // Scales are separate planes of f32.
+  const auto has_refused = [&](const Plane& plane) {
+    if (&plane == tensor.planes.data() || plane.spec.format != "f32") return false;
+    for (std::size_t at = 0; at + sizeof(float) <= plane.bytes.size(); at += sizeof(float)) {
+      float scale = 0;
+      std::memcpy(&scale, plane.bytes.data() + at, sizeof scale);
+      if (is_refused(scale)) return true;
+    }
+    return false;
+  };
+  if (std::ranges::none_of(tensor.planes, has_refused)) return decode_tensor(tensor);
+  // In `probe` every code is another than 0, and so is every scale but those refused: what decodes to 0 there is under one.
   Encoded usable = tensor, probe = tensor;
-  bool refused = false;
   for (std::size_t p = 0; p < tensor.planes.size(); ++p) {
     const Plane& plane = tensor.planes[p];
     if (p == 0 || plane.spec.format != "f32") {
@@ -252,14 +264,12 @@ std::vector<double> decode_output(const Encoded& tensor) {
     for (std::size_t at = 0; at + sizeof(float) <= plane.bytes.size(); at += sizeof(float)) {
       float scale = 0;
       std::memcpy(&scale, plane.bytes.data() + at, sizeof scale);
-      const bool good = scale >= 0 && scale <= std::numeric_limits<float>::max();
-      refused = refused || !good;
+      const bool good = !is_refused(scale);
       const float one = 1, of_probe = good ? 1 : 0;
       if (!good) std::memcpy(usable.planes[p].bytes.data() + at, &one, sizeof one);
       std::memcpy(probe.planes[p].bytes.data() + at, &of_probe, sizeof of_probe);
     }
   }
-  if (!refused) return decode_tensor(tensor);
   std::vector<double> numbers(static_cast<std::size_t>(element_count(tensor.shape)),
                               std::numeric_limits<double>::quiet_NaN());
   const bool divides = std::ranges::any_of(
