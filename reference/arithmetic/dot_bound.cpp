@@ -192,8 +192,13 @@ double dot_bound(const Accumulator& how, const DotMagnitudes& m, std::int64_t pr
   const double a = m.abs_sum + m.abs_c;
   const double n = static_cast<double>(m.n);
   const std::int64_t roundings = m.abs_c == 0 ? m.n : m.n + 1;
-  if (how.kind == Accumulator::Kind::integer || (how.unit != nullptr && how.unit->combine == Combine::wrap))
-    return claims(Rule::sum_overflow, a < 0x1p31) ? 0 : kInf;
+  if (how.kind == Accumulator::Kind::integer || (how.unit != nullptr && how.unit->combine == Combine::wrap)) {
+    if (!claims(Rule::sum_overflow, a < 0x1p31)) return kInf;
+    if (promote == 0 || how.unit == nullptr || a <= 0x1p24) return 0;
+    // Partial sums are exact; each becomes an f32, and is added to one.
+    const double runs = dealt(n, how.unit->group, blocking).runs(static_cast<double>(promote));
+    return rule(Rule::part_addition, gamma_n(runs + 1, 0x1p-24)) * a * kInflate;
+  }
   if (is_exact(how, m)) return 0;
   if (how.kind == Accumulator::Kind::floating)
     return scalar_bound(how.precision, roundings, m, underflow_unit(how.precision), n);

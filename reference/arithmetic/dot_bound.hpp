@@ -113,6 +113,8 @@ double most_blocks(double n, double group, Blocking blocking);
 //                   that only rounds to nearest f32, fused or not, not just for the row's.
 //   wrap            0 when A < 2^31, else +Inf.
 //
+// Integers: 0; promote > 0 (units): N exact partial sums that become f32 and are added there, gamma_{N+1} S with u = 2^-24, or 0 where
+// S <= 2^24. With numbers: int8_dot, n = 65536 products of 127 * 127, one block of 4 a promotion: N = 16384, gamma S = 9.8e-4 * 1.06e9 = 1.03e6.
 // promote > 0 (units only): partial sums over `promote` blocks, each from zero, added to an f32 accumulator:
 // N = (B - P) / promote + P of them. A partial sum i has b_i <= promote blocks and n_i <= promote g products. With A_i its absolute
 // sum, C and B as above,

@@ -17,7 +17,9 @@ constexpr std::string_view kOffset16 =
     "d = the signed element of largest magnitude / -16, code = min(31, trunc(x (1 / d) + 16.5)) from d in "
     "f32; d stored as f16";
 constexpr std::string_view kMicroscaling =
-    "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element); code of "
+    "scale 2^e, e by mx_scale (floor: floor(log2(absmax)) - emax, emax that of the largest element; ceil: "
+    "ceil(log2(absmax)) - emax; even: floor, of absmax rounded to the element's bits of fraction, halves up; "
+    "rceil: ceil(log2(absmax / largest element in f32))); code of "
     "x / 2^e, to nearest even, "
     "saturating; a block of zeros: scale code 0";
 constexpr std::string_view kNvfp4 =

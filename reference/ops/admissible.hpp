@@ -8,8 +8,9 @@
 //   scale=reciprocal  e = fl32(a fl32(1 / D))
 //   scale=inverse     e = fl32(1 / fl32(D / a))
 //   scale=any         one of these
-// moved by up to `scale_ulp` neighbours (a GPU's approximate division: 2). The plane holds s = e, or e rounded to
-// nearest even in 16 bits (scale_format), and x meets d = s or e (code_scale=stored, exact, any). The quotient is
+// moved by up to `scale_ulp` units in its last place (a GPU's approximate division: 2), which are two neighbours each below a power
+// of two. The plane holds s = e, or e rounded to nearest even in 16 bits (scale_format), and x meets d = s or e (code_scale=stored,
+// exact, any). The quotient is
 //   code=divide       fl32(x / d)
 //   code=reciprocal   fl32(x fl32(1 / d))
 //   code=direct       fl32(x fl32(D / a)): the multiplier never was a scale
@@ -77,8 +78,9 @@ inline constexpr std::array kQuantiseKeys = {
                 "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
     ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
                 "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
-    ContractKey{"scale_ulp", ContractValue::number, "0", "0..8",
-                "units in the last place that the scale may be off; 0 to 2 in a block format"},
+    ContractKey{
+        "scale_ulp", ContractValue::number, "0", "0..8",
+        "units in the last place that the scale may be off its rounded formula; 0 to 2 in a block format"},
     ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
                 "the stored f32 scale is rounded to this; block formats have their own"},
     ContractKey{"code", ContractValue::word, "any", "divide|reciprocal|direct|any",

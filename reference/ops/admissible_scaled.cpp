@@ -39,23 +39,25 @@ std::vector<AdmissibleScale> admissible_scales(float absmax, double divisor, con
     if (from != "exact" || stored == exact) list.push_back({stored, stored, multiplier});
     if (from != "stored" && stored != exact) list.push_back({stored, exact, multiplier});
   };
+  // A quotient that rounds to 0 is stored as 1; with an error of ulps it may be a few steps instead.
   const auto formed = [&](float scale) {
-    admit(scale);
+    admit(scale == 0 ? 1.0F : scale);
+    // A unit in the last place of the scale: two neighbours below a power of two.
+    const float unit = std::nextafter(scale, INFINITY) - scale;
+    const double least = scale - ulps * unit;
     float below = scale, above = scale;
-    for (int i = 0; i < static_cast<int>(ulps); ++i) {
+    for (int i = 0; i < 2 * static_cast<int>(ulps) && below > 0 && below > least; ++i) {
       admit(below = std::nextafter(below, 0.0F));
       if (below == 0) admit(1.0F);  // that quotient is 0 here
-      admit(above = std::nextafter(above, INFINITY));
     }
+    for (int i = 0; i < static_cast<int>(ulps); ++i) admit(above = std::nextafter(above, INFINITY));
   };
-  // The formats store 1 for a quotient that underflows to 0.
-  const auto or_one = [](float scale) { return scale == 0 ? 1.0F : scale; };
-  if (how == "divide" || how == "any") formed(or_one(static_cast<float>(absmax / divisor)));
-  if (how == "reciprocal" || how == "any") formed(or_one(absmax * static_cast<float>(1.0 / divisor)));
+  if (how == "divide" || how == "any") formed(static_cast<float>(absmax / divisor));
+  if (how == "reciprocal" || how == "any") formed(absmax * static_cast<float>(1.0 / divisor));
   // Where D / absmax is Inf its reciprocal is 0: a kernel stores that, or 1.
   const float inverse = 1.0F / multiplier;
   if (how == "inverse" || how == "any") formed(inverse);
-  if ((how == "inverse" || how == "any") && inverse == 0) formed(1.0F);
+  if ((how == "inverse" || how == "any") && inverse == 0) admit(inverse);
   return list;
 }
 

@@ -22,7 +22,8 @@ constexpr std::array kAttributes = {
 
 constexpr std::array kContract = {
     ContractKey{"nan", ContractValue::word, "loses", "loses|wins",
-                "loses: a loop of > from element 0 on; wins: a row with a NaN gives the first one's index"},
+                "loses: a loop of > from element 0 on; wins: a row with a NaN gives the first one's index; "
+                "of checked=no"},
 };
 
 std::vector<TensorSpec> tensors(const Attributes& a) {

@@ -14,6 +14,15 @@ namespace {
 constexpr std::size_t kBlock = 32;
 constexpr double kLeastNormalF16 = 0x1p-14;
 
+// The least magnitude that is not 0 which an operand of the row may have; 0 where one may be any number near 0.
+double least_of(const OperandRow& row) {
+  double least = row.grid.min_abs;
+  for (std::size_t i = 0; i < row.reach.size(); ++i)
+    if (const double size = std::fabs(row.center[i]), radius = row.reach[i] - size; radius > 0)
+      least = std::min(least, std::max(0.0, size - radius));
+  return least;
+}
+
 }  // namespace
 
 BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
@@ -97,6 +106,9 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
   const double elements_of_block = path == "q8_K" ? 256 : 32;
   if (!claims(Rule::sum_overflow, elements_of_block * x.max_abs * w.max_abs < kLargest)) return kInfinite;
   const double step = flush ? 0x1p-126 : 0x1p-150;
+  // What is lost in front of the scales of rows (nvfp4's global ones) is multiplied by those that come after.
+  const double after =
+      std::max({1.0, std::fabs(x.scale), std::fabs(w.scale), std::fabs(x.scale * w.scale)}) * (1 + 0x1p-20);
   double vanished = 0;
   if (of_elements) {
     // Scales of blocks of zeros too: their product may be Inf, times a sum of 0.
@@ -108,10 +120,11 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
     const auto last_place = [](const ScalarFormat& f) { return 1 - f.bias - f.fraction_bits; };
     const double last = std::ldexp(1.0, last_place(left) + last_place(right));
     if (last * std::min(low[0], low[1]) < 0x1p-126)
-      vanished = rule(Rule::block_scale_underflow, blocks * step * std::max({1.0F, high[0], high[1]}));
+      vanished =
+          rule(Rule::block_scale_underflow, blocks * step * after * std::max({1.0F, high[0], high[1]}));
   }
-  if (x.grid.min_abs * w.grid.min_abs >= 0x1p-126 * above) return vanished;
-  return up(vanished + rule(Rule::block_scale_underflow, blocks * most * step));
+  if (least_of(x) * least_of(w) >= 0x1p-126 * above) return vanished;
+  return up(vanished + rule(Rule::block_scale_underflow, blocks * most * step * after));
 }
 
 double block_scale_rounding(const OperandRow& x, const OperandRow& w, double roundings) {

@@ -157,5 +157,34 @@ TEST(DequantisedBounds, round_and_overflow_are_of_the_output_and_out_is_rounded_
   expect_caught(o.truth("out=f16"), Values{65504});
 }
 
+// Odd codes times 3 have 9 bits, times 33 have 12: exact products in f32, and ties of bf16 and of f16.
+TEST(DequantisedBounds, a_tie_of_an_exact_product_is_rounded_as_declared_and_in_no_other_way) {
+  struct Stored {
+    const char* dtype;
+    double scale;
+  };
+  for (const auto& [dtype, scale] : {Stored{"bf16", 3}, Stored{"f16", 33}}) {
+    Handmade x("q8_0", {1, 32});
+    x.f16(0, scale);
+    std::vector<double> exact(32), even(32), away(32);
+    for (unsigned i = 0; i < 32; ++i) {
+      const int code = (i % 2 == 0 ? 1 : -1) * static_cast<int>(127 - i);
+      x.byte(2 + i, static_cast<unsigned char>(code));
+      exact[i] = code * scale;
+      even[i] = round_to(scalar_format(dtype), exact[i]);
+      away[i] = round_to(scalar_format(dtype), exact[i], {.rounding = Rounding::nearest_away});
+    }
+    ASSERT_NE(even, away);
+    const OpCase c = with("dequantize", {{"rows", "1"}, {"cols", "32"}, {"from", "q8_0"}, {"dtype", dtype}},
+                          {{"x", x.tensor}});
+    for (const char* words : {"round=nearest_even", "round=nearest_even roundings=0"}) {
+      expect_pass(c.truth(words), even);
+      expect_caught(c.truth(words), away);
+    }
+    expect_pass(c.truth("round=nearest_away"), away);
+    expect_caught(c.truth("round=nearest_away"), even);
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing

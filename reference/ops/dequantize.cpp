@@ -46,7 +46,8 @@ constexpr auto kContract = with_store_keys(std::array{
     ContractKey{"mid", ContractValue::accumulator, "f32", "",
                 "the type of code times scale, where there is a scale"},
     ContractKey{"roundings", ContractValue::number, "1", kMostRoundings,
-                "in mid, from code and scale to the number stored: none, one, or so many at most"},
+                "in mid, from code and scale to the number stored: none, one, or so many at most; an exact "
+                "step is none"},
 });
 
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};

@@ -45,17 +45,21 @@ inline constexpr std::array kDotKeys = {
     ContractKey{"promote", ContractValue::number, "0", "",
                 "matrix unit: blocks between promotions to f32; 0: never", "none"},
     ContractKey{"dequant_roundings", ContractValue::number, "1", kMostRoundings,
-                "f32 roundings from a stored code to an operand: none, one, or so many at most"},
+                "f32 roundings from a stored code to an operand: none, one, or so many at most; an exact "
+                "step is none"},
     ContractKey{"epilogue_roundings", ContractValue::number, "3", kMostRoundings,
-                "f32 roundings that apply the scales (q8: to a block), in any order, at most"},
+                "f32 roundings that apply the scales (q8: to a block), in any order, at most; the conversion "
+                "of an integer sum "
+                "is one"},
     ContractKey{
         "block", ContractValue::integer, "1", "",
         "matrix unit, order not told: products of every block but the last of a partial sum, at least",
         "2147483647"},
-    ContractKey{
-        "split", ContractValue::number, "0", "",
-        "matrix unit, order not told: partial sums that are added, each rounded, at most; 0: any number",
-        "1"},
+    ContractKey{"split", ContractValue::number, "0", "",
+                "matrix unit, order not told: partial sums that are added, each rounded (integers exact), at "
+                "most; 0: any "
+                "number",
+                "1"},
 };
 
 struct DotResult {

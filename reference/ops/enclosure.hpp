@@ -98,7 +98,8 @@ inline Enclosure quotient(Enclosure a, Enclosure b) {
 // Whether a number of z's interval, off by a relative error more, may lie below the smallest normal without being 0 always.
 inline bool may_underflow(Enclosure z, const Machine& m, double relative = 0) {
   if (is_zero(z)) return false;
-  return !((std::fabs(z.value) - z.error) * (1 - relative) * (1 - 0x1p-48) >= m.normal);
+  const double least = std::fabs(z.value) - z.error;  // both this and 1 - relative may be below 0
+  return !(relative < 1 && least * (1 - relative) * (1 - 0x1p-48) >= m.normal);
 }
 // What a result of k ulps is off by in the subnormal range.
 inline double underflow_of(const Machine& m, double ulp) {

@@ -89,15 +89,33 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
 // so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
 // a finite number and no sum of the finite products may overflow. No scale of the epilogue, nor a product of some, may be
-// flushed, or round, to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN.
-bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc, double least) {
+// flushed, or round, to a zero that the real one is not, and no partner be below `least`, which is flushed: 0 Inf is NaN. So with the
+// scales of blocks, where a kernel may multiply them before they meet a sum.
+bool is_special_certain(const OperandRow& a, const OperandRow& b, const Accumulator& acc, bool flush,
+                        double least) {
   // Twice the smallest normal f32: rounding does not bring it below that.
   constexpr double kLeastScale = 0x1p-125;
-  const std::array parts{has_two_scales(a) ? a.two_scales[0] : a.scale, a.two_scales[1],
-                         has_two_scales(b) ? b.two_scales[0] : b.scale, b.two_scales[1]};
+  const auto least_block = [&](const OperandRow& row) {
+    double least_scale = 1;
+    if (acc.unit != nullptr) return least_scale;
+    for (const float s : row.block_scales)
+      if (s > 0) least_scale = std::min(least_scale, static_cast<double>(s));
+    return least_scale;
+  };
+  const std::array parts{has_two_scales(a) ? a.two_scales[0] : a.scale,
+                         a.two_scales[1],
+                         has_two_scales(b) ? b.two_scales[0] : b.scale,
+                         b.two_scales[1],
+                         least_block(a),
+                         least_block(b)};
   for (unsigned set = 1; set < 1U << parts.size(); ++set) {
     double scale = 1;
-    for (std::size_t i = 0; i < parts.size(); ++i) scale *= (set >> i & 1U) != 0 ? parts[i] : 1;
+    int factors = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      if ((set >> i & 1U) != 0 && parts[i] != 1) scale *= parts[i], ++factors;
+    const bool is_stored =
+        factors == 1 && (set >> 4) != 0;  // a scale of a block, which vanishes where it is flushed alone
+    if (is_stored && !flush) continue;
     if (scale != 0 && !(std::fabs(scale) >= kLeastScale)) return false;
   }
   double finite = 0;
@@ -174,9 +192,12 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   refuse_idle_blocking(contract, {&dot});
   const bool flushes =
       contract.text("ftz") == "yes" || (acc.unit != nullptr && acc.unit->combine == Combine::pairwise_flush);
-  const double least = flushes ? std::max(smallest_normal(scalar_format(left.element())),
-                                          smallest_normal(scalar_format(right.element())))
-                               : 0;
+  // An operand may be flushed in its own type, and in the one that it is multiplied in.
+  double least = flushes ? std::max(smallest_normal(scalar_format(left.element())),
+                                    smallest_normal(scalar_format(right.element())))
+                         : 0;
+  if (contract.text("ftz") == "yes" && acc.kind == Accumulator::Kind::floating)
+    least = std::max(least, machine(acc.name, true).normal);
   const Store store = store_of(contract, attributes.text("dtype"));
   const std::int64_t m = left.rows(), n = right.rows();
   Truth t = make_truth("y", static_cast<std::size_t>(m * n),
@@ -207,7 +228,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const bool is_finite = std::isfinite(r.exact);
       const OperandRow &x = products.rows()[row], &w = weights[column];
       if ((spoilt[row] && !has_nan(x)) || (!is_finite && is_scale_infinite(w, path)) ||
-          (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc, least)))
+          (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc, dot.flush(), least)))
         set_unclaimed(t, at);
       else if (!is_finite)
         set_special(t, at, r.exact, store);

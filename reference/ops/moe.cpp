@@ -78,7 +78,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[6],
     ContractKey{"down_acc", ContractValue::text, "same", "",
                 "how w2 h is summed, where another unit than acc's does it; promote is of both"},
-    ContractKey{"gate_up", ContractValue::format, "f32", "", "gate and up are rounded to this"},
+    ContractKey{"gate_up", ContractValue::format, "f32", "",
+                "gate and up are rounded to this; a sum in f64 at once, or as an f32 first"},
     ContractKey{"silu_ulp", ContractValue::number, "8", kUlps,
                 "error of silu, in units in the last place of f32"},
     ContractKey{"h", ContractValue::format, "f32", "",
@@ -203,14 +204,15 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   if (contract.text("experts") == "distinct")
     for (std::int64_t token = 0; token < tokens; ++token) unclaimed_tokens[token] = repeats(token) ? 1 : 0;
 
-  // Numbers of f32 are that already; a sum in f64 becomes one on its way, and may overflow there.
+  // Numbers of f32 are that already. A sum in f64, and one whose scales nothing rounded (epilogue_roundings=0), becomes one on its
+  // way, also to a narrower type, and may overflow there.
+  const bool wide_epilogue = contract.number("epilogue_roundings") == 0;
   const auto round_to_key = [&](Enclosure z, std::string_view key) {
+    const Contract& of = key == "expert_out" ? down_contract : first_contract;
+    if (key != "h" && (of.text("acc") == "f64" || wide_epilogue) && std::isfinite(z.value))
+      z = rounded(z, f32);
     const std::string_view name = contract.text(key);
-    if (name != "f32") return decided(z, scalar_format(name), flush);
-    return (key == "expert_out" ? down_contract : first_contract).text("acc") == "f64" &&
-                   std::isfinite(z.value)
-               ? rounded(z, f32)
-               : z;
+    return name == "f32" ? z : decided(z, scalar_format(name), flush);
   };
   const bool weight_first = contract.text("weight") == "before";
   // terms[(t * hidden + i) * topk + s]: the weighted outputs of each expert.

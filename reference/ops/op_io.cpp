@@ -103,7 +103,10 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
   value = exact;
   limit = kInfinity;
   if (!(z.error < kInfinity) || !std::isfinite(z.value)) return;
-  const auto [low, high] = stored_ends(store, z.low(), z.high());
+  // The kernel's own number: what is stored is decided, on a tie too.
+  const bool is_known = z.error == 0 && certificate == 0;
+  const auto [low, high] =
+      is_known ? stored_ends(store, z.value, z.value) : stored_ends(store, z.low(), z.high());
   if (std::isnan(low) || std::isnan(high))
     return;  // beyond the largest number of a format without infinities
   if (store.through != nullptr && store.through->fraction_bits < store.output->fraction_bits &&
@@ -116,6 +119,7 @@ void set_truth_around(Truth& truth, std::size_t i, double exact, double certific
     limit = 0;
     return;
   }
+  if (is_known && low == high) value = low;
   // The subtractions round once each, hence up().
   limit = up(std::max(std::fabs(low - value), std::fabs(high - value)) + certificate);
   if (store.flush) {

@@ -100,7 +100,8 @@ constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
 //   limit = max(|rd(low) - value|, |rd(high) - value|), rounded up,
 // which is 0 where every admissible result rounds to the exact one and one step where the interval straddles
 // a rounding boundary (round=stochastic: low is rounded down and high up). ftz=yes admits 0 for results below the smallest normal, rounded or not yet. Where every admissible result
-// overflows, the value is that infinity; where only some do, the limit is +Inf. A format on the way that is coarser than the
+// overflows, the value is that infinity; where only some do, the limit is +Inf. Of a kernel's number that is known (error 0) the
+// value is what is stored and the limit 0, on a tie too: a rule that rounds it otherwise has the same distance from z. A format on the way that is coarser than the
 // output's (out=bf16 of an f32 output) is a declared rounding: set_truth_within.
 void set_truth(Truth& truth, std::size_t i, Enclosure z, const Store& store);
 // The same where the kernel's interval does not contain the exact result (its operands were rounded first):

@@ -217,6 +217,122 @@ TEST(ProductsBreaches, what_an_expert_makes_in_f64_is_rounded_before_its_weight)
   expect_beyond(near, words.c_str(), 0x1.80004p10);
 }
 
+// epilogue_roundings=0: nothing rounds a scaled sum but that it becomes a number of f32, of which silu at -81 makes 81 times as much.
+TEST(ProductsBreaches, a_gate_without_roundings_of_its_scales_becomes_an_f32) {
+  constexpr float kScale = 1 + 0x1p-23F;
+  Handmade x("int8_tok", {1, 1}), w13("int8_row", {1, 2, 1}), w2("int8_row", {1, 1, 1});
+  x.byte(0, 81).put(".scale", 0, kScale);
+  w13.byte(0, 0xff).byte(1, 1).put(".scale", 0, kScale).put(".scale", 1, kScale);
+  w2.byte(0, 1).put(".scale", 0, 1);
+  const OpCase c = with(
+      "moe",
+      {{"tokens", "1"},
+       {"hidden", "1"},
+       {"inter", "1"},
+       {"experts", "1"},
+       {"a", "int8_tok"},
+       {"w", "int8_row"},
+       {"dtype", "f32"}},
+      {{"x", x.tensor}, {"w13", w13.tensor}, {"w2", w2.tensor}, {"topk_weights", plain("f32", {1, 1}, {1})}});
+  const double exact = 81 * double{kScale} * kScale;
+  const auto output = [&](double gate) { return -gate / (1 + std::exp(gate)) * exact; };
+  const double held = static_cast<float>(exact), unit = 0x1p-17;
+  ASSERT_GT(std::fabs(held - exact), 0.4 * unit);
+  for (const char* acc : {"i32", "f32", "f64"}) {
+    const std::string words = std::string("epilogue_roundings=0 silu_ulp=0 acc=") + acc;
+    expect_within(c, words.c_str(), output(held));
+    expect_beyond(c, words.c_str(), output(exact + 3 * (held - exact)));
+  }
+}
+
+TEST(ProductsBreaches, an_infinity_may_meet_an_operand_that_is_flushed_where_it_is_multiplied) {
+  for (const char* path : {"f32", "bf16"}) {
+    const OpCase small = product(1, path, row_of("f32", {INFINITY}, 1), row_of("f32", {0x1p-15F}, 1)),
+                 normal = product(1, path, row_of("f32", {INFINITY}, 1), row_of("f32", {0x1p-14F}, 1));
+    expect_within(small, "acc=f16 ftz=yes", NAN);
+    expect_beyond(small, "acc=f16 ftz=no", NAN);
+    expect_beyond(small, "acc=f32 ftz=yes", NAN);
+    expect_beyond(normal, "acc=f16 ftz=yes", NAN);
+  }
+}
+
+TEST(ProductsBreaches, two_block_scales_may_vanish_beside_an_infinity) {
+  const auto blocks = [](double scale) {
+    return with("matmul",
+                {{"m", "1"},
+                 {"n", "1"},
+                 {"k", "32"},
+                 {"a", "mxfp8_e5m2"},
+                 {"b", "mxfp8_e5m2"},
+                 {"path", "blocks"},
+                 {"dtype", "f32"}},
+                {{"a", Handmade("mxfp8_e5m2", {1, 32}).put("", 0, 1.75).put(".scale", 0, scale).tensor},
+                 {"b", Handmade("mxfp8_e5m2", {1, 32}).byte(0, kInfCode).put(".scale", 0, scale).tensor}});
+  };
+  expect_within(blocks(0x1p-90), "acc=f32", NAN);
+  expect_beyond(blocks(0x1p-60), "acc=f32", NAN);
+}
+
+TEST(ProductsBreaches, what_two_block_scales_lose_is_multiplied_by_the_global_one) {
+  const OpCase c =
+      with("matmul",
+           {{"m", "1"},
+            {"n", "1"},
+            {"k", "32"},
+            {"a", "nvfp4"},
+            {"b", "mxfp8"},
+            {"path", "blocks"},
+            {"dtype", "f32"}},
+           {{"a", Handmade("nvfp4", {1, 32})
+                      .put("", 0, 6)
+                      .put(".block_scale", 0, 0x1p-6)
+                      .put(".block_scale", 1, 0x1p-6)
+                      .put(".global_scale", 0, 0x1p-120)
+                      .tensor},
+            {"b", Handmade("mxfp8", {1, 32}).put("", 0, 448).put(".scale", 0, 0x1p-123).tensor}});
+  expect_within(c, "acc=f32 ftz=yes", 0);  // 2688 times 2^-6 2^-123, which is flushed
+  expect_beyond(c, "acc=f32 ftz=no", 0);
+}
+
+TEST(ProductsBreaches, both_scales_of_q8_may_be_multiplied_where_their_product_is_subnormal) {
+  Values x(32, 0x1.98p-130F), w(32, 127 * 0x1.4p-14F);
+  OpCase c(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "q8_0"}, {"path", "q8"}, {"dtype", "f32"}});
+  c.put("a", x), c.put("b", w);
+  const float d = 0x1.98p-130F / 127, both = d * 0x1.4p-14F, sum = 32 * 127 * 127;
+  for (const char* roundings : {"2", "3"}) {
+    const std::string words =
+        std::string("acc=f32 scale=divide code=divide scale_format=f32 epilogue_roundings=") + roundings;
+    expect_within(c, words.c_str(), static_cast<double>(sum) * both);
+    expect_beyond(c, words.c_str(), static_cast<double>(sum) * 4 * both);
+  }
+}
+
+// 16384 sums of 4 products of 127 127 each, exact in i32, are added in f32.
+TEST(ProductsBreaches, promotions_of_integer_sums_are_rounded) {
+  constexpr int kLength = 65536;
+  const Values most(kLength, 127);
+  const auto of = [&](const char* path) {
+    OpCase c("matmul", {{"m", "1"},
+                        {"n", "1"},
+                        {"k", std::to_string(kLength)},
+                        {"a", "int8"},
+                        {"b", "int8"},
+                        {"path", path},
+                        {"dtype", "f32"}});
+    c.put("a", most), c.put("b", most);
+    return c;
+  };
+  float sum = 0;
+  for (int i = 0; i < kLength; i += 4) sum += 4 * 127 * 127;
+  ASSERT_NE(static_cast<double>(sum), 127.0 * 127 * kLength);
+  const OpCase c = of("codes");
+  expect_within(c, "acc=int8_dot promote=1 epilogue_roundings=0", sum);
+  expect_beyond(c, "acc=int8_dot epilogue_roundings=0", sum);
+  expect_beyond(c, "acc=int8_dot promote=1 epilogue_roundings=0", 1.01 * sum);
+}
+
 TEST(ProductsBreaches, an_intermediate_beyond_its_unit_is_not_claimed) {
   const OpCase beyond = expert("f16", 1, {512}, {1, 2}, {1}, 1),
                normal = expert("f16", 1, {16}, {1, 2}, {1}, 1);

@@ -123,6 +123,33 @@ TEST(QuantisedBreaches, a_scale_may_be_flushed_in_the_format_that_it_is_rounded_
             1);
 }
 
+TEST(QuantisedBreaches, an_ulp_of_a_power_of_two_is_two_neighbours_below_it) {
+  const OpCase c = quantised("int8_tok", {127, 0});  // the scale is 1
+  for (const char* range : {"any", "full", "symmetric"}) {
+    const std::string words = std::string("int_range=") + range + " scale_ulp=";
+    EXPECT_LE(worst_ratio(c.truth(words + "1"), std::vector<double>{127 - 127 * 0x1p-23, 0}), 1) << range;
+    EXPECT_GT(worst_ratio(c.truth(words + "1"), std::vector<double>{127 - 127 * 0x1.8p-23, 0}), 1) << range;
+    EXPECT_GT(worst_ratio(c.truth(words + "0"), std::vector<double>{127 - 127 * 0x1p-23, 0}), 1) << range;
+  }
+}
+
+// absmax / D is 0.3 steps of 2^-149: 0, stored as 1, or one step where an ulp is declared.
+TEST(QuantisedBreaches, a_scale_of_0_one_ulp_more_is_a_step) {
+  for (const char* to : {"e4m3fn_tok", "int8_tok"}) {
+    const double d = format(to).scale_divisor;
+    const auto x = static_cast<float>(d * 0.3 * 0x1p-149);
+    const OpCase c = quantised(to, {x, 0});
+    const double code = round_to(scalar_format(format(to).element), x / 0x1p-149);
+    const std::vector<double> step{code * 0x1p-149, 0}, one{0, 0};
+    const std::string words = "scale=divide code=divide scale_ulp=";
+    for (const char* ulp : {"1", "2"}) {
+      EXPECT_LE(worst_ratio(c.truth(words + ulp), step), 1) << to;
+      EXPECT_LE(worst_ratio(c.truth(words + ulp), one), 1) << to;
+    }
+    EXPECT_GT(worst_ratio(c.truth(words + "0"), step), 1) << to;
+  }
+}
+
 TEST(QuantisedBreaches, a_scale_one_ulp_less_may_be_0_and_so_1) {
   const OpCase c = quantised("int8_head", {-0x1.9p-143F, 0x1p-149F});
   const std::string words = "scale_format=f16 round=stochastic code=divide code_scale=exact";

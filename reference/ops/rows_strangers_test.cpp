@@ -40,6 +40,22 @@ TEST(RowsOfStrangers, a_temperature_that_is_flushed_or_has_no_reciprocal_leaves_
   expect_caught(c.truth("acc=f32 ftz=yes"), Values{NAN, NAN});
 }
 
+// Of a quotient of one subnormal step, 1000 ulps are 1000 steps.
+TEST(RowsOfStrangers, ulps_of_a_subnormal_quotient_are_steps_however_many) {
+  const OpCase f16 = row("softmax", {0, -19.75F}), bf16 = row("softmax", {0, -89.75F});
+  const struct {
+    const OpCase& c;
+    const char* words;
+    float step, ulps;
+  } all[] = {{f16, "acc=f16 exp_ulp=1 div_ulp=1000", 0x1p-24F, 1000},
+             {f16, "acc=f16 exp_ulp=1 div_ulp=100", 0x1p-24F, 100},
+             {bf16, "acc=bf16 exp_ulp=1 div_ulp=100", 0x1p-133F, 100}};
+  for (const auto& [c, words, step, ulps] : all) {
+    EXPECT_EQ(judge(c.truth(words), Values{1, step * (ulps + 1)}).bad, 0U) << words;
+    EXPECT_GT(judge(c.truth(words), Values{1, step * 4 * ulps}).bad, 0U) << words;
+  }
+}
+
 TEST(RowsOfStrangers, a_logsumexp_of_an_infinity_is_that_and_not_nan) {
   const OpCase up = row("logsumexp", {1, INFINITY}), down = row("logsumexp", {-INFINITY, -INFINITY});
   expect_pass(up.truth(""), Values{INFINITY});

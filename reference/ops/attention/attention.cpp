@@ -170,7 +170,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   claim_infinities(converted, exact, contract, limits.value, limits.limit);
   if (contract.text("hidden") == "added") unclaim_hidden(converted, limits.limit);
   Truth t{"out", std::move(limits.value), std::move(limits.limit), std::move(origin)};
-  answer_empty(attributes, inputs, exact, contract, truth, t);
+  answer_empty(attributes, inputs, problem, exact, contract, truth, t);
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))
     replay_attention(t, converted, problem, contract);

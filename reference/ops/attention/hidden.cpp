@@ -28,13 +28,50 @@ Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, con
   return truth(plain, set, sharp).front();
 }
 
+// Of rows that see no key nothing is claimed where what they meet all the same may show: a NaN sink, and where a mask is added
+// (empty=mean) a logit that it may not absorb, NaN and infinities among them; beside a sink V too, and a sink of -Inf is as if it
+// were not there. The lowest number of f32 absorbs what is below half of its last place, 2^103.
+void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, bool is_masked,
+                 std::vector<double>& limit) {
+  constexpr double kAbsorbed = 0x1p100;
+  const AttentionGeometry& g = problem.geometry();
+  const auto dv = static_cast<std::size_t>(g.dv);
+  for (std::int64_t b = 0; b < g.batch; ++b)
+    for (std::int64_t h = 0; h < g.heads; ++h) {
+      std::vector<double> k, v;  // once a row asks
+      for (std::int64_t i = 0; i < g.rows; ++i) {
+        const auto at = static_cast<std::size_t>(problem.out_index(b, i, h));
+        if (exact.rows[at / dv].keys != 0) continue;
+        double* const row = limit.data() + at;
+        const double sink = g.sinks ? problem.sink(h) : 0;
+        if (std::isnan(sink) || (is_masked && std::isinf(sink))) std::fill_n(row, dv, kInfinite);
+        if (!is_masked) continue;
+        if (k.empty()) {
+          k.resize(static_cast<std::size_t>(problem.length(b) * g.d));
+          v.resize(static_cast<std::size_t>(problem.length(b)) * dv);
+          problem.decode_k(b, problem.kv_head(h), 0, problem.length(b), k.data());
+          problem.decode_v(b, problem.kv_head(h), 0, problem.length(b), v.data());
+        }
+        double size_q = 0, largest_k = 0;
+        for (const double each : problem.q(b, i, h)) size_q += std::fabs(each);
+        for (const double each : k)
+          largest_k = std::isnan(each) ? each : std::max(largest_k, std::fabs(each));
+        if (!(size_q * largest_k * std::max(1.0, g.scale) < kAbsorbed)) std::fill_n(row, dv, kInfinite);
+        for (std::size_t j = 0; g.sinks && j < v.size(); ++j)
+          if (!std::isfinite(v[j])) row[j % dv] = kInfinite;
+      }
+    }
+}
+
 }  // namespace
 
-void answer_empty(const Attributes& attributes, const TensorSet& inputs, const CertifiedAttention& exact,
-                  const Contract& contract, decltype(Op::truth) truth, Truth& t) {
+void answer_empty(const Attributes& attributes, const TensorSet& inputs, const AttentionProblem& problem,
+                  const CertifiedAttention& exact, const Contract& contract, decltype(Op::truth) truth,
+                  Truth& t) {
   const std::string_view word = contract.text("empty");
-  if (word == "zero") return;
   if (std::ranges::none_of(exact.rows, [](const auto& row) { return row.keys == 0; })) return;
+  unclaim_met(problem, exact, word == "mean", t.limit);
+  if (word == "zero") return;
   Truth mean;
   const bool is_mean = word == "mean" && attributes.text("sinks") == "no";
   if (is_mean) mean = of_equal_logits(attributes, inputs, contract, truth);

@@ -15,8 +15,9 @@
 namespace assay {
 
 // Rows that see no key, where the contract says another word of them than 0. `truth`: the op's.
-void answer_empty(const Attributes& attributes, const TensorSet& inputs, const CertifiedAttention& exact,
-                  const Contract& contract, decltype(Op::truth) truth, Truth& t);
+void answer_empty(const Attributes& attributes, const TensorSet& inputs, const AttentionProblem& problem,
+                  const CertifiedAttention& exact, const Contract& contract, decltype(Op::truth) truth,
+                  Truth& t);
 
 // Where a hidden key of a sequence has a NaN or an infinity, or a logit that may overflow, nothing is claimed.
 void unclaim_hidden(const AttentionProblem& problem, std::vector<double>& limit);

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "reference/ops/op_testing.hpp"
+#include "reference/ops/attention/limits/strangers_testing.hpp"
 
 namespace assay::testing {
 namespace {
@@ -70,6 +70,23 @@ TEST(AttentionHidden, what_is_not_finite_behind_a_mask_that_is_added_may_be_nan)
   }
   const OpCase finite = masked({1, 0, 0, 1, 0, 0}, kKeys, kV);
   EXPECT_EQ(finite.truth(added).limit, finite.truth("").limit);
+}
+
+// What a row meets that sees no key, where a mask is added: q and k that the mask does not absorb, a sink.
+TEST(Hidden, a_row_without_keys_is_not_claimed_where_a_mask_is_added_to_what_it_does_not_absorb) {
+  const auto first_of = [](float q, const Values& k, const char* words) {
+    const OpCase c =
+        filled({{"q", "3"}, {"len", "2"}, {"mask", "causal"}, {"scale", "1"}, {"d", "1"}, {"dv", "1"}},
+               {q, 1, 1}, k, {1, 2});
+    return c.truth(words);  // row 0 sees nothing
+  };
+  const auto limit = [&](float q, const Values& k, const char* words) {
+    return first_of(q, k, words).limit[0];
+  };
+  for (const float q : {NAN, INFINITY, 0x1p101F}) EXPECT_EQ(limit(q, {1, -1}, "empty=mean"), kInfinity) << q;
+  EXPECT_EQ(limit(1, {0x1p120F, -0x1p120F}, "empty=mean"), kInfinity);
+  EXPECT_LT(limit(0x1p90F, {1, -1}, "empty=mean"), 1e-5);
+  EXPECT_EQ(limit(NAN, {1, -1}, "empty=zero"), 0);
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ constexpr AttributeSpec kAttributes[] = {
      "which keys a row sees; bottom-right aligned"},
     {"window", AttributeKind::integer, "0", "0..4194304",
      "keys that a row of mask=window sees, itself included"},
-    {"softcap", AttributeKind::real, "0", "0..1000000", "softcap tanh(s / softcap); 0: none"},
+    {"softcap", AttributeKind::real, "0", "0..1000000", "softcap tanh(s / softcap), at least 1e-12; 0: none"},
     {"sinks", AttributeKind::word, "no", "no|yes", "one more logit per head in the denominator"},
     {"alibi", AttributeKind::word, "no", "no|yes", "- slope |i - j| added to the logits"},
     {"page", AttributeKind::integer, "0", "0..65536", "keys per page; 0: contiguous"},
-    {"scale", AttributeKind::real, "0", "0..1000000", "of q.k; 0: 1/sqrt(d)"},
+    {"scale", AttributeKind::real, "0", "0..1000000", "of q.k, at least 1e-12; 0: 1/sqrt(d)"},
     {"rotate", AttributeKind::word, "none", "none|qk|qkv",
      "what is stored rotated by the 32-point tq3 transform"},
     {"lengths", AttributeKind::word, "full", "full|ragged",
@@ -33,15 +33,16 @@ constexpr AttributeSpec kAttributes[] = {
 };
 
 constexpr ContractKey kContract[] = {
-    {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed"},
+    {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed, of operands in their own types"},
     {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
     {"qk_block", ContractValue::integer, "1", "",
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
      "q.k apart"},
-    {"scores", ContractValue::format, "f32", "", "format that logits are rounded to"},
+    {"scores", ContractValue::format, "f32", "", "format that scaled logits, in base e or 2, are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
-     "format that q is converted to first, to nearest; FP8: one scale per row and head; q8_1: q8_0 and its "
-     "blocks' sums in f16, for K's minimum, or the offset of q4_0 and q5_0"},
+     "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
+     "number; q8_1: q8_0 and its "
+     "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
     {"convert", ContractValue::word, "none", "none|f16|bf16",
      "format that K and V as decoded, code times scale, are converted to first, to nearest"},
     {"v_inverse", ContractValue::word, "value", "value|row",
@@ -49,7 +50,9 @@ constexpr ContractKey kContract[] = {
      "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", kUlps,
-     "error of exp in ulps of f32, and of the log of a merge; exp(0) is 1; a rescale of a row is one factor"},
+     "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1; a "
+     "rescale of a "
+     "row is one factor"},
     {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", kUlps, "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
@@ -72,7 +75,9 @@ constexpr ContractKey kContract[] = {
     {"qk_order", ContractValue::order, "any", "", "order of the products of a partial sum of q.k"},
     {"pv_order", ContractValue::order, "any", "", "order of the keys of a partial sum of p.v"},
     {"rowsum_order", ContractValue::order, "any", "",
-     "order of a tile's weights in the row sum; sequential, lanes:N: of all keys' in N running sums"},
+     "order of the row sum: any: of all keys; sequential, lanes:N: of all keys in N running sums; else of a "
+     "tile's "
+     "weights, whose sum is added to the running one"},
     {"argument", ContractValue::word, "any", "any|rounded",
      "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
      "that subtraction; a "
@@ -83,28 +88,35 @@ constexpr ContractKey kContract[] = {
      "q under a unit: into its format); any: scores, or q and no rounding to a format"},
     {"tiles", ContractValue::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
-     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left"},
+     "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
+     "begin at "
+     "key 0, at the first key that the row or a part of it sees, with a page, or are counted from the end"},
     {"sink", ContractValue::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink: before the keys or after them"},
     {"lag", ContractValue::number, "0", "",
-     "a running maximum is kept until a logit is above it by more than this (lazy rescaling); 0: never"},
+     "a running maximum is kept until a logit is above it by more than this, in base e (lazy rescaling); 0: "
+     "never"},
     {"merge", ContractValue::word, "any", "any|once|states",
      "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
      "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
-     "what a row that sees no key gives; mean: of V over the sequence (a finite mask is added), with a sink "
-     "0"},
+     "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
+     "a mask), with a sink 0"},
     {"hidden", ContractValue::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "
      "or an infinity of theirs makes NaN"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step: numbers decoded to f32, full blocks of the unit in order, no product fused but by a unit; the "
+     "step: numbers decoded to f32, full blocks of the unit in order, keys and products one after the other, "
+     "no "
+     "product fused but by a unit; the "
      "scale, the "
-     "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it; "
+     "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
+     "each "
+     "sum of it rounded to rowsum, weights before it not; "
      "registers rescaled in their own type; each part divided by its sum, then weighed by exp of its "
      "log-sum-exp less the largest; replay: bits"},
     kScheduleKey,

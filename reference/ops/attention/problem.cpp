@@ -85,10 +85,12 @@ AttentionGeometry attention_geometry(const Attributes& a) {
     refuse(fmt::format("rotate={} needs d in groups of 32, got d={}", rotate, g.d));
   if (g.rotate == RotateKind::qkv && g.dv % 32 != 0)
     refuse(fmt::format("rotate=qkv needs dv in groups of 32, got dv={}", g.dv));
-  if (!(g.scale >= 0) || !std::isfinite(g.scale))
-    refuse(fmt::format("scale={} must be finite and >= 0", g.scale));
-  if (!(g.softcap >= 0) || !std::isfinite(g.softcap))
-    refuse(fmt::format("softcap={} must be finite and >= 0", g.softcap));
+  // Both, with log2 e in them, and the reciprocal of the latter, are normal numbers of f32.
+  constexpr double kLeastFactor = 1e-12;
+  const auto is_factor = [](double x) { return x == 0 || (x >= kLeastFactor && std::isfinite(x)); };
+  if (!is_factor(g.scale)) refuse(fmt::format("scale={} must be 0, or finite and at least 1e-12", g.scale));
+  if (!is_factor(g.softcap))
+    refuse(fmt::format("softcap={} must be 0, or finite and at least 1e-12", g.softcap));
   if (g.scale == 0) g.scale = 1.0 / std::sqrt(static_cast<double>(g.d));
   return g;
 }

@@ -74,7 +74,8 @@ void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorS
 //                sequential  tiles, and in them keys and the products of a dot, in ascending order
 //   qk_order, pv_order  (order.hpp) how the terms of one partial sum (chunk, promote) are added; where PV runs through
 //                one accumulator over tiles (no promote), how a tile's terms are added to it
-//   rowsum_order how a tile's weights are added, before their sum is added to the running one; sequential and lanes:N
+//   rowsum_order any: every association of all keys' weights. Else how a tile's weights are added, before their sum is added to
+//                the running one; sequential and lanes:N
 //                are 1 and N running sums over all tiles, added at the end (each thread of a fragment keeps its own)
 //   argument     rounded: exp's argument is the difference of a logit that was rounded and the maximum of such;
 //                any: or one fused operation, S scale - f32(max S scale), of a rescale too where the maximum

@@ -246,7 +246,7 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
     double relative = gamma;
     // What was added before a rescale is multiplied by the kernel's factor, not by the exact one.
     const double drift = 1 + rescale_drift(how, row, part, nullptr);
-    if (ordered && cast < 0.25 && sum > 0)
+    if (ordered && how.rowsum_order != Order::any && cast < 0.25 && sum > 0)
       relative = std::min(gamma, (1 + 4 * cast) * drift * drift * error / sum + 3 * u);
     if (row.all_equal && sum <= std::ldexp(1.0, f.p)) continue;
     worst = std::max(worst, relative);

@@ -210,6 +210,10 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
   if (level == AttentionLevel::detap) return base;
   if (emulated && order != "sequential")
     refuse(name, fmt::format("order={}: the emulated kernel is order=sequential", order));
+  for (const char* key : {"qk_order", "pv_order", "rowsum_order"})
+    if (emulated && contract.text(key) != "any" && contract.text(key) != "sequential")
+      refuse(name,
+             fmt::format("{}={}: the emulated kernel adds one after the other", key, contract.text(key)));
   if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;

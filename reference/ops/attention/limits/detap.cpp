@@ -100,7 +100,8 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
       rule(Rule::logit_scale, 4 * kU * b) + rule(Rule::logit_argument, (kernel.lag > 1 ? 10 : 6) * kU * x);
   if (kernel.scores_cast) {
     lambda += rule(Rule::logit_scores, kernel.scores.u * x + kernel.scores.tiny);
-    if (!claims(Rule::logit_overflow, x + lambda < kernel.scores.largest)) return kInf;
+    // Of base 2: log2 e times as large.
+    if (!claims(Rule::logit_overflow, (x + lambda) * 1.4427 < kernel.scores.largest)) return kInf;
   }
   // Each of these is relative to the capped logit, or to what tanh contracts, |z| sech^2 z <= |tanh z|.
   if (g.softcap > 0)

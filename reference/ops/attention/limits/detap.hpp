@@ -95,9 +95,9 @@
 //    tq3_0 10 u sum A_c over a block, which bounds 10 u sum p_j |v_j|_2 of its numbers. The numerator's
 //    errors are
 //      N       = C + E_pv + changes u_pv A + [split > 1] the merge + conversion of V.
-// 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most tile + tiles + split additions of numbers >= 0 (any
-//    order inside a tile, or the height of rowsum_order; of running sums over all tiles, the height of
-//    those). Hidden keys add 0 in their places: the height is that of the places, and never more than there
+// 5. Row sum: relative e_l, by dot_bound of `rowsum` over at most n + split additions of numbers >= 0 (any association of
+//    all keys; where rowsum_order is told, tile + tiles + split, or its height in a tile; of running sums over all tiles, the
+//    height of those). Hidden keys add 0 in their places: the height is that of the places, and never more than there
 //    are keys. One rounding per rescale, and the weights that are flushed, n 2^-126 / W.
 // 6. Quotient and store: reciprocal or division are 2 div_ulp u, the scale of V, its constant and their product 3 u,
 //      R'      = [ theta D / (1 - theta) + (1 + theta) / (1 - theta) N + |o| e_l ] / (1 - e_l)

@@ -284,7 +284,7 @@ struct Kernel {
       const bool restarts = std::fmod(whole, lanes) != 0 && places > whole;
       return of_places(restarts ? tiles * std::ceil(whole / lanes) * lanes : places) + merges;
     }
-    if (!rowsum_order.is_shallow()) return own + tiles + merges;
+    if (!rowsum_order.is_shallow()) return n + merges;          // any: of all keys, whatever the tiles
     const bool whole = row.keys == row.span && row.first == 0;  // of its tiles
     const double all = whole ? own : static_cast<double>(tile);
     return std::min(own, rowsum_order.height(all) + 1) + tiles + merges;

@@ -12,6 +12,13 @@ constexpr double kUnit = 0x1p-24;  // Derivation: half an ulp of f32 at 1
 constexpr float kStep = -0x1p-4F;  // Derivation: one key to the next
 
 // One key: its weight and their sum are 1, and the quotient errs as declared.
+TEST(AttentionOfStrangers, factors_whose_reciprocals_a_kernel_cannot_hold_are_refused) {
+  for (const char* key : {"softcap", "scale"}) {
+    EXPECT_EQ(kind_of([&] { equal({{key, "1e-40"}}, {1, 2}).truth(""); }), InputErrorKind::bad_value) << key;
+    expect_pass(equal({{key, "1e-12"}}, {1, 2}).truth(""), Values{1.5F});
+  }
+}
+
 TEST(AttentionOfStrangers, level_emu_counts_the_quotient) {
   const OpCase c = filled({{"d", "2"}, {"len", "1"}, {"kv", "f16"}}, {1, 2}, {1, 2}, {1, 2});
   for (const double ulps : {1.0, 2.0, 100.0}) {
@@ -150,6 +157,23 @@ TEST(AttentionOfStrangers, weights_of_merged_log_sum_exps_need_not_add_up_to_1) 
         const Values far{1.01F};
         expect_caught(c.truth(words), far);
       }
+}
+
+// l stays at 2048 in f16: one running sum over all keys is an order too.
+TEST(AttentionOfStrangers, a_row_sum_in_any_order_may_run_over_all_keys) {
+  const OpCase c = equal({{"kv", "f16"}, {"scale", "1"}}, Values(3000, 1));
+  expect_pass(c.truth("rowsum=f16"), Values{3000.0F / 2048});
+  expect_caught(c.truth("rowsum=f16 rowsum_order=depth:63"), Values{3000.0F / 2048});
+  expect_caught(c.truth(""), Values{1 + 3000 * 0x1p-21F});
+}
+
+TEST(AttentionOfStrangers, level_emu_takes_no_order_but_its_own) {
+  const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned tile=8 ";
+  const OpCase c = equal({}, Values{1, 2, 3, 4});
+  for (const char* key : {"rowsum_order", "pv_order", "qk_order"}) {
+    EXPECT_EQ(kind_of([&] { c.truth(emu + key + "=tree"); }), InputErrorKind::bad_value) << key;
+    expect_pass(c.truth(emu + key + "=sequential"), Values{2.5F});
+  }
 }
 
 }  // namespace
