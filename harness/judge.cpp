@@ -257,7 +257,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
     r.total_seconds = seconds_since(start);
     return r;
   }
-  request.deterministic = promises.deterministic;
+  request.deterministic = r.deterministic = promises.deterministic;
   try {
     const auto sent = Clock::now();
     RunResult run = backend.worker->run(request);

@@ -32,6 +32,7 @@ struct CaseResult {
   Verdict verdict;
   std::string contract;              // as declared, canonical
   std::string expected_path;         // "" when the backend claims none
+  bool deterministic = true;         // as promised
   std::vector<std::string> kernels;  // announced by the backend, in order
   std::optional<Witness> witness;    // what was really launched, where somebody watched
   std::vector<std::pair<std::string, std::string>> notes;

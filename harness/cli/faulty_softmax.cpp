@@ -96,7 +96,7 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
   if (variant == "varies") row(y, 0)[0] = std::nextafter(row(y, 0)[0], static_cast<float>(++calls % 2));
   static int second = 0;
   if (variant == "varies_beyond" && ++second % 2 == 0) row(y, 0)[0] *= 1.0001F;
-  if (variant == "wrong") row(y, rows - 1)[cols - 1] *= 1.0001F;
+  if (variant == "wrong" || variant == "wrong_and_slow") row(y, rows - 1)[cols - 1] *= 1.0001F;
   if (variant == "nan") row(y, 0)[1] = NAN;
   if (variant == "reneges") {
     std::snprintf(reason, 256, "not today");
@@ -148,7 +148,7 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char* 
       usleep(150'000);
       kill(getpid(), SIGKILL);
     }).detach();
-  if (variant == "naps") usleep(600'000);
+  if (variant == "naps" || variant == "wrong_and_slow") usleep(600'000);
   if (variant == "six_mebibytes_of_stack") {
     volatile char deep[6 << 20];
     for (std::size_t i = 0; i < sizeof deep; i += 4096) deep[i] = 1;

@@ -229,6 +229,25 @@ TEST(Trust, a_suite_that_is_made_has_no_inputs_that_show_nothing) {
   EXPECT_TRUE(has(worthless.text, "nothing was judged of softmax")) << worthless.text;
 }
 
+TEST(Trust, a_kernel_that_denies_determinism_keeps_no_bits_beside_a_fault) {
+  const auto with = [](const std::string& variant, int seed) {
+    return assay("run 'softmax rows=3 cols=8 fault=nan_value seed=" + std::to_string(seed) +
+                 " variant=" + variant + "' " + kFaulty);
+  };
+  for (int seed = 1; seed <= 6; ++seed) {
+    EXPECT_TRUE(has(with("varies", seed).text, "within their limits (deterministic=no)")) << seed;
+    EXPECT_TRUE(has(with("correct", seed).text, "keep their bits")) << seed;
+  }
+  EXPECT_EQ(with("varies_beyond", 1).code + with("varies_beyond", 2).code + with("varies_beyond", 3).code, 3);
+}
+
+TEST(Trust, a_finding_outlives_the_budget_that_its_repetition_would_take) {
+  const Outcome o = softmax("wrong_and_slow", "--budget 0.4");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(has(o.text, "1 wrong")) << o.text;
+  EXPECT_EQ(softmax("naps", "--budget 0.4").code, 0);
+}
+
 TEST(Trust, on_the_console_no_variant_hides_behind_the_findings_of_another) {
   const Outcome o =
       assay("run -q -j 1 'softmax rows=3 cols=8,9,10,11,12,13,14 variant=wrong,nan,correct' " + kFaulty);
