@@ -48,6 +48,22 @@ TEST(Manual, every_page_has_all_its_parts_and_an_example_that_passes_on_the_cpu)
   EXPECT_EQ(assay("manual sofmax").code, 2);
 }
 
+TEST(Manual, every_format_has_a_page_and_its_numbers_are_read) {
+  std::istringstream rows(assay("list formats").text);
+  std::string examples;
+  for (std::string row; std::getline(rows, row);) {
+    const std::string name = row.substr(0, row.find(' ')), page = assay("manual " + name).text;
+    for (const std::string& part : {name + "\n", std::string("\nplanes: "), std::string("\nstored: ")})
+      EXPECT_NE(page.find(part), std::string::npos) << name << ": " << part << page;
+    const auto lines = lines_that_begin(page, "assay run ");
+    ASSERT_EQ(lines.size(), 1U) << page;
+    examples += " " + lines[0].substr(10, lines[0].rfind('\'') - 9);
+  }
+  const Outcome o = assay("run -q" + examples + " -b cpu");
+  EXPECT_TRUE(o.code == 0 || o.code == 3) << o.text;
+  EXPECT_EQ(o.text.find("wrong"), std::string::npos) << o.text;
+}
+
 TEST(Help, every_subcommand_has_an_example_and_every_example_runs) {
   std::vector<std::string> examples = lines_that_begin(assay("--help").text, "assay ");
   EXPECT_GE(examples.size(), 5U);

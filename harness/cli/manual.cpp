@@ -1,4 +1,4 @@
-// assay manual: one page for each op, as plain text or as Markdown.
+// assay manual: one page for each op and each format, as plain text or as Markdown.
 #include "harness/cli/manual.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 
 #include "harness/cli/commands.hpp"
 #include "reference/arithmetic/order.hpp"
+#include "reference/formats/block.hpp"
 #include "reference/ops/operand.hpp"
 
 namespace assay {
@@ -49,6 +50,13 @@ class Page {
       for (std::size_t i = 0; i < row.size(); ++i) text_ += fmt::format(" {:<{}} ", row[i], widths[i]);
       text_.resize(text_.find_last_not_of(' ') + 1);
       text_ += "\n";
+    }
+  }
+  void lines(std::string_view text) {
+    for (std::string_view rest = text; !rest.empty();) {
+      const auto end = std::min(rest.find('\n'), rest.size());
+      code(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
     }
   }
   void code(std::string_view line) {
@@ -116,7 +124,67 @@ std::string allowed_text(const ContractKey& k) {
   return std::string(k.words);
 }
 
+std::string_view specials_of(const ScalarFormat& f) {
+  switch (f.specials) {
+    case Specials::ieee:
+      return "Inf and NaN as in IEEE 754";
+    case Specials::nan_all_ones:
+      return "no Inf; NaN is the code of which all bits but the sign are set";
+    case Specials::nan_minus_zero:
+      return "no Inf and no -0, whose code is NaN";
+    case Specials::none:
+      break;
+  }
+  return f.kind == ScalarKind::power_of_two ? "NaN is 255" : "every code is a number";
+}
+
+// How the codes of a scalar format lie, and what they stand for.
+std::string stored_scalar(const ScalarFormat& f) {
+  std::string text = f.storage_bytes == 0 ? "two codes to a byte, the earlier element in bits 0..3\n"
+                                          : fmt::format("{} byte{} for each element, little-endian\n",
+                                                        f.storage_bytes, f.storage_bytes == 1 ? "" : "s");
+  if (f.kind == ScalarKind::integer)
+    return text +
+           fmt::format("value = the integer, {}{} bits", f.is_signed ? "two's complement, " : "", f.bits);
+  if (f.kind == ScalarKind::power_of_two)
+    return text + fmt::format("value = 2^(code - {}); {}", f.bias, specials_of(f));
+  return text + fmt::format(
+                    "from the upper bit on: {}{} of exponent, bias {}, {} of fraction\n"
+                    "largest number {}; {}",
+                    f.is_signed ? "sign, " : "", f.exponent_bits, f.bias, f.fraction_bits, f.max_finite,
+                    specials_of(f));
+}
+
+// Of a tensor whose three axes are told apart by their lengths.
+const Shape kShown{3, 5, 512};
+
 }  // namespace
+
+std::string manual_page(const Format& f, bool markdown) {
+  Page page(markdown);
+  page.title(f.name, fmt::format("{:.5g} bits for each element; {}", f.bits_per_element, f.note));
+  page.section("planes", fmt::format("of a tensor x[outer, middle, inner] = {}", to_string(kShown)));
+  std::vector<Row> rows;
+  for (const PlaneSpec& plane : planes(f, kShown))
+    rows.push_back(
+        {"x" + plane.suffix, plane.format, to_string(plane.shape), fmt::format("{} bytes", plane.bytes)});
+  page.table({"plane", "format", "shape", "bytes"}, rows);
+  page.section("stored", f.kind == FormatKind::block ? "bytes of a block, or planes" : "codes, row-major");
+  if (f.kind == FormatKind::block) {
+    page.lines(f.block->stored);
+  } else {
+    page.lines(stored_scalar(scalar_format(f.element)));
+    if (f.kind == FormatKind::scaled)
+      page.code("number = value times the scale of its group, in f32, in plane .scale");
+  }
+  if (const std::string_view rule = quantiser_rule(f); !rule.empty()) {
+    page.section("quantiser", "where a kernel is asked to make it");
+    page.code(rule);
+  }
+  page.section("example", "numbers that these bytes stand for");
+  page.code(fmt::format("assay run 'dequantize rows=4 cols=512 from={}' -b cpu", f.name));
+  return std::move(page).text();
+}
 
 std::string manual_page(const Op& o, bool markdown) {
   Page page(markdown);
@@ -191,15 +259,22 @@ std::string manual_page(const Op& o, bool markdown) {
 void add_manual(const Command& program, int& exit_code) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto markdown = std::make_shared<bool>(false);
-  const Command command = program.subcommand("manual", "Print the page of an op, or of every op");
-  command.option("op", *words, "Ops; none: all of them");
+  const Command command = program.subcommand("manual", "Print the page of an op or a format, or of every op");
+  command.option("name", *words, "Ops and formats; none: all ops; formats: all formats");
   command.flag("--markdown", *markdown, "As Markdown");
-  command.footer("Examples:\n  assay manual softmax\n  assay manual --markdown");
+  command.footer("Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual --markdown");
   command.callback([words, markdown, &exit_code] {
     if (words->empty())
       for (const auto& o : ops()) words->emplace_back(o.name);
-    for (std::size_t i = 0; i < words->size(); ++i)
-      fmt::print("{}{}", i == 0 ? "" : "\n", manual_page(op((*words)[i]), *markdown));
+    if (*words == std::vector<std::string>{"formats"}) {
+      words->clear();
+      for (const auto& f : formats()) words->emplace_back(f.name);
+    }
+    for (std::size_t i = 0; i < words->size(); ++i) {
+      const Format* f = find_format((*words)[i]);
+      fmt::print("{}{}", i == 0 ? "" : "\n",
+                 f != nullptr ? manual_page(*f, *markdown) : manual_page(op((*words)[i]), *markdown));
+    }
     exit_code = kGreen;
   });
 }

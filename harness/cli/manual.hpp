@@ -1,4 +1,4 @@
-// The manual's page of an op, made of its row alone.
+// The manual's page of an op or a format, made of its row alone.
 #pragma once
 
 #include <string>
@@ -9,5 +9,7 @@ namespace assay {
 
 // Formula, tensors, attributes, contract and an example that runs; as plain text, or as a section of Markdown.
 std::string manual_page(const Op& op, bool markdown);
+// Planes, bytes, order of codes, quantiser.
+std::string manual_page(const Format& format, bool markdown);
 
 }  // namespace assay

@@ -32,7 +32,16 @@ struct BlockCodec {
       nullptr;  // what all of them keep to; nullptr where no op asks a kernel for codes
   // Of elements that are already initialised to Factors{}; nullptr: a number counts as its own code.
   void (*factors)(const Encoded& tensor, std::int64_t first, std::span<Factors> out) = nullptr;
+  // Its bytes, for people: each plane or range of bytes of a block, the order of codes in a byte, and the number that they stand for.
+  std::string_view stored = {};
 };
+
+namespace blocks {
+constexpr BlockCodec described(std::string_view stored, BlockCodec codec) {
+  codec.stored = stored.substr(stored.find_first_not_of('\n'));
+  return codec;
+}
+}  // namespace blocks
 
 // The constants of blocks/*.cpp; formats.cpp has one row for each.
 extern const BlockCodec q8_0_codec;

@@ -5,7 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <regex>
+#include <set>
+#include <string>
 
+#include "reference/formats/block.hpp"
 #include "reference/formats/factors.hpp"
 #include "reference/formats/scalar_oracle.hpp"
 
@@ -207,6 +211,32 @@ TEST(Blocks, factors_are_what_the_numbers_are_products_of) {
       scaled += p.scale != 1 ? 1 : 0;
     }
     EXPECT_EQ(scaled > 0, f.kind != FormatKind::scalar && !f.name.starts_with("tq3")) << f.name;
+  }
+}
+
+// What a plug-in's author reads of the bytes: ranges without a gap to the end of the block, or every plane.
+TEST(Blocks, the_page_of_a_format_tells_every_byte_and_every_plane) {
+  for (const Format& f : formats()) {
+    if (f.kind != FormatKind::block) continue;
+    const std::string text(f.block->stored);
+    EXPECT_NE(text.find("value = "), std::string::npos) << f.name;
+    const std::vector<PlaneSpec> all = planes(f, {1, f.block_elements});
+    if (all[0].format == f.name) {
+      std::size_t next = 0;
+      const std::regex range(R"(\n  (\d+)(?:\.\.(\d+))?  )");
+      for (std::sregex_iterator it(text.begin(), text.end(), range), end; it != end; ++it) {
+        EXPECT_EQ(std::stoul((*it)[1]), next) << f.name << ": " << it->str();
+        next = std::stoul((*it)[2].matched ? (*it)[2] : (*it)[1]) + 1;
+      }
+      EXPECT_EQ(next, all[0].bytes) << f.name;
+      continue;
+    }
+    std::set<std::string> told, there;
+    const std::regex plane(R"re(\n  plane "([^"]*)")re");
+    for (std::sregex_iterator it(text.begin(), text.end(), plane), end; it != end; ++it)
+      told.insert((*it)[1]);
+    for (const PlaneSpec& each : all) there.insert(each.suffix);
+    EXPECT_EQ(told, there) << f.name;
   }
 }
 

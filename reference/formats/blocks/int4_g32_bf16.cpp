@@ -1,10 +1,4 @@
-// int4_g32_bf16 and int4_g32_packed: 32 elements of int4 along the innermost axis share a scale in bf16, 4.5 bits per element.
-//   plane ""        int4_g32_bf16    int4, row-major, two to a byte, the earlier element in the low nibble
-//                   int4_g32_packed  int32 [.., inner / 8], eight elements to a little-endian word, reordered: from the lowest
-//                                    bits on it holds the elements 0 2 4 6 1 3 5 7, so that two masks unpack neighbours
-//                                    side by side (AWQ's order)
-//   plane ".scale"  bf16 [.., inner / 32]
-// value = code * scale, exact in f32.
+// int4_g32_bf16 and int4_g32_packed.
 // Quantiser:
 //   scale = nearest-even bf16 of fl32(absmax / 7) over the finite elements of the group; 1 where that is 0
 //   code  = the policy's rounding of x / scale, within -7..7
@@ -17,6 +11,15 @@
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+int4_g32_bf16 and int4_g32_packed: 32 elements of int4 along the innermost axis share a scale in bf16, 4.5 bits per element.
+  plane ""        int4_g32_bf16    int4, row-major, two to a byte, the earlier element in the low nibble
+                  int4_g32_packed  int32 [.., inner / 8], eight elements to a little-endian word, reordered: from the lowest
+                                   bits on it holds the elements 0 2 4 6 1 3 5 7, so that two masks unpack neighbours
+                                   side by side (AWQ's order)
+  plane ".scale"  bf16 [.., inner / 32]
+value = code * scale, exact in f32.)";
 
 constexpr std::int64_t kGroup = 32;
 
@@ -96,7 +99,7 @@ struct Int4Groups {
 
 }  // namespace
 
-constinit const BlockCodec int4_g32_bf16_codec = Int4Groups<Linear>::codec();
-constinit const BlockCodec int4_g32_packed_codec = Int4Groups<Reordered>::codec();
+constinit const BlockCodec int4_g32_bf16_codec = blocks::described(kStored, Int4Groups<Linear>::codec());
+constinit const BlockCodec int4_g32_packed_codec = blocks::described(kStored, Int4Groups<Reordered>::codec());
 
 }  // namespace assay

@@ -1,8 +1,4 @@
-// int4_ch_tensor and int4_g32_tensor: int4 with the two scales that a checkpoint calls weight_scale and weight_scale_2.
-//   plane ""          int4, row-major, two to a byte, the earlier element in the low nibble
-//   plane ".scale"    f32, one per row [outer * middle] (an output channel), or per 32 neighbours [outer * middle, inner / 32]
-//   plane ".scale_2"  f32 [1]
-// value = code * scale * scale_2, exact in f64 (3 + 24 + 24 bits); as float the nearest f32.
+// int4_ch_tensor and int4_g32_tensor.
 // Quantiser, by way of FP8 (what progressive W4A8 does):
 //   scale_2 = absmax / 448 over the tensor's finite elements, 1 where that is 0
 //   e       = e4m3fn of x / scale_2, saturating
@@ -17,6 +13,13 @@
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+int4_ch_tensor and int4_g32_tensor: int4 with the two scales that a checkpoint calls weight_scale and weight_scale_2.
+  plane ""          int4, row-major, two to a byte, the earlier element in the low nibble
+  plane ".scale"    f32, one per row [outer * middle] (an output channel), or per 32 neighbours [outer * middle, inner / 32]
+  plane ".scale_2"  f32 [1]
+value = code * scale * scale_2, exact in f64 (3 + 24 + 24 bits); as float the nearest f32.)";
 
 struct PerRow {
   static std::int64_t group(const Shape& shape) { return shape.back(); }
@@ -115,7 +118,7 @@ struct Int4TwoScales {
 
 }  // namespace
 
-constinit const BlockCodec int4_ch_tensor_codec = Int4TwoScales<PerRow>::codec();
-constinit const BlockCodec int4_g32_tensor_codec = Int4TwoScales<Per32>::codec();
+constinit const BlockCodec int4_ch_tensor_codec = blocks::described(kStored, Int4TwoScales<PerRow>::codec());
+constinit const BlockCodec int4_g32_tensor_codec = blocks::described(kStored, Int4TwoScales<Per32>::codec());
 
 }  // namespace assay

@@ -1,7 +1,4 @@
-// iq4_nl (ggml): 32 elements in 18 bytes.
-//   0..1   f16 d
-//   2..17  byte j: code of element j in bits 0..3, of element j + 16 in bits 4..7
-// value = d * codebook[code], exact in f64 (11 + 7 bits).
+// iq4_nl (ggml).
 // Quantiser, bit-compatible with quantize_row_iq4_nl_ref, all in f32:
 //   m    = the signed element of largest magnitude
 //   d0   = m / -127
@@ -13,6 +10,12 @@
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+iq4_nl (ggml): 32 elements in 18 bytes.
+  0..1   f16 d
+  2..17  byte j: code of element j in bits 0..3, of element j + 16 in bits 4..7
+value = d * codebook[code], exact in f64 (11 + 7 bits).)";
 
 struct Iq4Nl {
   static constexpr std::string_view kName = "iq4_nl";
@@ -74,6 +77,6 @@ struct Iq4Nl {
 
 }  // namespace
 
-constinit const BlockCodec iq4_nl_codec = blocks::inline_codec<Iq4Nl>();
+constinit const BlockCodec iq4_nl_codec = blocks::described(kStored, blocks::inline_codec<Iq4Nl>());
 
 }  // namespace assay

@@ -1,14 +1,18 @@
-// iq4_xs (ggml): 256 elements in 136 bytes, 8 groups of 32.
-//   0..1    f16 d
-//   2..3    u16, little-endian: bits 4..5 of the scale of group g in bits 2 g, 2 g + 1
-//   4..7    byte j: bits 0..3 of the scales of groups 2 j and, above them, 2 j + 1
-//   8..135  byte 16 g + j: codes of elements 32 g + j in bits 0..3, 32 g + 16 + j in bits 4..7
-// value = d (scale - 32) codebook[code], the codebook of iq4_nl. Quantiser: super_block.hpp.
+// iq4_xs (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/iq4_codebook.hpp"
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+iq4_xs (ggml): 256 elements in 136 bytes, 8 groups of 32.
+  0..1    f16 d
+  2..3    u16, little-endian: bits 4..5 of the scale of group g in bits 2 g, 2 g + 1
+  4..7    byte j: bits 0..3 of the scales of groups 2 j and, above them, 2 j + 1
+  8..135  byte 16 g + j: codes of elements 32 g + j in bits 0..3, 32 g + 16 + j in bits 4..7
+value = d (scale - 32) codebook[code], the codebook of iq4_nl.)";
 
 struct Iq4Xs {
   static constexpr std::string_view kName = "iq4_xs";
@@ -41,6 +45,6 @@ constexpr ScaleSearch kSearch{Iq4Xs::kGroup, Iq4Xs::kTopScale, Iq4Xs::kFarCode, 
 }  // namespace
 
 constinit const BlockCodec iq4_xs_codec =
-    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Iq4Xs>>(), &kSearch);
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Iq4Xs>>(), &kSearch));
 
 }  // namespace assay

@@ -1,8 +1,4 @@
-// mxfp4_ggml: ggml's MXFP4, 32 elements in 17 bytes.
-//   0      e8m0 exponent e
-//   1..16  byte j: e2m1 code of element j in bits 0..3, of element j + 16 in bits 4..7
-// value = e2m1 * 2^(e - 127), exact in f64; code 8 is +0 (ggml's table is of integers). ggml has no NaN here: 0xFF in
-// e is the exponent 128, where OCP reads NaN.
+// mxfp4_ggml.
 // Quantiser, bit-compatible with quantize_row_mxfp4_ref:
 //   e    = floor(log2f(absmax)) - 2 + 127 with the logarithm rounded to f32 (so just below a large power of two it
 //          rounds up to it); EncodePolicy::mx_exact: the exact floor, which kernels that read the exponent's bits have
@@ -15,6 +11,13 @@
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+mxfp4_ggml: ggml's MXFP4, 32 elements in 17 bytes.
+  0      e8m0 exponent e
+  1..16  byte j: e2m1 code of element j in bits 0..3, of element j + 16 in bits 4..7
+value = e2m1 * 2^(e - 127), exact in f64; code 8 is +0 (ggml's table is of integers). ggml has no NaN here: 0xFF in
+e is the exponent 128, where OCP reads NaN.)";
 
 struct Mxfp4Ggml {
   static constexpr std::string_view kName = "mxfp4_ggml";
@@ -83,6 +86,6 @@ struct Mxfp4Ggml {
 
 }  // namespace
 
-constinit const BlockCodec mxfp4_ggml_codec = blocks::inline_codec<Mxfp4Ggml>();
+constinit const BlockCodec mxfp4_ggml_codec = blocks::described(kStored, blocks::inline_codec<Mxfp4Ggml>());
 
 }  // namespace assay

@@ -1,11 +1,15 @@
-// mxfp8: OCP MX, 32 elements of e4m3fn and one e8m0 scale, 8.25 bits per element.
-//   plane ""        e4m3fn codes, row-major, one code to a byte
-//   plane ".scale"  e8m0, one per 32 elements along the innermost axis
-// Value, quantiser and special cases: microscaling.hpp.
+// mxfp8.
+// Quantiser and special cases: microscaling.hpp.
 #include "reference/formats/blocks/microscaling.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+mxfp8: OCP MX, 32 elements of e4m3fn and one e8m0 scale, 8.25 bits per element.
+  plane ""        e4m3fn codes, row-major, one code to a byte
+  plane ".scale"  e8m0, one per 32 elements along the innermost axis
+value = element 2^(scale - 127); scale code 255 makes its block NaN)";
 
 struct E4m3fn {
   static constexpr std::string_view kName = "e4m3fn";
@@ -13,6 +17,6 @@ struct E4m3fn {
 
 }  // namespace
 
-constinit const BlockCodec mxfp8_codec = blocks::Microscaling<E4m3fn>::codec();
+constinit const BlockCodec mxfp8_codec = blocks::described(kStored, blocks::Microscaling<E4m3fn>::codec());
 
 }  // namespace assay

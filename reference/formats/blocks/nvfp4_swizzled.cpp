@@ -1,14 +1,20 @@
-// nvfp4_swizzled: nvfp4 whose block scales lie in the 128x4 order that Blackwell's scaled matrix instructions read
-// (cuBLAS documentation, "1D block scaling factors layout"; CUTLASS calls the atom 32x4x4).
-//   plane ".block_scale"  e4m3fn; per matrix [rows, inner / 16] of the last two axes (rows = 1 below rank 2), padded
-//                         with code 0 to multiples of 128 rows and 4 columns, in tiles of 128 x 4 = 512 bytes, tiles
-//                         row-major; within a tile the scale of (row, column) is byte
-//                         (row % 32) * 16 + (row / 32) * 4 + column
-// The other planes, value and quantiser: nvfp4_layout.hpp.
+// nvfp4_swizzled.
+// Quantiser: nvfp4_layout.hpp.
 #include "reference/formats/blocks/nvfp4_layout.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+nvfp4_swizzled: nvfp4 whose block scales lie in the 128x4 order that Blackwell's scaled matrix instructions read
+(cuBLAS documentation, "1D block scaling factors layout"; CUTLASS calls the atom 32x4x4).
+  plane ""               e2m1 codes, row-major, two to a byte, the earlier element in bits 0..3
+  plane ".block_scale"   e4m3fn; per matrix [rows, inner / 16] of the last two axes (rows = 1 below rank 2), padded
+                         with code 0 to multiples of 128 rows and 4 columns, in tiles of 128 x 4 = 512 bytes, tiles
+                         row-major; within a tile the scale of (row, column) is byte
+                         (row % 32) * 16 + (row / 32) * 4 + column
+  plane ".global_scale"  f32 [1]
+value = e2m1 block_scale / global_scale: the global scale is the one that the quantiser multiplied by, so decoding divides)";
 
 constexpr std::int64_t kTileRows = 128;
 constexpr std::int64_t kTileColumns = 4;
@@ -44,6 +50,7 @@ struct Swizzled {
 
 }  // namespace
 
-constinit const BlockCodec nvfp4_swizzled_codec = blocks::Nvfp4<Swizzled>::codec();
+constinit const BlockCodec nvfp4_swizzled_codec =
+    blocks::described(kStored, blocks::Nvfp4<Swizzled>::codec());
 
 }  // namespace assay

@@ -1,13 +1,17 @@
-// q2_K (ggml): 256 elements in 84 bytes, 16 groups of 16.
-//   0..15   byte g: scale of group g in bits 0..3, its minimum in bits 4..7
-//   16..79  byte 32 n + j: elements 128 n + j, + 32, + 64, + 96 in bits 0..1, 2..3, 4..5, 6..7
-//   80..81  f16 d
-//   82..83  f16 dmin
-// value = d scale code - dmin minimum. Quantiser: super_block.hpp.
+// q2_K (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q2_K (ggml): 256 elements in 84 bytes, 16 groups of 16.
+  0..15   byte g: scale of group g in bits 0..3, its minimum in bits 4..7
+  16..79  byte 32 n + j: elements 128 n + j, + 32, + 64, + 96 in bits 0..1, 2..3, 4..5, 6..7
+  80..81  f16 d
+  82..83  f16 dmin
+value = d scale code - dmin minimum.)";
 
 struct Q2K {
   static constexpr std::string_view kName = "q2_K";
@@ -28,6 +32,7 @@ struct Q2K {
 
 }  // namespace
 
-constinit const BlockCodec q2_K_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q2K>>());
+constinit const BlockCodec q2_K_codec =
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q2K>>()));
 
 }  // namespace assay

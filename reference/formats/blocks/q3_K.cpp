@@ -1,14 +1,18 @@
-// q3_K (ggml): 256 elements in 110 bytes, 16 groups of 16.
-//   0..31     byte j, bit n: 1 where the code of element 32 n + j is 0 or more
-//   32..95    byte 32 n + j: two low bits of elements 128 n + j, + 32, + 64, + 96 in bits 0..1, 2..3, 4..5, 6..7
-//   96..103   byte j: bits 0..3 of the scales of groups j and, above them, j + 8
-//   104..107  byte j: bits 4..5 of the scales of groups j, j + 4, j + 8, j + 12
-//   108..109  f16 d
-// value = d (scale - 32) code, code = low bits - (bit is 0 ? 4 : 0), -4 to 3. Quantiser: super_block.hpp.
+// q3_K (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q3_K (ggml): 256 elements in 110 bytes, 16 groups of 16.
+  0..31     byte j, bit n: 1 where the code of element 32 n + j is 0 or more
+  32..95    byte 32 n + j: two low bits of elements 128 n + j, + 32, + 64, + 96 in bits 0..1, 2..3, 4..5, 6..7
+  96..103   byte j: bits 0..3 of the scales of groups j and, above them, j + 8
+  104..107  byte j: bits 4..5 of the scales of groups j, j + 4, j + 8, j + 12
+  108..109  f16 d
+value = d (scale - 32) code, code = low bits - (bit is 0 ? 4 : 0), -4 to 3.)";
 
 struct Q3K {
   static constexpr std::string_view kName = "q3_K";
@@ -40,6 +44,6 @@ constexpr ScaleSearch kSearch{Q3K::kGroup, Q3K::kTopScale, Q3K::kFarCode, 3};
 }  // namespace
 
 constinit const BlockCodec q3_K_codec =
-    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q3K>>(), &kSearch);
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q3K>>(), &kSearch));
 
 }  // namespace assay

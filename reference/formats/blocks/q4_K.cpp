@@ -1,13 +1,19 @@
-// q4_K (ggml): 256 elements in 144 bytes, 8 groups of 32.
-//   0..1     f16 d
-//   2..3     f16 dmin
-//   4..15    scales and minima of 6 bits (blocks::six_bits)
-//   16..143  byte 32 n + j: elements 64 n + j in bits 0..3, 64 n + 32 + j in bits 4..7
-// value = d scale code - dmin minimum. Quantiser: super_block.hpp.
+// q4_K (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q4_K (ggml): 256 elements in 144 bytes, 8 groups of 32.
+  0..1     f16 d
+  2..3     f16 dmin
+  4..7     byte 4 + j: scale j in bits 0..5, bits 4..5 of scale j + 4 in bits 6..7
+  8..11    byte 8 + j: the same of the minima
+  12..15   byte 12 + j: bits 0..3 of scale j + 4, and above them of minimum j + 4
+  16..143  byte 32 n + j: elements 64 n + j in bits 0..3, 64 n + 32 + j in bits 4..7
+value = d scale code - dmin minimum.)";
 
 struct Q4K {
   static constexpr std::string_view kName = "q4_K";
@@ -30,6 +36,7 @@ struct Q4K {
 
 }  // namespace
 
-constinit const BlockCodec q4_K_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q4K>>());
+constinit const BlockCodec q4_K_codec =
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q4K>>()));
 
 }  // namespace assay

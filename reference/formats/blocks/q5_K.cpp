@@ -1,14 +1,20 @@
-// q5_K (ggml): 256 elements in 176 bytes, 8 groups of 32.
-//   0..1     f16 d
-//   2..3     f16 dmin
-//   4..15    scales and minima of 6 bits (blocks::six_bits)
-//   16..47   byte j, bit n: bit 4 of element 32 n + j
-//   48..175  byte 32 n + j: elements 64 n + j in bits 0..3, 64 n + 32 + j in bits 4..7
-// value = d scale code - dmin minimum. Quantiser: super_block.hpp.
+// q5_K (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q5_K (ggml): 256 elements in 176 bytes, 8 groups of 32.
+  0..1     f16 d
+  2..3     f16 dmin
+  4..7     byte 4 + j: scale j in bits 0..5, bits 4..5 of scale j + 4 in bits 6..7
+  8..11    byte 8 + j: the same of the minima
+  12..15   byte 12 + j: bits 0..3 of scale j + 4, and above them of minimum j + 4
+  16..47   byte j, bit n: bit 4 of element 32 n + j
+  48..175  byte 32 n + j: elements 64 n + j in bits 0..3, 64 n + 32 + j in bits 4..7
+value = d scale code - dmin minimum.)";
 
 struct Q5K {
   static constexpr std::string_view kName = "q5_K";
@@ -33,6 +39,7 @@ struct Q5K {
 
 }  // namespace
 
-constinit const BlockCodec q5_K_codec = blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q5K>>());
+constinit const BlockCodec q5_K_codec =
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q5K>>()));
 
 }  // namespace assay

@@ -1,13 +1,17 @@
-// q6_K (ggml): 256 elements in 210 bytes, 16 groups of 16.
-//   0..127    byte 64 n + j: bits 0..3 of elements 128 n + j and, above them, 128 n + 64 + j
-//   128..191  byte 32 n + j: bits 4..5 of elements 128 n + j, + 32, + 64, + 96
-//   192..207  int8 scale of each group
-//   208..209  f16 d
-// value = d scale (code - 32). Quantiser: super_block.hpp.
+// q6_K (ggml).
+// Quantiser: super_block.hpp.
 #include "reference/formats/blocks/super_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q6_K (ggml): 256 elements in 210 bytes, 16 groups of 16.
+  0..127    byte 64 n + j: bits 0..3 of elements 128 n + j and, above them, 128 n + 64 + j
+  128..191  byte 32 n + j: bits 4..5 of elements 128 n + j, + 32, + 64, + 96
+  192..207  int8 scale of each group
+  208..209  f16 d
+value = d scale (code - 32).)";
 
 struct Q6K {
   static constexpr std::string_view kName = "q6_K";
@@ -35,6 +39,6 @@ constexpr ScaleSearch kSearch{Q6K::kGroup, Q6K::kTopScale, Q6K::kFarCode, 31};
 }  // namespace
 
 constinit const BlockCodec q6_K_codec =
-    blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q6K>>(), &kSearch);
+    blocks::described(kStored, blocks::searched(blocks::inline_codec<blocks::SuperBlock<Q6K>>(), &kSearch));
 
 }  // namespace assay

@@ -1,13 +1,16 @@
-// q8_0 (ggml): 32 elements in 34 bytes.
-//   0..1   f16 d
-//   2..33  int8 q[32], in order
-// value = d * q, exact in f64 (11 + 7 bits).
+// q8_0 (ggml).
 // Quantiser, bit-compatible with quantize_row_q8_0_ref, all in f32: d = absmax / 127, id = 1 / d,
 // q = round(x * id) with ties away from zero; d is stored as f16 after id has been taken from the f32.
 #include "reference/formats/blocks/inline_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q8_0 (ggml): 32 elements in 34 bytes.
+  0..1   f16 d
+  2..33  int8 q[32], in order
+value = d * q, exact in f64 (11 + 7 bits).)";
 
 struct Q8_0 {
   static constexpr std::string_view kName = "q8_0";
@@ -43,6 +46,6 @@ struct Q8_0 {
 
 }  // namespace
 
-constinit const BlockCodec q8_0_codec = blocks::inline_codec<Q8_0>();
+constinit const BlockCodec q8_0_codec = blocks::described(kStored, blocks::inline_codec<Q8_0>());
 
 }  // namespace assay

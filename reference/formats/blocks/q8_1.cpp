@@ -1,13 +1,16 @@
-// q8_1 (ggml): 32 elements in 36 bytes: what activations become in front of weights with a minimum.
-//   0..1   f16 d
-//   2..3   f16 s: d times the sum of the codes, d before its rounding to f16
-//   4..35  int8 q[32], in order
-// value = d * q, exact in f64 (11 + 7 bits); s takes no part in it.
+// q8_1 (ggml).
 // Quantiser: codes and d as in q8_0; s = f16(f32(d) sum q), bit-compatible with quantize_row_q8_1_ref.
 #include "reference/formats/blocks/inline_block.hpp"
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+q8_1 (ggml): 32 elements in 36 bytes: what activations become in front of weights with a minimum.
+  0..1   f16 d
+  2..3   f16 s: d times the sum of the codes, d before its rounding to f16
+  4..35  int8 q[32], in order
+value = d * q, exact in f64 (11 + 7 bits); s takes no part in it.)";
 
 struct Q8_1 {
   static constexpr std::string_view kName = "q8_1";
@@ -39,6 +42,6 @@ struct Q8_1 {
 
 }  // namespace
 
-constinit const BlockCodec q8_1_codec = blocks::inline_codec<Q8_1>();
+constinit const BlockCodec q8_1_codec = blocks::described(kStored, blocks::inline_codec<Q8_1>());
 
 }  // namespace assay

@@ -1,10 +1,4 @@
-// tq3_0_c2s1, tq3_0_c2: 32 elements in 14 bytes, 3.5 bits per element.
-//   0..7    2-bit codebook indices, element j in bits 2 (j % 4) of byte j / 4
-//   8..11   residual signs, element j in bit j % 8 of byte 8 + j / 8 (c2: stored, unused)
-//   12..13  f16 d
-// value = D H r / sqrt(32), r[j] = d * level(index[j], sign[j]), D the signs kTq3Signs, H the 32-point Hadamard
-// matrix. r is exact in f64 and so is H r (d has 11 bits, a level is a multiple of 2^-27 below 2, 32 terms: 45 bits);
-// the product with the double-double 1 / sqrt(32) is within (1 + 2^-40) 2^-53 of the real value, relatively.
+// tq3_0_c2s1, tq3_0_c2.
 // Quantiser:
 //   y     = H D x / sqrt(32) in f64;  sigma = sqrt(mean y^2)
 //   index = cell of y / sigma;  sign = that of what the centroid leaves
@@ -19,6 +13,15 @@
 
 namespace assay {
 namespace {
+
+constexpr std::string_view kStored = R"(
+tq3_0_c2s1, tq3_0_c2: 32 elements in 14 bytes, 3.5 bits per element.
+  0..7    2-bit codebook indices, element j in bits 2 (j % 4) of byte j / 4
+  8..11   residual signs, element j in bit j % 8 of byte 8 + j / 8 (c2: stored, unused)
+  12..13  f16 d
+value = D H r / sqrt(32), r[j] = d * level(index[j], sign[j]), D the signs kTq3Signs, H the 32-point Hadamard
+matrix. r is exact in f64 and so is H r (d has 11 bits, a level is a multiple of 2^-27 below 2, 32 terms: 45 bits);
+the product with the double-double 1 / sqrt(32) is within (1 + 2^-40) 2^-53 of the real value, relatively.)";
 
 constexpr Tq3Layout kC2s1 = {"tq3_0_c2s1", 14, 0, 8, 12, true};
 constexpr Tq3Layout kC2 = {"tq3_0_c2", 14, 0, 8, 12, false};
@@ -143,8 +146,8 @@ void decode_rotated_range(const Encoded& tensor, std::int64_t first, std::span<d
 
 }  // namespace
 
-constinit const BlockCodec tq3_0_c2s1_codec = blocks::inline_codec<Tq3<kC2s1>>();
-constinit const BlockCodec tq3_0_c2_codec = blocks::inline_codec<Tq3<kC2>>();
+constinit const BlockCodec tq3_0_c2s1_codec = blocks::described(kStored, blocks::inline_codec<Tq3<kC2s1>>());
+constinit const BlockCodec tq3_0_c2_codec = blocks::described(kStored, blocks::inline_codec<Tq3<kC2>>());
 
 std::span<const Tq3Layout> tq3_layouts() {
   static constexpr std::array<Tq3Layout, 2> kLayouts = {kC2s1, kC2};
