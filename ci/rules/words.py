@@ -1,19 +1,7 @@
-"""What a file is not: too long, unfinished, full of assertions, bound to one machine, or compiled with unsafe arithmetic."""
+"""What a file is not: unfinished, full of assertions, bound to one machine, or compiled with unsafe arithmetic."""
 import re
 
 from rules.tree import CPP, GLSL
-
-# File, most lines that it may have, why. Every other file has at most 350.
-LONG = {
-    "backends/cuda/mma_attention_split.cuh": (380, "one kernel: its stages hand each other registers"),
-    "cases/studies/mutants/generator/sites.cpp": (700, "one table of mutation operators, and the scanner that they share"),
-    "harness/worker/findings_test.cpp": (360, "each misdeed of a kernel, one after the other"),
-    "reference/ops/attention/value/certified.cpp": (480, "one proof and the code that it is about"),
-    "reference/ops/attention/value/certified_process.cpp": (380, "the inner loops of that proof"),
-    "reference/golden/formats/regenerate.py": (400, "every golden vector of the formats, each from the library that owns it"),
-}
-DATA = re.compile(r"\.inc$")  # tables and generated code
-MOST = 350
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 ASSERTS = re.compile(r"(?:^|[^_\w])assert\(|using namespace std;")
@@ -29,9 +17,6 @@ def check(tree):
         script = tree.is_python(file) or tree.text(file).startswith("#!")
         if not (code or script or tree.is_cmake(file) or file.endswith(".cases")):
             continue
-        count, most = tree.text(file).count("\n"), LONG.get(file, (MOST,))[0]
-        if count > most and not DATA.search(file) and not file.endswith(".cases"):
-            yield f"{file}:{most}: has {count} lines, at most {most} are allowed"
         if file in ("ci/rules/words.py", "ci/layers_test"):
             continue  # they name what they forbid
         for number, line in tree.lines(file):
