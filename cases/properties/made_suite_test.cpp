@@ -70,6 +70,11 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
       {"the hidden size of gpt-oss", {"^(rms|layer)norm", " cols=2880 "}},
       {"the inner size of Qwen2.5-7B", {"^matmul", " n=18944 "}},
       {"a NaN of ones to bf16", {"^quantize", " to=bf16 ", " fault=nan_all_ones "}},
+      {"the vocabulary of Llama 3", {"^softmax", " cols=128256 "}},
+      {"a vocabulary of more than 17 bits",
+       {"^softmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
+      {"and its logsumexp", {"^logsumexp", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
+      {"and its argmax", {"^argmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
       {"256 experts, 8 of each token", {"^moe", " experts=256 ", " topk=8 "}}};
   for (const auto& [what, patterns] : wanted) EXPECT_LT(before(of_cpu(), patterns), kEarly) << what;
 }

@@ -71,6 +71,7 @@ void rmsnorm(const assay_call* c) {
   for (int64_t r = 0; r < x.shape[0]; ++r) {
     const float* in = row_of<const float>(x, r);
     double sum = 0;
+    float rounded = 0;  // the sum of a kernel that divides large batches otherwise
     for (int64_t i = 0; i < n; ++i) {
       if (is(c, "drops_last") && i + 1 == n && n % 4 != 0) continue;  // a tail of vectors of four
       if (is(c, "drops_lane") && n >= 1024 && i == n / 1024 * 1024)
@@ -78,7 +79,9 @@ void rmsnorm(const assay_call* c) {
       if (is(c, "skips_tile") && in[i / 64 * 64] == 0)
         continue;  // "a tile of zeros", judged by its first element
       sum += static_cast<double>(in[i]) * in[i];
+      rounded += in[i] * in[i];
     }
+    if (is(c, "many_rows_otherwise") && x.shape[0] > 1024) sum = static_cast<double>(rounded);
     const double factor = 1 / std::sqrt(sum / static_cast<double>(n) + eps);
     for (int64_t i = 0; i < n; ++i) row_of<float>(y, r)[i] = static_cast<float>(in[i] * factor * gamma[i]);
   }
@@ -140,8 +143,9 @@ void softmax(const assay_call* c) {
     if (is(c, "rows_in_16_bits") && r > 65535) break;
     const float* in = row_of<const float>(x, r);
     double largest = is(c, "starts_high") ? -16384.0 : -INFINITY, sum = 0;
+    const int64_t summed = is(c, "columns_in_17_bits") ? std::min<int64_t>(x.shape[1], 131072) : x.shape[1];
     for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
-    for (int64_t i = 0; i < x.shape[1]; ++i) sum += std::exp(in[i] - largest);
+    for (int64_t i = 0; i < summed; ++i) sum += std::exp(in[i] - largest);
     for (int64_t i = 0; i < x.shape[1]; ++i)
       row_of<float>(y, r)[i] = static_cast<float>(std::exp(in[i] - largest) / sum);
   }
@@ -184,7 +188,8 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
                     ? to_bf16 ? "round=nearest_even overflow=ieee" : "round=nearest_even overflow=saturate"
                 : attends ? "qk=f32 p=f32 pv=f32"
                           : "acc=f32");
-  std::snprintf(d->promises, sizeof d->promises, "deterministic=yes");
+  std::snprintf(d->promises, sizeof d->promises, "deterministic=yes%s",
+                op == "rmsnorm" ? " batch=bitwise" : "");
   return ASSAY_OK;
 }
 
@@ -205,8 +210,9 @@ const assay_backend* assay_backend_open(const char*, char*) {
       "short_sighted",
       "kernels with defects that few inputs show",
       "quantize:half_up quantize:rounds_nan_bits rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
-      "softmax:starts_high softmax:rows_in_16_bits attention:skips_small_rescales attention:own_maximum "
-      "attention:first_is_longest attention:drops_full_block",
+      "rmsnorm:many_rows_otherwise softmax:starts_high softmax:rows_in_16_bits softmax:columns_in_17_bits "
+      "attention:skips_small_rescales attention:own_maximum attention:first_is_longest "
+      "attention:drops_full_block",
       nullptr,
       declare,
       run,
