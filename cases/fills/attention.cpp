@@ -133,6 +133,16 @@ void needle(const FillRequest& r, Values& values) {
   f.value([&](I b, I g, I j, I, float) { return j == f.visible_key(b, g) ? 1.0 : 0.0; });
 }
 
+// The drawn key weighs most and has no V; all others weigh 2^-10.3 to 2^-10.8 of it: weights in 8 bits that were not scaled up in
+// front of their cast are 0 below 2^-10.
+void crowd(const FillRequest& r, Values& values) {
+  AttentionFill f(r, values);
+  f.aim([&](I b, I g, I j) { return j == f.visible_key(b, g) ? 7.3 : 0.0; }, 1.0, 0.015625);
+  f.value([&](I b, I g, I j, I, float x) {
+    return j == f.visible_key(b, g) ? 0.0 : 0.75 + 0.25 * std::clamp(static_cast<double>(x) / 4, -1.0, 1.0);
+  });
+}
+
 void equal_onehot(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);
   f.aim([](I, I, I) { return 1.0; }, 1.0, 0.0);

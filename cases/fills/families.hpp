@@ -40,6 +40,7 @@ void quotient_ties(const FillRequest&, Values&);
 
 // attention.cpp: q, k and v are shaped together.
 void needle(const FillRequest&, Values&);
+void crowd(const FillRequest&, Values&);
 void equal_onehot(const FillRequest&, Values&);
 void window_onehot(const FillRequest&, Values&);
 void onehot_attention(const FillRequest&, Values&);

@@ -54,5 +54,17 @@ TEST(FillsSee, what_customary_inputs_hide) {
   }
 }
 
+// What a cast to e4m3fn may do to a weight is 1/16, and a largest weight that is clipped is 1/16 too small: but that one is exact.
+TEST(FillsSee, weights_in_fp8_that_are_clipped_or_were_not_scaled_up) {
+  const std::string line = "attention heads=2 d=64 len=300 kv=f32 dtype=f32 variant=";
+  for (const char* fill : {"onehot_attention", "crowd", "gaussian", "needle"})
+    EXPECT_EQ(judged(line + "fp8_right fill=" + fill), Status::pass) << fill;
+  EXPECT_EQ(judged(line + "fp8_clips_at_240 fill=onehot_attention"), Status::wrong);
+  EXPECT_EQ(judged(line + "fp8_unshifted fill=crowd"), Status::wrong);
+  for (const char* fill : {"gaussian", "needle", "value_mean", "roll_call"})
+    for (const char* variant : {"fp8_clips_at_240", "fp8_unshifted"})
+      EXPECT_EQ(judged(line + variant + " fill=" + fill), Status::pass) << fill << " " << variant;
+}
+
 }  // namespace
 }  // namespace assay

@@ -36,6 +36,15 @@ std::uint8_t to_e4m3fn(float x, bool half_up) {
   return sign | static_cast<std::uint8_t>(code > 0x7E ? 0x7E : code);
 }
 
+// A weight times 2^8 in e4m3fn, whose largest number is 448; 240 is that of e4m3 with infinities.
+double fp8_weight(const assay_call* c, double w) {
+  if (std::strncmp(c->variant, "fp8_", 4) != 0) return w;
+  const double shift = is(c, "fp8_unshifted") ? 1 : 256, most = is(c, "fp8_clips_at_240") ? 240 : 448;
+  const double a = std::min(w * shift, most);
+  const double step = std::ldexp(1.0, (a < 0x1p-6 ? -6 : std::ilogb(a)) - 3);
+  return std::nearbyint(a / step) * step / shift;
+}
+
 // Nearest bf16, ties to even; a NaN stays one, or its bits are rounded as if they were a number's.
 std::uint16_t to_bf16(float x, bool of_bits) {
   std::uint32_t bits = 0;
@@ -127,7 +136,9 @@ void attention(const assay_call* c) {
         for (int64_t j = first; j < end; ++j) {
           const double w = std::exp(logits[j - first] - above);
           weights += w;
-          for (int64_t i = 0; i < dv; ++i) sum[static_cast<std::size_t>(i)] += w * row(v, b, j, h / share)[i];
+          const double cast = fp8_weight(c, w);
+          for (int64_t i = 0; i < dv; ++i)
+            sum[static_cast<std::size_t>(i)] += cast * row(v, b, j, h / share)[i];
         }
         most = above;
       }
@@ -186,8 +197,9 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   std::snprintf(d->contract, sizeof d->contract, "%s",
                 quantizes
                     ? to_bf16 ? "round=nearest_even overflow=ieee" : "round=nearest_even overflow=saturate"
-                : attends ? "qk=f32 p=f32 pv=f32"
-                          : "acc=f32");
+                : attends && std::strncmp(c->variant, "fp8_", 4) == 0 ? "qk=f32 p=e4m3fn p_shift=8 pv=f32"
+                : attends                                             ? "qk=f32 p=f32 pv=f32"
+                                                                      : "acc=f32");
   std::snprintf(d->promises, sizeof d->promises, "deterministic=yes%s",
                 op == "rmsnorm" ? " batch=bitwise" : "");
   return ASSAY_OK;
@@ -212,7 +224,7 @@ const assay_backend* assay_backend_open(const char*, char*) {
       "quantize:half_up quantize:rounds_nan_bits rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
       "rmsnorm:many_rows_otherwise softmax:starts_high softmax:rows_in_16_bits softmax:columns_in_17_bits "
       "attention:skips_small_rescales attention:own_maximum attention:first_is_longest "
-      "attention:drops_full_block",
+      "attention:drops_full_block attention:fp8_right attention:fp8_clips_at_240 attention:fp8_unshifted",
       nullptr,
       declare,
       run,

@@ -37,14 +37,14 @@ TEST(Strangers, the_default_run_finds_every_planted_defect_and_accuses_no_correc
     ++all[variant_of(result)];
     if (!result["green"]) {
       ++red[variant_of(result)];
-      if (variant_of(result).empty())
+      if (variant_of(result).empty() || variant_of(result) == "fp8_right")
         ADD_FAILURE() << "accused: " << result["case"] << ": " << result["summary"];
     }
   }
   for (const char* defect :
        {"half_up", "drops_last", "drops_lane", "skips_tile", "starts_high", "rows_in_16_bits",
         "skips_small_rescales", "own_maximum", "first_is_longest", "drops_full_block", "rounds_nan_bits",
-        "columns_in_17_bits", "many_rows_otherwise"})
+        "columns_in_17_bits", "many_rows_otherwise", "fp8_clips_at_240", "fp8_unshifted"})
     EXPECT_GT(red[defect], 0) << defect << " in " << all[defect] << " cases";
   EXPECT_GT(all[""], 100);
   EXPECT_EQ(report["summary"]["left"], 0);

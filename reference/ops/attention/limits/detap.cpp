@@ -170,6 +170,15 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   return e;
 }
 
+// 3. The cast of the weights, relative to them: of all by u_p, or, where the largest is certain to be cast to 2^p_shift, of the
+// others by u_p and of that one by what it was off.
+double cast_error(const Kernel& kernel, const RowError& e, double a, double largest_v) {
+  const double u = kernel.p.u, off = e.theta * (2 + e.theta);
+  const bool met = kernel.lag == 1 && !kernel.shares && !kernel.shift_rounds && off < u / 2 &&
+                   kernel.p_scale >= std::ldexp(1.0, kernel.p_emin);
+  return met ? std::min(u * a, u * e.spread * largest_v + off * a) : u * a;
+}
+
 }  // namespace
 
 AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention& exact,
@@ -239,7 +248,9 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
           // sum |v| / W: an absolute error of every weight; sum |v|, of every share
           const double each = exact.key_sum[at + c] / e.to_top,
                        shared = kernel.shares ? each * e.weight : each;
-          double n = kernel.cast_in_sum ? 0.0 : rule(Rule::weight_cast, u_p * a);
+          double n = 0;
+          if (!kernel.p_exact && !kernel.cast_in_sum)
+            n += rule(Rule::weight_cast, cast_error(kernel, e, a, largest_v));
           if (!kernel.p_exact)
             n += rule(Rule::weight_cast_underflow,
                       std::min(a + e.slip * each, kernel.p.tiny / kernel.p_scale * shared));

@@ -77,6 +77,13 @@
 //    itself (zero is a number of the format and rounding is to nearest). A key's weight at its cast is relative to a
 //    running maximum <= m, so after the rescales the absolute part only shrinks:
 //      C       = u_p A + min(A + s V, eta_p V) + min(A + s V, f V),  V = sum|v_j| / W
+//    The largest key meets no maximum but its own: its computed logit and that maximum, each off by lambda, are 2 lambda apart at
+//    most, so that its weight is within off = (1 + theta)^2 - 1 of 1. Between 1 - u_p / 2 and 1 + u_p every weight times 2^p_shift,
+//    a whole power of two among the normal numbers of p, is cast to 2^p_shift. Where off < u_p / 2 that key is thus off by `off` and
+//    the others, of |v| <= max|v| and 1 - 1/W together, by u_p:
+//      u_p A becomes min(u_p A, u_p (1 - 1/W) max|v| + off A).
+//    Not with a lag, nor of shares. Weights of FP8 that are clipped at 240 where 256 is due are 1/16 = u_p off: no more than the
+//    cast of any other weight, and seen on a row that one key holds alone.
 //    weights=shares: they are cast after the division, so that eta_p and f are not divided by W, and each
 //    quotient rounds: (2 div_ulp + 3) u A more, and no quotient at the end. A p_shift that is no whole
 //    number: 2 u A. Their row sum may be of a first pass over tiles, whose weights were rescaled on the way: nothing cancels,

@@ -1,0 +1,68 @@
+// Weights that are cast to e4m3fn: the largest is a power of two and exact, wherever a contract makes it so.
+#include <cmath>
+
+#include "reference/ops/attention/limits/strangers_testing.hpp"
+
+namespace assay::testing {
+namespace {
+
+// Keys of these logits, of d = 1 and a scale of 1.
+OpCase of_logits(const Values& logits, const Values& v) {
+  return filled({{"d", "1"}, {"dv", "1"}, {"len", std::to_string(v.size())}, {"scale", "1"}}, {1}, logits, v);
+}
+
+constexpr double kClipped = 240.0 / 256;  // of a weight of 1, shifted by 8
+
+TEST(Fp8Weights, a_largest_weight_that_is_clipped_is_seen_where_its_key_has_the_row_alone) {
+  const OpCase alone = of_logits({-40, 0, -41}, {1, 3, 2});
+  for (const char* words :
+       {"p=e4m3fn p_shift=8", "p=e4m3fn p_shift=8 split=2", "p=e4m3fn p_shift=8 order=tiles"}) {
+    expect_pass(alone.truth(words), Values{3});
+    expect_caught(alone.truth(words), Values{3 * kClipped});
+  }
+}
+
+// A running maximum that lags is 1.9 below this key: its weight is e^1.9, times 2^5 is 213.95, which is cast to 208.
+TEST(Fp8Weights, with_a_lag_the_largest_weight_is_no_power_of_two) {
+  const OpCase c = of_logits({0, 1.9F}, {0, 1});
+  const double weight = std::exp(1.9), got = 208.0 / 32 / (1 + weight);
+  expect_pass(c.truth("p=e4m3fn p_shift=5 lag=2"), Values{static_cast<float>(got)});
+  expect_caught(c.truth("p=e4m3fn p_shift=5"), Values{static_cast<float>(got)});
+}
+
+// A share of 0.9707 is cast to 1, a weight of 1 stays one.
+TEST(Fp8Weights, shares_are_rounded_where_weights_are_not) {
+  const OpCase c = of_logits({0, -3.5F}, {1, 0});
+  expect_pass(c.truth("p=e4m3fn weights=shares"), Values{1});
+  expect_caught(c.truth("p=e4m3fn"), Values{1});
+  expect_pass(c.truth("p=e4m3fn"), Values{static_cast<float>(1 / (1 + std::exp(-3.5)))});
+}
+
+// 2.5: a weight of 1 times 2^2.5 is 5.657, which is cast to 5.5.
+TEST(Fp8Weights, times_what_is_no_power_of_two_the_largest_weight_is_rounded) {
+  const OpCase alone = of_logits({-40, 0}, {1, 1});
+  const auto got = static_cast<float>(5.5 / std::exp2(2.5));
+  expect_pass(alone.truth("p=e4m3fn p_shift=2.5"), Values{got});
+  expect_caught(alone.truth("p=e4m3fn p_shift=2"), Values{got});
+}
+
+// 40 keys of 2^-10.5 of the largest, which has no V: 0 without a shift, and not with one. Which of the two is declared is seen
+// either way where the order of the tiles says what the weights are relative to.
+TEST(Fp8Weights, a_shift_that_was_left_out_or_that_nobody_declared) {
+  Values logits(41, -7.3F), v(41, 1);
+  logits[7] = 0, v[7] = 0;
+  const OpCase crowd = of_logits(logits, v);
+  const double each = std::exp(-7.3F), sum = 1 + 40 * each,
+               cast = std::nearbyint(each * 256 / 0x1p-6) * 0x1p-6 / 256;
+  const Values shifted{static_cast<float>(40 * cast / sum)}, plain{0};
+  const std::string told = " order=tiles tiles=aligned scaling=scores argument=rounded";
+  for (const std::string& order : {std::string(), told}) {
+    expect_pass(crowd.truth("p=e4m3fn p_shift=8" + order), shifted);
+    expect_caught(crowd.truth("p=e4m3fn p_shift=8" + order), plain);
+    expect_pass(crowd.truth("p=e4m3fn p_shift=0" + order), plain);
+  }
+  expect_caught(crowd.truth("p=e4m3fn p_shift=0" + told), shifted);
+}
+
+}  // namespace
+}  // namespace assay::testing
