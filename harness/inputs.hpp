@@ -1,6 +1,9 @@
 // From a case to the bytes that a backend gets: index tensors, fill, encode.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "harness/case.hpp"
@@ -24,5 +27,21 @@ struct Inputs {
 
 // A pure function of case.inputs(). Throws InputError.
 Inputs make_inputs(const Case& c, const InputLists& lists);
+
+// Whether make_inputs() would make a case with its fault. Of many cases: what cases of other faults share is made once.
+class FaultSites {
+ public:
+  explicit FaultSites(const InputLists& lists);
+  FaultSites(const FaultSites&) = delete;
+  FaultSites& operator=(const FaultSites&) = delete;
+  ~FaultSites();
+  bool finds(const Case& c);
+
+ private:
+  struct Before;
+  const InputLists& lists_;
+  std::map<std::string, std::unique_ptr<Before>>
+      known_;  // by case.inputs() without a fault; empty: there are none
+};
 
 }  // namespace assay

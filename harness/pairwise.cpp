@@ -17,6 +17,8 @@ constexpr std::size_t kTried = 3;
 // How many tests pairwise() makes side by side.
 constexpr std::size_t kSideBySide = 16;
 constexpr std::size_t kAskedAtOnce = 32;
+// Values that are refused alike and looked for side by side, once one of them was looked for in vain.
+constexpr std::size_t kLeaders = 8;
 
 struct Value {
   std::size_t factor, index;
@@ -99,17 +101,20 @@ class Pairwise::Cover {
     return valid;
   }
 
-  // The first of them that is valid; nothing where none is.
-  std::optional<Choice> first_valid(const std::vector<Choice>& choices) const {
-    for (std::size_t i = 0; i < choices.size(); i += kAskedAtOnce) {
-      const std::vector<Choice> asked(
-          choices.begin() + static_cast<std::ptrdiff_t>(i),
-          choices.begin() + static_cast<std::ptrdiff_t>(std::min(i + kAskedAtOnce, choices.size())));
+  // Of each list of candidates the first that is valid; nothing where none is. The lists are asked side by side.
+  std::vector<std::optional<Choice>> first_valid(const std::vector<std::vector<Choice>>& lists) const {
+    std::vector<std::optional<Choice>> found(lists.size());
+    for (std::size_t from = 0;; from += kAskedAtOnce) {
+      std::vector<Choice> asked;
+      std::vector<std::size_t> of;
+      for (std::size_t n = 0; n < lists.size(); ++n)
+        for (std::size_t i = from; !found[n] && i < std::min(from + kAskedAtOnce, lists[n].size()); ++i)
+          asked.push_back(lists[n][i]), of.push_back(n);
+      if (asked.empty()) return found;
       const std::vector<bool> ok = valid(asked);
-      const auto found = std::ranges::find(ok, true);
-      if (found != ok.end()) return asked[static_cast<std::size_t>(found - ok.begin())];
+      for (std::size_t k = 0; k < asked.size(); ++k)
+        if (ok[k] && !found[of[k]]) found[of[k]] = asked[k];
     }
-    return std::nullopt;
   }
 
   // A valid choice for each value: the base with it, or that with one more change, or with two values that have one.
@@ -117,27 +122,83 @@ class Pairwise::Cover {
     std::vector<Choice> singles;
     for (std::size_t a = 0; a < all_.size(); ++a) singles.push_back(with(problem_.base, a));
     const std::vector<std::string> reasons = problem_.refusals(singles);
+    std::map<std::pair<std::size_t, std::string>, Alike> refused;
     for (std::size_t a = 0; a < all_.size(); ++a)
-      if (reasons[a].empty()) witness_[a] = singles[a];
-    std::map<std::pair<std::size_t, std::string>, std::size_t> in_vain;
-    for (std::size_t a = 0; a < all_.size(); ++a) {
-      std::size_t& failed = in_vain[{all_[a].factor, reasons[a]}];
-      if (!witness_[a].empty() || failed >= kHopeless) continue;
-      std::vector<Choice> candidates;
-      for (std::size_t b = 0; b < all_.size(); ++b)
-        if (all_[b].factor != all_[a].factor) candidates.push_back(with(singles[a], b));
-      if (auto found = first_valid(candidates))
-        witness_[a] = *std::move(found);
+      if (reasons[a].empty())
+        witness_[a] = singles[a];
       else
-        ++failed;
-    }
-    for (std::size_t a = 0; a < all_.size(); ++a) {
-      if (!witness_[a].empty() || in_vain[{all_[a].factor, reasons[a]}] >= kHopeless) continue;
-      std::vector<Choice> candidates;
+        refused[{all_[a].factor, reasons[a]}].open.push_back(a);
+    find_second_changes(refused, singles);
+    std::vector<std::size_t> left;
+    for (const auto& [of, alike] : refused)
+      if (alike.failed.size() < kHopeless) left.insert(left.end(), alike.failed.begin(), alike.failed.end());
+    std::vector<std::vector<Choice>> candidates(left.size());
+    for (std::size_t n = 0; n < left.size(); ++n)
       for (std::size_t b = 0; b < all_.size(); ++b)
-        if (!witness_[b].empty() && witness_[b] != singles[b]) candidates.push_back(with(witness_[b], a));
-      if (auto found = first_valid(candidates)) witness_[a] = *std::move(found);
+        if (!witness_[b].empty() && witness_[b] != singles[b])
+          candidates[n].push_back(with(witness_[b], left[n]));
+    take(left, first_valid(candidates));
+  }
+
+  // Values of one factor that are refused with one reason.
+  struct Alike {
+    std::vector<std::size_t> open = {}, failed = {};
+    std::optional<std::size_t> change =
+        {};  // the second change that the last of them was had by: tried first
+  };
+  // Of all kinds of refusal side by side: one value is looked for among all changes, and what it was had by is tried with all
+  // others of its kind; those that are left are looked for a few at a time.
+  void find_second_changes(std::map<std::pair<std::size_t, std::string>, Alike>& refused,
+                           const std::vector<Choice>& singles) {
+    for (;;) {
+      std::vector<std::size_t> sought;
+      std::vector<std::vector<Choice>> candidates;
+      std::vector<Alike*> of;
+      for (auto& [reason, alike] : refused) {
+        const std::size_t first = alike.failed.empty() ? 1 : kLeaders;
+        for (std::size_t n = 0; n < first && !alike.open.empty() && alike.failed.size() < kHopeless; ++n) {
+          const std::size_t a = alike.open.front();
+          alike.open.erase(alike.open.begin());
+          sought.push_back(a), of.push_back(&alike);
+          auto& list = candidates.emplace_back();
+          for (std::size_t b = 0; b < all_.size(); ++b)
+            if (all_[b].factor != all_[a].factor) list.push_back(with(singles[a], b));
+        }
+      }
+      if (sought.empty()) return;
+      const auto found = first_valid(candidates);
+      take(sought, found);
+      for (std::size_t n = 0; n < sought.size(); ++n)
+        if (found[n])
+          of[n]->change = changed(singles[sought[n]], *found[n]);
+        else
+          of[n]->failed.push_back(sought[n]);
+      try_known_changes(refused, singles);
     }
+  }
+  void try_known_changes(std::map<std::pair<std::size_t, std::string>, Alike>& refused,
+                         const std::vector<Choice>& singles) {
+    std::vector<std::size_t> sought;
+    std::vector<std::vector<Choice>> candidates;
+    for (auto& [reason, alike] : refused) {
+      if (!alike.change) continue;
+      for (const std::size_t a : alike.open)
+        sought.push_back(a), candidates.push_back({with(singles[a], *alike.change)});
+      alike.change.reset();
+    }
+    take(sought, first_valid(candidates));
+    for (auto& [reason, alike] : refused)
+      std::erase_if(alike.open, [&](std::size_t a) { return !witness_[a].empty(); });
+  }
+  void take(const std::vector<std::size_t>& values, const std::vector<std::optional<Choice>>& found) {
+    for (std::size_t n = 0; n < values.size(); ++n)
+      if (found[n]) witness_[values[n]] = *found[n];
+  }
+  // The value, in place of another, by which `b` differs from `a`.
+  std::size_t changed(const Choice& a, const Choice& b) const {
+    std::size_t f = 0;
+    while (f + 1 < a.size() && a[f] == b[f]) ++f;
+    return place(f, b[f]);
   }
 
   // Choices for the next pairs that are open, whose two values stand.

@@ -108,7 +108,7 @@ double work(const Case& c) {
 }  // namespace
 
 StrangerLine::StrangerLine(const SuiteLine& text, const StrangerSetting& setting)
-    : setting_(setting), where_(text.where) {
+    : setting_(setting), where_(text.where), sites_(setting.lists) {
   const CaseSet set = parse_case(text.text, text.where);
   op_ = &assay::op(set.op);
   const Stream stream(setting.seed, text.text);
@@ -138,6 +138,8 @@ StrangerLine::StrangerLine(const SuiteLine& text, const StrangerSetting& setting
     }
     if (!f.values.empty()) factors_.push_back(std::move(f));
   }
+  const auto fill = std::ranges::find_if(factors_, [](const Factor& f) { return f.keys.front() == "fill"; });
+  if (fill != factors_.end()) fill_ = static_cast<std::size_t>(fill - factors_.begin());
   if (!tied.empty()) factors_.push_back({tied, setting.models.together(*op_, tied, of_models)});
 }
 
@@ -166,6 +168,7 @@ bool StrangerLine::find_base(OpReach& known) {
   const Case plainest = *case_of(*base);
   most_work_ = std::max(kMostWork, work(plainest));
   most_elements_ = std::max(kMostElements, elements(plainest));
+  answers_.clear();  // of another allowance, and of another base
   if (known.taken.empty())
     for (std::size_t i = 0; i < factors_.size(); ++i)
       if (const Factor& f = factors_[i]; f.keys.size() == 1 && !is_reserved(f.keys.front()))
@@ -271,32 +274,30 @@ bool StrangerLine::can_be_made(const Choice& choice) {
   std::optional<Case> c = case_of(plain_sizes(choice));
   if (!c) c = case_of(choice);
   const auto [at, missing] = possible_.try_emplace(c->inputs(), true);
-  if (missing) {
-    try {
-      (void)make_inputs(*c, setting_.lists);
-    } catch (const InputError&) {
-      at->second = false;
-    }
-  }
+  if (missing) at->second = sites_.finds(*c);
   return at->second;
 }
 
 // Of each choice the reason why it is not taken, "" where it is; nothing for one that is impossible, or larger than the line
-// allows. The backend is asked before inputs are made: that costs less.
+// allows. The backend is asked before inputs are made: that costs less. Nothing of it depends on the fill.
 std::vector<std::optional<std::string>> StrangerLine::refusals(std::span<const Choice> choices) {
-  std::vector<std::optional<std::string>> found(choices.size());
+  std::vector<Choice> plain(choices.begin(), choices.end());
   std::vector<Case> cases;
   std::vector<std::size_t> of;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    auto c = case_of(choices[i]);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    if (fill_) plain[i][*fill_] = 0;
+    if (!answers_.try_emplace(plain[i]).second) continue;
+    auto c = case_of(plain[i]);
     if (!c || work(*c) > most_work_ || elements(*c) > most_elements_) continue;
     cases.push_back(*std::move(c));
     of.push_back(i);
   }
   std::vector<std::string> reasons = setting_.reach.refusals(cases);
   for (std::size_t k = 0; k < of.size(); ++k)
-    if (!reasons[k].empty() || (cases[k].fault == "none" || can_be_made(choices[of[k]])))
-      found[of[k]] = std::move(reasons[k]);
+    if (!reasons[k].empty() || cases[k].fault == "none" || can_be_made(plain[of[k]]))
+      answers_[plain[of[k]]] = std::move(reasons[k]);
+  std::vector<std::optional<std::string>> found;
+  for (const Choice& c : plain) found.push_back(answers_.at(c));
   return found;
 }
 

@@ -76,6 +76,10 @@ class StrangerLine {
   Choice base_;
   std::optional<Pairwise> pairs_;
   std::map<std::string, bool> possible_;
+  FaultSites sites_;
+  std::optional<std::size_t> fill_;  // its factor
+  std::map<Choice, std::optional<std::string>>
+      answers_;  // refusals() that were found, by the choice with the first fill
   double most_work_ = 0, most_elements_ = 0;
 };
 

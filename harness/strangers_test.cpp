@@ -65,6 +65,26 @@ TEST(Pairwise, a_value_that_stands_in_no_valid_choice_is_left_out) {
   for (const Choice& c : pairwise(problem)) EXPECT_NE(c[1], 2U);
 }
 
+// Sixty formats of blocks want 256 columns, which one of them finds out for all; sixty that nothing helps are looked for a few at
+// a time.
+TEST(Pairwise, what_one_value_needs_is_tried_with_all_that_are_refused_alike) {
+  std::size_t goes = 0;
+  const PairwiseProblem problem{
+      {130, 20}, {0, 0}, [&](std::span<const Choice> choices) {
+        ++goes;
+        std::vector<std::string> all;
+        for (const Choice& c : choices)
+          all.emplace_back(c[0] >= 70 ? "no such format" : c[0] >= 10 && c[1] != 17 ? "blocks of 256" : "");
+        return all;
+      }};
+  Pairwise tests(problem);
+  std::set<std::size_t> formats{tests.next(1).at(0)[0]};
+  EXPECT_LT(goes, 15U);  // one for each value would be 120
+  for (auto more = tests.next(16); !more.empty(); more = tests.next(16))
+    for (const Choice& c : more) formats.insert(c[0]);
+  EXPECT_EQ(formats.size(), 70U);
+}
+
 auto reasons(std::function<std::optional<std::string>(const Choice&)> refusal) {
   return [refusal = std::move(refusal)](std::span<const Choice> choices) {
     std::vector<std::optional<std::string>> all;

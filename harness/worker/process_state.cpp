@@ -64,6 +64,7 @@ ProcessState::ProcessState(bool of_run)
 
 ProcessState::~ProcessState() {
   if (!restored_) restore();
+  if (folder_ >= 0) close(folder_);
 }
 
 std::string ProcessState::restore() {
@@ -94,7 +95,6 @@ std::string ProcessState::restore() {
   pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
   umask(mask_);
   if (folder_ < 0 || fchdir(folder_) != 0) left = "another folder";
-  if (folder_ >= 0) close(folder_);
   if (locale_ != setlocale(LC_ALL, nullptr)) setlocale(LC_ALL, locale_.c_str());
   if (std::get_new_handler() != new_handler_) std::set_new_handler(new_handler_);
   if (environ == nullptr) environ = environment_;

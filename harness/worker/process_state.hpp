@@ -26,7 +26,7 @@ class ProcessState {
   ~ProcessState();
   ProcessState(const ProcessState&) = delete;
   ProcessState& operator=(const ProcessState&) = delete;
-  // What cannot be restored, "" when everything is.
+  // What cannot be restored, "" when everything is. May be called again behind a further call.
   std::string restore();
 
  private:

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -179,8 +180,16 @@ class Server {
     if (backend_ == nullptr) return reply::Failed{"no backend is open"};
     const Call call(declare.call, nullptr);
     assay_declaration declaration{};
-    const ProcessState before(false);
-    const assay_status status = backend_->declare(backend_->self, call.get(), &declaration);
+    // Of declarations in a row once: behind each it is again what it was in front of the first.
+    if (!before_declarations_) before_declarations_.emplace(false);
+    struct Restored {  // by whatever way it ends
+      ProcessState& before;
+      ~Restored() { before.restore(); }
+    };
+    const assay_status status = [&] {
+      const Restored behind{*before_declarations_};
+      return backend_->declare(backend_->self, call.get(), &declaration);
+    }();
     if (status == ASSAY_OK) {
       return reply::Declared{bounded_text(declaration.contract, sizeof declaration.contract),
                              bounded_text(declaration.path, sizeof declaration.path),
@@ -191,6 +200,7 @@ class Server {
 
   Reply answer(const request::Run& run) {
     if (backend_ == nullptr) return reply::Failed{"no backend is open"};
+    before_declarations_.reset();
     memory_.adopt(run.memory_bytes, run.slots);
     g_crash_context.memory = memory_.data();
     g_crash_context.memory_bytes = memory_.bytes();
@@ -239,6 +249,7 @@ class Server {
 
   const assay_backend* backend_ = nullptr;
   SlotMapping memory_;
+  std::optional<ProcessState> before_declarations_;
   WitnessClient witness_;  // watches from before the plug-in is loaded
 };
 
