@@ -67,8 +67,8 @@ class Tensor:
 
     @property
     def extent(self):
-        """From the first byte of the first element to the last of the last."""
-        return sum((n - 1) * stride for n, stride in zip(self.shape[:-1], self.stride[:-1])) + self.row_bytes
+        """From the first byte of the first element to the last of the last; 0 without elements."""
+        return 0 if self.elements == 0 else sum((n - 1) * stride for n, stride in zip(self.shape[:-1], self.stride[:-1])) + self.row_bytes
 
     @property
     def row_bytes(self):
@@ -98,7 +98,7 @@ class Call:
         self.inputs = {t["name"]: Tensor(t) for t in message["inputs"]}
         self.outputs = {t["name"]: Tensor(t) for t in message["outputs"]}
         self.memory, self.device, self.guarded, self.graph = memory, device, None, False
-        self.kernels, self.notes = [], []
+        self.kernels, self.notes, self._views = [], [], {}
 
     def text(self, name):
         return self.attributes[name]
@@ -128,9 +128,15 @@ class Call:
         need(t.format == "f32", f"{name} is {t.format}: floats() reads f32")
         return [x for row in self.rows(name) for x in struct.unpack(f"<{t.shape[-1]}f", row)]
 
+    def storage(self, name):
+        """The shared memory from a tensor's first byte to its last, gaps between rows included: what a library that takes the
+        storage of a tensor (to copy it, as Triton's interpreter does) may take."""
+        t = self.tensor(name)
+        return memoryview(self.memory)[t.offset:t.offset + t.extent]
+
     def torch(self, name):
         """A tensor as PyTorch sees it: a view of the shared memory on the CPU, of guarded memory on a device. Strides and the
-        place of its first element are those of the case."""
+        place of its first element are those of the case, and its storage is its own: it begins and ends with it."""
         t = self.tensor(name)
         view = self._view(t)
         return view if self.device == "cpu" or t.name in self._placed() else view.to(self.device)
@@ -166,6 +172,12 @@ class Call:
                 self.memory[start:start + len(row)] = row
 
     def _view(self, t):
+        """The same one each time: two storages of the same bytes would be copied onto each other by whoever copies storages."""
+        if t.name not in self._views:
+            self._views[t.name] = self._new_view(t)
+        return self._views[t.name]
+
+    def _new_view(self, t):
         import torch
 
         kind = getattr(torch, TORCH_TYPES.get(t.format, "uint8"))
@@ -177,8 +189,9 @@ class Call:
             return array_of(self.guarded.planes[t.name], item).as_strided(shape, stride, 0).view(kind)
         # By way of an integer type of that width: not every type can be made of a buffer.
         integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[item]
-        whole = torch.frombuffer(self.memory, dtype=integer)
-        return whole.as_strided(shape, stride, t.offset // item).view(kind)
+        storage = self.storage(t.name)
+        flat = torch.frombuffer(storage, dtype=integer) if len(storage) else torch.empty(0, dtype=integer)
+        return flat.as_strided(shape, stride).view(kind)
 
     def _store_torch(self, t, value):
         target = self._view(t)

@@ -205,6 +205,8 @@ def memory():
     same(guarded_memory.first_other(poison, 0x5A), 99)
     same(guarded_memory.first_other((ctypes.c_ubyte * 0)(), 0x5A), -1)
 
+    storages(assay_subjects)
+
     # What a framework frees is heard of later, by whoever asks for memory next.
     import host_memory
     import torch_memory
@@ -226,6 +228,50 @@ def memory():
     same(cuda_graph.decoy(tensor("x", 0), rows), [(0, rows[12:]), (12, rows[:12])])
     same(cuda_graph.decoy(tensor("x", 0, (3,), (4,)), rows), [(0, rows[8:12] + rows[4:8] + rows[:4])])
     same([cuda_graph.of_variant(name) for name in ("graph", "flash.graph", "flash")], [("", True), ("flash", True), ("flash", False)])
+
+
+class Recorded:
+    """In place of PyTorch: what it is given as the storage of a tensor."""
+    uint8, int16, int32, float32 = "uint8", "int16", "int32", "float32"
+    given = []
+
+    def frombuffer(self, buffer, dtype):
+        self.given.append(buffer)
+        return self
+
+    def empty(self, count, dtype):
+        self.given.append(memoryview(bytearray(count)))
+        return self
+
+    def as_strided(self, shape, stride, offset=0):
+        self.first = offset
+        return self
+
+    def view(self, kind):
+        return self
+
+
+def storages(assay_subjects):
+    """A tensor's storage begins and ends with it: a library that copies storages touches neither guards nor neighbours."""
+    import ctypes
+    data = (ctypes.c_ubyte * BYTES)()
+    asked = call("good")
+    asked["inputs"].append({"name": "none", "format": "f32", "shape": [ROWS, 0], "stride": [STRIDE, 4], "offset": X})
+    of_the_call, ours = assay_subjects.Call(asked, memoryview(data).cast("B")), sys.modules.get("torch")
+    sys.modules["torch"] = recorded = Recorded()
+    try:
+        for name, begin, count in (("x", X, STRIDE + 4 * COLS), ("y", Y, STRIDE + 4 * COLS)):
+            of_the_call.torch(name)
+            buffer, recorded.given[:] = recorded.given[-1], []
+            of_the_call.torch(name)  # the same tensor again: no second storage of the same bytes
+            at = ctypes.addressof((ctypes.c_ubyte * count).from_buffer(buffer)) - ctypes.addressof(data)
+            same((at, len(buffer), recorded.first, recorded.given), (begin, count, 0, []))
+        of_the_call.torch("none")
+        same(len(recorded.given[-1]), 0)
+    finally:
+        del sys.modules["torch"]
+        if ours is not None:
+            sys.modules["torch"] = ours
 
 
 def open_worker(plugin, environment):
@@ -252,6 +298,15 @@ def pytorch():
         same(variant in opened["variants"], True)
     same(torch.__version__ in opened["description"], True)
     client.bye()
+
+    sys.path.insert(0, HERE)
+    import assay_subjects
+    memory = memoryview(bytearray(BYTES))
+    memory[X + 4:X + 8] = struct.pack("<f", 7.0)
+    of_the_call = assay_subjects.Call(call("good"), memory)
+    x, y = of_the_call.torch("x"), of_the_call.torch("y")
+    same((x.storage_offset(), x.untyped_storage().nbytes(), x.stride(), x[0, 1].item()), (0, STRIDE + 4 * COLS, (STRIDE // 4, 1), 7.0))
+    same((y.data_ptr() - x.data_ptr(), x is of_the_call.torch("x")), (Y - X, True))
 
 
 if __name__ == "__main__":

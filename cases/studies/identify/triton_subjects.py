@@ -1,5 +1,5 @@
 """Triton's dot for assay identify, with no claim of a path: y = a b^T by tiles of TILE_K, chained through one accumulator in f32. On a CPU the
-same kernels run in Triton's interpreter (with guards=off, and not in bf16, which it reads as integers); its sums are NumPy's.
+same kernels run in Triton's interpreter (not in bf16, which it reads as integers); its sums are NumPy's.
 
     variant=k32, k64, k128     columns of a tile: bf16, f16, f32 (as tf32) and e4m3fn with a scale of each tensor
     variant=k128_exact32       FP8 whose sums leave the unit after 32 columns (max_num_imprecise_acc)
