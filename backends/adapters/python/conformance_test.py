@@ -7,6 +7,7 @@ witness, and the refusals. Then that PyTorch's subjects load, where PyTorch is: 
 
 import json
 import os
+import platform
 import socket
 import struct
 import subprocess
@@ -49,6 +50,20 @@ def refuses(call):
 @subject(op="twice", variant="device", contract="out=f32", path="twice_kernel", device="cuda")
 def on_device(call):
     return [2 * x for x in call.floats("x")]
+'''
+# Whether PyTorch has learnt what the processor can do: the table of its library cpuinfo, all zero before.
+LEARNT = '''
+import ctypes, os, torch
+def learnt():
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+    return any(bytes((ctypes.c_ubyte * 8).in_dll(library, "cpuinfo_isa")))
+'''
+LEARNT_SUBJECT = LEARNT + '''
+from assay_subjects import subject
+@subject(op="twice", contract="out=f32", device="cpu")
+def twice(call, x):
+    call.note("learnt", learnt())
+    return x + x
 '''
 X, Y, BYTES, ROWS, COLS, STRIDE = 4096, 8192, 16384, 2, 3, 20
 
@@ -298,6 +313,21 @@ def pytorch():
         same(variant in opened["variants"], True)
     same(torch.__version__ in opened["description"], True)
     client.bye()
+
+    if platform.machine() == "x86_64":
+        before_and_after = LEARNT + "print(learnt()); torch.zeros(2).add_(1); print(learnt())"
+        fresh = subprocess.run([sys.executable, "-c", before_and_after], capture_output=True, text=True, check=True)
+        before, after = fresh.stdout.split()  # PyTorch 2.11: False, True. 2.15 leaves that table empty
+        same(before, "False")
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as plugin:
+            plugin.write(LEARNT_SUBJECT)
+            plugin.flush()
+            client = Client()
+            client.ask(type="hello", protocol="assay-worker", version=2)
+            same(client.ask(type="open", plugin=plugin.name, options="device=cpu")["type"], "opened")
+            first = client.ask(type="run", memory_bytes=BYTES, slots=[[4096, 4096, "w"], [8192, 4096, "w"]], call=call(""))
+            same((first["type"], first.get("notes")), ("done", [["learnt", after]]))
+            client.bye()
 
     sys.path.insert(0, HERE)
     import assay_subjects

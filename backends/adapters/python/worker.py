@@ -141,6 +141,7 @@ class Worker:
 
     def on_the_host(self, call, subject):
         path, arguments = subject.declaration(call)["path"], subject.arguments(call)
+        assay_subjects.let_torch_compute()
         entered = evidence.Entered() if path else contextlib.nullcontext()
         result, wall_ns = timed(lambda: self.called(subject, call, arguments, entered))
         call.store(result)
