@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -45,14 +46,6 @@ std::int64_t number(const PromiseRow& row, std::string_view word) {
   return value;
 }
 
-bool is_one_of(std::string_view word, std::string_view words) {
-  for (;; words.remove_prefix(words.find('|') + 1)) {
-    const std::string_view one = words.substr(0, words.find('|'));
-    if (word == one) return true;
-    if (one.size() == words.size()) return false;
-  }
-}
-
 }  // namespace
 
 bool Promises::law(std::string_view name) const { return std::ranges::find(laws, name) != laws.end(); }
@@ -73,7 +66,7 @@ Promises parse_promises(std::string_view text) {
     seen.push_back(key);
     if (row->words == kNumber)
       promises.temporary_bytes = number(*row, word);
-    else if (!is_one_of(word, row->words))
+    else if (!has_word(row->words, word))
       throw refusal(*row, word);
     if (key == "deterministic") promises.deterministic = word == "yes";
     if (row->words == kBitwise) promises.laws.push_back(row->name);

@@ -10,6 +10,7 @@
 #include "harness/backend_names.hpp"
 #include "harness/input_lists.hpp"
 #include "reference/inputs/random.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -20,16 +21,6 @@ constexpr double kMostElements = 3e6;     // of all tensors
 constexpr std::size_t kMostAsked = 2500;  // declarations until a line is given up
 // An element of a tensor is drawn, encoded, decoded and compared; a term of a sum is a few operations of the reference.
 constexpr double kTermPerElement = 0.3;
-
-std::vector<std::string> words_between(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 // What `all` stands for.
 std::vector<std::string> all_values(const Op& op, const std::string& key, const InputLists& lists,
@@ -60,7 +51,7 @@ std::vector<std::string> all_values(const Op& op, const std::string& key, const 
       for (const auto& f : formats()) add(std::string(f.name));
     else if (spec != op.attributes.end() &&
              (spec->kind == AttributeKind::format || spec->kind == AttributeKind::word))
-      all = words_between(spec->allowed, '|');
+      for (const std::string_view word : listed_words(spec->allowed)) all.emplace_back(word);
     else
       throw InputError(
           InputErrorKind::bad_value,

@@ -140,7 +140,7 @@ void add_run_options(const Command& command, RunArguments& a) {
                  {.low = 0.001, .high = 86400});
   command.option(
       "--budget", a.budget_seconds,
-      "Seconds by the clock after which no further case is begun, though always one (default: none; 180 "
+      "Seconds by the clock after which no further case is begun, though always one (default: none; 20 "
       "for the suite strangers)",
       {.low = 0.001, .high = 1e9});
   command.option("--repeats", a.repeats, "Further runs of each case, all of which must give the same bits",

@@ -13,7 +13,7 @@
 
 namespace assay {
 
-inline constexpr double kStrangersBudget = 180;  // seconds
+inline constexpr double kStrangersBudget = 20;  // seconds
 
 // Without a word, kernels that are not of this project get the suite that is made for them: plug-ins that are named by a path,
 // and the adapters that ask for it.

@@ -10,6 +10,7 @@
 #include "reference/arithmetic/order.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -17,15 +18,6 @@ namespace {
 [[noreturn]] void bad_value(const ContractKey& key, std::string_view value, std::string_view allowed) {
   throw InputError(InputErrorKind::bad_value,
                    fmt::format("contract {}={}; {}: {}", key.name, excerpt(value), allowed, key.meaning));
-}
-
-bool listed(std::string_view words, std::string_view value) {
-  while (!words.empty()) {
-    const std::string_view word = words.substr(0, words.find('|'));
-    if (word == value && !word.empty()) return true;
-    words.remove_prefix(std::min(word.size() + 1, words.size()));
-  }
-  return false;
 }
 
 // The one spelling of a value; throws when it is not in the key's domain.
@@ -63,7 +55,7 @@ std::string canonical(const ContractKey& key, std::string_view value) {
       return to_string(found);
     }
     case ContractValue::word:
-      if (!listed(key.words, value)) bad_value(key, value, fmt::format("one of {}", key.words));
+      if (!has_word(key.words, value)) bad_value(key, value, fmt::format("one of {}", key.words));
       return std::string(value);
     case ContractValue::text:
       if (value.empty()) bad_value(key, value, "a text without blanks");

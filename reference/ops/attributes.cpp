@@ -12,6 +12,7 @@
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
 #include "reference/ops/op.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -41,15 +42,6 @@ std::string canonical_number(const AttributeSpec& spec, const std::string& text,
   return fmt::format("{}", *value);
 }
 
-bool listed(std::string_view text, std::string_view words) {
-  while (!words.empty()) {
-    const std::size_t bar = words.find('|');
-    if (words.substr(0, bar) == text) return true;
-    words = bar == std::string_view::npos ? std::string_view() : words.substr(bar + 1);
-  }
-  return false;
-}
-
 }  // namespace
 
 std::string canonical_attribute(const AttributeSpec& spec, const std::string& text) {
@@ -67,7 +59,7 @@ std::string canonical_attribute(const AttributeSpec& spec, const std::string& te
       }
       break;
   }
-  if (!listed(text, spec.allowed))
+  if (!has_word(spec.allowed, text))
     throw InputError(InputErrorKind::bad_value, fmt::format("attribute {}={}: allowed is {} ({})", spec.name,
                                                             excerpt(text), spec.allowed, spec.meaning));
   return text;

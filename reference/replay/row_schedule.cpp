@@ -6,25 +6,17 @@
 
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
 
-bool has(std::string_view list, std::string_view word) {
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find('|', at), list.size());
-    if (list.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
 std::size_t index_of(std::string_view op, std::string_view name) {
   for (std::size_t i = 0; i < kRowScheduleKeys.size(); ++i)
-    if (kRowScheduleKeys[i].name == name && has(kRowScheduleKeys[i].ops, op)) return i;
+    if (kRowScheduleKeys[i].name == name && has_word(kRowScheduleKeys[i].ops, op)) return i;
   std::vector<std::string> known;
   for (const RowScheduleKey& key : kRowScheduleKeys)
-    if (has(key.ops, op)) known.emplace_back(key.name);
+    if (has_word(key.ops, op)) known.emplace_back(key.name);
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_sum()) known.emplace_back("sum.acc");
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_squares()) known.emplace_back("squares.acc");
   if (op == "layernorm") known.emplace_back("moments.lanes");
@@ -33,14 +25,14 @@ std::size_t index_of(std::string_view op, std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string_view> row_words(const RowScheduleKey& key) { return words_of(key.words); }
+std::vector<std::string_view> row_words(const RowScheduleKey& key) { return listed_words(key.words); }
 
 bool has_row_schedule(std::string_view op) { return !row_keys(op).empty(); }
 
 std::vector<const RowScheduleKey*> row_keys(std::string_view op) {
   std::vector<const RowScheduleKey*> keys;
   for (const RowScheduleKey& key : kRowScheduleKeys)
-    if (has(key.ops, op)) keys.push_back(&key);
+    if (has_word(key.ops, op)) keys.push_back(&key);
   return keys;
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -37,19 +38,8 @@ std::vector<SchedulePair> schedule_pairs(std::string_view text, std::string_view
   return list;
 }
 
-std::vector<std::string_view> words_of(std::string_view allowed) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at <= allowed.size();) {
-    const std::size_t end = std::min(allowed.find('|', at), allowed.size());
-    words.push_back(allowed.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 std::string_view word_at(std::string_view allowed, std::size_t index) {
-  for (; index > 0; --index) allowed.remove_prefix(allowed.find('|') + 1);
-  return allowed.substr(0, allowed.find('|'));
+  return listed_words(allowed).at(index);
 }
 
 const ScheduleKey& ScheduleGrammar::key(std::string_view name) const {
@@ -92,7 +82,7 @@ std::int64_t ScheduleGrammar::number(std::string_view name, std::string_view val
 }
 
 std::size_t ScheduleGrammar::word(std::string_view name, std::string_view value) const {
-  return word(name, value, words_of(key(name).allowed));
+  return word(name, value, listed_words(key(name).allowed));
 }
 
 std::size_t ScheduleGrammar::word(std::string_view name, std::string_view value,

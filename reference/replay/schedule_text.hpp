@@ -22,8 +22,6 @@ struct ScheduleKey {
   std::string_view name, fallback, allowed, meaning;
 };
 
-// The words of "a|b|c".
-std::vector<std::string_view> words_of(std::string_view allowed);
 std::string_view word_at(std::string_view allowed, std::size_t index);
 
 // The keys of one grammar. Everything throws InputError: unknown_name of a key, bad_value of a value; what is wrong is named as
