@@ -84,7 +84,9 @@ struct Summary {
   std::size_t left_out =
       0;  // of a suite that was made: their inputs show nothing, and they are no part of it
   std::vector<std::string> unshown;  // the ops of which such a suite has nothing else
-  std::string ended_by;              // what stopped the run: "SIGINT"; "" when it is complete
+  std::vector<std::string>
+      smallest;          // of such a suite: the smallest defects that it would have seen, by op and formats
+  std::string ended_by;  // what stopped the run: "SIGINT"; "" when it is complete
   double wall_seconds = 0;
   double kernel_seconds = 0, reference_seconds = 0, input_seconds = 0, worker_seconds = 0,
          busy_seconds = 0;  // over all jobs; busy: the sum of the cases' totals

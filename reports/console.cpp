@@ -95,6 +95,16 @@ class Console : public Reporter {
       fmt::print(
           "{} case{} left out of the suite that was made: inputs that show nothing under the contract\n",
           with_commas(s.left_out), s.left_out == 1 ? " was" : "s were");
+    if (!quiet_ && !s.smallest.empty()) {
+      fmt::print(
+          "the smallest defects that these cases would have shown: an output off by a factor and lost terms, "
+          "by the "
+          "limits of what was\njudged; study: lost terms, and bits of a sum, of plain kernels under usual "
+          "contracts "
+          "(assay planted), where its fills were judged{}:\n",
+          verbose_ ? "" : "; format by format: -v");
+      for (const std::string& line : s.smallest) fmt::print("  {}\n", line);
+    }
     if (!s.unshown.empty())
       fmt::print("nothing was judged of {}: no case shows anything under the contracts that it declares\n",
                  fmt::join(s.unshown, ", "));

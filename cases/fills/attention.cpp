@@ -319,6 +319,24 @@ void roll_call_of_keys(const FillRequest& r, Values& values) {
   });
 }
 
+// Of roll_call: dv keys in a row call every channel once, so that of n keys at most m = ceil(n / dv) call one. Logits differ by noise
+// of 1/32: a key weighs more than 3/4 of another (nine standard deviations), and a channel has N / W <= 1/4 of the row sum where there
+// are four channels and four keys for each. t lost keys of a channel, of weight w, change it by at least (t w / N) (1 - N / W) >=
+// t / m * 3/4 * 3/4 of itself; 3/8 leaves a third of that for the noise of V and for the formats. A sink only adds to W.
+std::optional<std::int64_t> keys_called(const Attributes& a, double loosest) {
+  constexpr double kShare = 3.0 / 8;  // Derivation: above
+  const std::int64_t keys = a.integer("len"), given = a.integer("dv");
+  const std::int64_t channels = given > 0 ? given : a.integer("d");
+  const bool all_keys =
+      (a.text("mask") == "none" || a.text("mask") == "causal") && a.text("lengths") == "full";
+  if (!all_keys || a.text("alibi") != "no" || a.real("scale") != 0 || channels < 4 ||
+      keys - a.integer("q") < 4 * channels)
+    return std::nullopt;
+  const auto m = static_cast<double>((keys + channels - 1) / channels);
+  const double t = std::floor(loosest * m / kShare) + 1;
+  return t <= m ? std::optional(static_cast<std::int64_t>(t)) : std::nullopt;
+}
+
 // Alike logits; the first key has most of V, a little above a power of two of all others together.
 void front_key(const FillRequest& r, Values& values) {
   AttentionFill f(r, values);

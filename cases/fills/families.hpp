@@ -61,6 +61,7 @@ void outlier_channels(const FillRequest&, Values&);
 void subnormal_values(const FillRequest&, Values&);
 void extreme_values(const FillRequest&, Values&);
 void roll_call_of_keys(const FillRequest&, Values&);
+std::optional<std::int64_t> keys_called(const Attributes&, double loosest);
 void front_key(const FillRequest&, Values&);
 
 }  // namespace assay::fill_families

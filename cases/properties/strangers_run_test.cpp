@@ -50,6 +50,14 @@ TEST(Strangers, the_default_run_finds_every_planted_defect_and_accuses_no_correc
   EXPECT_EQ(report["summary"]["left"], 0);
 }
 
+// What a green run is worth is told for every op, and by which of the two ways it was found.
+TEST(Strangers, the_summary_names_the_smallest_defects_that_it_would_have_shown) {
+  const auto text = run_command(ASSAY_PROGRAM " run -b " EXAMPLE " --budget 60").text;
+  EXPECT_NE(text.find("the smallest defects that these cases would have shown"), std::string::npos) << text;
+  EXPECT_NE(text.find("  rmsnorm: scale "), std::string::npos) << text;
+  EXPECT_NE(text.find("study: terms 1 (f32), asked of 1 of 1 formats"), std::string::npos) << text;
+}
+
 TEST(Strangers, a_budget_ends_the_run_between_cases_and_says_what_is_left) {
   int code = 0;
   const auto report = run("-b " EXAMPLE " --budget 0.4 --jobs 1", &code);

@@ -24,6 +24,7 @@
 #include "harness/expectations.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
+#include "harness/smallest_seen.hpp"
 #include "harness/strangers.hpp"
 #include "reference/parallel.hpp"
 
@@ -200,10 +201,13 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     return v.green() || std::ranges::any_of(expected, says) || std::ranges::any_of(of_generated, says);
   };
   Summary summary;
+  std::optional<SmallestSeen> smallest;
+  if (generated) smallest.emplace(SmallestSeen::of_the_study(lists));
   // False for a case that is no part of the suite after all.
   const auto count = [&](CaseResult& r) {
     judged_one = true;
     if (generated && made.leaves_out(r)) return false;
+    if (smallest) smallest->add(r);
     apply_expectations(of_generated, r.c, r.verdict);
     apply_expectations(expected, r.c, r.verdict);
     summary.add(r);
@@ -259,6 +263,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   summary.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   summary.left_out = made.left_out();
   summary.unshown = made.unshown();
+  if (smallest) summary.smallest = a.detail.verbose ? smallest->by_format() : smallest->by_op();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
   if (summary.headline() == kNotGreen) return kFinding;

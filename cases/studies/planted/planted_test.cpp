@@ -5,7 +5,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "cases/lists.hpp"
 #include "cases/studies/planted/measure.hpp"
+#include "harness/input_lists.hpp"
+#include "harness/inputs.hpp"
+#include "harness/smallest_seen.hpp"
+#include "harness/suites.hpp"
 #include "reference/error.hpp"
 
 namespace assay::planted {
@@ -36,6 +41,39 @@ TEST(Planted, one_key_of_many_is_missed) {
   shows("attention heads=2 kv_heads=1 d=32 len=2048 kv=bf16 dtype=bf16", Kind::terms, "roll_call");
   shows("attention heads=2 kv_heads=1 d=64 len=2048 kv=f16 dtype=f16", Kind::terms, "roll_call",
         "qk=hopper_f16 p=f16 pv=hopper_f16 split=128 merge=once");
+}
+
+// How many keys the summary of a made suite says that are seen, from the limits alone, against kernels that lose one.
+TEST(Planted, a_lost_key_that_the_summary_names_is_seen_in_every_seed) {
+  const auto keys = [](const std::string& line, const std::string& contract) {
+    Case c = expand(parse_case(line)).at(0);
+    c.fill = "roll_call";
+    const Inputs inputs = make_inputs(c, input_lists());
+    const auto truth = c.op->truth(c.attributes, inputs.set, Contract::parse(contract, c.op->contract));
+    return find_fill(input_lists(), c.fill, c.op->name)
+        .terms_seen(c.attributes, sharpness(truth, inputs.tensors).loosest);
+  };
+  const std::string shape = "attention heads=2 kv_heads=1 d=64 len=1024 ";
+  for (const char* formats : {"kv=bf16 dtype=bf16", "kv=f32 dtype=f32", "kv=q4_0 dtype=f32"}) {
+    EXPECT_EQ(keys(shape + formats, ""), 1) << formats;
+    sees(shape + formats, Kind::terms, "roll_call");
+  }
+  // Where a key is within the limit, one is not named, and where keys are not alike, none.
+  EXPECT_NE(keys("attention heads=2 kv_heads=1 d=64 len=8192 kv=bf16 dtype=bf16", "pv=bf16 pv_order=tree"),
+            1);
+  EXPECT_FALSE(keys(shape + "kv=f32 dtype=f32 alibi=yes", ""));
+}
+
+TEST(Planted, the_list_of_the_summary_is_that_of_the_study) {
+  const auto rows = read_suite(suites_directory() + "/planted.list");
+  const SmallestSeen readable(rows, input_lists());
+  std::vector<std::string> listed, studied;
+  for (const SuiteLine& row : rows) listed.push_back(row.text.substr(0, row.text.find(" => ")));
+  for (const Subject& subject : subjects()) studied.push_back(subject.line);
+  EXPECT_EQ(listed, studied);
+  EXPECT_THROW(SmallestSeen({{"softmax rows=2 cols=3 => terms=1", "here"}}, input_lists()), InputError);
+  EXPECT_THROW(SmallestSeen({{"softmax rows=2 cols=3 => terms=1 bits=2:x", "here"}}, input_lists()),
+               InputError);
 }
 
 TEST(Planted, one_term_of_many_is_missed) {
