@@ -8,6 +8,7 @@
 #include "harness/backend_names.hpp"
 #include "harness/json_list.hpp"
 #include "harness/suite_text.hpp"
+#include "harness/worker/bounded.hpp"
 #include "reference/error.hpp"
 #include "reference/near_names.hpp"
 
@@ -66,7 +67,6 @@ const BackendInfo* loader_of(const fs::path& plugin, const std::vector<BackendIn
 }  // namespace
 
 std::vector<BackendRow> parse_backend_list(std::string_view text, const std::string& where) {
-  constexpr std::int64_t kMostAlignment = 1 << 20;  // beyond every page
   std::vector<BackendRow> list;
   for (const JsonRow& json : parse_json_list(text, where)) {
     BackendRow row;

@@ -238,6 +238,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
     return r;
   }
   r.expected_path = declared.declaration.path;
+  request.alignment = std::max(request.alignment, declared.declaration.alignment);
   Promises promises;
   std::optional<Contract> contract;
   try {

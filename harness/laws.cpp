@@ -34,6 +34,7 @@ Ran ran(const LawCall& call, Workers& workers, const JudgeOptions& options) {
     return result;
   }
   result.contract = declared.declaration.contract;
+  request.alignment = std::max(request.alignment, declared.declaration.alignment);
   try {
     result.promises = parse_promises(declared.declaration.promises);
   } catch (const InputError& e) {

@@ -52,6 +52,7 @@ Timed prepared(const Case& c, Workers& workers, const InputLists& lists, const S
   if (declared.status != RunStatus::done)
     throw NotRun{fmt::format("{}: {}: {}", c.line(), to_string(declared.status), declared.reason)};
   call.path = declared.declaration.path;
+  call.request.alignment = std::max(call.request.alignment, declared.declaration.alignment);
   for (const auto* planes : {&call.request.call.inputs, &call.request.call.outputs})
     for (const BufferPlane& plane : *planes) {
       call.bytes += static_cast<double>(plane.bytes);

@@ -135,6 +135,7 @@ Answer Bench::asked(const std::vector<Change>& changes, const FullEdit& edit) {
     a.contract = Contract::parse(declared.declaration.contract, c.op->contract);
     a.attributes = c.attributes;
     a.truths = c.op->truth(c.attributes, inputs->set, *a.contract);
+    request.alignment = std::max(request.alignment, declared.declaration.alignment);
     ++runs_;
     const RunResult run = backend.worker->run(request);
     a.ran = true;

@@ -10,8 +10,9 @@
 
 namespace assay {
 
-inline constexpr std::size_t kLineBytes = std::size_t{8} << 20;  // of one reply
-inline constexpr std::size_t kTextBytes = 4096;                  // of a name, a key, a value, a reason
+inline constexpr std::size_t kLineBytes = std::size_t{8} << 20;      // of one reply
+inline constexpr std::size_t kMostAlignment = std::size_t{1} << 20;  // beyond every page
+inline constexpr std::size_t kTextBytes = 4096;                      // of a name, a key, a value, a reason
 
 // "aaaa... (12345 bytes more)"
 std::string cut(std::string_view text, std::size_t most = kTextBytes);

@@ -118,10 +118,12 @@ std::string to_line(std::int64_t id, const Reply& message) {
               },
               [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
               [](const reply::Declared& m) {
-                return Json{{"type", "declared"},
-                            {"contract", m.contract},
-                            {"path", m.path},
-                            {"promises", m.promises}};
+                Json json{{"type", "declared"},
+                          {"contract", m.contract},
+                          {"path", m.path},
+                          {"promises", m.promises}};
+                if (m.alignment != 1) json["alignment"] = m.alignment;
+                return json;
               },
               [](const reply::Unsupported& m) { return Json{{"type", "unsupported"}, {"reason", m.reason}}; },
               [](const reply::Failed& m) {

@@ -128,6 +128,7 @@ struct Declared {
   std::string contract;
   std::string path;
   std::string promises;
+  std::size_t alignment = 1;  // that the call demands of each tensor's first byte
 };
 struct Unsupported {
   std::string reason;

@@ -1,6 +1,7 @@
 #include "harness/worker/protocol.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -198,8 +199,13 @@ NumberedReply parse_reply(std::string_view line) {
     }
     if (type == "refused") return reply::Refused{reason_of(json)};
     if (type == "declared") {
-      return reply::Declared{whole(json.at("contract"), kTextBytes), whole(json.at("path"), kTextBytes),
-                             whole(json.at("promises"), kTextBytes)};
+      reply::Declared declared{whole(json.at("contract"), kTextBytes), whole(json.at("path"), kTextBytes),
+                               whole(json.at("promises"), kTextBytes)};
+      declared.alignment = integer_or(json, "alignment", declared.alignment);
+      if (declared.alignment > kMostAlignment || !std::has_single_bit(declared.alignment))
+        throw ProtocolError("alignment " + std::to_string(declared.alignment) +
+                            " is no power of two of at most " + std::to_string(kMostAlignment));
+      return declared;
     }
     if (type == "unsupported") return reply::Unsupported{reason_of(json)};
     if (type == "failed") {

@@ -47,6 +47,7 @@ TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
       reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
       reply::Refused{"no device"},
       reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
+      reply::Declared{"qk=f32", "", "", 64},
       reply::Unsupported{"d=96"},
       reply::Failed{"no memory"},
       reply::Failed{"illegal address", "crash"},
@@ -61,8 +62,21 @@ TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
     EXPECT_EQ(read.message.index(), message.index());
     EXPECT_EQ(to_line(17, read.message), line);
   }
-  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(1, replies[10])).message).address,
+  EXPECT_EQ(std::get<reply::Crash>(parse_reply(to_line(1, std::end(replies)[-1])).message).address,
             0xFFFFFFFFFFFFFFF8U);
+}
+
+TEST(Protocol, an_alignment_is_a_power_of_two) {
+  const auto alignment = [](const std::string& text) {
+    const std::string claims = R"("contract":"","path":"","promises":"")";
+    return std::get<reply::Declared>(
+               parse_reply(R"({"id":1,"type":"declared",)" + claims + text + "}\n").message)
+        .alignment;
+  };
+  EXPECT_EQ(alignment(""), 1U);
+  EXPECT_EQ(alignment(R"(,"alignment":64)"), 64U);
+  for (const char* wrong : {"0", "-64", "48", "2097152", "1.5", "\"64\""})
+    EXPECT_THROW(alignment(std::string(R"(,"alignment":)") + wrong), ProtocolError) << wrong;
 }
 
 TEST(Protocol, what_a_witness_saw_is_part_of_the_trace) {

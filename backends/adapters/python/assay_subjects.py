@@ -205,18 +205,26 @@ class Call:
             target.copy_(value)
 
 
+def resolved(part, call):
+    return part(call) if callable(part) else part
+
+
 class Subject:
     def __init__(self, function, op, variant, contract, path, promises, device, alignment=1):
         self.function, self.op, self.variant, self.device = function, op, variant, device
-        self.alignment = alignment
-        self._contract, self._path, self._promises = contract, path, promises
+        self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
         self.tensors = list(inspect.signature(function).parameters)[1:]
 
     def declaration(self, call):
         """What `contract`, `path` and `promises` are for this call: texts, or functions of it."""
-        resolve = lambda part: part(call) if callable(part) else part
-        return {"contract": resolve(self._contract), "path": resolve(self._path),
-                "promises": resolve(self._promises)}
+        return {"contract": resolved(self._contract, call), "path": resolved(self._path, call),
+                "promises": resolved(self._promises, call)}
+
+    def alignment(self, call):
+        alignment = resolved(self._alignment, call)
+        if alignment < 1 or alignment & (alignment - 1):
+            raise ValueError(f"alignment={alignment}: a power of two is allowed")
+        return alignment
 
     def arguments(self, call):
         """`k_scale` is the tensor k.scale. A function that names an output is given it, to write there."""
@@ -243,7 +251,8 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
     Python function that is entered (its name, or FILE.NAME), or an operator of PyTorch (aten::softmax).
     variant: the word that selects this function among several of an op; the first of an op is its own choice.
     device: "cpu" for a function that never uses a device; "" follows the run.
-    alignment: of the first element of every tensor on a device, in bytes, where the function demands more than an element has."""
+    alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where the function demands
+    more than an element has. What lies behind a tensor up to there is poison, and no guard."""
 
     def register(function):
         SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment))

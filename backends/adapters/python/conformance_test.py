@@ -44,6 +44,8 @@ def says_so(call):
 def compiled(call):
     import math
     return [2 * math.sqrt(x * x) for x in call.floats("x")]
+subject(op="twice", variant="aligned", contract="out=f32", alignment=lambda call: 64, device="cpu")(twice)
+subject(op="twice", variant="odd", contract="out=f32", alignment=48, device="cpu")(twice)
 @subject(op="twice", variant="refuses", contract=lambda call: need(False, "d=96"), device="cpu")
 def refuses(call):
     pass
@@ -129,6 +131,9 @@ def protocol(fake_witness):
         declared = opened.ask(type="declare", call=call("", offsets=False))
         same(declared, {"type": "declared", "contract": "out=f32", "path": "twice",
                         "promises": "deterministic=yes"})
+        same(opened.ask(type="declare", call=call("aligned", False))["alignment"], 64)
+        same(opened.ask(type="declare", call=call("odd", False)),
+             {"type": "failed", "reason": "ValueError: alignment=48: a power of two is allowed"})
         same(opened.ask(type="declare", call=call("refuses", False)), {"type": "unsupported", "reason": "d=96"})
         same(opened.ask(type="declare", call={**call("", False), "op": "thrice"}),
              {"type": "unsupported", "reason": "op thrice: here are twice"})
@@ -295,7 +300,8 @@ def open_worker(plugin, environment):
     opened = client.ask(type="open", plugin=plugin, options="")
     same(opened["type"], "opened")
     same(opened["variants"], [f"twice:{variant}" for variant in (
-        "good", "dead", "throws", "too_many", "too_few", "other_output", "says_so", "compiled", "refuses", "device")])
+        "good", "dead", "throws", "too_many", "too_few", "other_output", "says_so", "compiled",
+        "aligned", "odd", "refuses", "device")])
     return client
 
 

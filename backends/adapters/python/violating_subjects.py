@@ -21,8 +21,9 @@ def softmax(call, rows=None, beyond=0.0):
         struct.pack_into(f"<{len(values)}f", target, 0, *[w / total for w in weights])
 
 
-def planted(variant, path=""):
-    return subject(op="softmax", variant=variant, contract="acc=f64 exp_ulp=1 out=f32", path=path, device="cpu")
+def planted(variant, path="", alignment=1):
+    return subject(op="softmax", variant=variant, contract="acc=f64 exp_ulp=1 out=f32", path=path, device="cpu",
+                   alignment=alignment)
 
 
 @planted("correct", path="correct")
@@ -53,6 +54,22 @@ def reads_past(call):
     at = behind(call, "x")
     number = struct.unpack("<f", call.memory[at:at + F32])[0]
     softmax(call, beyond=abs(number) if math.isfinite(number) else 0.0)
+
+
+@planted("reads_past_aligned", alignment=64)
+def reads_past_aligned(call):
+    reads_past(call)
+
+
+@planted("by_address")
+def by_address(call):
+    """Its bits depend on where in 64 bytes a tensor begins: of a library that promises equal bits for aligned ones alone."""
+    softmax(call, beyond=1e-6 * (call.tensor("x").offset % 64))
+
+
+@planted("by_address_aligned", alignment=64)
+def by_address_aligned(call):
+    by_address(call)
 
 
 @planted("writes_past")

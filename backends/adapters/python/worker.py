@@ -114,7 +114,9 @@ class Worker:
 
     def declare(self, request):
         call, subject = self.call(request)
-        return {"type": "declared", **subject.declaration(call)}
+        alignment = subject.alignment(call)  # on a device it is guarded_memory's to keep
+        more = {"alignment": alignment} if call.device == "cpu" and alignment != 1 else {}
+        return {"type": "declared", **subject.declaration(call), **more}
 
     def run(self, request):
         call, subject = self.call(request)
@@ -127,7 +129,7 @@ class Worker:
         try:
             if self.guarded is not None:
                 call.guarded = self.guarded
-                self.guarded.place(call, slots, request.get("stack", -1), base, subject.alignment)
+                self.guarded.place(call, slots, request.get("stack", -1), base, subject.alignment(call))
             return self.on_the_device(call, subject, base)
         except DriverError as error:
             if error.code == OUT_OF_MEMORY:

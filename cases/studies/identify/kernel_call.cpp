@@ -21,6 +21,7 @@ std::optional<KernelAnswer> ask(const Case& c, const Inputs& inputs, Workers& wo
   if (declared.status == RunStatus::unsupported) return std::nullopt;
   if (declared.status != RunStatus::done)
     throw std::runtime_error(fmt::format("{}: {}", to_string(declared.status), declared.reason));
+  request.alignment = std::max(request.alignment, declared.declaration.alignment);
   const RunResult run = backend.worker->run(request);
   if (run.status == RunStatus::unsupported) return std::nullopt;
   if (run.status != RunStatus::done)
