@@ -159,6 +159,8 @@ class Call:
                 raise ValueError(f"{name} is no output of {self.op}: {' '.join(self.outputs)}")
             if isinstance(value, (list, tuple)):
                 self._store_numbers(self.outputs[name], value)
+            elif not hasattr(value, "data_ptr"):
+                raise TypeError(f"{name}: a flat list of numbers or a PyTorch tensor is returned, not {type(value).__name__}")
             else:
                 self._store_torch(self.outputs[name], value)
 
@@ -213,7 +215,9 @@ class Subject:
     def __init__(self, function, op, variant, contract, path, promises, device, alignment=1):
         self.function, self.op, self.variant, self.device = function, op, variant, device
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
-        self.tensors = list(inspect.signature(function).parameters)[1:]
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        self.tensors = [p.name for p in parameters]
+        self.demanded = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
     def declaration(self, call):
         """What `contract`, `path` and `promises` are for this call: texts, or functions of it."""
@@ -229,6 +233,9 @@ class Subject:
     def arguments(self, call):
         """`k_scale` is the tensor k.scale. A function that names an output is given it, to write there."""
         known = {name.replace(".", "_"): name for name in (*call.inputs, *call.outputs)}
+        for p in self.demanded:
+            if p not in known:
+                raise TypeError(f"{self.function.__name__}({p}): {call.op} has {', '.join(known)}")
         return {p: call.torch(known[p]) for p in self.tensors if p in known}
 
 
@@ -255,6 +262,10 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
     more than an element has. What lies behind a tensor up to there is poison, and no guard."""
 
     def register(function):
+        for other in SUBJECTS:
+            if (other.op, other.variant, other.function.__module__) == (op, variant, function.__module__):
+                raise ValueError(f"op={op} variant={variant!r} is registered twice, as {other.function.__name__} and "
+                                 f"{function.__name__}: the second would never be called")
         SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment))
         return function
 

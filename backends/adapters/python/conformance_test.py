@@ -44,6 +44,11 @@ def says_so(call):
 def compiled(call):
     import math
     return [2 * math.sqrt(x * x) for x in call.floats("x")]
+@subject(op="twice", variant="exits", contract="out=f32", device="cpu")
+def exits(call):
+    raise SystemExit(3)
+subject(op="twice", variant="generates", contract="out=f32", device="cpu")(lambda call: (x for x in ()))
+subject(op="twice", variant="misnames", contract="out=f32", device="cpu")(lambda call, X: X)
 subject(op="twice", variant="aligned", contract="out=f32", alignment=lambda call: 64, device="cpu")(twice)
 subject(op="twice", variant="odd", contract="out=f32", alignment=48, device="cpu")(twice)
 @subject(op="twice", variant="refuses", contract=lambda call: need(False, "d=96"), device="cpu")
@@ -156,6 +161,9 @@ def protocol(fake_witness):
         same((said["kernels"], "fast" in names(said["witness"]), "fast" in said["witness"]["unwatched"]),
              (["fast"], False, True))
         same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]), True)  # a compiled routine was seen
+        for variant, reason in (("exits", "SystemExit: 3"), ("misnames", "TypeError: <lambda>(X): twice has x, y"),
+                                ("generates", "TypeError: y: a flat list of numbers or a PyTorch tensor is returned, not generator")):
+            same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": reason})
         for variant, reason in (("too_many", "y has 6 elements, and 106 were returned"),
                                 ("too_few", "y has 6 elements, and 1 were returned"),
                                 ("other_output", "z is no output of twice: y")):
@@ -182,7 +190,15 @@ def protocol(fake_witness):
             same(names(done["witness"]) if "witness" in done else None, seen)
             watched.bye()
 
-        for options, reason in (("colour=red",) * 2, ("guards=none",) * 2, ("device=cuda",) * 2, ("/no/such.py",) * 2):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as copied:  # a decorator that was copied with its variant
+            copied.write(SUBJECTS + SUBJECTS[SUBJECTS.index("@"):].replace("def twice(", "def twice_again("))
+            copied.flush()
+            client = Client()
+            client.ask(type="hello", protocol="assay-worker", version=2)
+            refused = client.ask(type="open", plugin=copied.name, options="")
+            same((refused["type"], "registered twice, as twice and twice_again" in refused["reason"]), ("refused", True))
+            client.bye()
+        for options, reason in (("colour=red",) * 2, ("guards=none",) * 2, ("device=cpu,guards=off", "guards stay"), ("device=cuda",) * 2, ("/no/such.py",) * 2):
             client = Client()
             client.ask(type="hello", protocol="assay-worker", version=2)
             refused = client.ask(type="open", plugin=plugin.name, options=options)
@@ -225,6 +241,7 @@ def memory():
     same(guarded_memory.first_other(poison, 0x5A), 99)
     same(guarded_memory.first_other((ctypes.c_ubyte * 0)(), 0x5A), -1)
 
+    from storage_test import storages
     storages(assay_subjects)
 
     # What a framework frees is heard of later, by whoever asks for memory next.
@@ -250,50 +267,6 @@ def memory():
     same([cuda_graph.of_variant(name) for name in ("graph", "flash.graph", "flash")], [("", True), ("flash", True), ("flash", False)])
 
 
-class Recorded:
-    """In place of PyTorch: what it is given as the storage of a tensor."""
-    uint8, int16, int32, float32 = "uint8", "int16", "int32", "float32"
-    given = []
-
-    def frombuffer(self, buffer, dtype):
-        self.given.append(buffer)
-        return self
-
-    def empty(self, count, dtype):
-        self.given.append(memoryview(bytearray(count)))
-        return self
-
-    def as_strided(self, shape, stride, offset=0):
-        self.first = offset
-        return self
-
-    def view(self, kind):
-        return self
-
-
-def storages(assay_subjects):
-    """A tensor's storage begins and ends with it: a library that copies storages touches neither guards nor neighbours."""
-    import ctypes
-    data = (ctypes.c_ubyte * BYTES)()
-    asked = call("good")
-    asked["inputs"].append({"name": "none", "format": "f32", "shape": [ROWS, 0], "stride": [STRIDE, 4], "offset": X})
-    of_the_call, ours = assay_subjects.Call(asked, memoryview(data).cast("B")), sys.modules.get("torch")
-    sys.modules["torch"] = recorded = Recorded()
-    try:
-        for name, begin, count in (("x", X, STRIDE + 4 * COLS), ("y", Y, STRIDE + 4 * COLS)):
-            of_the_call.torch(name)
-            buffer, recorded.given[:] = recorded.given[-1], []
-            of_the_call.torch(name)  # the same tensor again: no second storage of the same bytes
-            at = ctypes.addressof((ctypes.c_ubyte * count).from_buffer(buffer)) - ctypes.addressof(data)
-            same((at, len(buffer), recorded.first, recorded.given), (begin, count, 0, []))
-        of_the_call.torch("none")
-        same(len(recorded.given[-1]), 0)
-    finally:
-        del sys.modules["torch"]
-        if ours is not None:
-            sys.modules["torch"] = ours
-
-
 def open_worker(plugin, environment):
     client = Client(environment)
     same(client.ask(type="hello", protocol="assay-worker", version=2)["type"], "hello")
@@ -301,7 +274,7 @@ def open_worker(plugin, environment):
     same(opened["type"], "opened")
     same(opened["variants"], [f"twice:{variant}" for variant in (
         "good", "dead", "throws", "too_many", "too_few", "other_output", "says_so", "compiled",
-        "aligned", "odd", "refuses", "device")])
+        "exits", "generates", "misnames", "aligned", "odd", "refuses", "device")])
     return client
 
 

@@ -81,12 +81,14 @@ class Worker:
                 return {"type": "refused", "reason": f"option {option}: FILE, {known} are known"}
         try:
             self.device = assay_subjects.DEVICE = pick_device(chosen["device"])
+            if self.device == "cpu" and chosen["guards"] != "on":
+                raise ValueError(f"guards={chosen['guards']} is of a device, and this run is on the CPU, where guards stay")
             guards = self.guard(chosen["guards"]) if self.device == "cuda" else ""
             sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
             spec = importlib.util.spec_from_file_location(assay_subjects.PLUGIN, file)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-        except Exception as error:  # a library that is missing is reported, not a fault
+        except BaseException as error:  # a library that is missing, or sys.exit() in a script: reported, not a fault
             return {"type": "refused", "reason": f"{file}: {type(error).__name__}: {error}"}
         if not assay_subjects.SUBJECTS:
             return {"type": "refused", "reason": f"{file} registers no subject"}
@@ -224,7 +226,7 @@ class Worker:
             return {"type": "failed", "finding": found.finding, "reason": str(found)}
         except HostLimit as reason:
             return {"type": "host_limit", "reason": str(reason)}
-        except Exception as error:  # whatever a kernel throws is this call's failure, not the worker's end
+        except BaseException as error:  # whatever a kernel throws, sys.exit() too, is this call's failure, not the worker's end
             return {"type": "failed", "reason": described(error)}
 
 
