@@ -81,10 +81,18 @@ void admit_two_scales(Truth& truth, const Format& to, const Shape& shape, std::s
     // Of numbers that are not exact, what lies between the ends under any scale_2 may come under each.
     std::vector<Ends> together(size);
     if (!exact)
-      for (const AdmissibleScale& s2 : seconds) in_fp8(together, s2, &s2 == seconds.data());
+      for (const AdmissibleScale& s2 : seconds)
+        if (s2.stored != 0) in_fp8(together, s2, &s2 == seconds.data());
     std::vector<Ends> admitted(size);
     std::vector<char> seen(size, 0);
     for (const AdmissibleScale& s2 : seconds) {
+      if (s2.stored == 0) {  // which every number decodes as
+        for (std::size_t i = 0; i < size && number; ++i) {
+          if (seen[i] == 0) truth.value[first + i] = 0;
+          admitted[i].admit(0, seen[i] == 0), seen[i] = 1;
+        }
+        continue;
+      }
       std::vector<Ends> e = together;
       if (exact) in_fp8(e, s2, true);
       if (!number) break;

@@ -25,13 +25,24 @@ double least_of(const OperandRow& row) {
 
 }  // namespace
 
-BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
-                     const std::vector<double>& minima, bool flush) {
+BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x, const OperandRow& w,
+                     const std::vector<double>& minima, const Precision& acc, bool flush) {
   constexpr double u = 0x1p-24;
   constexpr double kLargestF16 = 65504;
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  const double gamma = gamma_n(static_cast<double>(minima.size()) + 16, u);
-  double error = 0, shift = 0;
+  const double blocks = static_cast<double>(minima.size()) / kBlock;
+  const bool is_narrow = unit_roundoff(acc) > u;
+  const double gamma = gamma_n(static_cast<double>(minima.size()) + 16 + (is_narrow ? 2 * blocks : 0),
+                               std::max(u, unit_roundoff(acc)));
+  const auto reach = [](const OperandRow& row, std::size_t i) {
+    return row.reach.empty() ? std::fabs(row.center[i]) : row.reach[i];
+  };
+  double error = is_narrow ? rule(Rule::block_sum_rounding, 2 * blocks * underflow_unit(acc)) : 0, shift = 0;
+  double most = 0;  // sum of the magnitudes of all that is added
+  for (std::size_t i = 0; i < minima.size(); ++i)
+    most += reach(x, i) * (reach(w, i) + 2 * std::fabs(minima[i]));
+  if (!claims(Rule::sum_overflow, most * (1 + gamma) * (1 + 0x1p-7) < largest_finite(acc)))
+    return {0, kInfinite};
   for (std::size_t first = 0; first + kBlock <= minima.size(); first += kBlock) {
     double size = 0, largest = 0, absmax = 0;
     for (std::size_t i = first; i < first + kBlock; ++i) {

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/arithmetic/rounding.hpp"
 #include "reference/formats/minima.hpp"
 #include "reference/ops/operand.hpp"
 
@@ -33,8 +34,10 @@ struct BlockSums {
 };
 // flush: ftz=yes, under which a stored sum below 2^-14 may be read as 0, and a block's scale apart from it: its operands are then
 // off by their radius, times d_w c = w - m, and by as much from what the sum stands for: 2 |m| r.
-BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
-                     const std::vector<double>& minima, bool flush);
+// acc: in which the products of codes and those of sums and minima are added, each rounded: u is its unit roundoff, where that is more
+// than 2^-24, and +Inf where the sum of their magnitudes may leave it.
+BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x, const OperandRow& w,
+                     const std::vector<double>& minima, const Precision& acc, bool flush);
 
 // What a kernel loses that multiplies the sum of a block's codes by the product of both scales, where that product is below the
 // normal numbers of f32: half a step of it, or all under ftz, times the sum of the codes. 0 where no block's scales are that

@@ -78,7 +78,7 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   const double steps = underflow_of(acc, contract.number("exp_ulp")) * std::exp(r.max_error);
   const double of_exp = rule(Rule::exp_underflow, steps);
   const double of_rescale = rule(Rule::exp_rescale_underflow, rescales * acc.tiny * std::exp(r.max_error));
-  const double grows = rescales > 0 ? 1 + kernel.E + rescales * acc.normal : 1;
+  const double grows = rescales > 0 ? (1 + kernel.E) * r.swell + rescales * acc.normal : 1;
   r.weight.resize(logits.size());
   r.most.resize(logits.size());
   r.flush.resize(logits.size());

@@ -24,8 +24,9 @@
 // maximum has not changed, whose exponents telescope to at most |s_j - m| + 2 e_max:
 //   theta'_j = (1 + theta_j)((1 + E)(1 + u))^T exp(T a + b u (|s_j - m| + 2 e_max)) - 1      (T > 0)
 // A factor, and a product by it, underflow only where every term that they are applied to has f_j > 0: a factor once, by f times a
-// weight of at most 1 + E, for what is left then lies below the smallest normal; a product T times: f becomes
-//   f' = f (1 + E + T normal) + T tiny exp(e_max)
+// weight of at most (1 + E) W, W = exp(2 e_held) of a maximum that is a rounded input (`swell`), for what is left then lies below the
+// smallest normal; a product T times: f becomes
+//   f' = f ((1 + E) W + T normal) + T tiny exp(e_max)
 // A weight that such a kernel keeps, and multiplies at its end, errs by theta'_j and f'_j too.
 //
 // The sum of n positive terms: S' = S (1 + h), |h| <= H,

@@ -235,11 +235,14 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       else {
         double value = r.kernel.value, error = r.kernel.error;
         if (has_block_sums && !least_of[column].empty()) {
-          const BlockSums sums =
-              block_sums(path, contract.text("sums") == "values", x, least_of[column], dot.flush());
+          const BlockSums sums = block_sums(path, contract.text("sums") == "values", x, w, least_of[column],
+                                            acc.precision, dot.flush());
           value += sums.shift, error = up(error + sums.error);
         }
         // A scale of f32 may make an operand of its code first.
+        if (path == "blocks" && acc.unit == nullptr &&
+            acc.precision.p > kPrecisionF32.p)  // summed in f32 first
+          error = up(error + block_scale_rounding(x, w, 32 + 3));
         if (is_q8 && acc.precision.p > kPrecisionF32.p)
           error = up(error +
                      block_scale_rounding(

@@ -333,6 +333,46 @@ TEST(ProductsBreaches, promotions_of_integer_sums_are_rounded) {
   expect_beyond(c, "acc=int8_dot promote=1 epilogue_roundings=0", 1.01 * sum);
 }
 
+// Codes of the offset alone: what a block's products and its sum leave of each other goes through the accumulator.
+TEST(ProductsBreaches, products_and_sums_of_blocks_meet_in_the_accumulator) {
+  Handmade offsets("q5_0", {1, 32});
+  offsets.f16(0, 1320);
+  for (unsigned i = 2; i < 6; ++i) offsets.byte(i, 255);
+  OpCase c(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "q5_0"}, {"path", "q8_1"}, {"dtype", "f32"}});
+  c.put("a", Values(32, 1000)), c.set.insert_or_assign("b", offsets.tensor);
+  expect_within(c, "acc=f16", INFINITY);  // 84480
+  expect_beyond(c, "acc=f32", INFINITY);
+  OpCase near(
+      "matmul",
+      {{"m", "1"}, {"n", "1"}, {"k", "32"}, {"a", "f32"}, {"b", "q4_1"}, {"path", "q8_1"}, {"dtype", "f32"}});
+  Values x(32, 1.9F), w(32, 0.0005F);
+  x[0] = 0, x[1] = 2, w[0] = -1;
+  near.put("a", x), near.put("b", w);
+  const double bf16 = near.truth("acc=bf16").limit[0], f32 = near.truth("acc=f32").limit[0];
+  EXPECT_GT(bf16, 60 * 0x1p-9);  // a rounding of 60 that cancels
+  EXPECT_LT(f32, bf16 / 4);
+}
+
+TEST(ProductsBreaches, sums_of_blocks_are_numbers_of_f32_beside_an_f64) {
+  Handmade a("mxfp8", {1, 64}), b("mxfp8", {1, 64});
+  for (Handmade* each : {&a, &b})
+    each->put("", 0, 448).put("", 1, 0x1.2p-6).put(".scale", 0, 1).put(".scale", 1, 1);
+  a.put("", 32, 448), b.put("", 32, -448);
+  const OpCase c = with("matmul",
+                        {{"m", "1"},
+                         {"n", "1"},
+                         {"k", "64"},
+                         {"a", "mxfp8"},
+                         {"b", "mxfp8"},
+                         {"path", "blocks"},
+                         {"dtype", "f32"}},
+                        {{"a", a.tensor}, {"b", b.tensor}});
+  expect_within(c, "acc=f64", 0);  // 448 448 + 3.1e-4 in f32, less 448 448
+  expect_beyond(c, "acc=f64", 4);
+}
+
 TEST(ProductsBreaches, an_intermediate_beyond_its_unit_is_not_claimed) {
   const OpCase beyond = expert("f16", 1, {512}, {1, 2}, {1}, 1),
                normal = expert("f16", 1, {16}, {1, 2}, {1}, 1);

@@ -150,6 +150,16 @@ TEST(QuantisedBreaches, a_scale_of_0_one_ulp_more_is_a_step) {
   }
 }
 
+// absmax / 448 is the middle between 0 and the least number of f16: stored as 0, or an ulp more as 2^-24.
+TEST(QuantisedBreaches, a_second_scale_that_f16_stores_as_0_makes_zeros) {
+  const OpCase c = quantised("int4_ch_tensor", {6 * 0x1p-20F, 14 * 0x1p-20F});
+  const std::string words = "scale=divide code=divide code_scale=stored scale_format=f16 scale_ulp=";
+  for (const char* ulp : {"1", "2"}) {
+    EXPECT_LE(worst_ratio(c.truth(words + ulp), std::vector<double>{0, 0}), 1);
+    EXPECT_GT(worst_ratio(c.truth(words + ulp), std::vector<double>{0, 1}), 1);
+  }
+}
+
 TEST(QuantisedBreaches, a_scale_one_ulp_less_may_be_0_and_so_1) {
   const OpCase c = quantised("int8_head", {-0x1.9p-143F, 0x1p-149F});
   const std::string words = "scale_format=f16 round=stochastic code=divide code_scale=exact";

@@ -56,6 +56,15 @@ TEST(RowsOfStrangers, ulps_of_a_subnormal_quotient_are_steps_however_many) {
   }
 }
 
+// The running maximum 10496 is a rounded 10499.8, against which a weight of e^3.8 = 46 is kept; the factor is one step of 2^-24.
+TEST(RowsOfStrangers, a_factor_that_underflows_meets_a_weight_above_1) {
+  const OpCase c = row("softmax", {10499.83F, 10940.02F});
+  const double kept = 46 * 0x1p-24, sum = 0.0187;
+  const Values got{static_cast<float>(kept / sum), 1};
+  EXPECT_EQ(judge(c.truth("acc=f16 rescales=1 exp_ulp=1 div_ulp=0.5 weights=f32"), got).bad, 0U);
+  EXPECT_GT(judge(c.truth("acc=f32 rescales=1 exp_ulp=1 div_ulp=0.5"), got).bad, 0U);
+}
+
 TEST(RowsOfStrangers, a_logsumexp_of_an_infinity_is_that_and_not_nan) {
   const OpCase up = row("logsumexp", {1, INFINITY}), down = row("logsumexp", {-INFINITY, -INFINITY});
   expect_pass(up.truth(""), Values{INFINITY});

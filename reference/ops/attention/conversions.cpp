@@ -112,26 +112,22 @@ bool quantise_all(std::vector<double>& x, std::size_t width, bool q8_K, std::vec
 void bound_block_sums(const AttentionProblem& problem, const std::vector<double>& before,
                       const std::vector<double>& after, Conversions& done) {
   const AttentionGeometry& g = problem.geometry();
-  const std::string& name = problem.k().format;
   // Without a minimum, or an offset of codes that a kernel may take for one, nothing meets the sums.
-  const double offset = name == "q4_0" ? 8 : name == "q5_0" ? 16 : 0;
-  if (name != "q4_1" && name != "q5_1" && offset == 0) return;
+  if (minima(problem.k(), 0).empty()) return;
   const ScalarFormat& f16 = scalar_format("f16");
-  const Plane& k = problem.k().planes.front();
   const std::size_t blocks = static_cast<std::size_t>(g.d) / kBlock;
-  const std::size_t bytes =
-      k.bytes.size() * kBlock / static_cast<std::size_t>(element_count(problem.k().shape));
   done.minimum_error.assign(done.q_uncertainty.size(), 0.0);
   done.minimum_size = done.minimum_error;
   for (std::int64_t b = 0; b < g.batch; ++b) {
     std::vector<double> largest(static_cast<std::size_t>(g.kv_heads) * blocks, 0.0);
     for (std::int64_t j = 0; j < problem.length(b); ++j)
-      for (std::size_t at = 0; at < largest.size(); ++at) {
-        const std::size_t block = static_cast<std::size_t>(problem.token(b, j)) * largest.size() + at;
-        std::uint16_t code = 0;
-        std::memcpy(&code, k.bytes.data() + block * bytes + (offset == 0 ? 2 : 0), sizeof code);  // m, or d
-        const double m = std::fabs(decode(f16, code)) * (offset == 0 ? 1 : offset);
-        largest[at] = std::max(largest[at], std::isfinite(m) ? m : std::numeric_limits<double>::infinity());
+      for (std::int64_t head = 0; head < g.kv_heads; ++head) {
+        const std::vector<double> m = minima(problem.k(), problem.token(b, j) * g.kv_heads + head);
+        for (std::size_t e = 0; e < m.size(); ++e) {
+          double& most = largest[static_cast<std::size_t>(head) * blocks + e / kBlock];
+          most =
+              std::max(most, std::isfinite(m[e]) ? std::fabs(m[e]) : std::numeric_limits<double>::infinity());
+        }
       }
     for (std::int64_t i = 0; i < g.rows; ++i)
       for (std::int64_t h = 0; h < g.heads; ++h) {

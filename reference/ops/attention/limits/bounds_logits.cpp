@@ -270,7 +270,9 @@ double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const
 double merge_error(const AttentionArithmetic& how, const RowLogits& row, const Part& part) {
   if (!part.any) return 0;
   // lse = f32(m + log l) and e = exp(f32(lse - max lse)): |m| <= |top| + error, 1 <= l <= n.
-  const double log_sum = std::log(static_cast<double>(row.x.size()) + 1) + 1;
+  // l is up to n, and 2^p_shift times as large where it is the sum of cast weights.
+  const double log_sum = std::log(static_cast<double>(row.x.size()) + 1) + 1 +
+                         (how.denominator_cast ? std::max(0, how.p_shift) * 0.6931472 : 0);
   const double eps = exp_error(how) * (1 + 2 * exp_error(how));
   return eps * (2 + log_sum) + fused_error(how, std::fabs(part.top), part) +
          kU * (std::fabs(part.top) + part.error + log_sum) +

@@ -177,6 +177,20 @@ Stored decoded(const std::vector<double>& exact) {
   return to;
 }
 
+// Whether no product of two operands overflows before it is added: a scalar kernel may round it. Codes and their scale may be
+// multiplied first.
+bool products_fit(const std::string& sum, double a, double b, double scale) {
+  const Accumulator how = accumulator(sum);
+  return how.kind != Accumulator::Kind::floating ||
+         claims(Rule::sum_overflow,
+                a * b * std::max(1.0, scale) * (1 + 0x1p-7) < largest_finite(how.precision));
+}
+double largest_of(const std::vector<float>& values) {
+  double most = 0;
+  for (const float x : values) most = std::max(most, std::fabs(static_cast<double>(x)));
+  return most;
+}
+
 }  // namespace
 
 // Whether the contract declares the kernel of emulated.hpp, whose every weight is relative to the maximum of
@@ -253,11 +267,17 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       if (how.descending) rearrange(k_in->values, at, g.d), rearrange(v_in->values, at, g.dv);
       const AttentionBounds bounds(how, {std::ssize(at), g.d, g.dv, k_in->values, v_in->values, k_in->format,
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
+      const double most_k = largest_of(k_in->values), most_v = largest_of(v_in->values);
+      if (!products_fit(how.pv, most_v, std::ldexp(1.0, how.p_shift), v_in->scale)) continue;
       for (std::int64_t i = 0; i < g.rows; ++i) {
         for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
           if (g.sinks && !std::isfinite(problem.sink(head))) continue;
           const Operands given = operands(problem.q(b, i, head), q_convert, emulated);
           if (given.q.empty()) continue;
+          const bool fits = std::ranges::all_of(given.q, [&](const std::vector<float>& q) {
+            return products_fit(how.qk, largest_of(q), most_k, given.scale * k_in->scale);
+          });
+          if (!fits) continue;
           QueryRow row;
           row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
           row.scale = g.scale * k_in->scale * given.scale,

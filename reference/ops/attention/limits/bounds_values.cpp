@@ -10,6 +10,11 @@ namespace {
 // is NaN in the kernel too.
 double rescaled(double x, double r) { return std::isinf(x) ? x : x * r; }
 
+// What a factor exp(r) of a rescale may be off by below the normal numbers of f32, where it is flushed, or off by steps.
+double factor_loss(const AttentionArithmetic& how, double r) {
+  return r < 0x1p-125 ? std::min(r, kTiny) + (how.exp_ulp + 1) * 0x1p-149 : 0;
+}
+
 struct Columns {
   std::vector<double> sum, common, own;
   explicit Columns(std::size_t n) : sum(n), common(n), own(n) {}
@@ -189,9 +194,11 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
       const Tile& tile = row.tiles[index];
       if (!tile.any) continue;
       if (any && !row.all_equal) {
-        const double r = std::exp(before - tile.top);
+        const double r = std::exp(before - tile.top), loss = factor_loss(how, r);
         for (std::size_t c = 0; c < n; ++c) {
+          const double reach = std::fabs(o.sum[c]) + o.common[c] + o.own[c];
           o.sum[c] *= r, o.common[c] = rescaled(o.common[c], r), o.own[c] = rescaled(o.own[c], r);
+          if (loss > 0) o.own[c] += loss * reach * drift;
           if (tile.may_change) {
             o.own[c] += rescale * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * (1 + 4 * rescale) * drift +
                         model.eta + kTiny;
@@ -223,13 +230,14 @@ ValueSums ordered_value_sums(const AttentionArithmetic& how, const KeyValues& kv
       }
     }
     if (!any) continue;
-    const double r = std::exp(before - row.top);
+    const double r = std::exp(before - row.top), loss = factor_loss(how, r);
     if (part.sink) {
       for (std::size_t c = 0; c < n; ++c)
         o.own[c] += rescale * 1.01 * drift * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]);
     }
     const double underflow = part.sink ? model.eta + kTiny : 0;  // of the sum that has been rescaled
     for (std::size_t c = 0; c < n; ++c) {
+      if (loss > 0) total.own[c] += loss * (std::fabs(o.sum[c]) + o.common[c] + o.own[c]) * drift;
       total.sum[c] += o.sum[c] * r;
       total.common[c] += rescaled(o.common[c], r), total.own[c] += rescaled(o.own[c], r) + underflow;
       total.parts[c] += rescaled(std::fabs(o.sum[c]) + o.common[c] + o.own[c], r * drift) + underflow;

@@ -130,9 +130,12 @@ RowError row_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   const double merges = kernel.merges(n), sinks = sunk ? 1 : 0;
   if (kernel.split > 1 && !kernel.states) {
     // One log-sum-exp of a part, of up to n weights; then, merged two by two, one of two of them each time.
-    const double reach = x + std::log(n + 2) + 1, again = kernel.once ? 0 : merges, ln2 = 0.7;
+    // A row sum is up to n e^lag, and of cast weights 2^p_shift times as large.
+    const double log_sum =
+                     std::log(n) + std::log(kernel.lag) + (kernel.cast_in_sum ? std::log(kernel.p_scale) : 0),
+                 reach = x + log_sum + 2, again = kernel.once ? 0 : merges, ln2 = 0.7;
     lambda += rule(Rule::weight_log,
-                   kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (std::log(n) + 1 + again * ln2));
+                   kU * (6 + 3 * again) * reach + 2 * kU * kernel.exp_ulp * (log_sum + 1 + again * ln2));
     // Weights exp(lse_i - lse) of two parts add up to 1 but for the roundings of lse, its log and both exps, and nothing divides
     // by their sum.
     e.unnormalised = again * (kU * (2 * reach + 4) + 2 * kU * kernel.exp_ulp * (ln2 + 1)) * 1.01;

@@ -42,7 +42,7 @@
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
 //                               those of z by |z| sech^2 z <= |tanh z|
 //      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum
-//      u (6 + 3 m) (X + ln(n + 2) + 1) + 2 u exp_ulp (ln n + 1 + 0.7 m)
+//      u (6 + 3 m) (X + L + 2) + 2 u exp_ulp (L + 1 + 0.7 m),  L = ln n + lag + [denominator=cast] p_shift ln 2
 //                               split > 1, merge=once: rounding of lse = m + ln l, and of the exponents
 //                               formed from it (m = 0); merge=any: that of m merges more, each the log of one
 //                               sum in [1, 2]. merge=states: nothing, the exponents of running maxima

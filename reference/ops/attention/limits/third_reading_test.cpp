@@ -176,5 +176,59 @@ TEST(AttentionOfStrangers, level_emu_takes_no_order_but_its_own) {
   }
 }
 
+// 4 times 1e38 is Inf in f32 before it is added, and added to -3e38 it would fit.
+TEST(AttentionOfStrangers, a_product_may_overflow_before_it_is_added) {
+  for (const char* words : {"level=detord order=sequential scaling=scores tiles=aligned p_shift=2",
+                            "order=tiles pv_order=sequential scaling=scores tiles=aligned p_shift=2",
+                            "level=emu order=sequential scaling=scores tiles=aligned p_shift=2"}) {
+    expect_pass(equal({{"softcap", "50"}}, {-7.5e37F, 1e38F}).truth(words), Values{INFINITY});
+    expect_caught(equal({{"softcap", "50"}}, {-7.5e36F, 1e37F}).truth(words), Values{INFINITY});
+  }
+}
+
+// log l of l = 2^64, or of e^59, 64 ulps up for one part and down for the other.
+TEST(AttentionOfStrangers, the_log_of_a_part_is_of_shifted_weights_and_of_those_above_the_maximum) {
+  const OpCase shifted = equal({{"scale", "1"}}, {1, -1});
+  const std::string parts = "split=2 tile=1 exp_ulp=64 ";
+  expect_pass(shifted.truth(parts + "denominator=cast p_shift=64"), Values{2.44141e-4F});
+  expect_caught(shifted.truth(parts + "denominator=exact p_shift=64"), Values{2.44141e-4F});
+  const OpCase lags =
+      filled({{"d", "1"}, {"dv", "1"}, {"len", "4"}, {"scale", "1"}}, {1}, {0, 59, 0, 59}, {1, 1, -1, -1});
+  expect_pass(lags.truth(parts + "div_ulp=0.5 lag=60"), Values{2.49836e-4F});
+  expect_caught(lags.truth("div_ulp=0.5 lag=60"), Values{2.49836e-4F});
+}
+
+// exp(-103.5) is one step of 2^-149, not 0.8 of it.
+TEST(AttentionOfStrangers, a_rescale_may_underflow_where_its_steps_are_declared) {
+  OpCase c = attention({{"d", "1"}, {"dv", "1"}, {"len", "1"}, {"scale", "1"}, {"sinks", "yes"}});
+  c.put("q", {0}), c.put("k", {0}), c.put("v", {1e18F}), c.put("sinks", {103.5F});
+  for (const char* words :
+       {"sink=last order=tiles tiles=aligned scaling=scores exp_ulp=0.5",
+        "sink=last order=sequential tiles=aligned scaling=scores level=detord exp_ulp=0.5"}) {
+    expect_pass(c.truth(words), Values{1.4013e-27F});
+    expect_caught(c.truth(words), Values{1.4013e-26F});
+  }
+}
+
+// The block's sum 65920 is Inf in f16, and times a minimum NaN.
+TEST(AttentionOfStrangers, sums_of_blocks_meet_the_minima_of_every_format) {
+  for (const char* format : {"q4_K", "q5_K", "q4_1"}) {
+    OpCase c("attention", {{"heads", "1"},
+                           {"d", "256"},
+                           {"dv", "1"},
+                           {"len", "2"},
+                           {"k", format},
+                           {"v", "f32"},
+                           {"dtype", "f32"}});
+    Values k(512);
+    for (std::size_t i = 0; i < k.size(); ++i) k[i] = 1e-6F * static_cast<float>(i % 7) - 3e-6F;
+    c.put("k", k), c.put("v", {1, -1});
+    c.put("q", Values(256, 2060));
+    expect_pass(c.truth("q=q8_1"), Values{NAN});
+    c.put("q", Values(256, 1000));
+    expect_caught(c.truth("q=q8_1"), Values{NAN});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
