@@ -116,6 +116,8 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
   // Or a block's sum under both, whatever the sums of blocks are added in.
   const double elements_of_block = path == "q8_K" ? 256 : 32;
   if (!claims(Rule::sum_overflow, elements_of_block * x.max_abs * w.max_abs < kLargest)) return kInfinite;
+  // Or both scales of a block whose codes are all 0: 0 Inf. One of x is at most its largest number.
+  if (!claims(Rule::sum_overflow, x.max_abs * w.scale_of_zeros < kLargest)) return kInfinite;
   const double step = flush ? 0x1p-126 : 0x1p-150;
   // What is lost in front of the scales of rows (nvfp4's global ones) is multiplied by those that come after.
   const double after =

@@ -34,6 +34,23 @@ bool has_row_codes(const Format& f) {
   return (f.kind == FormatKind::scaled && one_scale) || has_two_row_scales(f);
 }
 
+// The largest scale of 32 elements in a row that are all 0: it multiplies nothing, and is in no number.
+double scale_of_zeros(const OperandRow& row, const Encoded& tensor, std::int64_t first) {
+  constexpr std::size_t kBlock = 32;
+  double largest = 0;
+  std::vector<Factors> parts;
+  for (std::size_t at = 0; at < row.exact.size(); at += kBlock) {
+    const std::size_t end = std::min(at + kBlock, row.exact.size());
+    const auto begin = row.exact.begin() + static_cast<std::ptrdiff_t>(at);
+    if (!std::all_of(begin, begin + static_cast<std::ptrdiff_t>(end - at), [](double x) { return x == 0; }))
+      continue;
+    if (parts.empty()) parts.resize(row.exact.size()), factors(tensor, first, parts);
+    for (std::size_t i = at; i < end; ++i)
+      largest = std::max(largest, std::fabs(parts[i].scale) * std::max(1.0, std::fabs(parts[i].second)));
+  }
+  return largest;
+}
+
 }  // namespace
 
 bool has_nan(const OperandRow& row) {
@@ -213,6 +230,7 @@ void Operands::take_as_decoded(OperandRow& row, std::int64_t index) const {
       return std::isinf(p.scale) || std::isinf(p.second) || std::isinf(p.minimum_scale) || std::isinf(p.code);
     });
   }
+  if (format_.kind != FormatKind::scalar) row.scale_of_zeros = scale_of_zeros(row, tensor_, index * length_);
   if ((is_decoded_as_stored() || quantising_.replayed) && !quantising_.flush) return;
   const std::vector<Enclosure> z = quantising_.replayed
                                        ? Decoding(tensor_, "f32", 0, true)(index * length_, row.exact)

@@ -116,6 +116,7 @@ struct OperandRow {
   RowGrid grid;                     // of center
   bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
   bool has_infinite_scale = false;  // path=q8, weights: of some block, scale or minimum
+  double scale_of_zeros = 0;        // path=q8, weights: the largest of a block of nothing but zeros
   bool same = false;                // center * scale is exact, element by element
 };
 

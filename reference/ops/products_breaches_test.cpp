@@ -373,6 +373,24 @@ TEST(ProductsBreaches, sums_of_blocks_are_numbers_of_f32_beside_an_f64) {
   expect_beyond(c, "acc=f64", 4);
 }
 
+TEST(ProductsBreaches, both_scales_of_zeros_may_be_multiplied_first) {
+  const auto of = [](double scale, const char* scale_format) {
+    OpCase c("matmul", {{"m", "1"},
+                        {"n", "1"},
+                        {"k", "64"},
+                        {"a", "f32"},
+                        {"b", "int4_g32"},
+                        {"path", "q8"},
+                        {"dtype", "f32"}});
+    Handmade b("int4_g32", {1, 64});
+    b.byte(16, 1).put(".scale", 0, scale).put(".scale", 1, 1);
+    c.put("a", Values(64, 0x1p20F)), c.set.insert_or_assign("b", b.tensor);
+    return c.truth(std::string("acc=f32 scale_format=") + scale_format);
+  };
+  EXPECT_LE(worst_ratio(of(0x1p120, "f32"), Values{NAN}), 1);
+  EXPECT_GT(worst_ratio(of(0x1p100, "f32"), Values{NAN}), 1);
+}
+
 TEST(ProductsBreaches, an_intermediate_beyond_its_unit_is_not_claimed) {
   const OpCase beyond = expert("f16", 1, {512}, {1, 2}, {1}, 1),
                normal = expert("f16", 1, {16}, {1, 2}, {1}, 1);

@@ -172,7 +172,10 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
         ValueTerm& term = terms[j];
         term.weight = std::exp(row.x[j] - tile.top);
         term.known = known;
-        term.common = known ? 0 : term.weight * row.theta[j] + row.largest_tiny;
+        // Weights that are all 1 meet the log and the exp of a merge.
+        term.common = !known           ? term.weight * row.theta[j] + row.largest_tiny
+                      : how_.split > 1 ? term.weight * row.theta[j]
+                                       : 0;
         term.own = known ? 0 : std::ldexp(p.half_ulp(std::ldexp(w.high, how_.p_shift)), -how_.p_shift);
         const int head = exponent_of(std::ldexp(w.high + term.own, how_.p_shift));
         term.head = std::max(head, emin_of(how_.p)) - how_.p_shift;
@@ -198,9 +201,8 @@ void AttentionBounds::ordered(const QueryRow& query, const RowLogits& row, RowBo
   for (std::size_t c = 0; c < n; ++c) {
     if (row.sink_weight > 0) common[c] += row.sink_weight * row.sink_theta * std::fabs(r.value[c]);
     const double ratio = common[c] / (row.sum * (1 - theta));
-    const double own =
-        sums.own[c] * (1 + 2 * drift) +
-        merge * (std::fabs(sums.sum[c]) + sums.common[c] + sums.own[c]) * static_cast<double>(how_.split);
+    // Each part's quotient, and what it is scaled by, errs relative to that part, whatever is left of them together.
+    const double own = sums.own[c] * (1 + 2 * drift) + merge * 1.01 * sums.parts[c];
     r.radius[c] =
         ratio + (own / (row.sum * (1 - theta)) + lambda * (std::fabs(r.value[c]) + ratio)) / (1 - lambda);
   }

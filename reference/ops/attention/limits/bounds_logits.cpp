@@ -256,7 +256,7 @@ double denominator_error(const AttentionArithmetic& how, const RowLogits& row, b
 
 double rescale_drift(const AttentionArithmetic& how, const RowLogits& row, const Part& part,
                      const Tile* tile) {
-  if (row.all_equal) return 0;
+  if (row.all_equal) return how.split > 1 ? std::expm1(merge_error(how, row, part) * (1 + 0x1p-30)) : 0;
   const double eps = exp_error(how) * (1 + 2 * exp_error(how));
   const double from = tile == nullptr ? part.error : tile->error;
   const double span = tile == nullptr ? 0 : part.top - tile->top;

@@ -99,7 +99,7 @@ TEST(AttentionOfStrangers, parts_may_be_divided_by_their_sums_before_they_are_me
       "exp_ulp=2 " +
       kShaped;
   expect_pass(c.truth(words), Values{-0x1.15002ap-4F});
-  expect_caught(c.truth(words), Values{-0x1.1501p-4F});
+  expect_caught(c.truth(words), Values{-0x1.152p-4F});
 }
 
 TEST(AttentionOfStrangers, equal_logits_may_meet_two_tanhs) {

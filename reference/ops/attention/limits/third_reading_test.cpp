@@ -230,5 +230,29 @@ TEST(AttentionOfStrangers, sums_of_blocks_meet_the_minima_of_every_format) {
   }
 }
 
+// 17 and 16 equal keys: log 17 and log 16 are 2 ulps up and down, and so is the exp of their difference.
+TEST(AttentionOfStrangers, parts_of_equal_logits_are_merged_by_log_and_exp_too) {
+  Values v(33, 1), k(33, 1);
+  for (std::size_t i = 17; i < v.size(); ++i) v[i] = -1;
+  const OpCase c = filled(
+      {{"d", "1"}, {"dv", "1"}, {"len", "33"}, {"k", "f16"}, {"v", "f16"}, {"scale", "2"}, {"softcap", "50"}},
+      {0}, k, v);
+  const std::string words =
+      "level=emu order=sequential scaling=scores tiles=aligned sink=last argument=rounded div_ulp=0.5 tile=1 "
+      "exp_ulp=2 ";
+  expect_pass(c.truth(words + "split=2"), Values{0.030303536F});
+  expect_caught(c.truth(words + "split=1"), Values{0.030303536F});
+}
+
+// 1/3, 2 ulps up, and -1/3, up: times their sums and added 3.97e-8 are left where the outputs cancel.
+TEST(AttentionOfStrangers, quotients_of_parts_err_relative_to_the_parts) {
+  const std::string words =
+      "order=tiles scaling=scores tiles=aligned sink=last argument=rounded merge=once tile=3 ";
+  for (const char* level : {"level=ca ", "level=detord "}) {
+    expect_pass(equal({}, {1, 0, 0, -1, 0, 0}).truth(words + level + "split=2"), Values{3.97e-8F});
+    expect_caught(equal({}, {1, 0, 0, -1, 0, 0}).truth(words + level + "split=1"), Values{3.97e-8F});
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing
