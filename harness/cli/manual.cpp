@@ -181,7 +181,7 @@ std::string manual_page(const Format& f, bool markdown) {
     page.section("quantiser", "where a kernel is asked to make it");
     page.code(rule);
   }
-  page.section("example", "numbers that these bytes stand for");
+  page.section("example", "a kernel that reads it; -b your own");
   page.code(fmt::format("assay run 'dequantize rows=4 cols=512 from={}' -b cpu", f.name));
   return std::move(page).text();
 }
