@@ -43,8 +43,9 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
                bool sink) {
   ExpSum r;
   r.max = -kInfinity;
-  double magnitude = 0;
+  double magnitude = 0, of_keys = -kInfinity;  // the maximum may be taken over keys alone, below a sink
   for (const Enclosure& s : logits) {
+    if (!sink || &s != logits.data()) of_keys = std::max(of_keys, s.value);
     r.max = std::max(r.max, s.value);
     r.max_error = std::max(r.max_error, s.error);
     if (s.value != -kInfinity) magnitude = std::max(magnitude, std::fabs(s.value));
@@ -54,13 +55,16 @@ ExpSum exp_sum(std::span<const Enclosure> logits, const Contract& contract, cons
   // The maximum, and of an online kernel any before it, is held in acc.
   double held = 0;
   for (const Enclosure& s : logits)
-    if (s.error == 0 && s.value != -kInfinity && (s.value == r.max || contract.number("rescales") > 0))
+    if (s.error == 0 && s.value != -kInfinity &&
+        (s.value == r.max || s.value == of_keys || contract.number("rescales") > 0))
       held = std::max(held, held_error(s.value, acc));
   r.max_error += held;
   const Exp kernel(contract, acc);
   const double rescales = kernel.rescales;
   const bool base2 = contract.text("exp") == "base2";
-  const double largest_shift = rescales > 0 ? magnitude : std::fabs(r.max);  // of what may be subtracted
+  const double maxima =
+      std::isfinite(of_keys) ? std::max(std::fabs(r.max), std::fabs(of_keys)) : std::fabs(r.max);
+  const double largest_shift = rescales > 0 ? magnitude : maxima;  // of what may be subtracted
   if (base2) r.max_error += rule(Rule::exp_base2_shift, u * largest_shift + acc.tiny);
   constexpr double kLog2E = 1.4426950408889634;
   const double shift = (largest_shift + r.max_error) * kLog2E * (1 + 4 * u);

@@ -65,6 +65,16 @@ TEST(RowsOfStrangers, a_factor_that_underflows_meets_a_weight_above_1) {
   EXPECT_GT(judge(c.truth("acc=f32 rescales=1 exp_ulp=1 div_ulp=0.5"), got).bad, 0U);
 }
 
+// M = -2^64 of keys alone: M log2 e is off by 2^40, and exp2 of that is Inf, though the row's largest logit is the sink's 0.
+TEST(RowsOfStrangers, what_is_subtracted_may_be_the_maximum_of_the_keys_below_a_sink) {
+  OpCase far = row("softmax", {-0x1p64F, -0x1.8p64F}, {{"sinks", "yes"}}),
+         near = row("softmax", {-1, -2}, {{"sinks", "yes"}});
+  far.put("sinks", {0}), near.put("sinks", {0});
+  expect_pass(far.truth("exp=base2"), Values{NAN, NAN});
+  expect_caught(near.truth("exp=base2"), Values{NAN, NAN});
+  expect_caught(far.truth("exp=e"), Values{NAN, NAN});
+}
+
 TEST(RowsOfStrangers, a_logsumexp_of_an_infinity_is_that_and_not_nan) {
   const OpCase up = row("logsumexp", {1, INFINITY}), down = row("logsumexp", {-INFINITY, -INFINITY});
   expect_pass(up.truth(""), Values{INFINITY});

@@ -102,18 +102,23 @@ Outputs dequantize_run(const Problem& p) {
   std::int64_t i = 0;
   const bool steps = is_decoded_in_steps(p.attributes.text("from"), p.text("steps"));
   const std::string& narrow = p.text("scale_format");
-  const bool rounds_scale =
-      (narrow == "f16" || narrow == "bf16") && format(p.attributes.text("from")).kind == FormatKind::scaled;
+  // "an f32 scale is rounded to this before it multiplies, both of two"
+  const bool has_wide_scale = std::ranges::any_of(p.set.at("x").planes, [](const Plane& plane) {
+    return plane.spec.suffix.starts_with(".scale") && plane.spec.format == "f32";
+  });
+  const bool rounds_scale = (narrow == "f16" || narrow == "bf16") && has_wide_scale;
   std::vector<Factors> parts(steps || rounds_scale ? p.tensor("x").size() : 0);
   if (!parts.empty()) factors(p.set.at("x"), 0, parts);
   if (rounds_scale)
-    for (Factors& each : parts) each.scale = Arithmetic(narrow).round(each.scale);
+    for (Factors& each : parts)
+      each.scale = Arithmetic(narrow).round(each.scale), each.second = Arithmetic(narrow).round(each.second);
   const bool rotates = p.is("steps", "rotate") && p.attributes.text("from").starts_with("tq3");
   const std::vector<double> rotated = rotates ? rotated_back(m, p.tensor("x")) : std::vector<double>();
   for (double x : p.tensor("x")) {
     const int side = sides.of(i++);
     if (rounds_scale && std::isfinite(x))
-      x = parts[static_cast<std::size_t>(i - 1)].code * parts[static_cast<std::size_t>(i - 1)].scale;
+      x = parts[static_cast<std::size_t>(i - 1)].code * parts[static_cast<std::size_t>(i - 1)].scale *
+          parts[static_cast<std::size_t>(i - 1)].second;
     if (rotates) {
       x = rotated[static_cast<std::size_t>(i - 1)];
     } else if (steps && std::isfinite(x)) {

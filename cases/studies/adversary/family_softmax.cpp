@@ -104,6 +104,9 @@ double sum_of(const Arithmetic& m, const Problem& p, const std::vector<double>& 
   return places.sink && p.is("sink", "apart") ? m.add(w.back(), sum) : sum;
 }
 
+// Whether weights are kept in a narrower type than the one they are computed in.
+bool is_narrow(const Problem& p) { return !p.is("weights", "f32") || p.is("acc", "f64"); }
+
 Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s, const Places& places,
             const Sides& sides) {
   Sum r;
@@ -128,7 +131,7 @@ Sum exp_sum(const Arithmetic& m, const Problem& p, const std::vector<double>& s,
     return r;
   }
   const Arithmetic kept(p.text("weights"), p.is("ftz", "yes"));
-  const bool keeps = p.is("keep", "kept") && p.op.name == "softmax", narrow = !p.is("weights", "f32");
+  const bool keeps = p.is("keep", "kept") && p.op.name == "softmax", narrow = is_narrow(p);
   std::vector<double> top(s.size(), -kInf);  // the maximum of a kept weight's time
   for (std::int64_t first = 0; first < n; first += tile) {
     const std::int64_t count = std::min(tile, n - first);
@@ -190,7 +193,7 @@ Outputs softmax_run(const Problem& p) {
       out[0][r * cols + i] = std::isnan(e.sum) || std::isnan(e.max) ? std::nan("") : 0;
     for (std::size_t j = 0; j < at.size(); ++j) {
       double w = e.weight[j];
-      if (!p.is("weights", "f32") && !is_kept) w = kept.round(w);
+      if (is_narrow(p) && !is_kept) w = kept.round(w);
       const double y = quotient(m, w, e.sum, p.text("quotient"), sides.of(static_cast<std::int64_t>(j)));
       out[0][r * cols + at[j]] = store(p, y, p.attributes.text("dtype"));
     }
