@@ -1,11 +1,10 @@
 // What a newcomer reads of the program: manual, help, lists, and the end of a run.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>

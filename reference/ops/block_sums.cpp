@@ -14,15 +14,6 @@ namespace {
 constexpr std::size_t kBlock = 32;
 constexpr double kLeastNormalF16 = 0x1p-14;
 
-// The least magnitude that is not 0 which an operand of the row may have; 0 where one may be any number near 0.
-double least_of(const OperandRow& row) {
-  double least = row.grid.min_abs;
-  for (std::size_t i = 0; i < row.reach.size(); ++i)
-    if (const double size = std::fabs(row.center[i]), radius = row.reach[i] - size; radius > 0)
-      least = std::min(least, std::max(0.0, size - radius));
-  return least;
-}
-
 }  // namespace
 
 BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x, const OperandRow& w,
@@ -136,7 +127,7 @@ double block_scale_error(std::string_view path, std::array<std::string_view, 2> 
       vanished =
           rule(Rule::block_scale_underflow, blocks * step * after * std::max({1.0F, high[0], high[1]}));
   }
-  if (least_of(x) * least_of(w) >= 0x1p-126 * above) return vanished;
+  if (x.min_abs * w.min_abs >= 0x1p-126 * above) return vanished;
   return up(vanished + rule(Rule::block_scale_underflow, blocks * most * step * after));
 }
 

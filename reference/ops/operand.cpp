@@ -78,7 +78,12 @@ void finish(OperandRow& row) {
     row.reach[i] = std::max(row.reach[i], std::fabs(row.center[i]));
   row.grid = row_grid(row.center);
   row.max_abs = row.grid.max_abs;
-  for (const double each : row.reach) row.max_abs = std::max(row.max_abs, each);
+  row.min_abs = row.grid.min_abs;
+  for (std::size_t i = 0; i < row.reach.size(); ++i) {
+    row.max_abs = std::max(row.max_abs, row.reach[i]);
+    if (const double size = std::fabs(row.center[i]), radius = row.reach[i] - size; radius > 0)
+      row.min_abs = std::min(row.min_abs, std::max(0.0, size - radius));
+  }
 }
 
 std::string resolve_path(std::string_view path, const Format& a, const Format& b) {

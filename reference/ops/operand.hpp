@@ -110,6 +110,8 @@ struct OperandRow {
   std::array<double, 2> two_scales{1, 1};  // of a scale that is a product of two: both
   double scale_error = 0;                  // relative, of the kernel's scale
   double max_abs = 0;                      // of reach
+  double min_abs =
+      0;  // the least magnitude that is not 0 which an operand may have; 0 where one may be any near 0
   // path=blocks: the largest power of two of a block scale, and of an element (at least its format's 2^emin) times
   // its scale: the exponents at which units with block scales align. 0 elsewhere.
   double scale_head = 0, element_head = 0;
@@ -128,7 +130,7 @@ inline bool has_two_scales(const OperandRow& row) { return row.two_scales[0] != 
 void admit(OperandRow& row, std::size_t i, double low, double high, const ScalarFormat& format);
 // Nothing is known of element i, whose center stands.
 void leave_open(OperandRow& row, std::size_t i);
-// Sets what is derived of center and reach: grid and max_abs.
+// Sets what is derived of center and reach: grid, max_abs and min_abs.
 void finish(OperandRow& row);
 
 class Operands {

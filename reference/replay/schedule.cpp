@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -49,16 +50,6 @@ constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"
 constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
 
 constexpr ScheduleGrammar kGrammar("schedule", kKeys);
-
-std::vector<std::string_view> pieces(std::string_view text, char separator) {
-  std::vector<std::string_view> list;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    list.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return list;
-}
 
 void set(Schedule& s, std::string_view key, std::string_view value) {
   const auto tail_of = [&](std::string_view text) { return text.substr(0, text.find(':')); };
@@ -104,7 +95,7 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
       kGrammar.refuse(key, value);
     s.cuts.clear();
     if (s.slicing == Slicing::cuts)
-      for (const std::string_view cut : pieces(value.substr(value.find(':') + 1), '.')) {
+      for (const std::string_view cut : listed_words(value.substr(value.find(':') + 1), '.')) {
         s.cuts.push_back(kGrammar.number(key, cut, 1, INT32_MAX));
         if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) kGrammar.refuse(key, value);
       }
@@ -227,7 +218,7 @@ std::string as_contract_value(std::string_view printed) {
 
 std::string from_contract_value(std::string_view value) {
   std::string text;
-  for (const std::string_view pair : pieces(value, '/')) {
+  for (const std::string_view pair : listed_words(value, '/')) {
     text += text.empty() ? "" : " ";
     const std::size_t at = text.size() + std::min(pair.find_first_of("=:"), pair.size());
     text += pair;

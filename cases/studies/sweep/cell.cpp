@@ -8,6 +8,7 @@
 
 #include "harness/backend_names.hpp"
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay::sweep {
 namespace {
@@ -64,13 +65,8 @@ std::vector<AttributeSpec> joined(std::span<const AttributeSpec> own) {
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
+  const std::vector<std::string_view> words = listed_words(text, separator);
+  return {words.begin(), words.end()};
 }
 
 std::uint64_t seed_of(const std::string& text, std::string_view where) {
