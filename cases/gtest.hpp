@@ -110,8 +110,8 @@ template <typename Kernel>
       if (const std::size_t count = unwritten_bytes(subject, kFirstPoison, again, kSecondPoison); count > 0)
         return failure() << "  what   unwritten: " << count << " bytes of the outputs";
       const Inputs& inputs = subject.inputs();
-      const Verdict verdict =
-          judge_numbers(inputs, c.op->truth(c.attributes, inputs.set, contract), subject.outputs());
+      const Verdict verdict = judge_outputs(
+          c, contract, inputs, c.op->truth(c.attributes, inputs.set, contract), subject.outputs());
       if (verdict.status != Status::pass)
         return failure() << "  what   " << to_string(verdict.status) << ": " << verdict.summary << "\n"
                          << verdict.detail;

@@ -17,6 +17,7 @@ reference/arithmetic                     reference/* reference/formats/ referenc
 reference/inputs                         reference/* reference/ops/* OWN
 reference/replay                         reference/* reference/formats/ reference/arithmetic/ OWN
 reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ reference/replay/ OWN
+reference/ops/formula                    reference/* reference/formats/ reference/arithmetic/ reference/ops/* OWN
 reference/ops/attention/value            reference/* reference/real/ reference/formats/ reference/ops/attention/* reference/ops/attention/value/ | reference/ops/
 reference/ops/attention/emulated         reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/emulated/
 reference/ops/attention/limits           reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/ | reference/ops/
@@ -24,11 +25,13 @@ backends                                 backends/assay_backend.h backends/plugi
 backends/cuda                            backends/assay_backend.h backends/plugin/ OWN backends/gpu/
 backends/emulated                        backends/assay_backend.h backends/plugin/ OWN reference/
 backends/example                         backends/assay_backend.h OWN
+backends/formula                         backends/assay_backend.h backends/plugin/ OWN backends/emulated/tensors.hpp reference/
+backends/formula/CMakeLists.txt          backends/plugin/ OWN backends/emulated/ reference/
 backends/hip                             backends/assay_backend.h backends/plugin/ OWN backends/gpu/
 backends/hip/CMakeLists.txt              backends/plugin/ OWN backends/gpu/ backends/cuda/
 backends/museum                          backends/assay_backend.h backends/plugin/ OWN backends/cpu/
 backends/vulkan/testing                  backends/assay_backend.h backends/plugin/ OWN harness/testing/
-harness                                  harness/* harness/worker/ reference/* reference/inputs/ reference/ops/* | cases/* harness/testing/
+harness                                  harness/* harness/worker/ reference/* reference/inputs/ reference/ops/* reference/ops/formula/library.hpp | cases/* harness/testing/
 harness/CMakeLists.txt                   harness/ reference/ cases/*
 harness/testing                          OWN
 harness/culprit                          harness/* harness/worker/ reference/ OWN                             | harness/testing/
@@ -40,7 +43,7 @@ harness/cli                              harness/* harness/culprit/ harness/work
 harness/cli/CMakeLists.txt               harness/* harness/culprit/ harness/python/ reports/* reports/page/ cases/* cases/attribution/ cases/laws/ OWN
 harness/cli/faulty_stages.cpp            backends/assay_backend.h
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
-harness/cli/main.cpp                     harness/* OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
+harness/cli/main.cpp                     harness/* reference/ops/formula/library.hpp OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
 cases                                    harness/* reference/ cases/* cases/fills/ cases/faults/
 cases/attribution                        harness/* harness/culprit/ harness/worker/ reference/ OWN            | cases/* cases/studies/museum/ harness/testing/
@@ -77,7 +80,8 @@ cases/studies/silicon/amd_device.cu      reference/ OWN backends/hip/layouts.hpp
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
 cases/studies/sweep/assay_sweep/checkpoint.py harness/python/assay/tensors.py
 """
-# backends/emulated is the reference's own models of matrix units, run as a subject. backends/gpu holds the sources that
+# backends/emulated is the reference's own models of matrix units, run as a subject, and backends/formula the formulas of its ops;
+# both read a call's tensors alike. backends/gpu holds the sources that
 # cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane; which lane
 # of an AMD unit holds what is told once, in backends/hip/layouts.hpp. An exhibit of the museum is a kernel of
 # backends/cpu with one old defect; a mutant is one compiled again. harness/cli is the program: its main.cpp alone knows

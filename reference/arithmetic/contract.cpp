@@ -99,7 +99,10 @@ Contract Contract::parse(std::string_view text, std::span<const ContractKey> key
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!seen[i]) {
       if (keys[i].fallback.empty()) bad_value(keys[i], "", "required");
-      given[i] = canonical(keys[i], keys[i].fallback);
+      if (keys[i].fallback.starts_with('@'))
+        given[i] = find(contract.entries_, keys[i].fallback.substr(1));
+      else
+        given[i] = canonical(keys[i], keys[i].fallback);
     }
     contract.entries_.emplace_back(keys[i].name, given[i]);
   }

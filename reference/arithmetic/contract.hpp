@@ -38,9 +38,10 @@ inline constexpr std::string_view kMostRoundings = "0..16";
 struct ContractKey {
   std::string_view name;
   ContractValue kind;
-  std::string_view fallback;  // the value when the text does not name the key; "" when the key is required
-  std::string_view words;     // kind word: "any|sequential|tree"; kind number: "" or "0..MOST"
-  std::string_view meaning;   // one line, shown by `assay explain`
+  std::string_view
+      fallback;  // the value when the text does not name the key, "@KEY": that of an earlier one; "": required
+  std::string_view words;    // kind word: "any|sequential|tree"; kind number: "" or "0..MOST"
+  std::string_view meaning;  // one line, shown by `assay explain`
   // The value that makes the step as exact as can be, where its kind does not say it; "none": no value does.
   std::string_view ideal = {};
 };

@@ -2,6 +2,8 @@
 // One row per op in ops.cpp; the harness works from the rows alone and knows no op by name.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -57,6 +59,9 @@ struct TensorSpec {
   TensorRole role;
   std::string format;  // a row of formats()
   Shape shape;
+  // Of data: what a fill draws is mapped into this range, where there is one: low + (high - low) (1 + x / (1 + |x|)) / 2.
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
 };
 
 using TensorSet = std::map<std::string, Encoded>;  // by tensor name
@@ -95,6 +100,28 @@ struct ReplayStage {
   std::function<std::string(std::int64_t)> name;
 };
 
+// One of an op's functions: a plain one, or one of an object that a formula made.
+template <typename Signature>
+class OpCall;
+template <typename R, typename... Args>
+class OpCall<R(Args...)> {
+ public:
+  constexpr OpCall() = default;
+  constexpr OpCall(std::nullptr_t) {}  // NOLINT: a row of the list says nullptr
+  template <typename F>
+    requires std::convertible_to<F, R (*)(Args...)>
+  constexpr OpCall(F f) : plain_(f) {}  // NOLINT: a row of the list names a function
+  constexpr OpCall(const void* object, R (*of)(const void*, Args...)) : object_(object), of_(of) {}
+  R operator()(Args... args) const { return of_ != nullptr ? of_(object_, args...) : plain_(args...); }
+  constexpr explicit operator bool() const { return plain_ != nullptr || of_ != nullptr; }
+  constexpr bool operator==(std::nullptr_t) const { return !static_cast<bool>(*this); }
+
+ private:
+  R (*plain_)(Args...) = nullptr;
+  const void* object_ = nullptr;
+  R (*of_)(const void*, Args...) = nullptr;
+};
+
 struct Op {
   std::string_view name;
   std::string_view formula;
@@ -107,20 +134,30 @@ struct Op {
       example;  // "rows=4 cols=33 dtype=bf16": attributes of a small case that every kernel should take
   std::span<const AttributeSpec> attributes;
   std::span<const ContractKey> contract;
-  std::vector<TensorSpec> (*tensors)(const Attributes&);  // throws InputError on an impossible shape
-  void (*indices)(const Attributes&, std::uint64_t seed, TensorSet& inputs);  // nullptr when the op has none
-  std::vector<Truth> (*truth)(const Attributes&, const TensorSet& inputs, const Contract&);
+  OpCall<std::vector<TensorSpec>(const Attributes&)> tensors;  // throws InputError on an impossible shape
+  OpCall<void(const Attributes&, std::uint64_t seed, TensorSet& inputs)>
+      indices;  // nullptr when the op has none
+  OpCall<std::vector<Truth>(const Attributes&, const TensorSet& inputs, const Contract&)> truth;
   // Elements of the inputs that no correct kernel reads; nullptr when every element is used.
-  std::vector<UnusedRange> (*unused)(const Attributes&, const TensorSet& inputs) = nullptr;
+  OpCall<std::vector<UnusedRange>(const Attributes&, const TensorSet& inputs)> unused = nullptr;
   // Of a contract with level=replay (none of others): parts of its schedule, each of which begins where the one before it ends with nothing left:
   // cut(steps) of the second is cut(0) of the first. nullptr, or fewer parts, where the inputs' formats cannot be cut.
-  std::vector<ReplayStage> (*stages)(const Attributes&, const TensorSet& inputs, const Contract&) = nullptr;
+  OpCall<std::vector<ReplayStage>(const Attributes&, const TensorSet& inputs, const Contract&)> stages =
+      nullptr;
   // "input: output", a line each, of inputs that are not finite; a kernel has to see to it.
   std::string_view special = "";
+  // Where later outputs depend on what a kernel stored of earlier ones (codes on their scales): the truths of these outputs.
+  // nullptr where no output depends on another.
+  OpCall<std::vector<Truth>(const Attributes&, const TensorSet& inputs, const Contract&,
+                            const TensorSet& outputs)>
+      truth_given = nullptr;
 };
 
-std::span<const Op> ops();
-const Op& op(std::string_view name);  // throws InputError unknown_name
+std::span<const Op> ops();            // written by hand, each in a file of its own
+std::vector<const Op*> every_op();    // and those that are formulas (formula/library.hpp), by name
+const Op& op(std::string_view name);  // of all; throws InputError unknown_name
 const Op* find_op(std::string_view name);
+std::vector<std::string> op_names();                          // of all
+std::map<std::string, std::string> example_of(const Op& op);  // the attributes of its example
 
 }  // namespace assay
