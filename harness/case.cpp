@@ -238,13 +238,13 @@ CaseSet parse_case(std::string_view text, std::string_view where) {
   set.op = words[0];
   std::vector<std::string> keys;
   if (set.op == "*") {  // lists of expected gaps only; expand() refuses it
-    for (const auto& o : ops())
-      for (auto& key : keys_of(o)) keys.push_back(std::move(key));
+    for (const Op* o : every_op())
+      for (auto& key : keys_of(*o)) keys.push_back(std::move(key));
   } else if (const Op* o = find_op(set.op)) {
     keys = keys_of(*o);
   } else {
-    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, excerpt(set.op),
-                                                               suggest(set.op, names_of(ops()))));
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("{}: no op '{}'; {}", where, excerpt(set.op), suggest(set.op, op_names())));
   }
   for (const std::string_view word : std::span(words).subspan(1)) {
     const auto equals = word.find('=');
@@ -275,8 +275,8 @@ std::uint64_t case_count(const CaseSet& set) {
 std::vector<Case> expand(const CaseSet& set, std::string_view where) {
   const Op* found = find_op(set.op);
   if (found == nullptr)
-    throw InputError(InputErrorKind::unknown_name, fmt::format("{}: no op '{}'; {}", where, excerpt(set.op),
-                                                               suggest(set.op, names_of(ops()))));
+    throw InputError(InputErrorKind::unknown_name,
+                     fmt::format("{}: no op '{}'; {}", where, excerpt(set.op), suggest(set.op, op_names())));
   const Op& o = *found;
   if (const std::uint64_t count = case_count(set); count > kMostCases)
     throw InputError(InputErrorKind::bad_value,

@@ -56,9 +56,9 @@ void make_matchable(CaseSet& set, std::string_view where) {
         // "*" takes what any op with this key takes; the last refusal is as good as the others.
         std::optional<std::string> refusal;
         bool taken = false;
-        for (const Op& o : ops()) {
-          if (taken || (set.op != "*" && set.op != o.name)) continue;
-          for (const AttributeSpec& spec : o.attributes) {
+        for (const Op* o : every_op()) {
+          if (taken || (set.op != "*" && set.op != o->name)) continue;
+          for (const AttributeSpec& spec : o->attributes) {
             if (spec.name != key) continue;
             try {
               spelling = canonical_attribute(spec, plain);

@@ -35,6 +35,13 @@ struct Encoding {
   }
 };
 
+// Into the range of a tensor that has one: op.hpp.
+float mapped(float x, const TensorSpec& t) {
+  if (std::isnan(x)) return x;
+  const double share = std::isinf(x) ? std::copysign(1.0, x) : x / (1 + std::fabs(static_cast<double>(x)));
+  return static_cast<float>(std::clamp(t.low + (t.high - t.low) * (1 + share) / 2, t.low, t.high));
+}
+
 // Tensors side by side: those of a million keys are the only large ones.
 TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, const TensorSet& indices,
                         Values& values, Stage stage, const Encoding* before = nullptr) {
@@ -58,6 +65,8 @@ TensorSet encode_values(const Case& c, const std::vector<TensorSpec>& tensors, c
       set.find(t.name)->second = *known;
       return;
     }
+    if (stage != Stage::after_fault && std::isfinite(t.low))
+      for (float& x : own) x = mapped(x, t);
     EncodePolicy policy;
     policy.seed = c.seed;
     // Encoders saturate; an infinity that a fault put there stays one where the format has it.

@@ -73,12 +73,13 @@ std::string refused_scale(const Encoded& output) {
 
 // Numbers first, then the path: a wrong result by a wrong path is wrong. A kernel that may give other bits each time
 // is judged on both runs.
-Verdict judge_run(const Inputs& inputs, const std::vector<Truth>& truths, const RunResult& run,
-                  const PathFinding& path, double* seconds) {
-  Verdict v = judge_numbers(inputs, truths, output_tensors(inputs, run.outputs), seconds);
+Verdict judge_run(const Case& c, const Contract& contract, const Inputs& inputs,
+                  const std::vector<Truth>& truths, const RunResult& run, const PathFinding& path,
+                  double* seconds) {
+  Verdict v = judge_outputs(c, contract, inputs, truths, output_tensors(inputs, run.outputs), seconds);
   if (v.status == Status::wrong) return v;
   if (!run.second.empty()) {
-    Verdict second = judge_numbers(inputs, truths, output_tensors(inputs, run.second), seconds);
+    Verdict second = judge_outputs(c, contract, inputs, truths, output_tensors(inputs, run.second), seconds);
     second.elements += v.elements;
     second.worst_ratio = std::max(second.worst_ratio, v.worst_ratio);
     if (second.status == Status::wrong) {
@@ -132,6 +133,15 @@ Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, co
     set(v, Status::distrust, "an all-zero output would have passed: these inputs show nothing");
   }
   return v;
+}
+
+Verdict judge_outputs(const Case& c, const Contract& contract, const Inputs& inputs,
+                      const std::vector<Truth>& truths, const TensorSet& outputs, double* seconds) {
+  if (!c.op->truth_given) return judge_numbers(inputs, truths, outputs, seconds);
+  const auto start = Clock::now();
+  const std::vector<Truth> given = c.op->truth_given(c.attributes, inputs.set, contract, outputs);
+  if (seconds != nullptr) *seconds += seconds_since(start);
+  return judge_numbers(inputs, given, outputs, seconds);
 }
 
 Workers::Entry& Workers::of(const std::string& backend) {
@@ -209,8 +219,8 @@ void Judge::ask_again(const Case& c, const Contract& contract, const RunResult& 
   if (!likely) return;
   std::vector<Truth> truths_again = truths.of(c, inputs, *likely, &r.reference_seconds);
   keep_silent_with(truths.of(c, inputs, contract), truths_again);
-  const Verdict again =
-      judge_numbers(inputs, truths_again, output_tensors(inputs, run.outputs), &r.reference_seconds);
+  const Verdict again = judge_outputs(c, *likely, inputs, truths_again, output_tensors(inputs, run.outputs),
+                                      &r.reference_seconds);
   r.verdict.likely_ratio = again.worst_ratio;
   if (again.status == Status::wrong) r.verdict.detail = again.detail;
 }
@@ -280,7 +290,7 @@ CaseResult Judge::judge_plain(const Case& c) const {
         r.verdict.detail = "  the worker printed:\n" + quoted_block(run.output_tail);
     } else {
       const auto& known = truths.of(c, inputs, *contract, &r.reference_seconds);
-      r.verdict = judge_run(inputs, known, run, path, &r.reference_seconds);
+      r.verdict = judge_run(c, *contract, inputs, known, run, path, &r.reference_seconds);
       r.verdict.seen = sharpness(known, inputs.tensors);
       if (r.verdict.status == Status::wrong) name_first_step(c, *contract, r);
       if (r.verdict.status == Status::pass &&

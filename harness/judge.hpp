@@ -94,5 +94,8 @@ CaseResult judge_alone(const Case& c, const InputLists& lists, Workers& workers,
 // took to *seconds.
 Verdict judge_numbers(const Inputs& inputs, const std::vector<Truth>& truths, const TensorSet& outputs,
                       double* seconds = nullptr);
+// The same where later outputs may depend on earlier ones as they were stored (Op::truth_given).
+Verdict judge_outputs(const Case& c, const Contract& contract, const Inputs& inputs,
+                      const std::vector<Truth>& truths, const TensorSet& outputs, double* seconds = nullptr);
 
 }  // namespace assay

@@ -29,7 +29,7 @@ CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>
   r.c = c;
   r.contract = declared.print();
   const auto truths = c.op->truth(c.attributes, inputs.set, declared);
-  r.verdict = judge_numbers(inputs, truths, file.got, &r.reference_seconds);
+  r.verdict = judge_outputs(c, declared, inputs, truths, file.got, &r.reference_seconds);
   r.verdict.seen = sharpness(truths, inputs.tensors);
   if (strict && r.verdict.status == Status::pass && r.verdict.blind()) {
     r.verdict.status = Status::blind;

@@ -8,6 +8,8 @@
 
 #include "harness/stranger_line.hpp"
 #include "harness/suites.hpp"
+#include "reference/ops/formula/library.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay {
 namespace {
@@ -73,7 +75,48 @@ GeneratedSuite generate(const std::vector<SuiteLine>& factors, const StrangerSui
 
 }  // namespace
 
-std::vector<SuiteLine> stranger_factors() { return read_suite(factors_file()); }
+namespace {
+
+// A formula's own line: the sizes of its example and others around them, every format and word, inputs that aim at sums, ends
+// and ranges.
+std::string line_of(const formula::FormulaOp& f) {
+  const Op& o = f.op();
+  const Attributes example = Attributes::complete(o.attributes, example_of(o));
+  std::string line(o.name);
+  for (const AttributeSpec& spec : o.attributes) {
+    const std::string name(spec.name);
+    if (spec.kind == AttributeKind::real) continue;
+    line += fmt::format(" {}={}", name, example.text(name));
+    if (spec.kind != AttributeKind::integer) {
+      for (const std::string_view word : listed_words(spec.allowed))
+        if (!word.empty() && word != example.text(name)) line += fmt::format(",{}", word);
+      continue;
+    }
+    std::vector<std::int64_t> sizes{example.integer(name)};
+    for (const std::int64_t n :
+         {2 * sizes[0], 1L, 2L, 3L, sizes[0] + 1, 16L, 33L, 4 * sizes[0], 64L, 128L, 100L}) {
+      if (std::ranges::find(sizes, n) != sizes.end()) continue;
+      try {
+        (void)canonical_attribute(spec, fmt::format("{}", n));
+        line += fmt::format(",{}", n);
+        sizes.push_back(n);
+      } catch (const InputError&) {  // beyond the attribute's own range
+      }
+    }
+  }
+  return line +
+         " fill=gaussian,last_element,outlier,roll_call,cancel,ramp,ties,subnormal,extreme,front_load "
+         "variant=all";
+}
+
+}  // namespace
+
+std::vector<SuiteLine> stranger_factors() {
+  std::vector<SuiteLine> lines = read_suite(factors_file());
+  for (const Op* o : formula::ops())
+    lines.push_back({line_of(*formula::find(o->name)), fmt::format("formula {}", o->name)});
+  return lines;
+}
 std::string stranger_purpose() { return suite_purpose(factors_file()); }
 
 GeneratedSuite generate_suite(const std::vector<SuiteLine>& factors, const StrangerSuite& wanted,

@@ -85,8 +85,8 @@ bool begins_with_op(const std::string& word) {
 [[noreturn]] void refuse_word(const std::string& word) {
   std::vector<std::string> names = names_in(fs::path(suites_directory()) / kMainGroup, "");
   for (auto& name : further_suite_names()) names.push_back(std::move(name));
-  for (const Op& o : ops())
-    if (std::ranges::find(names, o.name) == names.end()) names.emplace_back(o.name);
+  for (const std::string& op : op_names())
+    if (std::ranges::find(names, op) == names.end()) names.push_back(op);
   throw InputError(InputErrorKind::unknown_name,
                    fmt::format("no suite '{0}', nor an op that is called so; {1}; a case file is named "
                                "PATH.cases, or PATH.safetensors with its data",

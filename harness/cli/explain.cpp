@@ -73,7 +73,8 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
       }
     std::ranges::sort(terms, std::greater<>{});
     fmt::print("  terms  (how much smaller the median limit would be if that step were exact)\n");
-    for (const auto& [share, name] : terms) fmt::print("    {:>5.1f} %  {}\n", 100 * share, name);
+    for (const auto& [share, name] : terms)  // a tree may be wider than the order that is declared
+      fmt::print("    {:>5.1f} %  {}\n", 100 * std::max(share, 0.0), name);
     const Sharpness seen = sharpness(std::span(&t, 1), inputs.tensors);
     fmt::print(
         "  shows  an error of {} in half of the elements, {} in the sharpest{}; an all-zero output {}\n",
@@ -110,8 +111,10 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
       const Contract contract = Contract::parse(declared.declaration.contract, c.op->contract);
       fmt::print("\ncontract of {} (path {})\n", c.backend,
                  declared.declaration.path.empty() ? "not claimed" : declared.declaration.path);
+      std::size_t width = 12;
+      for (const auto& k : c.op->contract) width = std::max(width, k.name.size());
       for (const auto& k : c.op->contract)
-        fmt::print("  {:<12} = {:<12} {}\n", k.name, contract.text(k.name), k.meaning);
+        fmt::print("  {:<{}} = {:<12} {}\n", k.name, width, contract.text(k.name), k.meaning);
       explain_truth(c, inputs, contract);
       fmt::print("\n");
     }

@@ -18,7 +18,7 @@ namespace assay {
 namespace {
 
 void list_ops(const InputLists&) {
-  for (const auto& o : ops()) fmt::print("{:<12} {}\n", o.name, o.formula);
+  for (const Op* o : every_op()) fmt::print("{:<16} {}\n", o->name, o->formula);
 }
 void list_formats(const InputLists&) {
   for (const auto& f : formats())

@@ -1,5 +1,9 @@
 // assay: finds out whether LLM inference kernels compute what they claim, and by the path that they claim.
 #include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cases/attribution/report.hpp"
 #include "cases/laws/laws.hpp"
@@ -7,6 +11,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/studies.hpp"
+#include "reference/ops/formula/library.hpp"
 
 namespace {
 
@@ -21,6 +26,8 @@ constexpr const char* kFooter =
     "    backend=NAME       in place of --backend; options follow a colon: cuda:guards=no\n"
     "                       or a plug-in's path, in which %20 is a blank and %2C a comma\n"
     "    variant=NAME       one kernel of the backend, or all (assay doctor lists them)\n"
+    "  --op FILE.op         takes an op from a formula of your own (docs/formulas.md); -b formula:FILE runs "
+    "it plainly\n"
     "\n"
     "Examples:\n"
     "  assay run 'softmax rows=4 cols=1000 dtype=f32,bf16 fill=gaussian,peaked,deep'\n"
@@ -38,11 +45,41 @@ std::string attribute_case(const assay::Case& c, const assay::InputLists& lists,
   return assay::attribution::report(assay::attribution::attribute(c, lists, workers, options));
 }
 
+// Takes every "--op FILE.op" out of the command line (studies have an --op NAME of their own): the file's formula is an op from then on, in programs that are started too.
+// Throws InputError.
+std::vector<char*> with_formulas(int argc, char** argv) {
+  std::vector<char*> left;
+  std::string files;
+  if (const char* had = std::getenv(assay::formula::kFilesVariable)) files = had;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool joined = word.starts_with("--op="), apart = word == "--op" && i + 1 < argc;
+    if (!(joined && word.ends_with(".op")) && !(apart && std::string_view(argv[i + 1]).ends_with(".op"))) {
+      left.push_back(argv[i]);
+      continue;
+    }
+    files += (files.empty() ? "" : ":") + (joined ? word.substr(5) : std::string(argv[++i]));
+  }
+  if (!files.empty()) setenv(assay::formula::kFilesVariable, files.c_str(), 1);
+  (void)assay::formula::ops();
+  return left;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace assay;
   int exit_code = kGreen;
+  std::vector<char*> words;
+  try {
+    words = with_formulas(argc, argv);
+  } catch (const InputError& e) {
+    std::fprintf(stderr, "assay: %s\n", e.what());
+    return kUsage;
+  }
+  words.push_back(nullptr);
+  argc = static_cast<int>(words.size()) - 1;
+  argv = words.data();
   const auto add = [&](const Command& program) {
     add_run(program, exit_code, input_lists(), laws());
     add_compare(program, exit_code);

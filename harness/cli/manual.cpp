@@ -8,6 +8,7 @@
 #include "harness/cli/commands.hpp"
 #include "reference/arithmetic/order.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/ops/formula/library.hpp"
 #include "reference/ops/operand.hpp"
 
 namespace assay {
@@ -215,6 +216,10 @@ std::string manual_page(const Op& o, bool markdown) {
       rows.push_back({std::string(each.path), std::string(each.meaning)});
     page.table({"path", "meaning"}, rows);
   }
+  if (const formula::FormulaOp* f = formula::find(o.name)) {
+    page.section("formula", "the op as it is written; its words are those of docs/formulas.md");
+    page.lines(f->text().source);
+  }
   if (o.contract.empty()) {
     page.section("contract", "none; the result is exact, and any other is wrong");
   } else {
@@ -252,7 +257,8 @@ std::string manual_page(const Op& o, bool markdown) {
     page.table({"format", "rule"}, rows);
   }
   page.section("example", "a small case, with `assay explain` in place of `assay run` to see its limits");
-  page.code(fmt::format("assay run '{} {}' -b cpu", o.name, o.example));
+  const std::string_view runs = formula::find(o.name) != nullptr ? "formula" : "cpu";
+  page.code(fmt::format("assay run '{} {}' -b {}", o.name, o.example, runs));
   return std::move(page).text();
 }
 
@@ -264,8 +270,7 @@ void add_manual(const Command& program, int& exit_code) {
   command.flag("--markdown", *markdown, "As Markdown");
   command.footer("Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual --markdown");
   command.callback([words, markdown, &exit_code] {
-    if (words->empty())
-      for (const auto& o : ops()) words->emplace_back(o.name);
+    if (words->empty()) *words = op_names();
     if (*words == std::vector<std::string>{"formats"}) {
       words->clear();
       for (const auto& f : formats()) words->emplace_back(f.name);
