@@ -11,3 +11,4 @@ import pytorch_rows  # noqa: E402,F401  softmax, layernorm, rmsnorm
 import pytorch_attention  # noqa: E402,F401  scaled_dot_product_attention by each of its backends
 import pytorch_matmul  # noqa: E402,F401  mm, _scaled_mm
 import triton_nvfp4  # noqa: E402,F401  NVFP4 to FP8, and the FP8 product
+import pytorch_formulas  # noqa: E402,F401  ops that are formulas
