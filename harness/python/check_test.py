@@ -49,6 +49,25 @@ class Check(unittest.TestCase):
         half = {"x": self.x.astype(numpy.float16), "gamma": self.inputs["gamma"].astype(numpy.float16)}
         self.assertIn("dtype=f16", self.judged(rmsnorm(half["x"], half["gamma"].astype(numpy.float32), 1e-5), inputs=half))
 
+    def test_a_formula_of_the_test_is_an_op(self):
+        formula = """op scaled_add              # y = x + scale b
+sizes rows, cols
+attribute scale real 0..100 = 2
+in  x[rows,cols] dtype, b[cols] f32
+out y[r,i] dtype = x[r,i] + scale * b[i]
+"""
+        x, b = self.x.reshape(6, 40), self.inputs["gamma"]
+        y = x + numpy.float32(3) * b
+        self.assertIn("all green", assay.check(y, formula=formula, inputs={"x": x, "b": b}, scale=3))
+        with self.assertRaises(assay.Finding) as found:
+            assay.check(y * numpy.float32(1.0001), formula=formula, inputs={"x": x, "b": b}, scale=3)
+        self.assertIn("scaled_add", str(found.exception))
+        wrong = formula.replace("b[i]\n", "c[i]\n").replace("scaled_add", "misspelt_add")
+        with self.assertRaisesRegex(ValueError, "line 5, column 37: 'c' is not known here"):
+            assay.check(y, formula=wrong, inputs={"x": x, "b": b})
+        self.assertRaisesRegex(ValueError, "one of op and formula", assay.check, y, inputs={"x": x})
+        self.assertRaisesRegex(ValueError, "another formula", assay.check, y, formula=formula + "#", inputs={"x": x})
+
     def test_a_wrong_element_another_eps_and_a_nan_are_findings_with_the_text_of_assay(self):
         wrong = self.y.copy()
         wrong[1, 2, 7] *= 1.001

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from assay import program
-from assay.pages import asked, line_of, tensors_of
+from assay.pages import asked, line_of, op_of, tensors_of
 from assay.recorder import record, tap
 from assay.tensors import Plane, plane_of, read_planes, write_planes
 
@@ -35,12 +35,15 @@ def _judge(line, planes, contract, strict):
     return done.stdout
 
 
-def check(output, *, op, inputs, contract="", strict=False, **attributes):
+def check(output, *, op="", formula="", inputs, contract="", strict=False, **attributes):
     """Judges `output` (one array, or a dict by name where the op has several) of `inputs` (a dict by the names on the page of the
     op, `assay manual OP`) under the arithmetic that the kernel declares. Attributes that shapes and types do not decide are
-    given by name (eps=1e-5). Returns what the judge says of a pass, raises Finding with its text otherwise, and ValueError for
+    given by name (eps=1e-5). `formula`: the text of an op that assay does not have (docs/formulas.md), in place of `op`. Returns what the judge says of a pass, raises Finding with its text otherwise, and ValueError for
     what cannot be judged."""
     __tracebackhide__ = True
+    if bool(op) == bool(formula):
+        raise ValueError("one of op and formula is given")
+    op = op or op_of(formula)
     table = tensors_of(op, attributes)
     outputs = [name for name, row in table.items() if row[2]]
     given = dict(inputs, **(output if isinstance(output, dict) else {outputs[0]: output}))

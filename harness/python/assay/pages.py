@@ -1,11 +1,41 @@
 """What the page of an op says of its tensors (`assay manual OP`), and the attributes that shapes and types decide."""
+import atexit
 import functools
+import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 from assay import program
 
-FIXED = ("f32", "int8", "int32")  # formats that no attribute names
+FILES = "ASSAY_OPS"  # files of formulas, which every program of assay takes up
+_formulas = {}
+
+
+def op_of(formula):
+    """The name of the op that a formula's text defines; from now on it is one of this process."""
+    named = re.search(r"^op[ \t]+(\w+)", formula, re.M)
+    if named is None:
+        raise ValueError("a formula has a line `op NAME`: docs/formulas.md")
+    name = named[1]
+    if name in _formulas and _formulas[name] != formula:
+        raise ValueError(f"another formula of the name {name} was given before: a process has one of each")
+    if name not in _formulas:
+        folder = tempfile.mkdtemp(prefix="assay_formula_")
+        atexit.register(shutil.rmtree, folder, True)
+        path = os.path.join(folder, name + ".op")
+        with open(path, "w") as file:
+            file.write(formula)
+        before = os.environ.get(FILES)
+        os.environ[FILES] = before + ":" + path if before else path
+        try:
+            asked("manual", name)
+        except ValueError:
+            os.environ.pop(FILES) if before is None else os.environ.update({FILES: before})
+            raise
+        _formulas[name] = formula
+    return name
 
 
 def asked(*arguments):
@@ -19,7 +49,8 @@ def asked(*arguments):
 def _page(op):
     text = asked("manual", op)
     rows = re.findall(r"^  (\S+) +\[([^\]]*)\] +(\S+) +(input|output)(?: +if (\S+)=(!?)(\S+))?", text, re.M)
-    return rows, dict(re.findall(r"^  (\w+) +default (\S+)", text, re.M))
+    words = dict(re.findall(r"^  (\w+) +(?:default (\S+)|required)", text, re.M))
+    return rows, words
 
 
 def tensors_of(op, attributes):
@@ -42,13 +73,13 @@ def flat(shape, axes):
     return shape
 
 
-def inferred(table, planes):
+def inferred(op, table, planes):
     """The attributes that shapes and types of the tensors decide. A tensor of more axes than the op has is a batch of rows."""
     found = {}
     for name, plane in planes.items():
         axes, form, _ = table[name]
         pairs = [(axis, str(extent)) for axis, extent in zip(axes, flat(plane.shape, axes)) if axis.isidentifier()]
-        if form.isidentifier() and form not in FIXED:
+        if form in _page(op)[1]:  # an attribute, not a format
             pairs.append((form, plane.format))
         for attribute, value in pairs:
             if found.setdefault(attribute, value) != value:
@@ -62,5 +93,5 @@ def line_of(op, planes, attributes):
     for name in planes:
         if name not in table:
             raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
-    values = dict(inferred(table, planes), **{key: str(value) for key, value in attributes.items()})
+    values = dict(inferred(op, table, planes), **{key: str(value) for key, value in attributes.items()})
     return " ".join([op] + [f"{key}={value}" for key, value in values.items()]), table

@@ -819,6 +819,7 @@ class Run {
   static bool is_fused(const Planned& e, int k) {
     const Step& s = e.steps[k];
     if (s.what == Do::where) return is_fused(e, s.args[1]) || is_fused(e, s.args[2]);
+    if (s.what == Do::negate) return is_fused(e, s.args[0]);
     return s.what == Do::multiply && s.fused != Fused::no;
   }
 

@@ -54,6 +54,7 @@ TEST(Formula, a_mistake_is_told_with_its_place_and_what_is_allowed) {
       {"y[r,i] dtype =", "y[r,i] =", "out y needs a format"},
       {"y[r,i] dtype =", "y[r,i] dtyp =", "no format 'dtyp'; did you mean 'dtype'"},
       {"gamma[cols] f32", "gamma[cols] f33", "no format 'f33'"},
+      {"gamma[cols] f32", "gamma[cols] q4_0", "gamma is 'q4_0', which has scales of its own"},
       {"out y[r,i]", "out ms[r,i]", "ms is defined on line 5 already"},
       {"out y[r,i]", "out x[r,i]", "x is an input"},
       {"out y[r,i] dtype", "out y[r,r] dtype", "'r' is an index of y already"},

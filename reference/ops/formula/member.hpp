@@ -41,7 +41,7 @@ class Member {
   Num div(const Num& a, const Num& b);
   bool any_product() const { return any_product_; }
   Num product(std::vector<Num> factors);  // in any order
-  Num negated(const Num& a) { return {-a.value}; }
+  Num negated(const Num& a) { return {-a.value, -a.a, a.b, a.product}; }
   Num function(const std::string& name, const Num& x);
   Num sum(const std::vector<Num>& terms);
   Num cast(const std::string& word, const Num& x);

@@ -103,6 +103,12 @@ class Maker {
       Tensor t;
       t.name = in.name;
       t.format = format_of(in.format, in.at);
+      if (find_scalar_format(t.format) == nullptr)
+        fail(in.at,
+             fmt::format(
+                 "{} is '{}', which has scales of its own: write its codes and its scales as inputs, so "
+                 "that the formula says how a number is made of them",
+                 in.name, t.format));
       t.axes = in.axes;
       for (const Node& axis : in.axes) {
         check_constant(axis, fmt::format("an axis of {}", in.name));
@@ -653,12 +659,13 @@ class Maker {
     return user;
   }
 
-  // A product may stay unrounded where one sum, addition or difference alone takes it, behind a where() or not.
+  // A product may stay unrounded where one sum, addition or difference alone takes it, behind a where() or a sign or not.
   void mark_fused() {
     for (std::size_t k = 0; k < steps().size(); ++k) {
       if (steps()[k].what != Do::multiply) continue;
       int user = only_user(static_cast<int>(k));
-      while (user >= 0 && steps()[user].what == Do::where) user = only_user(user);
+      while (user >= 0 && (steps()[user].what == Do::where || steps()[user].what == Do::negate))
+        user = only_user(user);
       if (user < 0) continue;
       const Step& s = steps()[user];
       if (s.what != Do::add && s.what != Do::subtract && s.what != Do::sum) continue;
@@ -671,6 +678,7 @@ class Maker {
   }
   bool takes_product(int k) const {
     const Step& s = planned_.steps[k];
+    if (s.what == Do::negate) return takes_product(s.args[0]);
     return s.what == Do::multiply ||
            (s.what == Do::where && (takes_product(s.args[1]) || takes_product(s.args[2])));
   }

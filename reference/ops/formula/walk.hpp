@@ -374,12 +374,11 @@ class Walk {
       if (n.name == "clamp") z = std::min(z, v[2].integer);
       return {Kind::whole, z, {}};
     }
+    if (n.name == "neg") return {Kind::number, 0, p_.negated(number_of(v[0]))};
     std::vector<Num> x;
     for (const Value& each : v) x.push_back(p_.settle(number_of(each)));
     Num z{};
-    if (n.name == "neg")
-      z = p_.negated(x[0]);
-    else if (n.name == "abs")
+    if (n.name == "abs")
       z = p_.less(x[0], p_.number(0)) ? p_.negated(x[0]) : x[0];
     else if (n.name == "min")
       z = p_.less(x[1], x[0]) ? x[1] : x[0];
