@@ -14,6 +14,7 @@
 #include "backends/plugin/attention.hpp"
 #include "backends/vulkan/attention_plan.hpp"
 #include "backends/vulkan/kernels.hpp"
+#include "backends/vulkan/shaders.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -175,6 +176,12 @@ void attention_split_run(Session& session, const Trace& trace) {
   session.run(trace);
 }
 
+namespace {
+const char* attention_matrix_shader(std::string_view type) {
+  return type == "f16" ? "attention_matrix_f16" : "attention_matrix_bf16";
+}
+}  // namespace
+
 // On cooperative matrices, q, K, V and out all f16 or all bf16, where the unit's arithmetic is known.
 void attention_matrix_check(const Call& call, const Device& device) {
   attention_check(call, device);
@@ -188,6 +195,7 @@ void attention_matrix_check(const Call& call, const Device& device) {
   }
   if (can.matrix_unit(type).empty())
     throw Unsupported("the arithmetic of the matrix unit of " + can.name + " is not known");
+  need_matrix_shader(attention_matrix_shader(type));
   if (call.integer("d") % 16 != 0 || call.integer("dv") % 16 != 0)
     throw Unsupported("head dimensions in whole tiles of 16");
   if (16 * (4 * call.integer("d") + 6 * call.integer("dv")) + 2048 > device.can().shared_bytes) {
@@ -205,8 +213,7 @@ void attention_matrix_run(Session& session, const Trace& trace) {
   Attention attention(session, 0);
   const Format& type = format(call.text("dtype"));
   const std::int64_t rows = call.integer("q") * (call.integer("heads") / call.integer("kv_heads"));
-  session.add(path_name(call, "matrix"),
-              type.element == kF16 ? "attention_matrix_f16" : "attention_matrix_bf16",
+  session.add(path_name(call, "matrix"), attention_matrix_shader(call.text("dtype")),
               {type.element, 0, 0, 0, 0, 0, static_cast<std::uint32_t>(call.integer("d")),
                static_cast<std::uint32_t>(call.integer("dv")), attention.flags},
               Session::groups(call.integer("batch") * call.integer("kv_heads") * ((rows + 15) / 16)),

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "backends/vulkan/kernels.hpp"
+#include "backends/vulkan/shaders.hpp"
 
 namespace assay_vulkan {
 namespace {
@@ -184,6 +185,7 @@ void matmul_matrix_check(const Call& call, const Device& device) {
   if (how.element == kE4m3fn) need(can.fp8_depth != 0, "e4m3fn", ": " + can.no_fp8);
   if (how.unit != nullptr && can.matrix_unit(how.unit).empty())
     throw Unsupported("the arithmetic of the matrix unit of " + can.name + " is not known");
+  need_matrix_shader(how.shader);
 }
 std::string matmul_matrix_name(const Call& call, const Device&) {
   return Product(call, "a", "b").name("matmul_matrix");

@@ -6,7 +6,6 @@
 
 #include "backends/plugin/call.hpp"
 #include "backends/vulkan/generated_shaders.hpp"
-#include "backends/vulkan/shaders/matrix/generated.inc"
 
 namespace assay_vulkan {
 namespace {
@@ -18,8 +17,7 @@ struct Shader {
 
 constexpr auto kShaders = std::to_array<Shader>({
 #define X(name) {#name, k_##name},
-    ASSAY_VULKAN_SHADERS(X) X(attention_matrix_f16) X(attention_matrix_bf16) X(matmul_matrix_f16)
-        X(matmul_matrix_int8) X(matmul_matrix_e4m3fn)
+    ASSAY_VULKAN_SHADERS(X)
 #undef X
 });
 
@@ -60,11 +58,22 @@ void append_no_contraction(std::span<const std::uint32_t> module, std::vector<st
 
 }  // namespace
 
+bool has_shader(std::string_view name) {
+  return std::ranges::find(kShaders, name, &Shader::name) != kShaders.end();
+}
+
 std::span<const std::uint32_t> shader(std::string_view name) {
-  for (const Shader& row : kShaders) {
-    if (row.name == name) return row.words;
+  const auto row = std::ranges::find(kShaders, name, &Shader::name);
+  if (row == kShaders.end()) throw assay_plugin::Failed("no shader is named " + std::string(name));
+  return row->words;
+}
+
+void need_matrix_shader(std::string_view name) {
+  if (!has_shader(name)) {
+    throw assay_plugin::Unsupported(
+        "this build has no shaders on cooperative matrices: no glslang with "
+        "GL_KHR_cooperative_matrix was found when it was configured");
   }
-  throw assay_plugin::Failed("no shader is named " + std::string(name));
 }
 
 std::vector<std::uint32_t> finished_module(std::span<const std::uint32_t> module, std::string_view name,

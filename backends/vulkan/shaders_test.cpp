@@ -31,6 +31,8 @@ struct Arithmetic {
 
 TEST(VulkanShaders, no_product_or_sum_may_be_contracted) {
   for (const char* name : {"attention", "attention_merge", "matmul", "attention_matrix_f16"}) {
+    if (!has_shader(name))
+      continue;  // of cooperative matrices, in a build without the compiler that they need
     const Arithmetic made(shader(name)), finished(finished_module(shader(name), "renamed", {}));
     EXPECT_GT(finished.all.at(kMultiply), 3) << name;
     EXPECT_EQ(finished.held, finished.all) << name;
