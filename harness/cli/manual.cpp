@@ -10,6 +10,7 @@
 #include "reference/formats/block.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/operand.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
 namespace {
@@ -76,21 +77,12 @@ class Page {
   std::string text_;
 };
 
-// "mask[rows,cols] int8 if mask=random" -> tensor, shape, format, role and condition.
 std::vector<Row> tensor_rows(std::string_view signature) {
   std::vector<Row> rows;
-  while (!signature.empty()) {
-    const auto end = std::min(signature.find('\n'), signature.size());
-    std::string_view line = signature.substr(0, end);
-    signature.remove_prefix(std::min(end + 1, signature.size()));
-    const bool output = line.starts_with("-> ");
-    if (output) line.remove_prefix(3);
-    const auto open = line.find('['), close = line.find(']');
-    const auto condition = std::min(line.find(" if "), line.size());
-    rows.push_back({std::string(line.substr(0, open)), std::string(line.substr(open, close + 1 - open)),
-                    std::string(line.substr(close + 2, condition - close - 2)), output ? "output" : "input",
-                    condition == line.size() ? "" : std::string(line.substr(condition + 1))});
-  }
+  for (const SignatureLine& line : signature_lines(signature))
+    rows.push_back({std::string(line.name), fmt::format("[{}]", line.axes), std::string(line.format),
+                    line.output ? "output" : "input",
+                    line.condition.empty() ? "" : fmt::format("if {}", line.condition)});
   return rows;
 }
 

@@ -9,8 +9,10 @@
 
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
+extern const Op kArgmax;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -26,13 +28,8 @@ constexpr std::array kContract = {
                 "of checked=no"},
 };
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}, {"y", TensorRole::output, "int32", {rows}}};
-}
-
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kArgmax.tensors(a), set);
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
   const bool checked = a.text("checked") == "yes", wins = contract.text("nan") == "wins";
   const std::vector<double> x = in.values("x");
@@ -52,7 +49,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kArgmax;
 const Op kArgmax = {
     .name = "argmax",
     .formula = "y[r] = first i with x[r,i] >= x[r,j] for all j, by a loop of >",
@@ -62,7 +58,7 @@ const Op kArgmax = {
     .example = "rows=4 cols=33",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kArgmax>,
     .indices = nullptr,
     .truth = truth,
 };

@@ -29,8 +29,10 @@
 #include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
+extern const Op kDequantize;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -51,13 +53,6 @@ constexpr auto kContract = with_store_keys(std::array{
 });
 
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};
-
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  planes(format(a.text("from")), {rows, cols});
-  return {{"x", TensorRole::data, a.text("from"), {rows, cols}},
-          {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
-}
 
 // A plane of f32 scales that multiply: not nvfp4's, by which decoding divides.
 bool multiplies(const Plane& plane) {
@@ -105,7 +100,7 @@ void flush_narrow_scales(std::vector<Enclosure>& kernel, const Encoded& stored, 
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kDequantize.tensors(a), set);
   const Format& from = format(a.text("from"));
   const std::string_view mid_name = contract.text("mid");
   const double roundings = from.kind == FormatKind::scalar ? 0 : contract.number("roundings");
@@ -137,7 +132,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kDequantize;
 const Op kDequantize = {
     .name = "dequantize",
     .formula = "y = the number that x's code and scale stand for",
@@ -147,7 +141,7 @@ const Op kDequantize = {
     .example = "rows=4 cols=64 from=q8_0",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kDequantize>,
     .indices = nullptr,
     .truth = truth,
 };

@@ -29,8 +29,10 @@
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
+extern const Op kKvWrite;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -74,7 +76,7 @@ void check_policy(const Attributes& a) {
                     policy, to.name));
 }
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
+void check(const Attributes& a) {
   const Shape shape{a.integer("tokens"), a.integer("heads"), a.integer("d")};
   check_policy(a);
   check_quantiser(format(a.text("to")), "kv_write");
@@ -82,15 +84,10 @@ std::vector<TensorSpec> tensors(const Attributes& a) {
   if (a.integer("page") > 0 && shape[0] % a.integer("page") != 0)
     throw InputError(InputErrorKind::ragged_block,
                      fmt::format("page={} does not divide tokens={}", a.integer("page"), shape[0]));
-  std::vector<TensorSpec> list = {{"x", TensorRole::data, a.text("dtype"), shape}};
-  if (looks_back(a)) list.push_back({"first", TensorRole::data, a.text("dtype"), shape});
-  list.push_back({"slots", TensorRole::index, "int32", {shape[0]}});
-  list.push_back({"cache", TensorRole::output, a.text("to"), shape});
-  return list;
 }
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
-  tensors(a);  // refuses what no index could be made for
+  kKvWrite.tensors(a);  // refuses what no index could be made for
   const std::int64_t tokens = a.integer("tokens"), page = std::max<std::int64_t>(a.integer("page"), 1);
   IndexDraw draw(seed);
   const std::vector<std::int64_t> pages = draw.permutation(tokens / page);
@@ -100,7 +97,7 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kKvWrite.tensors(a), set);
   const Format& to = format(a.text("to"));
   const Shape& shape = in.tensor("x").shape;
   const std::int64_t tokens = shape[0], row = shape[1] * shape[2];
@@ -148,7 +145,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kKvWrite;
 const Op kKvWrite = {
     .name = "kv_write",
     .formula = "cache[slots[t]] = round(x[t] / scale) scale, saturating, scale by policy",
@@ -160,7 +156,7 @@ const Op kKvWrite = {
     .example = "tokens=5 heads=2 d=64 to=e4m3fn_tensor policy=locked",
     .attributes = kAttributes,
     .contract = kQuantiseKeys,
-    .tensors = tensors,
+    .tensors = tensors_of<kKvWrite, check>,
     .indices = indices,
     .truth = truth,
 };

@@ -23,10 +23,12 @@
 #include "reference/ops/norm.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/replayed_rows.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/ops/variance.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kLayernorm;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -44,14 +46,6 @@ constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
         "(x - M before) (x - M after), parts merged by Chan's formula, its products in any association"},
 }));
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}},
-          {"gamma", TensorRole::data, "f32", {cols}},
-          {"beta", TensorRole::data, "f32", {cols}},
-          {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
-}
-
 // Whether no kernel of the contract leaves acc's range before 1/sqrt, by magnitudes alone: the mean grows by two roundings or,
 // merged, 2 gamma_{2 div_ulp + 4} an addition, and no sum is above n times its largest square (merges: n^2 / 4).
 bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp, const Machine& acc) {
@@ -67,7 +61,7 @@ bool moments_fit(std::span<const double> row, VarianceKind kind, double div_ulp,
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kLayernorm.tensors(a), set);
   const std::size_t cols = static_cast<std::size_t>(a.integer("cols"));
   const std::vector<double> x = in.values("x"), gain = in.values("gamma"), bias = in.values("beta");
   const Affine affine(contract, a.text("dtype"));
@@ -110,7 +104,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kLayernorm;
 const Op kLayernorm = {
     .name = "layernorm",
     .formula = "y[r,i] = (x[r,i] - mu_r) / sqrt(sigma_r^2 + eps) gamma[i] + beta[i]",
@@ -122,7 +115,7 @@ const Op kLayernorm = {
     .example = "rows=4 cols=33 dtype=bf16",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kLayernorm>,
     .indices = nullptr,
     .truth = truth,
     .unused = nullptr,

@@ -24,10 +24,12 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/real/double_double_functions.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kLogsumexp;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -49,13 +51,8 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"base", ContractValue::word, "e", "e|2", "of the logarithm that is stored"},
 }));
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}, {"y", TensorRole::output, "f32", {rows}}};
-}
-
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kLogsumexp.tensors(a), set);
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
   const std::vector<double> x = in.values("x");
   const Machine acc = machine(contract.text("acc"), contract.text("ftz") == "yes");
@@ -126,7 +123,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kLogsumexp;
 const Op kLogsumexp = {
     .name = "logsumexp",
     .formula = "y[r] = log sum_i exp(x[r,i])",
@@ -136,7 +132,7 @@ const Op kLogsumexp = {
     .example = "rows=4 cols=33",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kLogsumexp>,
     .indices = nullptr,
     .truth = truth,
     .unused = nullptr,

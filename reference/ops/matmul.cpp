@@ -38,9 +38,11 @@
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/products.hpp"
 #include "reference/ops/replayed_matmul.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kMatmul;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -76,15 +78,6 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
                 "path=tf32: how operands are rounded to it"},
 }));
-
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t m = a.integer("m"), n = a.integer("n"), k = a.integer("k");
-  planes(format(a.text("a")), {m, k});  // refuses a block that does not divide k
-  planes(format(a.text("b")), {n, k});
-  return {{"a", TensorRole::data, a.text("a"), {m, k}},
-          {"b", TensorRole::data, a.text("b"), {n, k}},
-          {"y", TensorRole::output, a.text("dtype"), {m, n}}};
-}
 
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be
 // so where they are multiplied (a quantiser clamps them), their partners of one sign and not rounded to zero, and no conversion of
@@ -171,7 +164,7 @@ std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(attributes), set);
+  const OpInputs in(kMatmul.tensors(attributes), set);
   const Encoded& a = in.tensor("a");
   const Encoded& b = in.tensor("b");
   const std::string path = resolve_path(attributes.text("path"), format(a.format), format(b.format));
@@ -263,7 +256,6 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
 
 }  // namespace
 
-extern const Op kMatmul;
 const Op kMatmul = {
     .name = "matmul",
     .formula = "y[i,j] = sum_k a[i,k] b[j,k]",
@@ -274,7 +266,7 @@ const Op kMatmul = {
     .example = "m=4 n=32 k=64 a=bf16 b=bf16 dtype=f32",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kMatmul>,
     .indices = nullptr,
     .truth = truth,
     .unused = nullptr,

@@ -48,9 +48,11 @@
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/products.hpp"
 #include "reference/ops/replayed_moe.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kMoe;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -91,25 +93,14 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
                 "distinct: nothing is claimed of a token that names an expert twice"},
 }));
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
-                     experts = a.integer("experts"), topk = a.integer("topk");
+void check(const Attributes& a) {
+  const std::int64_t experts = a.integer("experts"), topk = a.integer("topk");
   if (topk > experts)
     throw InputError(InputErrorKind::bad_value, fmt::format("topk={} with experts={}", topk, experts));
-  const std::string &x = a.text("a"), &w = a.text("w"), &down = a.text("w2");
-  planes(format(x), {tokens, hidden});
-  planes(format(w), {experts, 2 * inter, hidden});
-  planes(format(down), {experts, hidden, inter});
-  return {{"x", TensorRole::data, x, {tokens, hidden}},
-          {"w13", TensorRole::data, w, {experts, 2 * inter, hidden}},
-          {"w2", TensorRole::data, down, {experts, hidden, inter}},
-          {"topk_ids", TensorRole::index, "int32", {tokens, topk}},
-          {"topk_weights", TensorRole::data, "f32", {tokens, topk}},
-          {"y", TensorRole::output, a.text("dtype"), {tokens, hidden}}};
 }
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
-  tensors(a);  // refuses what no index could be made for
+  kMoe.tensors(a);  // refuses what no index could be made for
   const std::int64_t tokens = a.integer("tokens"), topk = a.integer("topk");
   IndexDraw draw(seed);
   std::vector<std::int64_t> ids;
@@ -158,7 +149,7 @@ std::vector<OperandRow> rows_of(const Operands& operands, std::int64_t first, st
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kMoe.tensors(a), set);
   const std::int64_t tokens = a.integer("tokens"), hidden = a.integer("hidden"), inter = a.integer("inter"),
                      topk = a.integer("topk");
   const Format& a_format = format(a.text("a"));
@@ -300,7 +291,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kMoe;
 const Op kMoe = {
     .name = "moe",
     .formula = "y[t] = sum_s c[t,s] w2[e] (silu(w13[e,gate] x[t]) * (w13[e,up] x[t])), e = topk_ids[t,s]",
@@ -314,7 +304,7 @@ const Op kMoe = {
     .example = "tokens=4 hidden=64 inter=32 experts=3 topk=2",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kMoe, check>,
     .indices = indices,
     .truth = truth,
     .stages = moe_stages,

@@ -127,8 +127,8 @@ struct Op {
   std::string_view formula;
   // The tensors as a person reads them, one to a line, inputs first, the outputs after "->":
   //   "mask[rows,cols] int8 if mask=random": name, axes, format, and on what it depends that there is one.
-  // An axis is a product or a quotient (rounded up) of attributes and numbers, a format is an attribute or a name. Held
-  // against tensors() by op_manual_test.cpp.
+  // An axis is a product or a quotient (rounded up) of attributes and numbers, a format is an attribute or a name.
+  // signature.hpp reads it, and makes tensors() of it.
   std::string_view signature;
   std::string_view
       example;  // "rows=4 cols=33 dtype=bf16": attributes of a small case that every kernel should take

@@ -12,8 +12,10 @@
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
+extern const Op kQuantize;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -23,16 +25,10 @@ constexpr std::array kAttributes = {
     AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
 };
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  check_quantiser(format(a.text("to")), "quantize");
-  planes(format(a.text("to")), {rows, cols});
-  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}},
-          {"y", TensorRole::output, a.text("to"), {rows, cols}}};
-}
+void check(const Attributes& a) { check_quantiser(format(a.text("to")), "quantize"); }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kQuantize.tensors(a), set);
   const std::vector<double> decoded = in.values("x");
   const std::vector<float> x(decoded.begin(), decoded.end());
   Truth t = make_truth("y", x.size(),
@@ -43,7 +39,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kQuantize;
 const Op kQuantize = {
     .name = "quantize",
     .formula = "y = round(x / scale) scale, scale by the format's rule",
@@ -53,7 +48,7 @@ const Op kQuantize = {
     .example = "rows=4 cols=64 to=q8_0",
     .attributes = kAttributes,
     .contract = kQuantiseKeys,
-    .tensors = tensors,
+    .tensors = tensors_of<kQuantize, check>,
     .indices = nullptr,
     .truth = truth,
 };

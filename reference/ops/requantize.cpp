@@ -18,8 +18,10 @@
 #include "reference/ops/decoding.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/ops/signature.hpp"
 
 namespace assay {
+extern const Op kRequantize;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -36,19 +38,18 @@ constexpr auto kContract =
                "roundings", ContractValue::number, "1", kMostRoundings,
                "f32 roundings while x is decoded, the last to the f32 that is quantised: 0 is as 1"}});
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  planes(format(a.text("from")), {rows, cols});
-  check_quantiser(format(a.text("to")), "requantize");
-  planes(format(a.text("to")), {rows, cols});
-  if (a.text("scale") == "one" && format(a.text("to")).kind != FormatKind::scaled)
+void check(const Attributes& a) {
+  const Shape shape{a.integer("rows"), a.integer("cols")};
+  const Format& to = format(a.text("to"));
+  planes(format(a.text("from")), shape);
+  check_quantiser(to, "requantize");
+  planes(to, shape);
+  if (a.text("scale") == "one" && to.kind != FormatKind::scaled)
     throw InputError(InputErrorKind::bad_value, "scale=one needs a scaled format, not " + a.text("to"));
-  return {{"x", TensorRole::data, a.text("from"), {rows, cols}},
-          {"y", TensorRole::output, a.text("to"), {rows, cols}}};
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kRequantize.tensors(a), set);
   const Format& to = format(a.text("to"));
   const Shape& shape = in.tensor("x").shape;
   const std::vector<double> decoded = in.values("x");
@@ -73,7 +74,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kRequantize;
 const Op kRequantize = {
     .name = "requantize",
     .formula = "y = round(x / scale) scale for x decoded from another format",
@@ -83,7 +83,7 @@ const Op kRequantize = {
     .example = "rows=4 cols=64 from=q8_0 to=e4m3fn_tok",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kRequantize, check>,
     .indices = nullptr,
     .truth = truth,
 };

@@ -18,9 +18,11 @@
 #include "reference/ops/norm.hpp"
 #include "reference/ops/op.hpp"
 #include "reference/ops/replayed_rows.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kRmsnorm;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -33,15 +35,8 @@ constexpr std::array kAttributes = {
 
 constexpr auto kContract = with_norm_keys(kReplayKeys);
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  return {{"x", TensorRole::data, a.text("dtype"), {rows, cols}},
-          {"gamma", TensorRole::data, "f32", {cols}},
-          {"y", TensorRole::output, a.text("dtype"), {rows, cols}}};
-}
-
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kRmsnorm.tensors(a), set);
   const std::size_t cols = static_cast<std::size_t>(a.integer("cols"));
   const std::vector<double> x = in.values("x"), gain = in.values("gamma");
   const Affine affine(contract, a.text("dtype"));
@@ -83,7 +78,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kRmsnorm;
 const Op kRmsnorm = {
     .name = "rmsnorm",
     .formula = "y[r,i] = x[r,i] gamma[i] / sqrt(mean_j x[r,j]^2 + eps)",
@@ -94,7 +88,7 @@ const Op kRmsnorm = {
     .example = "rows=4 cols=33 dtype=bf16",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kRmsnorm>,
     .indices = nullptr,
     .truth = truth,
     .unused = nullptr,

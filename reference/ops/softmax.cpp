@@ -52,10 +52,12 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/real/double_double_functions.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kSoftmax;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -87,15 +89,6 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
                 "quotient; acc: as "
                 "it was summed"},
 }));
-
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
-  std::vector<TensorSpec> list = {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}};
-  if (a.text("mask") == "random") list.push_back({"mask", TensorRole::index, "int8", {rows, cols}});
-  if (a.text("sinks") == "yes") list.push_back({"sinks", TensorRole::data, "f32", {rows}});
-  list.push_back({"y", TensorRole::output, a.text("dtype"), {rows, cols}});
-  return list;
-}
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
   if (a.text("mask") != "random") return;
@@ -138,7 +131,7 @@ Enclosure logit(double x, double temperature, double softcap, const Contract& co
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kSoftmax.tensors(a), set);
   const std::int64_t rows = a.integer("rows"), cols = a.integer("cols");
   const bool causal = a.text("mask") == "causal";
   const std::vector<double> x = in.values("x");
@@ -240,7 +233,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kSoftmax;
 const Op kSoftmax = {
     .name = "softmax",
     .formula = "y[r,i] = exp(s_i - m) / sum_j exp(s_j - m), s = cap(x / temperature)",
@@ -252,7 +244,7 @@ const Op kSoftmax = {
     .example = "rows=4 cols=33 dtype=bf16 mask=random sinks=yes",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kSoftmax>,
     .indices = indices,
     .truth = truth,
     .unused = nullptr,

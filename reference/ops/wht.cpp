@@ -36,9 +36,11 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
+#include "reference/ops/signature.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
+extern const Op kWht;
 namespace {
 
 constexpr std::array kAttributes = {
@@ -59,17 +61,13 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
 }));
 
-std::vector<TensorSpec> tensors(const Attributes& a) {
-  const std::int64_t rows = a.integer("rows"), cols = a.integer("cols"), points = a.integer("points");
+void check(const Attributes& a) {
+  const std::int64_t cols = a.integer("cols"), points = a.integer("points");
   if (!std::has_single_bit(static_cast<std::uint64_t>(points)))
     throw InputError(InputErrorKind::bad_value, fmt::format("points={} is not a power of two", points));
   if (cols % points != 0)
     throw InputError(InputErrorKind::ragged_block,
                      fmt::format("points={} does not divide cols={}", points, cols));
-  std::vector<TensorSpec> list = {{"x", TensorRole::data, a.text("dtype"), {rows, cols}}};
-  if (a.text("signs") != "none") list.push_back({"signs", TensorRole::index, "int32", {(points + 31) / 32}});
-  list.push_back({"y", TensorRole::output, a.text("dtype"), {rows, cols}});
-  return list;
 }
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
@@ -82,7 +80,7 @@ void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
 }
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {
-  const OpInputs in(tensors(a), set);
+  const OpInputs in(kWht.tensors(a), set);
   const std::size_t points = static_cast<std::size_t>(a.integer("points"));
   const bool inverse = a.text("inverse") == "yes";
   const std::vector<double> x = in.values("x");
@@ -148,7 +146,6 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
 
 }  // namespace
 
-extern const Op kWht;
 const Op kWht = {
     .name = "wht",
     .formula = "y = H D x / sqrt(points) per group; inverse: y = D H x / sqrt(points)",
@@ -159,7 +156,7 @@ const Op kWht = {
     .example = "rows=4 cols=128 points=64 signs=random",
     .attributes = kAttributes,
     .contract = kContract,
-    .tensors = tensors,
+    .tensors = tensors_of<kWht, check>,
     .indices = indices,
     .truth = truth,
     .unused = nullptr,
