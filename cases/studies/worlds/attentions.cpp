@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 std::vector<Batch> batches_of(const World& w, int n, int d, std::size_t budget) {
   Attention a;
   const auto number = [&](std::string_view key) { return std::stod(std::string(declared(w, key))); };
@@ -124,12 +121,9 @@ std::vector<World> attention_worlds() {
     for (const char* level : {"ca", "detord", "detap"}) {
       Keys keys = contract;
       keys.push_back({"level", level});
-      World w{"attention", "", attributes, std::move(keys), why, {}};
-      w.name = fmt::format("attention n={} d={}", n, d);
-      for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-      for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-      w.batches = [w, n, d](std::size_t budget) { return batches_of(w, n, d, budget / 8); };
-      all.push_back(std::move(w));
+      all.push_back(
+          named("attention", fmt::format("n={} d={}", n, d), attributes, std::move(keys), why,
+                [n, d](const World& w, std::size_t budget) { return batches_of(w, n, d, budget / 8); }));
     }
   };
   for (const int n : {1, 2, 3}) {

@@ -1,56 +1,59 @@
 // assay-worlds: the limits against every member of a contract, in worlds small enough to see all of them.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 
 #include "cases/studies/worlds/world.hpp"
+#include "harness/cli/program.hpp"
 #include "reference/arithmetic/rule.hpp"
-#include "reference/error.hpp"
 
-int main(int argc, char** argv) {
-  CLI::App app("holds every result that a contract admits, in small worlds, against the limits");
-  std::string op, only;
+namespace assay::worlds {
+namespace {
+
+struct Options {
+  std::string op, only, unsound;
   std::size_t budget = 3000;
-  std::string unsound;
   double factor = 0;
   bool all = false, json = false, list = false;
-  app.add_option("--op", op, "worlds of this op alone");
-  app.add_option("--only", only, "worlds whose name has this text in it");
-  app.add_option("--budget", budget, "output elements of a world, about");
-  app.add_option("--unsound", unsound, "weaken this rule of the limits: its terms count --factor times");
-  app.add_option("--factor", factor, "of --unsound; 0 where it is not given");
-  app.add_flag("--all", all, "every input of every world");
-  app.add_flag("--json", json, "lines of JSON");
-  app.add_flag("--list", list, "names alone");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    const auto rule =
-        std::ranges::find_if(assay::kRules, [&](const auto& row) { return row.name == unsound; });
-    if (!unsound.empty() && rule == assay::kRules.end()) {
-      fmt::print(stderr, "no rule '{}'\n", unsound);
-      return 2;
+};
+
+int run(const Options& o) {
+  const auto* const rule = std::ranges::find(kRules, o.unsound, &RuleRow::name);
+  if (!o.unsound.empty() && rule == kRules.end())
+    throw InputError(InputErrorKind::unknown_name, fmt::format("no rule '{}'", o.unsound));
+  const Unsound weak(o.unsound.empty() ? Rule::none : rule->rule, o.unsound.empty() ? 1 : o.factor);
+  std::vector<Tally> tallies;
+  std::size_t violations = 0;
+  for (const World& world : worlds(o.op)) {
+    if (world.name.find(o.only) == std::string::npos) continue;
+    if (o.list) {
+      fmt::print("{}\n", world.name);
+      continue;
     }
-    const assay::Unsound weak(unsound.empty() ? assay::Rule::none : rule->rule, unsound.empty() ? 1 : factor);
-    std::vector<assay::worlds::Tally> tallies;
-    std::size_t violations = 0;
-    for (const auto& world : assay::worlds::worlds(op)) {
-      if (world.name.find(only) == std::string::npos) continue;
-      if (list) {
-        fmt::print("{}\n", world.name);
-        continue;
-      }
-      tallies.push_back(assay::worlds::judge(world, all ? SIZE_MAX : budget));
-      violations += tallies.back().violations;
-      if (json) fmt::print("{}\n", assay::worlds::json_line(tallies.back()));
-      for (const auto& [ratio, line] : tallies.back().lines) fmt::print(stderr, "violation: {}\n", line);
-      std::fflush(stdout);
-    }
-    if (!json && !list) fmt::print("{}", assay::worlds::table(tallies));
-    return violations == 0 ? 0 : 1;
-  } catch (const assay::InputError& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return 2;
+    tallies.push_back(judge(world, o.all ? SIZE_MAX : o.budget));
+    violations += tallies.back().violations;
+    if (o.json) fmt::print("{}\n", json_line(tallies.back()));
+    for (const auto& [ratio, line] : tallies.back().lines) fmt::print(stderr, "violation: {}\n", line);
+    std::fflush(stdout);
   }
+  if (!o.json && !o.list) fmt::print("{}", table(tallies));
+  return violations == 0 ? kGreen : kFinding;
+}
+
+}  // namespace
+}  // namespace assay::worlds
+
+int main(int argc, char** argv) {
+  using namespace assay;
+  CLI::App app("holds every result that a contract admits, in small worlds, against the limits");
+  worlds::Options o;
+  int exit_code = kGreen;
+  app.add_option("--op", o.op, "worlds of this op alone");
+  app.add_option("--only", o.only, "worlds whose name has this text in it");
+  app.add_option("--budget", o.budget, "output elements of a world, about");
+  app.add_option("--unsound", o.unsound, "weaken this rule of the limits: its terms count --factor times");
+  app.add_option("--factor", o.factor, "of --unsound; 0 where it is not given");
+  app.add_flag("--all", o.all, "every input of every world");
+  app.add_flag("--json", o.json, "lines of JSON");
+  app.add_flag("--list", o.list, "names alone");
+  app.callback([&] { exit_code = worlds::run(o); });
+  return run_program(app, argc, argv, exit_code);
 }

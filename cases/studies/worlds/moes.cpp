@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 struct Moe {
   Arithmetic acc, f32, operand, gate_up, h, expert_out;
   Order order;
@@ -127,12 +124,9 @@ std::vector<Batch> batches_of(const World& w, int inter, std::size_t budget) {
 std::vector<World> moe_worlds() {
   std::vector<World> all;
   const auto add = [&](int inter, Words attributes, Keys contract, const char* why) {
-    World w{"moe", "", std::move(attributes), std::move(contract), why, {}};
-    w.name = fmt::format("moe inter={}", inter);
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, inter](std::size_t budget) { return batches_of(w, inter, budget); };
-    all.push_back(std::move(w));
+    all.push_back(
+        named("moe", fmt::format("inter={}", inter), std::move(attributes), std::move(contract), why,
+              [inter](const World& w, std::size_t budget) { return batches_of(w, inter, budget); }));
   };
   constexpr auto kSilu = "silu_ulp: error of silu, in units in the last place of f32";
   for (const char* path : {"f32", "f16", "bf16"})

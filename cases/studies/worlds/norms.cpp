@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 std::vector<double> alphabet(const Arithmetic& a, std::string_view format) {
   if (scalar_format(format).bits <= 8) return numbers(format);
   std::vector<double> some;
@@ -80,12 +77,9 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
 }
 
 World world(std::string op, int n, Words attributes, Keys contract, std::string sentence) {
-  World w{std::move(op), "", std::move(attributes), std::move(contract), std::move(sentence), {}};
-  w.name = fmt::format("{} n={}", w.op, n);
-  for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-  for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-  w.batches = [w, n](std::size_t budget) { return batches_of(w, n, budget); };
-  return w;
+  return named(std::move(op), fmt::format("n={}", n), std::move(attributes), std::move(contract),
+               std::move(sentence),
+               [n](const World& w, std::size_t budget) { return batches_of(w, n, budget); });
 }
 
 }  // namespace

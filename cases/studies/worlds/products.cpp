@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 // From the least subnormal of a factor to sums that overflow: halves of rounding, cancellation, underflow of
 // products.
 std::vector<double> alphabet(std::string_view format, std::string_view acc) {
@@ -39,9 +36,8 @@ std::vector<double> alphabet(std::string_view format, std::string_view acc) {
 std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const Arithmetic acc = arithmetic(declared(w, "acc"), declared(w, "ftz") == "yes");
   const Order order = order_of(declared(w, "order"));
-  const std::string a_format = w.attributes.at("a"), dtype = w.attributes.at("dtype");
+  const std::string a_format = w.attributes.at("a");
   const auto from = alphabet(a_format, declared(w, "acc"));
-  std::vector<Batch> all;
   // Rows of a against several rows of b: what makes products that are exact, halves of a unit, subnormal, or
   // nearly overflow.
   const double tiny = from[from.size() / 2 + 1], large = from.back();
@@ -57,37 +53,11 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
     rows_of_b.push_back(b);
   }
   const auto rows = rows_of(from, n, false, std::max<std::size_t>(1, budget / rows_of_b.size()));
-  Batch b;
-  const auto count = static_cast<std::int64_t>(rows.size()),
-             columns = static_cast<std::int64_t>(rows_of_b.size());
-  b.attributes = w.attributes;
-  b.attributes["m"] = std::to_string(count);
-  b.attributes["n"] = std::to_string(columns);
-  // Two codes of four bits share a byte: a zero is added, which adds nothing to a sum in any order.
-  const int padding = scalar_format(a_format).bits == 4 ? n % 2 : 0;
-  b.attributes["k"] = std::to_string(n + padding);
-  std::vector<double> a_values, b_values;
-  const auto append = [&](std::vector<double>& to, const std::vector<double>& row) {
-    to.insert(to.end(), row.begin(), row.end());
-    to.insert(to.end(), static_cast<std::size_t>(padding), 0);
-  };
-  for (const auto& row : rows_of_b) append(b_values, row);
-  for (const auto& row : rows) {
-    append(a_values, row);
-    for (const auto& column : rows_of_b) {
-      std::vector<Term> terms;
-      for (int i = 0; i < n; ++i)
-        terms.push_back({row[static_cast<std::size_t>(i)], column[static_cast<std::size_t>(i)], true});
-      b.members.push_back(stored(sums(acc, terms, order), w, dtype));
-    }
-  }
-  b.inputs["a"] = tensor(a_format, {count, n + padding}, a_values);
-  b.inputs["b"] = tensor(a_format, {columns, n + padding}, b_values);
-  b.inputs_of = [rows, rows_of_b](std::size_t i) {
-    return "a=" + hex(rows[i / rows_of_b.size()]) + " b=" + hex(rows_of_b[i % rows_of_b.size()]);
-  };
-  all.push_back(std::move(b));
-  return all;
+  return {products_batch(w, rows, rows_of_b, [&](const std::vector<double>& x, const std::vector<double>& y) {
+    std::vector<Term> terms;
+    for (std::size_t i = 0; i < x.size(); ++i) terms.push_back({x[i], y[i], true});
+    return sums(acc, terms, order);
+  })};
 }
 
 }  // namespace
@@ -95,12 +65,8 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
 std::vector<World> product_worlds() {
   std::vector<World> all;
   const auto add = [&](int n, Words attributes, Keys contract, const char* why) {
-    World w{"matmul", "", std::move(attributes), std::move(contract), why, {}};
-    w.name = fmt::format("matmul k={}", n);
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, n](std::size_t budget) { return batches_of(w, n, budget); };
-    all.push_back(std::move(w));
+    all.push_back(named("matmul", fmt::format("k={}", n), std::move(attributes), std::move(contract), why,
+                        [n](const World& w, std::size_t budget) { return batches_of(w, n, budget); }));
   };
   constexpr auto kOrder = "order: of the additions; any: every association and permutation, fused or not";
   constexpr auto kFlush = "ftz: subnormal inputs and results may become zero";

@@ -10,9 +10,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 constexpr double kAbsmaxes[] = {
     1.0,        448.0,    0x1.fffffep+0,   0x1.234568p+3, 0x1.5p-20,      0x1.1p-126,
     0x1.8p-133, 0x1p-149, 0x1.fffffep+127, 0x1.fp+120,    0x1.abcdefp+17, 0x1.55555p-7,
@@ -136,12 +133,8 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
 std::vector<World> quantise_worlds() {
   std::vector<World> all;
   const auto add = [&](const char* op, int n, Words attributes, Keys contract, const char* why) {
-    World w{op, "", std::move(attributes), std::move(contract), why, {}};
-    w.name = op;
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, n](std::size_t budget) { return batches_of(w, n, budget); };
-    all.push_back(std::move(w));
+    all.push_back(named(op, "", std::move(attributes), std::move(contract), why,
+                        [n](const World& w, std::size_t budget) { return batches_of(w, n, budget); }));
   };
   for (const char* to : {"e4m3fn_tok", "e4m3fnuz_tok", "e5m2_tok", "int8_tok", "int4_ch"}) {
     for (const char* scale : {"divide", "reciprocal", "inverse", "any"})

@@ -11,8 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-
 Exponentials exponentials_of(const World& w) {
   const auto number = [&](std::string_view key) { return std::stod(std::string(declared(w, key))); };
   const auto attribute = [&](const char* key, double fallback) {
@@ -118,14 +116,10 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   return {b};
 }
 
-World world(std::string op, int n, std::map<std::string, std::string> attributes, Keys contract,
-            std::string sentence) {
-  World w{std::move(op), "", std::move(attributes), std::move(contract), std::move(sentence), {}};
-  w.name = fmt::format("{} n={}", w.op, n);
-  for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-  for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-  w.batches = [w, n](std::size_t budget) { return batches_of(w, n, budget); };
-  return w;
+World world(std::string op, int n, Words attributes, Keys contract, std::string sentence) {
+  return named(std::move(op), fmt::format("n={}", n), std::move(attributes), std::move(contract),
+               std::move(sentence),
+               [n](const World& w, std::size_t budget) { return batches_of(w, n, budget); });
 }
 
 constexpr auto kUlp = "exp_ulp: error of exp, in units in the last place of acc";
@@ -142,8 +136,7 @@ constexpr auto kStore = "out: rounded to this before the output's type; round: r
 
 std::vector<World> row_worlds() {
   std::vector<World> all;
-  const auto add = [&](const char* op, int n, std::map<std::string, std::string> attributes, Keys keys,
-                       const char* why) {
+  const auto add = [&](const char* op, int n, Words attributes, Keys keys, const char* why) {
     all.push_back(world(op, n, std::move(attributes), std::move(keys), why));
   };
   const Keys sharp{{"exp_ulp", "0.5"}};

@@ -12,9 +12,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 struct Row {
   double scale;
   std::vector<double> codes;
@@ -150,12 +147,8 @@ std::vector<Batch> stored_batches(const World& w, int n, std::size_t budget) {
 std::vector<World> scaled_product_worlds() {
   std::vector<World> all;
   const auto add = [&](int n, Words attributes, Keys contract, const char* why) {
-    World w{"matmul", "", std::move(attributes), std::move(contract), why, {}};
-    w.name = fmt::format("matmul k={}", n);
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, n](std::size_t budget) { return stored_batches(w, n, budget); };
-    all.push_back(std::move(w));
+    all.push_back(named("matmul", fmt::format("k={}", n), std::move(attributes), std::move(contract), why,
+                        [n](const World& w, std::size_t budget) { return stored_batches(w, n, budget); }));
   };
   constexpr auto kEpilogue = "epilogue_roundings: f32 roundings that apply the scales";
   constexpr auto kDecode = "dequant_roundings: f32 roundings from a stored code to an operand";

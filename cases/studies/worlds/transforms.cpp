@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 std::vector<double> alphabet(const Arithmetic& a, std::string_view format) {
   if (scalar_format(format).bits <= 8) return numbers(format);
   std::vector<double> some;
@@ -147,14 +144,10 @@ std::vector<Batch> dequantize_batches(const World& w, std::size_t budget) {
 std::vector<World> transform_worlds() {
   std::vector<World> all;
   const auto add = [&](const char* op, int n, Words attributes, Keys contract, const char* why) {
-    World w{op, "", std::move(attributes), std::move(contract), why, {}};
-    w.name = n == 0 ? op : fmt::format("{} n={}", op, n);
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, n](std::size_t budget) {
-      return n == 0 ? dequantize_batches(w, budget) : wht_batches(w, n, budget);
-    };
-    all.push_back(std::move(w));
+    all.push_back(named(op, n == 0 ? "" : fmt::format("n={}", n), std::move(attributes), std::move(contract),
+                        why, [n](const World& w, std::size_t budget) {
+                          return n == 0 ? dequantize_batches(w, budget) : wht_batches(w, n, budget);
+                        }));
   };
   for (const char* acc : {"e4m3fn", "e2m3", "e3m2", "e5m2", "e2m1", "f16", "bf16"}) {
     for (const int n : {1, 2, 4}) {

@@ -11,9 +11,6 @@
 namespace assay::worlds {
 namespace {
 
-using Keys = std::vector<std::pair<std::string, std::string>>;
-using Words = std::map<std::string, std::string>;
-
 // Exponents at which a unit's common place lies just above, on and below the last bit of its neighbours, all
 // bits set.
 std::vector<double> alphabet(const MatrixUnit& unit, std::string_view format) {
@@ -35,7 +32,7 @@ std::vector<double> alphabet(const MatrixUnit& unit, std::string_view format) {
 
 std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
   const MatrixUnit& unit = matrix_unit(declared(w, "acc"));
-  const std::string format_of_a = w.attributes.at("a"), dtype = w.attributes.at("dtype");
+  const std::string format_of_a = w.attributes.at("a");
   const auto from = alphabet(unit, format_of_a);
   const bool any = declared(w, "order") != "sequential", flush = declared(w, "ftz") == "yes";
   const auto count_of = [&](std::string_view key, int fallback) {
@@ -55,26 +52,9 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
     rows_of_b.push_back(b);
   }
   const auto rows = rows_of(from, n, false, std::max<std::size_t>(1, budget / 3));
-  Batch b;
-  const auto count = static_cast<std::int64_t>(rows.size()),
-             columns = static_cast<std::int64_t>(rows_of_b.size());
-  b.attributes = w.attributes;
-  b.attributes["m"] = std::to_string(count);
-  b.attributes["n"] = std::to_string(columns);
-  b.attributes["k"] = std::to_string(n);
-  std::vector<double> a_values, b_values;
-  for (const auto& row : rows_of_b) b_values.insert(b_values.end(), row.begin(), row.end());
-  for (const auto& row : rows) {
-    a_values.insert(a_values.end(), row.begin(), row.end());
-    for (const auto& column : rows_of_b)
-      b.members.push_back(stored(unit_sums(unit, format_of_a, row, column, order, flush), w, dtype));
-  }
-  b.inputs["a"] = tensor(format_of_a, {count, n}, a_values);
-  b.inputs["b"] = tensor(format_of_a, {columns, n}, b_values);
-  b.inputs_of = [rows, rows_of_b](std::size_t i) {
-    return "a=" + hex(rows[i / rows_of_b.size()]) + " b=" + hex(rows_of_b[i % rows_of_b.size()]);
-  };
-  return {b};
+  return {products_batch(w, rows, rows_of_b, [&](const std::vector<double>& x, const std::vector<double>& y) {
+    return unit_sums(unit, format_of_a, x, y, order, flush);
+  })};
 }
 
 }  // namespace
@@ -82,12 +62,8 @@ std::vector<Batch> batches_of(const World& w, int n, std::size_t budget) {
 std::vector<World> unit_worlds() {
   std::vector<World> all;
   const auto add = [&](int n, Words attributes, Keys contract, const char* why) {
-    World w{"matmul", "", std::move(attributes), std::move(contract), why, {}};
-    w.name = fmt::format("matmul k={}", n);
-    for (const auto& [key, value] : w.attributes) w.name += " " + key + "=" + value;
-    for (const auto& [key, value] : w.contract) w.name += " " + key + "=" + value;
-    w.batches = [w, n](std::size_t budget) { return batches_of(w, n, budget); };
-    all.push_back(std::move(w));
+    all.push_back(named("matmul", fmt::format("k={}", n), std::move(attributes), std::move(contract), why,
+                        [n](const World& w, std::size_t budget) { return batches_of(w, n, budget); }));
   };
   constexpr auto kOrder =
       "order: with a matrix unit sequential says: blocks in ascending k, padded at the end; any: every "

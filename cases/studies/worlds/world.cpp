@@ -7,15 +7,16 @@
 #include <cmath>
 
 #include "reference/formats/format.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay::worlds {
 namespace {
 
 constexpr std::ptrdiff_t kLinesShown = 4;
 
-std::string contract_text(const World& w) {
+std::string text_of(const auto& pairs) {
   std::string text;
-  for (const auto& [key, value] : w.contract) text += (text.empty() ? "" : " ") + key + "=" + value;
+  for (const auto& [key, value] : pairs) text += (text.empty() ? "" : " ") + key + "=" + value;
   return text;
 }
 
@@ -23,12 +24,6 @@ Contract contract_of(const World& w) {
   Contract c = Contract::parse("", op(w.op).contract);
   for (const auto& [key, value] : w.contract) c = c.with(key, value);
   return c;
-}
-
-std::string attribute_text(const std::map<std::string, std::string>& attributes) {
-  std::string text;
-  for (const auto& [key, value] : attributes) text += (text.empty() ? "" : " ") + key + "=" + value;
-  return text;
 }
 
 // How far a number lies from value, in limits: above 1 it is a violation.
@@ -42,6 +37,15 @@ double ratio(double got, double value, double limit) {
 }
 
 }  // namespace
+
+World named(std::string op, std::string_view size, Words attributes, Keys contract, std::string sentence,
+            std::function<std::vector<Batch>(const World&, std::size_t)> batches) {
+  std::string name = op;
+  for (const std::string& part : {std::string(size), text_of(attributes), text_of(contract)})
+    if (!part.empty()) name += " " + part;
+  return {std::move(op),       std::move(name),     std::move(attributes),
+          std::move(contract), std::move(sentence), std::move(batches)};
+}
 
 std::string_view declared(const World& world, std::string_view key) {
   for (const auto& [name, value] : world.contract)
@@ -59,9 +63,7 @@ std::string_view meaning(const World& world, std::string_view key) {
 
 bool has_word(std::string_view the_op, std::string_view key, std::string_view word) {
   for (const ContractKey& k : op(the_op).contract)
-    if (k.name == key)
-      return word.empty() ||
-             ("|" + std::string(k.words) + "|").find("|" + std::string(word) + "|") != std::string::npos;
+    if (k.name == key) return word.empty() || assay::has_word(k.words, word);
   return false;
 }
 
@@ -121,6 +123,37 @@ std::string hex(const std::vector<double>& values) {
   return text + "]";
 }
 
+Batch products_batch(const World& w, const std::vector<std::vector<double>>& rows,
+                     const std::vector<std::vector<double>>& columns,
+                     const std::function<Set(const std::vector<double>&, const std::vector<double>&)>& sums) {
+  const std::string &format = w.attributes.at("a"), &dtype = w.attributes.at("dtype");
+  const auto m = static_cast<std::int64_t>(rows.size()), n = static_cast<std::int64_t>(columns.size());
+  // Two codes of four bits share a byte: a zero is added, which adds nothing to a sum in any order.
+  const std::size_t length = rows[0].size(), padding = scalar_format(format).bits == 4 ? length % 2 : 0;
+  const auto k = static_cast<std::int64_t>(length + padding);
+  Batch b;
+  b.attributes = w.attributes;
+  b.attributes["m"] = std::to_string(m);
+  b.attributes["n"] = std::to_string(n);
+  b.attributes["k"] = std::to_string(k);
+  const auto flat = [&](const std::vector<std::vector<double>>& from) {
+    std::vector<double> values;
+    for (const auto& row : from) {
+      values.insert(values.end(), row.begin(), row.end());
+      values.insert(values.end(), padding, 0);
+    }
+    return values;
+  };
+  b.inputs["a"] = tensor(format, {m, k}, flat(rows));
+  b.inputs["b"] = tensor(format, {n, k}, flat(columns));
+  for (const auto& row : rows)
+    for (const auto& column : columns) b.members.push_back(stored(sums(row, column), w, dtype));
+  b.inputs_of = [rows, columns](std::size_t i) {
+    return "a=" + hex(rows[i / columns.size()]) + " b=" + hex(columns[i % columns.size()]);
+  };
+  return b;
+}
+
 Tally judge(const World& world, std::size_t budget) {
   const auto start = std::chrono::steady_clock::now();
   Tally tally;
@@ -130,7 +163,7 @@ Tally judge(const World& world, std::size_t budget) {
   const Contract contract = contract_of(world);
   std::vector<double> loose;
   const double unit = power_of_two(-24);
-  for (const Batch& batch : world.batches(budget)) {
+  for (const Batch& batch : world.batches(world, budget)) {
     const Attributes attributes = Attributes::complete(the_op.attributes, batch.attributes);
     const Truth truth = the_op.truth(attributes, batch.inputs, contract).front();
     for (std::size_t i = 0; i < batch.members.size(); ++i) {
@@ -158,8 +191,8 @@ Tally judge(const World& world, std::size_t budget) {
       if (at - tally.lines.begin() < kLinesShown) {
         const std::string line =
             fmt::format("{} {} | {} | {} element {} | got {:a} value {:a} limit {:a} ratio {:.4g} | {}",
-                        world.op, attribute_text(batch.attributes), contract_text(world), batch.inputs_of(i),
-                        i, got, value, limit, worst, world.sentence);
+                        world.op, text_of(batch.attributes), text_of(world.contract), batch.inputs_of(i), i,
+                        got, value, limit, worst, world.sentence);
         tally.lines.insert(at, {worst, line});
         if (tally.lines.size() > kLinesShown) tally.lines.pop_back();
       }

@@ -11,8 +11,11 @@
 
 namespace assay::worlds {
 
+using Words = std::map<std::string, std::string>;               // attributes
+using Keys = std::vector<std::pair<std::string, std::string>>;  // of a contract; a toy may stand for a type
+
 struct Batch {
-  std::map<std::string, std::string> attributes;
+  Words attributes;
   TensorSet inputs;
   std::vector<Set> members;  // of each element of the output, as stored; empty: not asked
   // The inputs of element i, for the line of a violation: "x=[0x1p+0,...]".
@@ -22,12 +25,15 @@ struct Batch {
 struct World {
   std::string op;
   std::string name;  // op, attributes and keys: "softmax n=2 acc=e4m3fn exp_ulp=1"
-  std::map<std::string, std::string> attributes;
-  std::vector<std::pair<std::string, std::string>>
-      contract;          // key=value, in which a toy may stand for a type
+  Words attributes;
+  Keys contract;
   std::string sentence;  // of the manual, which admits the members
-  std::function<std::vector<Batch>(std::size_t budget)> batches;  // about `budget` output elements in all
+  // About `budget` output elements in all.
+  std::function<std::vector<Batch>(const World&, std::size_t budget)> batches;
 };
+// The world with its name: "softmax n=2 acc=e4m3fn exp_ulp=1" of the size "n=2"; "" is no size.
+World named(std::string op, std::string_view size, Words attributes, Keys contract, std::string sentence,
+            std::function<std::vector<Batch>(const World&, std::size_t budget)> batches);
 
 struct Tally {
   std::string name;
@@ -59,6 +65,10 @@ bool has_word(std::string_view op, std::string_view key, std::string_view word);
 // A tensor of numbers that its format holds.
 Encoded tensor(const std::string& format, const Shape& shape, const std::vector<double>& values);
 std::string hex(const std::vector<double>& values);
+// A matmul of each row against each column, all of one format; `sums` of both are the members before they are stored.
+Batch products_batch(const World& world, const std::vector<std::vector<double>>& rows,
+                     const std::vector<std::vector<double>>& columns,
+                     const std::function<Set(const std::vector<double>&, const std::vector<double>&)>& sums);
 
 // All worlds, in the order of the report; `op` chooses, "" is all.
 std::vector<World> worlds(std::string_view op);

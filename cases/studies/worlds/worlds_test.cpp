@@ -76,7 +76,7 @@ TEST(Worlds, a_world_has_one_name) {
 TEST(Worlds, the_judge_sees_a_number_beyond_and_a_nan) {
   for (const double wrong : {1.0 - 0x1p-20, 1.0 + 0x1p-20, HUGE_VAL, std::nan("")}) {
     World w{"logsumexp", "planted", {}, {{"acc", "f32"}}, "none", {}};
-    w.batches = [&](std::size_t) {
+    w.batches = [&](const World&, std::size_t) {
       Batch b;
       b.attributes = {{"rows", "1"}, {"cols", "1"}};
       b.inputs["x"] = tensor("f32", {1, 1}, {1});
@@ -85,8 +85,8 @@ TEST(Worlds, the_judge_sees_a_number_beyond_and_a_nan) {
       return std::vector<Batch>{b};
     };
     EXPECT_EQ(judge(w, 1).violations, 1U) << wrong;
-    w.batches = [&, right = w.batches](std::size_t n) {
-      auto all = right(n);
+    w.batches = [&, right = w.batches](const World& of, std::size_t n) {
+      auto all = right(of, n);
       all[0].members = {{1}};
       return all;
     };
