@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::int64_t kTile = 64;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 class Attention : public Kernel {
  public:
   explicit Attention(const Call& call)
@@ -37,13 +35,8 @@ class Attention : public Kernel {
     for (std::int64_t h = 0; h < g_.heads; ++h) head(h, {}, honest_);
   }
 
-  std::vector<double> run(const Plant& plant) override {
-    std::vector<double> out = honest_;
-    if (plant.kind != Kind::none) head(head_, plant, out);
-    return out;
-  }
-
  private:
+  void spoil(const Plant& plant, std::vector<double>& out) override { head(head_, plant, out); }
   std::vector<float> logits(const std::vector<double>& k, std::int64_t h, std::int64_t i) const {
     const auto q = problem_.q(0, i, h);
     std::vector<float> x(at(g_.length));
@@ -107,7 +100,6 @@ class Attention : public Kernel {
   std::int64_t head_;
   std::vector<std::vector<double>> v_;  // by KV head
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>> logits_;
-  std::vector<double> honest_;
 };
 
 }  // namespace

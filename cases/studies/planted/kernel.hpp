@@ -23,10 +23,20 @@ struct Call {
   const std::string& text(std::string_view attribute) const { return c.attributes.text(attribute); }
 };
 
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual std::vector<double> run(const Plant& plant) = 0;
+  std::vector<double> run(const Plant& plant) {
+    std::vector<double> y = honest_;
+    if (plant.kind != Kind::none) spoil(plant, y);
+    return y;
+  }
+
+ protected:
+  virtual void spoil(const Plant& plant, std::vector<double>& y) = 0;  // y as it is without the defect
+  std::vector<double> honest_;                                         // made when the kernel is
 };
 // Throws InputError for an op, or a path of one, without a kernel.
 std::unique_ptr<Kernel> make_kernel(const Call& call);
@@ -49,13 +59,9 @@ double cut(double x, int bits);                     // toward zero, to so many s
 // A sum: exact and rounded once, or in `bits` bits. term(i) is 0 where dropped.
 template <typename Term>
 double sum(std::int64_t n, const Plant& plant, Term term) {
-  if (plant.kind == Kind::bits) {
-    double s = 0;
-    for (std::int64_t i = 0; i < n; ++i) s = cut(s + term(i), static_cast<int>(plant.size));
-    return s;
-  }
   double s = 0;
-  for (std::int64_t i = 0; i < n; ++i) s += term(i);
+  for (std::int64_t i = 0; i < n; ++i)
+    s = plant.kind == Kind::bits ? cut(s + term(i), static_cast<int>(plant.size)) : s + term(i);
   return s;
 }
 

@@ -1,18 +1,44 @@
 // assay-planted: the smallest defect that the limits see, by op, format and defect, with the fill that shows it.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cstdio>
-
 #include "cases/studies/planted/measure.hpp"
-#include "reference/error.hpp"
+#include "harness/cli/program.hpp"
+
+namespace assay::planted {
+namespace {
+
+int run(const std::string& only, const Effort& effort, bool list) {
+  int accused = 0;
+  std::size_t asked = 0;
+  if (!list) fmt::print("{}", table_head());
+  for (const Subject& subject : subjects()) {
+    if (subject.line.find(only) == std::string::npos) continue;
+    ++asked;
+    if (list) {
+      fmt::print("{}   # {}: {}\n", subject.line, subject.path, subject.contract);
+      continue;
+    }
+    const Measured measured = measure(subject, effort);
+    fmt::print("{}", table_row(measured));
+    std::fflush(stdout);
+    accused += measured.accused;
+    if (measured.accused > 0)
+      fmt::print(stderr, "honest kernel beyond the limit, {} times: {} {} ({})\n", measured.accused,
+                 subject.line, measured.first_accused, subject.contract);
+  }
+  if (asked == 0)
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("no case has '{}' in its line; see --list", only));
+  return accused == 0 ? kGreen : kFinding;
+}
+
+}  // namespace
+}  // namespace assay::planted
 
 int main(int argc, char** argv) {
-  using namespace assay::planted;
+  using namespace assay;
   CLI::App app("the smallest defect that is seen: of each op and format, at the sizes of engines");
   app.footer("Example:\n  assay planted --only 'kv=bf16' --seeds 20");
   std::string only;
-  Effort effort;
+  planted::Effort effort;
   bool list = false;
   app.add_option("--only", only, "cases whose line has this text in it");
   app.add_option("--fills", effort.only, "these fills alone")->delimiter(',');
@@ -22,33 +48,7 @@ int main(int argc, char** argv) {
   app.add_option("--best", effort.fills, "how many fills are the best of a defect")
       ->check(CLI::Range(1, 100));
   app.add_flag("--list", list, "the cases alone");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    int accused = 0;
-    std::size_t asked = 0;
-    if (!list) fmt::print("{}", table_head());
-    for (const Subject& subject : subjects()) {
-      if (subject.line.find(only) == std::string::npos) continue;
-      ++asked;
-      if (list) {
-        fmt::print("{}   # {}: {}\n", subject.line, subject.path, subject.contract);
-        continue;
-      }
-      const Measured measured = measure(subject, effort);
-      fmt::print("{}", table_row(measured));
-      std::fflush(stdout);
-      accused += measured.accused;
-      if (measured.accused > 0)
-        fmt::print(stderr, "honest kernel beyond the limit, {} times: {} {} ({})\n", measured.accused,
-                   subject.line, measured.first_accused, subject.contract);
-    }
-    if (asked == 0) {
-      fmt::print(stderr, "assay-planted: no case has '{}' in its line; see --list\n", only);
-      return 2;
-    }
-    return accused == 0 ? 0 : 1;
-  } catch (const assay::InputError& refusal) {
-    fmt::print(stderr, "assay-planted: {}\n", refusal.what());
-    return 2;
-  }
+  int exit_code = kGreen;
+  app.callback([&] { exit_code = planted::run(only, effort, list); });
+  return run_program(app, argc, argv, exit_code);
 }

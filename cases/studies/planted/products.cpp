@@ -7,7 +7,6 @@
 namespace assay::planted {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 bool is_wide(std::string_view f) { return f == "f32" || f == "f16" || f == "bf16"; }
 
 // Rows of a tensor as a path multiplies them, and a scale for each row.
@@ -72,17 +71,13 @@ class Matmul : public Kernel {
         m_(call.size("m")),
         n_(call.size("n")),
         k_(call.size("k")),
-        row_(place(call, 0, m_)),
-        honest_(at(m_ * n_)) {
+        row_(place(call, 0, m_)) {
+    honest_.resize(at(m_ * n_));
     for (std::int64_t i = 0; i < m_; ++i) row(i, {}, honest_);
-  }
-  std::vector<double> run(const Plant& plant) override {
-    std::vector<double> y = honest_;
-    if (plant.kind != Kind::none) row(row_, plant, y);
-    return y;
   }
 
  private:
+  void spoil(const Plant& plant, std::vector<double>& y) override { row(row_, plant, y); }
   void row(std::int64_t i, const Plant& plant, std::vector<double>& y) const {
     const std::vector<char> keep = kept(call_, plant, k_);
     const double off = plant.kind == Kind::scale ? 1 + plant.size : 1;
@@ -97,7 +92,6 @@ class Matmul : public Kernel {
   std::string path_;
   Operand a_, b_;
   std::int64_t m_, n_, k_, row_;
-  std::vector<double> honest_;
 };
 
 class Moe : public Kernel {
@@ -112,20 +106,16 @@ class Moe : public Kernel {
         hidden_(call.size("hidden")),
         inter_(call.size("inter")),
         topk_(call.size("topk")),
-        token_(place(call, 0, call.size("tokens"))),
-        honest_(at(call.size("tokens") * hidden_)) {
+        token_(place(call, 0, call.size("tokens"))) {
+    honest_.resize(at(call.size("tokens") * hidden_));
     const auto& ids = call.inputs.set.at("topk_ids").planes.at(0);
     const auto* first = reinterpret_cast<const std::int32_t*>(ids.bytes.data());
     ids_.assign(first, first + ids.bytes.size() / sizeof(std::int32_t));
     for (std::int64_t t = 0; t < call.size("tokens"); ++t) token(t, {}, honest_);
   }
-  std::vector<double> run(const Plant& plant) override {
-    std::vector<double> y = honest_;
-    if (plant.kind != Kind::none) token(token_, plant, y);
-    return y;
-  }
 
  private:
+  void spoil(const Plant& plant, std::vector<double>& y) override { token(token_, plant, y); }
   // Terms go from the first product; the scale is that of one expert's output.
   void token(std::int64_t t, const Plant& plant, std::vector<double>& y) const {
     const std::vector<char> keep = kept(call_, plant, hidden_), all(at(inter_), 1);
@@ -162,7 +152,6 @@ class Moe : public Kernel {
   std::vector<double> weights_;
   std::int64_t hidden_, inter_, topk_, token_;
   std::vector<std::int64_t> ids_;
-  std::vector<double> honest_;
 };
 
 }  // namespace

@@ -8,8 +8,6 @@
 namespace assay::planted {
 namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 class Quantiser : public Kernel {
  public:
   explicit Quantiser(const Call& call)
@@ -25,8 +23,13 @@ class Quantiser : public Kernel {
     first_ = row_ * cols_ + place(call, 1, std::max<std::int64_t>(1, cols_ / group_)) * group_;
     honest_ = stored(x_);
   }
-  std::vector<double> run(const Plant& plant) override {
-    std::vector<double> y = honest_;
+
+ private:
+  void spoil(const Plant& plant, std::vector<double>& y) override {
+    if (plant.kind == Kind::scale) {
+      for (std::int64_t i = first_; i < first_ + group_; ++i) y[at(i)] *= 1 + plant.size;
+      return;
+    }
     std::vector<float> x = x_;
     const auto begin = x.begin() + first_, end = begin + group_;
     const auto larger = [](float a, float b) { return std::fabs(a) < std::fabs(b); };
@@ -57,14 +60,8 @@ class Quantiser : public Kernel {
       default:
         break;
     }
-    if (plant.kind == Kind::scale) {
-      for (std::int64_t i = first_; i < first_ + group_; ++i) y[at(i)] *= 1 + plant.size;
-      return y;
-    }
-    return plant.kind == Kind::none ? y : stored(x);
+    y = stored(x);
   }
-
- private:
   std::vector<double> stored(const std::vector<float>& x) const {
     return decode_output(encode_tensor(to_, shape_, x, {.overflow = Overflow::saturate}));
   }
@@ -74,7 +71,6 @@ class Quantiser : public Kernel {
   Shape shape_;
   std::vector<float> x_;
   std::int64_t cols_ = 0, row_ = 0, group_ = 0, first_ = 0;
-  std::vector<double> honest_;
 };
 
 class Decoder : public Kernel {
@@ -85,22 +81,21 @@ class Decoder : public Kernel {
     honest_ = x_;
     for (double& each : honest_) each = rounded(call.text("dtype"), rounded("f32", each));
   }
-  std::vector<double> run(const Plant& plant) override {
-    std::vector<double> y = honest_;
+
+ private:
+  void spoil(const Plant& plant, std::vector<double>& y) override {
     const std::vector<char> keep = kept(call_, plant, cols_);
-    for (std::int64_t c = 0; c < cols_ && plant.kind != Kind::none; ++c) {
+    for (std::int64_t c = 0; c < cols_; ++c) {
       double z = keep[at(c)] != 0 ? x_[at(first_ + c)] : 0;
       if (plant.kind == Kind::scale) z *= 1 + plant.size;
       if (plant.kind == Kind::bits) z = cut(z, static_cast<int>(plant.size));
       y[at(first_ + c)] = rounded(call_.text("dtype"), rounded("f32", z));
     }
-    return y;
   }
 
- private:
   const Call& call_;
   std::int64_t cols_, first_;
-  std::vector<double> x_, honest_;
+  std::vector<double> x_;
 };
 
 }  // namespace
