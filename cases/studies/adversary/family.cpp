@@ -9,6 +9,7 @@
 #include "reference/error.hpp"
 #include "reference/formats/scalar.hpp"
 #include "reference/near_names.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -22,11 +23,8 @@ std::string print(const Choices& choices) {
 
 std::vector<std::string> split(std::string_view text, char at) {
   std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(at), text.size());
-    if (end > 0) parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string_view part : listed_words(text, at))
+    if (!part.empty()) parts.emplace_back(part);
   return parts;
 }
 

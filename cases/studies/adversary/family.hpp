@@ -86,11 +86,12 @@ std::span<const Family> families();
 const Family& family(std::string_view name);  // throws InputError unknown_name
 
 // The words that end the contract of every op that stores a rounded number, their axes, and the store itself.
-inline constexpr std::string_view kStoreAxes[][2] = {
+inline constexpr Axis kStoreAxes[] = {
     {"out", "dtype|dtype|dtype|f32|f16|bf16"},
     {"round", "nearest_even|nearest_even|nearest_even|nearest_away|toward_zero"},
     {"overflow", "ieee|ieee|saturate"},
     {"ftz", "no|no|no|yes"}};
+#define ASSAY_STORE_AXES kStoreAxes[0], kStoreAxes[1], kStoreAxes[2], kStoreAxes[3]
 void say_store(const Choices& choices, Words& words);
 double store(const Problem& problem, double z, std::string_view dtype);
 

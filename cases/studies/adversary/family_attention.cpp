@@ -17,9 +17,7 @@ namespace {
       {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                        \
       {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
       {"denominator", "exact|cast"}, {"split", "1|1|1|2|4"}, {"sink", "first|last|before"},                  \
-      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, {                                             \
-    kStoreAxes[0][0], kStoreAxes[0][1]                                                                       \
-  }
+      {"lag", "0|0|0|2|5.5"}, {"level", "detap|detord|ca|ca"}, kStoreAxes[0]
 
 constexpr Axis kShape[] = {
     {"batch", "1|1|1|2"},

@@ -57,10 +57,7 @@ constexpr Axis kDequantizeKernel[] = {
     {"steps", "none|none|left|right|first_last|rotate"},
     {"sides", "up|down|random"},
     {"way", "saturates|saturates|stays"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
+    ASSAY_STORE_AXES,
 };
 
 void dequantize_contract(const Attributes& a, const Choices& c, Words& words) {

@@ -43,10 +43,7 @@ constexpr Axis kMoeKernel[] = {
     {"silu", "formula|0.5|2|8"},
     {"hidden_scale", "divide|divide|reciprocal"},
     {"sides", kSides},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
+    ASSAY_STORE_AXES,
 };
 
 // The unit that sums, where one was drawn that takes the operands; else nullptr, and f32 takes its place.

@@ -27,10 +27,7 @@ constexpr Axis kKernel[] = {
     {"product", "normal|normal|gamma_inverse|x_gamma"},
     {"variance", "two_pass|one_pass|welford|welford"},
     {"merge", "delta|weighted|counts|quotients|step"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
+    ASSAY_STORE_AXES,
     kFlush,
 };
 

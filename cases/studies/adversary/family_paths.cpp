@@ -14,11 +14,6 @@
 namespace assay::adversary {
 namespace {
 
-#define ASSAY_STORE_AXES                                                      \
-  {kStoreAxes[0][0], kStoreAxes[0][1]}, {kStoreAxes[1][0], kStoreAxes[1][1]}, \
-      {kStoreAxes[2][0], kStoreAxes[2][1]}, {                                 \
-    kStoreAxes[3][0], kStoreAxes[3][1]                                        \
-  }
 #define ASSAY_UNIT_AXES                                                                              \
   {"unit", kArchitectures}, {"pick", "0|0|1|2"}, {"promote", kPromotions}, {"blocks", kBlockOrders}, \
       {"instruction", kInstructions}, {"parts", kParts}, {"say", "any|sharp|sharp"},                 \

@@ -102,11 +102,13 @@ constexpr Axis kMatmulShape[] = {
     {"dtype", "f32|f32|f16|bf16"},
 };
 constexpr Axis kMatmulKernel[] = {
-    {"acc", "f32|f32|f32|f16|bf16"},      {"sum", kSums},
-    {"say", "any|sharp|sharp"},           {"fused", "no|yes"},
-    {"epilogue", "in_turn|scales_first"}, {"steps", kDecodings},
-    {kStoreAxes[0][0], kStoreAxes[0][1]}, {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]}, {kStoreAxes[3][0], kStoreAxes[3][1]},
+    {"acc", "f32|f32|f32|f16|bf16"},
+    {"sum", kSums},
+    {"say", "any|sharp|sharp"},
+    {"fused", "no|yes"},
+    {"epilogue", "in_turn|scales_first"},
+    {"steps", kDecodings},
+    ASSAY_STORE_AXES,
 };
 
 void matmul_contract(const Attributes& a, const Choices& c, Words& words) {

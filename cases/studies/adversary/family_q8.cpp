@@ -30,10 +30,7 @@ constexpr Axis kQ8Kernel[] = {{"sum", kSums},
                               {"scale_format", "f16|f16|f32"},
                               {"say", "any|sharp|sharp"},
                               {"untold", "none|none|none|ties|all"},
-                              {kStoreAxes[0][0], kStoreAxes[0][1]},
-                              {kStoreAxes[1][0], kStoreAxes[1][1]},
-                              {kStoreAxes[2][0], kStoreAxes[2][1]},
-                              {kStoreAxes[3][0], kStoreAxes[3][1]}};
+                              ASSAY_STORE_AXES};
 
 // Scales in f16 by q8 alone, of q8_1 always, of q8_K never.
 bool is_f16_scale(const Attributes& a, const Choices& c) {

@@ -41,10 +41,7 @@ constexpr Axis kKernel[] = {
     {"keep", "again|kept"},
     {"tiles", "0|0|2|7|64"},
     {"weights", "f32|f32|f16|bf16"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
+    ASSAY_STORE_AXES,
     kFlush,
 };
 

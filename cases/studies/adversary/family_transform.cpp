@@ -22,10 +22,7 @@ constexpr Axis kWhtKernel[] = {
     {"sum", kSums},
     {"say", "any|sharp"},
     {"scale", "before|after|levels"},
-    {kStoreAxes[0][0], kStoreAxes[0][1]},
-    {kStoreAxes[1][0], kStoreAxes[1][1]},
-    {kStoreAxes[2][0], kStoreAxes[2][1]},
-    {kStoreAxes[3][0], kStoreAxes[3][1]},
+    ASSAY_STORE_AXES,
     kFlush,
 };
 

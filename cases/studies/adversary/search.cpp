@@ -11,6 +11,7 @@
 #include "reference/error.hpp"
 #include "reference/inputs/random.hpp"
 #include "reference/ops/judged.hpp"
+#include "reference/word_list.hpp"
 
 namespace assay::adversary {
 namespace {
@@ -111,25 +112,27 @@ std::string brief(const Contract& contract, const Op& row) {
   return text;
 }
 
-}  // namespace
-
-Contract said_contract(const Point& point) {
-  const Op& row = op(family(point.family).op);
-  return contract_of(point, Attributes::complete(row.attributes, point.attributes));
+// A run as its kernel says that it is, without inputs and outputs.
+Run said_of(const Point& point) {
+  Run run{Attributes::complete(op(family(point.family).op).attributes, point.attributes), {}, {}, {}};
+  run.contract = contract_of(point, run.attributes);
+  return run;
 }
 
-Run run_of(const Point& point) {
+Run run_of(const Point& point, Run run) {
   const Family& own = family(point.family);
   const Op& row = op(own.op);
-  Run run{Attributes::complete(row.attributes, point.attributes), {}, {}, {}};
   run.set = make_inputs(row, run.attributes, point.inputs);
-  run.contract = contract_of(point, run.attributes);
   const Choices kernel = kernel_of(point, run.attributes);
   Problem problem{row, run.attributes, kernel, run.set, {}};
   for (const auto& [name, tensor] : run.set) problem.values[name] = decode_tensor(tensor);
   run.outputs = own.run(problem);
   return run;
 }
+
+}  // namespace
+
+Run run_of(const Point& point) { return run_of(point, said_of(point)); }
 
 std::vector<Truth> truths_of(const Point& point, const Run& run, const Contract* other) {
   return op(family(point.family).op).truth(run.attributes, run.set, other == nullptr ? run.contract : *other);
@@ -138,8 +141,9 @@ std::vector<Truth> truths_of(const Point& point, const Run& run, const Contract*
 Shown show(const Point& point) {
   Shown shown;
   try {
-    shown.contract = brief(said_contract(point), op(family(point.family).op));
-    const Run run = run_of(point);
+    Run said = said_of(point);
+    shown.contract = brief(said.contract, op(family(point.family).op));
+    const Run run = run_of(point, std::move(said));
     const std::vector<Truth> truths = truths_of(point, run);
     shown.possible = true;
     for (std::size_t o = 0; o < truths.size() && o < run.outputs.size(); ++o) {
@@ -171,15 +175,11 @@ Scores search(const Family& family, const SearchOptions& options) {
   Draw draw(Stream(options.seed, family.name).bits(0));
   Scores scores;
   const auto count = [&](const Point& point, const Shown& shown) {
-    std::string text = shown.contract, word;
-    std::vector<std::string> names = {""};
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find(' '), text.size());
-      names.push_back(text.substr(0, end));
-      text.erase(0, std::min(end + 1, text.size()));
-    }
-    for (const std::string& name : names) {
-      Score& score = scores[name];
+    std::vector<std::string_view> names = {""};
+    for (const std::string_view word : listed_words(shown.contract, ' '))
+      if (!word.empty()) names.push_back(word);
+    for (const std::string_view name : names) {
+      Score& score = scores[std::string(name)];
       ++score.points;
       if (!shown.possible) ++score.refused;
       score.outputs += shown.outputs;

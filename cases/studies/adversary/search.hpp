@@ -29,7 +29,6 @@ struct Run {
   Contract contract;
   Outputs outputs;
 };
-Contract said_contract(const Point& point);
 Run run_of(const Point& point);
 // other: judged by this contract instead.
 std::vector<Truth> truths_of(const Point& point, const Run& run, const Contract* other = nullptr);
