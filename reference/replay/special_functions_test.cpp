@@ -1,5 +1,6 @@
 // The special functions of NVIDIA's multi-function unit against what devices gave.
 #include "reference/replay/special_functions.hpp"
+#include "reference/fingerprint.hpp"
 
 #include <gtest/gtest.h>
 
@@ -63,24 +64,13 @@ TEST(SpecialFunctions, are_those_of_the_device) {
   EXPECT_TRUE(std::isnan(ex2_approx_ftz(std::nanf(""))));
 }
 
-// FNV-1a of the results' bits, first byte first.
-class Digest {
- public:
-  void add(std::uint32_t bits) {
-    for (int byte = 0; byte < 4; ++byte) value_ = (value_ ^ (bits >> (8 * byte) & 0xFF)) * 0x100000001b3U;
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
-
 // All 2^24 numbers of [1, 4) as an H100 answered (driver 580.159.04); its other exponents were compared with these there.
 TEST(SpecialFunctions, roots_are_those_of_the_device_in_every_bit) {
-  Digest rsqrt, sqrt;
+  Fingerprint rsqrt, sqrt;
   for (std::uint32_t x = 0x3f800000; x < 0x40800000; ++x) {
-    rsqrt.add(std::bit_cast<std::uint32_t>(rsqrt_approx_ftz(std::bit_cast<float>(x))));
-    sqrt.add(std::bit_cast<std::uint32_t>(sqrt_approx_ftz(std::bit_cast<float>(x))));
+    const float a = rsqrt_approx_ftz(std::bit_cast<float>(x)), b = sqrt_approx_ftz(std::bit_cast<float>(x));
+    rsqrt.add(&a, sizeof a);
+    sqrt.add(&b, sizeof b);
   }
   EXPECT_EQ(rsqrt.value(), 0x7fd5ee41cc331920U);
   EXPECT_EQ(sqrt.value(), 0x8b4b6f02345fa9bdU);

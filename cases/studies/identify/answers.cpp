@@ -7,22 +7,21 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/error.hpp"
+#include "reference/fingerprint.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::size_t kDigits = 8;  // of an output
 
-// FNV-1a over the names and bytes of all planes.
+// Over the names and bytes of all planes.
 std::string digest(const Inputs& inputs) {
-  std::uint64_t hash = 0xCBF29CE484222325U;
-  const auto take = [&hash](std::uint8_t byte) { hash = (hash ^ byte) * 0x100000001B3U; };
+  Fingerprint all;
   for (const auto& [name, tensor] : inputs.set) {
-    for (const char c : name) take(static_cast<std::uint8_t>(c));
-    for (const Plane& plane : tensor.planes)
-      for (const auto byte : plane.bytes) take(static_cast<std::uint8_t>(byte));
+    all.add(name);
+    for (const Plane& plane : tensor.planes) all.add(plane.bytes.data(), plane.bytes.size());
   }
-  return fmt::format("{:016x}", hash);
+  return all.hex();
 }
 
 std::string key_of(const std::string& line, const std::string& inputs) { return line + "\n" + inputs; }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/studies/mutants/generator/sites.hpp"
+#include "reference/fingerprint.hpp"
 
 namespace assay::mutants {
 namespace {
@@ -21,11 +22,8 @@ constexpr auto kGeneric = std::to_array<std::string_view>(
 }  // namespace
 
 void thin(std::vector<std::vector<Region>>& files, std::size_t most) {
-  const auto hash = [](std::size_t file, const Mutant& m) {  // FNV-1a, of what does not move with the line
-    std::uint64_t h = 14695981039346656037ULL + file;
-    for (const std::string* text : {&m.before, &m.after})
-      for (const char c : *text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return h;
+  const auto hash = [](std::size_t file, const Mutant& m) {  // of what does not move with the line
+    return Fingerprint(file).add(m.before).add(m.after).value();
   };
   const auto generic = [](const Mutant& m) { return std::ranges::find(kGeneric, m.kind) != kGeneric.end(); };
   std::map<std::string, std::vector<std::uint64_t>> hashes;
