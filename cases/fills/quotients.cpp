@@ -7,6 +7,30 @@
 #include "reference/inputs/random.hpp"
 
 namespace assay::fill_families {
+namespace {
+
+// rule(stream, index, columns) for each element of each data tensor.
+template <typename Rule>
+void each(const FillRequest& r, Values& values, Rule rule) {
+  for (const auto& t : r.tensors) {
+    if (t.role != TensorRole::data) continue;
+    const Stream stream(r.seed, t.name);
+    const auto columns = static_cast<std::size_t>(t.shape.back());
+    auto& out = values[t.name];
+    out.resize(static_cast<std::size_t>(element_count(t.shape)));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = rule(stream, i, columns);
+  }
+}
+
+// A tie, every second time; else one step of f32 to either side of it.
+float about(float tie, const Stream& stream, std::size_t i) {
+  const auto choice = stream.below(i * 5 + 3, 4);
+  return choice == 0   ? std::nextafterf(tie, 0.0F)
+         : choice == 1 ? std::nextafterf(tie, std::copysign(INFINITY, tie))
+                       : tie;
+}
+
+}  // namespace
 
 // Each row begins with its absmax A in [1, 2); the others are fl((code + 1/2) s), s = fl(A / D), D the divisor of the
 // output's format (127 for int8). Rows of formats with one scale for several rows share the first row's A.
@@ -18,21 +42,13 @@ void quotient_ties(const FillRequest& r, Values& values) {
       divisor = format(t.format).scale_divisor;
       by_row = format(t.format).axis == ScaleAxis::token || format(t.format).axis == ScaleAxis::row;
     }
-  for (const auto& t : r.tensors) {
-    if (t.role != TensorRole::data) continue;
-    const Stream stream(r.seed, t.name);
-    const auto columns = static_cast<std::size_t>(t.shape.back());
-    auto& out = values[t.name];
-    out.resize(static_cast<std::size_t>(element_count(t.shape)));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const auto largest =
-          static_cast<float>(1 + stream.uniform(by_row ? ~(i / columns) : ~std::uint64_t{0}));
-      const float scale = largest / static_cast<float>(divisor);
-      const auto half_codes = static_cast<std::uint64_t>(2 * divisor - 1);
-      const double code = static_cast<double>(stream.below(i, half_codes)) - (divisor - 1) - 0.5;
-      out[i] = i % columns == 0 ? largest : static_cast<float>((code + (code < 0 ? 1 : 0)) * scale);
-    }
-  }
+  each(r, values, [&](const Stream& stream, std::size_t i, std::size_t columns) {
+    const auto largest = static_cast<float>(1 + stream.uniform(by_row ? ~(i / columns) : ~std::uint64_t{0}));
+    const float scale = largest / static_cast<float>(divisor);
+    const auto half_codes = static_cast<std::uint64_t>(2 * divisor - 1);
+    const double code = static_cast<double>(stream.below(i, half_codes)) - (divisor - 1) - 0.5;
+    return i % columns == 0 ? largest : static_cast<float>((code + (code < 0 ? 1 : 0)) * scale);
+  });
 }
 
 namespace {
@@ -67,24 +83,14 @@ bool block_ties(const FillRequest& r, Values& values) {
   if (out == r.tensors.end()) return false;
   const auto* const ties = std::ranges::find(kBlockTies, out->format, &BlockTies::format);
   if (ties == std::end(kBlockTies)) return false;
-  for (const auto& t : r.tensors) {
-    if (t.role != TensorRole::data) continue;
-    const Stream stream(r.seed, t.name);
-    const auto columns = static_cast<std::size_t>(t.shape.back());
-    auto& x = values[t.name];
-    x.resize(static_cast<std::size_t>(element_count(t.shape)));
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::size_t place = i % columns % 32;
-      const auto steps = static_cast<std::uint64_t>(ties->greatest - ties->least);
-      const auto middle = static_cast<float>(ties->least + static_cast<int>(stream.below(i, steps)) + 0.5);
-      const auto choice = stream.below(i * 5 + 3, 4);  // every second one is the tie itself
-      x[i] = place == 0    ? static_cast<float>(ties->first)
-             : place == 1  ? static_cast<float>(ties->second)
-             : choice == 0 ? std::nextafterf(middle, 0.0F)
-             : choice == 1 ? std::nextafterf(middle, std::copysign(INFINITY, middle))
-                           : middle;
-    }
-  }
+  each(r, values, [&](const Stream& stream, std::size_t i, std::size_t columns) {
+    const std::size_t place = i % columns % 32;
+    const auto steps = static_cast<std::uint64_t>(ties->greatest - ties->least);
+    const auto middle = static_cast<float>(ties->least + static_cast<int>(stream.below(i, steps)) + 0.5);
+    return place == 0   ? static_cast<float>(ties->first)
+           : place == 1 ? static_cast<float>(ties->second)
+                        : about(middle, stream, i);
+  });
   return true;
 }
 
@@ -100,43 +106,28 @@ void output_ties(const FillRequest& r, Values& values) {
   const ScalarFormat* const element = element_of_output(r, &divisor);
   const bool integer = element == nullptr || element->kind != ScalarKind::floating;
   if (element == nullptr) divisor = 127;
-  for (const auto& t : r.tensors) {
-    if (t.role != TensorRole::data) continue;
-    const Stream stream(r.seed, t.name);
-    const auto columns = static_cast<std::size_t>(t.shape.back());
-    auto& out = values[t.name];
-    out.resize(static_cast<std::size_t>(element_count(t.shape)));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      if (divisor > 0 && i % columns % 32 == 0) {
-        out[i] = static_cast<float>(divisor);
-        continue;
-      }
-      double middle = 0;
-      if (integer) {
-        const double most = divisor > 0 ? divisor : element->max_finite;
-        middle = std::floor(stream.uniform(i) * (2 * most - 1)) - most + 0.5;
-      } else {
-        // Neighbours low and low + step of one binade; every tenth below the smallest normal number.
-        const int bottom = 1 - element->bias;
-        const int top = std::min(std::ilogb(divisor > 0 ? divisor : element->max_finite) - 1, bottom + 24);
-        const int binade =
-            stream.below(~i, 10) == 0
-                ? bottom - 1
-                : bottom + static_cast<int>(stream.below(
-                               i * 2 + 1, static_cast<std::uint64_t>(std::max(1, top - bottom))));
-        const double step = std::ldexp(1.0, std::max(binade, bottom) - element->fraction_bits);
-        const auto steps = stream.below(i, std::uint64_t{1} << std::min(element->fraction_bits, 22));
-        middle =
-            (binade < bottom ? 0.0 : std::ldexp(1.0, binade)) + (static_cast<double>(steps) + 0.5) * step;
-        if (stream.below(i * 3 + 2, 2) == 0) middle = -middle;
-      }
-      const auto m = static_cast<float>(middle);
-      const auto choice = stream.below(i * 5 + 3, 4);  // every second one is the tie itself
-      out[i] = choice == 0   ? std::nextafterf(m, 0.0F)
-               : choice == 1 ? std::nextafterf(m, std::copysign(INFINITY, m))
-                             : m;
+  each(r, values, [&](const Stream& stream, std::size_t i, std::size_t columns) {
+    if (divisor > 0 && i % columns % 32 == 0) return static_cast<float>(divisor);
+    double middle = 0;
+    if (integer) {
+      const double most = divisor > 0 ? divisor : element->max_finite;
+      middle = std::floor(stream.uniform(i) * (2 * most - 1)) - most + 0.5;
+    } else {
+      // Neighbours low and low + step of one binade; every tenth below the smallest normal number.
+      const int bottom = 1 - element->bias;
+      const int top = std::min(std::ilogb(divisor > 0 ? divisor : element->max_finite) - 1, bottom + 24);
+      const int binade =
+          stream.below(~i, 10) == 0
+              ? bottom - 1
+              : bottom + static_cast<int>(
+                             stream.below(i * 2 + 1, static_cast<std::uint64_t>(std::max(1, top - bottom))));
+      const double step = std::ldexp(1.0, std::max(binade, bottom) - element->fraction_bits);
+      const auto steps = stream.below(i, std::uint64_t{1} << std::min(element->fraction_bits, 22));
+      middle = (binade < bottom ? 0.0 : std::ldexp(1.0, binade)) + (static_cast<double>(steps) + 0.5) * step;
+      if (stream.below(i * 3 + 2, 2) == 0) middle = -middle;
     }
-  }
+    return about(static_cast<float>(middle), stream, i);
+  });
 }
 
 }  // namespace assay::fill_families
