@@ -41,6 +41,15 @@ constexpr BlockCodec described(std::string_view stored, BlockCodec codec) {
   codec.stored = stored.substr(stored.find_first_not_of('\n'));
   return codec;
 }
+// Of a format with planes(), encode(), decoded<Real>() and factors().
+template <typename Format>
+constexpr BlockCodec codec_of() {
+  return {.planes = Format::planes,
+          .encode = Format::encode,
+          .decode = Format::template decoded<double>,
+          .decode_f32 = Format::template decoded<float>,
+          .factors = Format::factors};
+}
 }  // namespace blocks
 
 // The constants of blocks/*.cpp; formats.cpp has one row for each.

@@ -69,7 +69,7 @@ struct Int4Groups {
   }
 
   template <typename Real>
-  static void decode_groups(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
+  static void decoded(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
     static const double* const elements = decode_table(int4()).data();
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::int64_t at = first + static_cast<std::int64_t>(i);
@@ -87,19 +87,13 @@ struct Int4Groups {
                 .scale = decode(bf16(), load_code(bf16(), tensor.planes[1].bytes, at / kGroup))};
     }
   }
-
-  static constexpr BlockCodec codec() {
-    return {.planes = planes,
-            .encode = encode,
-            .decode = decode_groups<double>,
-            .decode_f32 = decode_groups<float>,
-            .factors = factors};
-  }
 };
 
 }  // namespace
 
-constinit const BlockCodec int4_g32_bf16_codec = blocks::described(kStored, Int4Groups<Linear>::codec());
-constinit const BlockCodec int4_g32_packed_codec = blocks::described(kStored, Int4Groups<Reordered>::codec());
+constinit const BlockCodec int4_g32_bf16_codec =
+    blocks::described(kStored, blocks::codec_of<Int4Groups<Linear>>());
+constinit const BlockCodec int4_g32_packed_codec =
+    blocks::described(kStored, blocks::codec_of<Int4Groups<Reordered>>());
 
 }  // namespace assay

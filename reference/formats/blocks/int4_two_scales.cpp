@@ -80,7 +80,7 @@ struct Int4TwoScales {
   }
 
   template <typename Real>
-  static void decode_groups(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
+  static void decoded(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
     static const double* const elements = decode_table(int4()).data();
     const double second = f32_at(tensor.planes[2], 0);
     const std::int64_t size = Groups::group(tensor.shape);
@@ -106,19 +106,13 @@ struct Int4TwoScales {
                 .second = second};
     }
   }
-
-  static constexpr BlockCodec codec() {
-    return {.planes = planes,
-            .encode = encode,
-            .decode = decode_groups<double>,
-            .decode_f32 = decode_groups<float>,
-            .factors = factors};
-  }
 };
 
 }  // namespace
 
-constinit const BlockCodec int4_ch_tensor_codec = blocks::described(kStored, Int4TwoScales<PerRow>::codec());
-constinit const BlockCodec int4_g32_tensor_codec = blocks::described(kStored, Int4TwoScales<Per32>::codec());
+constinit const BlockCodec int4_ch_tensor_codec =
+    blocks::described(kStored, blocks::codec_of<Int4TwoScales<PerRow>>());
+constinit const BlockCodec int4_g32_tensor_codec =
+    blocks::described(kStored, blocks::codec_of<Int4TwoScales<Per32>>());
 
 }  // namespace assay

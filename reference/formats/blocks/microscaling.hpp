@@ -87,7 +87,7 @@ struct Microscaling {
   }
 
   template <typename Real>
-  static void decode(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
+  static void decoded(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
     static const double* const scales = decode_table(scalar_format("e8m0")).data();
     std::array<double, kElements> block;
     for (std::size_t i = 0; i < out.size(); i += kElements) {
@@ -107,14 +107,6 @@ struct Microscaling {
                 .scale = assay::decode(scalar_format("e8m0"),
                                        static_cast<std::uint32_t>(tensor.planes[1].bytes[block]))};
     }
-  }
-
-  static constexpr BlockCodec codec() {
-    return {.planes = planes,
-            .encode = encode,
-            .decode = decode<double>,
-            .decode_f32 = decode<float>,
-            .factors = factors};
   }
 };
 

@@ -17,6 +17,7 @@ struct E2m1 {
 
 }  // namespace
 
-constinit const BlockCodec mxfp4_codec = blocks::described(kStored, blocks::Microscaling<E2m1>::codec());
+constinit const BlockCodec mxfp4_codec =
+    blocks::described(kStored, blocks::codec_of<blocks::Microscaling<E2m1>>());
 
 }  // namespace assay

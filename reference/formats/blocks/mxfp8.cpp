@@ -17,6 +17,7 @@ struct E4m3fn {
 
 }  // namespace
 
-constinit const BlockCodec mxfp8_codec = blocks::described(kStored, blocks::Microscaling<E4m3fn>::codec());
+constinit const BlockCodec mxfp8_codec =
+    blocks::described(kStored, blocks::codec_of<blocks::Microscaling<E4m3fn>>());
 
 }  // namespace assay

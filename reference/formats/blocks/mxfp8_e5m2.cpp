@@ -17,6 +17,7 @@ struct E5m2 {
 
 }  // namespace
 
-constinit const BlockCodec mxfp8_e5m2_codec = blocks::described(kStored, blocks::Microscaling<E5m2>::codec());
+constinit const BlockCodec mxfp8_e5m2_codec =
+    blocks::described(kStored, blocks::codec_of<blocks::Microscaling<E5m2>>());
 
 }  // namespace assay

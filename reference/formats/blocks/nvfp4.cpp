@@ -21,6 +21,7 @@ struct Linear {
 
 }  // namespace
 
-constinit const BlockCodec nvfp4_codec = blocks::described(kStored, blocks::Nvfp4<Linear>::codec());
+constinit const BlockCodec nvfp4_codec =
+    blocks::described(kStored, blocks::codec_of<blocks::Nvfp4<Linear>>());
 
 }  // namespace assay

@@ -70,7 +70,7 @@ struct Nvfp4 {
   }
 
   template <typename Real>
-  static void decode_blocks(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
+  static void decoded(const Encoded& tensor, std::int64_t first, std::span<Real> out) {
     static const double* const elements = decode_table(scalar_format("e2m1")).data();
     static const double* const scales = decode_table(scalar_format("e4m3fn")).data();
     float stored;
@@ -105,14 +105,6 @@ struct Nvfp4 {
                 .second = global,
                 .divides = true};
     }
-  }
-
-  static constexpr BlockCodec codec() {
-    return {.planes = planes,
-            .encode = encode,
-            .decode = decode_blocks<double>,
-            .decode_f32 = decode_blocks<float>,
-            .factors = factors};
   }
 };
 

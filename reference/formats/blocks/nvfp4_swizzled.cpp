@@ -51,6 +51,6 @@ struct Swizzled {
 }  // namespace
 
 constinit const BlockCodec nvfp4_swizzled_codec =
-    blocks::described(kStored, blocks::Nvfp4<Swizzled>::codec());
+    blocks::described(kStored, blocks::codec_of<blocks::Nvfp4<Swizzled>>());
 
 }  // namespace assay
