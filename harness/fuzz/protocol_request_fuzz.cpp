@@ -1,20 +1,5 @@
-// A line of the worker protocol: a request is refused by a ProtocolError, or means the same after it was written again.
-#include "harness/fuzz/fuzz.hpp"
-#include "harness/worker/protocol.hpp"
+#include "harness/fuzz/protocol_line.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace assay;
-  using fuzz::require;
-  std::string line;
-  try {
-    const auto [id, message] = parse_request(fuzz::text_of(data, size));
-    line = to_line(id, message);
-  } catch (const ProtocolError& e) {
-    require(std::string_view(e.what()).size() < 2048, "a refusal is short", e.what());
-    return 0;
-  }
-  require(line.find('\n') == line.size() - 1, "a message is one line", line);
-  const auto [id, message] = parse_request(line);
-  require(to_line(id, message) == line, "a message that was written is read as itself", line);
-  return 0;
+  return assay::fuzz::line_is_refused_or_kept<assay::parse_request>(data, size);
 }
