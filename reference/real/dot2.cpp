@@ -7,6 +7,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reference/real/dot2.cpp"
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)  // whose vectors make no array
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "reference/real/fma-inl.hpp"
@@ -37,13 +38,16 @@ struct Scalar {
 
 Sums dot2_sums(const double* x, const double* y, size_t n) {
   namespace hn = hwy::HWY_NAMESPACE;
-  constexpr size_t kChains = 4;  // independent sums, to hide the latency of two_sum
   const hn::ScalableTag<double> d;
-  const size_t lanes = hn::Lanes(d);
   using V = hn::Vec<decltype(d)>;
-  V p0 = hn::Zero(d), p1 = p0, p2 = p0, p3 = p0;
-  V s0 = p0, s1 = p0, s2 = p0, s3 = p0;
-  V e0 = p0, e1 = p0, e2 = p0, e3 = p0;
+  constexpr size_t lanes = HWY_LANES(double);
+  // So many partial sums on every machine, of every 16th product, whatever the width of a vector: enough to hide the latency of
+  // two_sum, and no more than the registers of each target hold.
+  constexpr size_t kSums = 16;
+  constexpr size_t kChains = kSums / lanes;
+  static_assert(kChains * lanes == kSums);
+  V p[kChains], s[kChains], e[kChains];
+  for (size_t c = 0; c < kChains; ++c) p[c] = s[c] = e[c] = hn::Zero(d);
   // Nine additions and two multiplications a step: cores with separate adders and multipliers are twice as
   // fast if some additions run on the multipliers, as the same rounded sum 1 a + b.
   const V one = hn::Set(d, 1.0);
@@ -55,48 +59,39 @@ Sums dot2_sums(const double* x, const double* y, size_t n) {
     return hn::Add(a, b);
 #endif
   };
-  const auto step = [&](size_t at, V& p, V& s, V& e) HWY_ATTR {
-    V r, q;
-    const V h = two_prod(d, hn::LoadU(d, x + at), hn::LoadU(d, y + at), r);
-    const V sum = hn::Add(p, h);  // two_sum(p, h)
-    const V h_seen = hn::Sub(sum, p);
-    q = add(hn::Sub(p, hn::Sub(sum, h_seen)), hn::Sub(h, h_seen));
-    p = sum;
-    const V t = add(q, r);
-    s = add(s, t);
-    e = add(hn::Abs(t), e);
-  };
   size_t i = 0;
-  for (; i + kChains * lanes <= n; i += kChains * lanes) {
-    step(i, p0, s0, e0);
-    step(i + lanes, p1, s1, e1);
-    step(i + 2 * lanes, p2, s2, e2);
-    step(i + 3 * lanes, p3, s3, e3);
+  for (; i + kSums <= n; i += kSums) {
+#pragma GCC unroll 16
+    for (size_t c = 0; c < kChains; ++c) {
+      V r;
+      const V h = two_prod(d, hn::LoadU(d, x + i + c * lanes), hn::LoadU(d, y + i + c * lanes), r);
+      const V sum = hn::Add(p[c], h);  // two_sum(p, h)
+      const V h_seen = hn::Sub(sum, p[c]);
+      const V q = add(hn::Sub(p[c], hn::Sub(sum, h_seen)), hn::Sub(h, h_seen));
+      p[c] = sum;
+      const V t = add(q, r);
+      s[c] = add(s[c], t);
+      e[c] = add(hn::Abs(t), e[c]);
+    }
   }
   Scalar total;
-  HWY_ALIGN double p[HWY_MAX_BYTES / sizeof(double)];
-  HWY_ALIGN double s[HWY_MAX_BYTES / sizeof(double)];
-  HWY_ALIGN double e[HWY_MAX_BYTES / sizeof(double)];
-  const auto collect = [&](V vp, V vs, V ve) HWY_ATTR {
-    hn::Store(vp, d, p);
-    hn::Store(vs, d, s);
-    hn::Store(ve, d, e);
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      total.sums.s += s[lane];
-      total.sums.e += e[lane];
-      total.add(p[lane], 0.0);
-    }
-  };
-  collect(p0, s0, e0);
-  collect(p1, s1, e1);
-  collect(p2, s2, e2);
-  collect(p3, s3, e3);
+  HWY_ALIGN double sum_p[kSums], sum_s[kSums], sum_e[kSums];
+  for (size_t c = 0; c < kChains; ++c) {
+    hn::Store(p[c], d, sum_p + c * lanes);
+    hn::Store(s[c], d, sum_s + c * lanes);
+    hn::Store(e[c], d, sum_e + c * lanes);
+  }
+  for (size_t l = 0; l < kSums; ++l) {
+    total.sums.s += sum_s[l];
+    total.sums.e += sum_e[l];
+    total.add(sum_p[l], 0.0);
+  }
   for (; i < n; ++i) {
     const TwoDoubles product = assay::two_prod(x[i], y[i]);
     total.add(product.value, product.error);
   }
-  // Each lane adds one remainder of p, and one more addition of its s and e.
-  total.sums.extra_terms = 2 * kChains * lanes;
+  // Each partial sum adds one remainder of p, and one more addition of its s and e.
+  total.sums.extra_terms = 2 * kSums;
   return total.sums;
 }
 

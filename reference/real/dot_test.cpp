@@ -105,6 +105,21 @@ TEST(dot2, its_bound_holds_on_ill_conditioned_dots_and_is_not_vacuous) {
   EXPECT_GE(naive_wrong, 290) << "a plain dot should not satisfy the bound";
 }
 
+TEST(dot2, every_target_gives_the_same_bits) {
+  std::mt19937_64 random(kSeed);
+  std::vector<double> x, y;
+  for (int trial = 0; trial < 300; ++trial) {
+    ill_conditioned(6 + random() % 300, std::pow(10.0, 2 + trial % 29), random, x, y);
+    const Dot2Result first = dot2(x, y);
+    on_every_target([&](const char* target) {
+      const Dot2Result got = dot2(x, y);
+      EXPECT_EQ(got.value, first.value) << target;
+      EXPECT_EQ(got.tail, first.tail) << target;
+      EXPECT_EQ(got.error, first.error) << target;
+    });
+  }
+}
+
 TEST(dot2, its_bound_holds_for_long_rows_and_under_underflow) {
   std::mt19937_64 random(kSeed);
   std::normal_distribution<double> normal;

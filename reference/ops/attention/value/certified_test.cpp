@@ -156,6 +156,51 @@ TEST(CertifiedAttention, certificate_holds_on_every_target_of_this_machine) {
   EXPECT_GE(tried, 1);
 }
 
+// Sums are added in one order: vectors of other widths change no bit of what limits and reports are made of. (Targets without a
+// fused multiply-add round elsewhere.) The soft cap, ALiBi, sliced and paired dots, and every way to decode a row are among these.
+TEST(CertifiedAttention, every_width_of_a_vector_gives_the_same_bits) {
+  const std::int64_t supported = hwy::SupportedTargets();
+  std::vector<std::int64_t> targets;
+  for (const std::int64_t target : {HWY_AVX2, HWY_AVX3})
+    if ((supported & target) != 0) targets.push_back(target);
+  if (targets.size() < 2) GTEST_SKIP() << "this machine has vectors of one width";
+  for (const char* kv : {"f16", "e4m3fn_tok", "bf16", "int8_tok", "f32", "q8_0"})
+    for (const Design fill : {Design::gaussian, Design::huge_logits})
+      for (const char* capped : {"0", "20"}) {
+        const AttentionCase c = attention_case({{"heads", "3"},
+                                                {"kv_heads", "1"},
+                                                {"d", kv == std::string("q8_0") ? "96" : "72"},
+                                                {"dv", "96"},
+                                                {"q", "2"},
+                                                {"len", "150"},
+                                                {"mask", "causal"},
+                                                {"softcap", capped},
+                                                {"dtype", "f32"},
+                                                {"kv", kv}},
+                                               fill, 5);
+        std::vector<CertifiedAttention> got;
+        for (const std::int64_t target : targets) {
+          hwy::SetSupportedTargetsForTest(target);
+          hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+          got.push_back(certified_attention(*c.problem));
+        }
+        hwy::SetSupportedTargetsForTest(0);
+        hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+        const std::string what = fmt::format("kv {} fill {} softcap {}", kv, to_string(fill), capped);
+        EXPECT_EQ(got[0].value, got[1].value) << what;
+        EXPECT_EQ(got[0].certificate, got[1].certificate) << what;
+        EXPECT_EQ(got[0].absolute, got[1].absolute) << what;
+        EXPECT_EQ(got[0].deviation, got[1].deviation) << what;
+        EXPECT_EQ(got[0].key_sum, got[1].key_sum) << what;
+        ASSERT_EQ(got[0].rows.size(), got[1].rows.size());
+        for (std::size_t r = 0; r < got[0].rows.size(); ++r) {
+          EXPECT_EQ(got[0].rows[r].weight_sum, got[1].rows[r].weight_sum) << what;
+          EXPECT_EQ(got[0].rows[r].norm_product, got[1].rows[r].norm_product) << what;
+          EXPECT_EQ(got[0].rows[r].k_norm, got[1].rows[r].k_norm) << what;
+        }
+      }
+}
+
 // A wrong weight in the last place of a double is far below any kernel's error, and still seen: a certificate
 // that could not fail would prove nothing.
 TEST(CertifiedAttention, plain_double_arithmetic_leaves_the_certificate) {

@@ -21,6 +21,19 @@ using V64 = hn::Vec<F64>;
 inline constexpr int kLanes = HWY_LANES(double);
 inline constexpr int kPad = 8;  // leading dimensions are multiples of this and of kLanes
 
+// A sum that rounds has kSums partial sums on every machine, of the elements i with the same i % kSums, so that its bits do not
+// depend on the width of a vector: they stand in kVectors vectors.
+inline constexpr int kSums = 8;
+inline constexpr int kVectors = kSums / kLanes;
+static_assert(kVectors * kLanes == kSums && kPad == kSums);
+
+// Of the partial sums, in one order.
+HWY_INLINE double sum_of_sums(const V64* v) {
+  HWY_ALIGN double s[kSums];
+  for (int i = 0; i < kVectors; ++i) hn::Store(v[i], F64(), s + i * kLanes);
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
 // v[n] -> lane n holds the sum of v[n]'s lanes.
 HWY_INLINE V64 sums_of_lanes(const V64* v) {
   const F64 d;
@@ -98,16 +111,17 @@ inline void dot_tile(const double* const* q, double* const* s, int count, const 
 inline void dot_pairs(const double* q, const double* k, std::size_t k_ld, int keys, std::size_t width,
                       double* high, double* low) {
   const F64 d;
-  constexpr int kTogether = 4;
+  constexpr int kTogether = kVectors < 4 ? 4 / kVectors : 1;
   for (int j = 0; j < keys; j += kTogether) {  // the tile has rows for a multiple of 8 keys
-    V64 sum[kTogether], rest[kTogether];
-#pragma GCC unroll 4
-    for (int n = 0; n < kTogether; ++n) sum[n] = rest[n] = hn::Zero(d);
-    for (std::size_t i = 0; i < width; i += kLanes) {
-      const V64 row = hn::Load(d, q + i);
-#pragma GCC unroll 4
-      for (int n = 0; n < kTogether; ++n) {
-        const V64 key = hn::Load(d, k + static_cast<std::size_t>(j + n) * k_ld + i);
+    V64 sum[kTogether * kVectors], rest[kTogether * kVectors];
+#pragma GCC unroll 8
+    for (int n = 0; n < kTogether * kVectors; ++n) sum[n] = rest[n] = hn::Zero(d);
+    for (std::size_t i = 0; i < width; i += kSums) {
+#pragma GCC unroll 8
+      for (int n = 0; n < kTogether * kVectors; ++n) {
+        const std::size_t at = i + static_cast<std::size_t>(n % kVectors * kLanes);
+        const V64 row = hn::Load(d, q + at);
+        const V64 key = hn::Load(d, k + static_cast<std::size_t>(j + n / kVectors) * k_ld + at);
         const V64 product = hn::Mul(row, key);
         const V64 product_low = fused_mul_add(d, row, key, hn::Neg(product));
         const V64 total = hn::Add(sum[n], product);
@@ -117,12 +131,14 @@ inline void dot_pairs(const double* q, const double* k, std::size_t k_ld, int ke
         rest[n] = hn::Add(rest[n], hn::Add(product_low, lost));
       }
     }
-    HWY_ALIGN double a[kLanes], b[kLanes];
+    HWY_ALIGN double a[kTogether * kSums], b[kTogether * kSums];
+    for (int n = 0; n < kTogether * kVectors; ++n) {
+      hn::Store(sum[n], d, a + n * kLanes);
+      hn::Store(rest[n], d, b + n * kLanes);
+    }
     for (int n = 0; n < kTogether; ++n) {
-      hn::Store(sum[n], d, a);
-      hn::Store(rest[n], d, b);
       double h = 0, l = 0;
-      for (int i = 0; i < kLanes; ++i) {
+      for (int i = n * kSums; i < (n + 1) * kSums; ++i) {
         const TwoDoubles t = assay::two_sum(h, a[i]);
         h = t.value;
         l += t.error + b[i];

@@ -102,8 +102,11 @@ HWY_INLINE V64 load_codes(const std::byte* p) {
   } else if constexpr (kCodes == Codes::other) {
     return hn::LoadU(d, reinterpret_cast<const double*>(p));
   } else {
+    // As integers: of two f16 Highway 1.0.3 has two loads on ARM.
+    const hn::Rebind<std::uint16_t, F64> d16;
     const hn::Rebind<hwy::float16_t, F64> dh;
-    return hn::PromoteTo(d, hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p))));
+    const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p));
+    return hn::PromoteTo(d, hn::PromoteTo(df, hn::BitCast(dh, bits)));
   }
 }
 
@@ -129,7 +132,8 @@ HWY_INLINE RowFacts decode_row_as(const std::byte* src, std::size_t width, std::
   // 8-bit floats go through a buffer of f16 numbers, kChunk at a time.
   constexpr std::size_t kChunk = 512;
   alignas(64) std::uint16_t half[kChunk + HWY_LANES(std::uint16_t)];
-  V64 squares = hn::Zero(d), largest = hn::Zero(d), bad = hn::Zero(d);
+  V64 squares[kVectors], largest = hn::Zero(d), bad = hn::Zero(d);
+  for (V64& s : squares) s = hn::Zero(d);
   const V64 scale = hn::Set(d, multiplier);
   std::uint16_t largest_code = 0;
   while (at < width) {
@@ -142,28 +146,36 @@ HWY_INLINE RowFacts decode_row_as(const std::byte* src, std::size_t width, std::
       from = reinterpret_cast<const std::byte*>(half);
     }
     double* to = dst + at;
-    const auto step = [&](const std::byte* p, std::size_t i) HWY_ATTR {
+    const auto step = [&](const std::byte* p, std::size_t i, [[maybe_unused]] V64& square) HWY_ATTR {
       V64 x = load_codes<kCodes>(p);
       if constexpr (kScaled) x = hn::Mul(x, scale);
       hn::Store(x, d, to + i);
-      if constexpr (kFacts) squares = hn::MulAdd(x, x, squares);
+      if constexpr (kFacts) square = hn::MulAdd(x, x, square);
       if constexpr (!kByCode) {
         if constexpr (kCodes != Codes::int8) bad = hn::MulAdd(x, hn::Zero(d), bad);
         largest = hn::Max(largest, hn::Abs(x));
       }
     };
     std::size_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) step(from + i * kBytes, i);
+    for (; i + kSums <= count; i += kSums) {
+#pragma GCC unroll 8
+      for (int n = 0; n < kVectors; ++n) {
+        const std::size_t first = i + static_cast<std::size_t>(n * kLanes);
+        step(from + first * kBytes, first, squares[n]);
+      }
+    }
+    int n = 0;
+    for (; i + kLanes <= count; i += kLanes) step(from + i * kBytes, i, squares[n++]);
     if (i < count) {
       alignas(64) std::byte tail[kLanes * 8] = {};
       std::copy(from + i * kBytes, from + count * kBytes, tail);
-      step(tail, i);
+      step(tail, i, squares[n]);
     }
     at += count;
   }
   for (std::size_t i = (width + kLanes - 1) / kLanes * kLanes; i < padded; i += kLanes)
     hn::Store(hn::Zero(d), d, dst + i);
-  if constexpr (kFacts) facts.squares = hn::GetLane(hn::SumOfLanes(d, squares));
+  if constexpr (kFacts) facts.squares = sum_of_sums(squares);
   if constexpr (kByCode) {  // the number with that magnitude
     constexpr bool kBf16 = kCodes == Codes::bf16;
     std::uint16_t bits = largest_code;

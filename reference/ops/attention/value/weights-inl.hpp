@@ -91,7 +91,8 @@ HWY_INLINE bool weights_of(const Tile& tile, const Logits& in, Part& part, int r
   const double c = row.m * exp_detail::kLn2High;
   const double c_low = std::fma(row.m, exp_detail::kLn2High, -c) + row.m * exp_detail::kLn2Low;
   const V64 minus = hn::Set(d, -c), minus_low = hn::Set(d, -c_low);
-  V64 l = hn::Load(d, part.l_high.get() + 8 * r), l_low = hn::Load(d, part.l_low.get() + 8 * r);
+  double* const l_high = part.l_high.get() + kSums * r;
+  double* const l_low = part.l_low.get() + kSums * r;
   for (int j = 0; j < padded; j += kLanes) {
     V64 t, lost;
     V64 h = two_sum(hn::Load(d, x_high + j), minus, t);
@@ -103,13 +104,11 @@ HWY_INLINE bool weights_of(const Tile& tile, const Logits& in, Part& part, int r
     h = two_sum(h, t, rest);
     const V64 w = certified_exp(d, h, rest);
     hn::Store(w, d, weight + j);
-    l = two_sum(l, w, lost);
-    l_low = hn::Add(l_low, lost);
+    hn::Store(two_sum(hn::Load(d, l_high + j % kSums), w, lost), d, l_high + j % kSums);
+    hn::Store(hn::Add(hn::Load(d, l_low + j % kSums), lost), d, l_low + j % kSums);
     if (weight_f != nullptr)
       hn::Store(hn::DemoteTo(hn::Rebind<float, F64>(), w), hn::Rebind<float, F64>(), weight_f + j);
   }
-  hn::Store(l, d, part.l_high.get() + 8 * r);
-  hn::Store(l_low, d, part.l_low.get() + 8 * r);
   return true;
 }
 
