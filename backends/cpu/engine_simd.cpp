@@ -15,6 +15,29 @@ namespace assay_cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
+// The sum of the lanes, by halves as the schedules declare it: lane i and lane i + n/2 first. Highway's own order is that of each
+// target, and NEON's adds neighbours.
+template <class D>
+HWY_INLINE float sum_of_lanes([[maybe_unused]] D d, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(v);
+#elif HWY_HAVE_SCALABLE
+  HWY_ALIGN float lane[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(v, d, lane);
+  for (std::size_t n = hn::Lanes(d) / 2; n > 0; n /= 2)
+    for (std::size_t i = 0; i < n; ++i) lane[i] += lane[i + n];
+  return lane[0];
+#else
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return sum_of_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  }
+#endif
+}
+
 // e^x, relative error below kExpUlp ulp for x in [-104, 0] (checked there on every float); 0 below, NaN for
 // NaN. x = n ln 2 + r, |r| <= ln 2 / 2: the polynomial is Taylor's to r^7 (remainder r^8 / 8! < 6e-9
 // relative), and 2^n is applied as two factors so that a subnormal result is rounded once.
@@ -52,7 +75,7 @@ float dot(const float* a, const float* b, std::size_t n) {
   }
   for (; i + lanes <= n; i += lanes) s0 = hn::MulAdd(hn::LoadU(f, a + i), hn::LoadU(f, b + i), s0);
   if (i < n) s1 = hn::MulAdd(load_tail(f, a + i, n - i), load_tail(f, b + i, n - i), s1);
-  return hn::GetLane(hn::SumOfLanes(f, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  return sum_of_lanes(f, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
 }
 
 void dot_rows(const float* a, const float* rows, std::size_t stride, std::size_t count, std::size_t n,
@@ -78,10 +101,10 @@ void dot_rows(const float* a, const float* rows, std::size_t stride, std::size_t
       s2 = hn::MulAdd(x, load_tail(f, b + 2 * stride + i, n - i), s2);
       s3 = hn::MulAdd(x, load_tail(f, b + 3 * stride + i, n - i), s3);
     }
-    scores[j] = hn::GetLane(hn::SumOfLanes(f, s0));
-    scores[j + 1] = hn::GetLane(hn::SumOfLanes(f, s1));
-    scores[j + 2] = hn::GetLane(hn::SumOfLanes(f, s2));
-    scores[j + 3] = hn::GetLane(hn::SumOfLanes(f, s3));
+    scores[j] = sum_of_lanes(f, s0);
+    scores[j + 1] = sum_of_lanes(f, s1);
+    scores[j + 2] = sum_of_lanes(f, s2);
+    scores[j + 3] = sum_of_lanes(f, s3);
   }
   for (; j < count; ++j) scores[j] = dot(a, rows + j * stride, n);
 }
@@ -154,7 +177,7 @@ float sum(const float* x, std::size_t n) {
   }
   for (; i + lanes <= n; i += lanes) s0 = hn::Add(s0, hn::LoadU(f, x + i));
   if (i < n) s1 = hn::Add(s1, load_tail(f, x + i, n - i));
-  return hn::GetLane(hn::SumOfLanes(f, hn::Add(s0, s1)));
+  return sum_of_lanes(f, hn::Add(s0, s1));
 }
 
 float sum_squares(const float* x, float shift, std::size_t n) {
@@ -177,7 +200,7 @@ float sum_squares(const float* x, float shift, std::size_t n) {
     const V a = hn::Sub(load_tail(f, x + i, n - i, shift), c);
     s1 = hn::MulAdd(a, a, s1);
   }
-  return hn::GetLane(hn::SumOfLanes(f, hn::Add(s0, s1)));
+  return sum_of_lanes(f, hn::Add(s0, s1));
 }
 
 float exp_shift(const float* x, float shift, float* y, std::size_t n) {
@@ -196,7 +219,7 @@ float exp_shift(const float* x, float shift, float* y, std::size_t n) {
     store_tail(e, f, y + i, n - i);
     total = hn::Add(total, load_tail(f, y + i, n - i));
   }
-  return hn::GetLane(hn::SumOfLanes(f, total));
+  return sum_of_lanes(f, total);
 }
 
 std::int32_t dot_int8(const std::int8_t* a, const std::int8_t* b, std::size_t n) {
@@ -215,7 +238,11 @@ std::int32_t dot_int8(const std::int8_t* a, const std::int8_t* b, std::size_t n)
   return result;
 }
 
-#if HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3_SPR
+#define ASSAY_TARGET_NAME "avx3_spr"
+#elif HWY_TARGET == HWY_AVX3_ZEN4
+#define ASSAY_TARGET_NAME "avx3_zen4"
+#elif HWY_TARGET == HWY_AVX3_DL
 #define ASSAY_TARGET_NAME "avx3_dl"
 #elif HWY_TARGET == HWY_AVX3
 #define ASSAY_TARGET_NAME "avx3"
@@ -225,14 +252,29 @@ std::int32_t dot_int8(const std::int8_t* a, const std::int8_t* b, std::size_t n)
 #define ASSAY_TARGET_NAME "sse4"
 #elif HWY_TARGET == HWY_SSSE3
 #define ASSAY_TARGET_NAME "ssse3"
+#elif HWY_TARGET == HWY_SSE2
+#define ASSAY_TARGET_NAME "sse2"
 #elif HWY_TARGET == HWY_NEON
 #define ASSAY_TARGET_NAME "neon"
+#elif HWY_TARGET == HWY_NEON_WITHOUT_AES
+#define ASSAY_TARGET_NAME "neon_without_aes"
+#elif HWY_TARGET == HWY_NEON_BF16
+#define ASSAY_TARGET_NAME "neon_bf16"
+#elif HWY_TARGET == HWY_SVE
+#define ASSAY_TARGET_NAME "sve"
+#elif HWY_TARGET == HWY_SVE2
+#define ASSAY_TARGET_NAME "sve2"
+#elif HWY_TARGET == HWY_SVE_256
+#define ASSAY_TARGET_NAME "sve_256"
+#elif HWY_TARGET == HWY_SVE2_128
+#define ASSAY_TARGET_NAME "sve2_128"
 #elif HWY_TARGET == HWY_EMU128
 #define ASSAY_TARGET_NAME "emu128"
 #else
 #define ASSAY_TARGET_NAME "hwy_scalar"
 #endif
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE2 || \
+    HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
 constexpr bool kFma = false;
 #else
 constexpr bool kFma = true;
