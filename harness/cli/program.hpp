@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <linux/close_range.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 #include <string>
 
 #include "harness/exit_code.hpp"
+#include "harness/worker/close_range.hpp"
 #include "reference/error.hpp"
 #include "reference/self_test.hpp"
 
@@ -33,7 +33,7 @@ inline bool has_proc() {
 // into kUsage, everything else into kCannotRun. `exit_code` is what the callbacks left.
 inline int run_program(CLI::App& app, int argc, char** argv, const int& exit_code) {
   // What a shell left open (9>>file) is not for the programs that this one starts.
-  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  close_descriptors(STDERR_FILENO + 1, ~0U, true);
   std::signal(SIGPIPE, SIG_IGN);  // a worker that died is a verdict, not the end of the program
   std::signal(SIGXFSZ, SIG_IGN);  // memory beyond `ulimit -f` is too big a case
   // A build whose NaN compares or roundings are broken would judge wrongly, and look sure of it.

@@ -26,6 +26,7 @@
 #include "harness/runner.hpp"
 #include "harness/smallest_seen.hpp"
 #include "harness/strangers.hpp"
+#include "harness/worker/process.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay {
@@ -253,7 +254,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   if (!run_plan(plan, known, settings, events) && !signals.stopped()) {
     summary.left = plan.cases + broken_promises - summary.cases - made.left_out();
   } else if (signals.stopped()) {
-    summary.ended_by = fmt::format("SIG{}", sigabbrev_np(signals.signal()));
+    summary.ended_by = signal_name(signals.signal());
   } else {
     if (!generated)
       for (const Expectation* e : stale(expected))  // of a part of the run they say nothing

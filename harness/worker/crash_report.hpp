@@ -55,6 +55,31 @@ inline const char* access_of([[maybe_unused]] const void* context) {
   const auto* machine = static_cast<const ucontext_t*>(context);
   return (static_cast<std::uint64_t>(machine->uc_mcontext.gregs[REG_ERR]) & kWriteBit) != 0 ? "write"
                                                                                             : "read";
+#elif defined(__aarch64__)
+  // Among the records behind the registers is the syndrome of the fault, if the kernel wrote one.
+  constexpr std::uint32_t kSyndrome = 0x45535201;
+  constexpr std::uint64_t kWriteBit = 1U << 6;
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+  const unsigned char* at = machine.__reserved;
+  for (const unsigned char* end = at + sizeof machine.__reserved; at + 16 <= end;) {
+    std::uint32_t head[2];
+    std::memcpy(head, at, sizeof head);
+    if (head[0] == kSyndrome) {
+      std::uint64_t syndrome;
+      std::memcpy(&syndrome, at + sizeof head, sizeof syndrome);
+      return (syndrome & kWriteBit) != 0 ? "write" : "read";
+    }
+    if (head[0] == 0 || head[1] < sizeof head) break;
+    at += head[1];
+  }
+  // qemu-user writes none: then the instruction says it. Its bit 22 is set in loads, but for those that extend a sign: they have
+  // bit 23 set instead.
+  std::uint32_t code;
+  std::memcpy(&code, reinterpret_cast<const void*>(machine.pc), sizeof code);
+  if ((code & 0x0A000000) != 0x08000000) return "unknown";
+  const bool one_register = (code & 0x3A000000) == 0x38000000;
+  const bool signed_load = one_register && (code & 0x04000000) == 0 && (code & 0x00800000) != 0;
+  return (code & 0x00400000) != 0 || signed_load ? "read" : "write";
 #else
   return "unknown";
 #endif

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <string>
 
+#include "harness/worker/close_range.hpp"
 #include "harness/worker/plain_name.hpp"
 #include "harness/worker/process_tree.hpp"
 #include "harness/worker/sandbox.hpp"
@@ -166,8 +167,8 @@ int keep(char** arguments, int (*work)()) {
     return 1;
   }
   // The worker's channel must end with the worker, and nothing else that was inherited may be held open here.
-  close_range(0, kLifelineDescriptor - 1, 0);
-  close_range(kLifelineDescriptor + 1, ~0U, 0);
+  close_descriptors(0, kLifelineDescriptor - 1);
+  close_descriptors(kLifelineDescriptor + 1, ~0U);
   forget_own_variables();
   Keeper(worker).watch();
   return 0;

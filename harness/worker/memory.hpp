@@ -6,7 +6,7 @@
 //   right  the last byte of the last element is the last byte of the slot: an overrun by one element, or a read one
 //          row past the end, faults. The first element has its natural alignment (lowest set bit of unit_bytes, at
 //          most 64), or `alignment` if that is larger; what this leaves behind the last element is poisoned.
-//   left   the first element is the first byte of the slot (4096-byte aligned): an access in front of it faults.
+//   left   the first element is the first byte of the slot (kPageBytes aligned): an access in front of it faults.
 // Bytes of a slot that belong to no element (slack, gaps between rows, unused ranges) hold poison. A gap between rows
 // of more than kFarGapBytes has poison at its two edges only; the pages between are holes without access, as guards
 // are. So rows may lie gigabytes apart at the cost of the pages around them.
@@ -22,7 +22,12 @@
 
 namespace assay {
 
+// Of slots and guards. Kernels of AArch64 have pages of 4, 16 or 64 KiB; what is whole pages of the largest is so of each.
+#if defined(__aarch64__)
+inline constexpr std::size_t kPageBytes = std::size_t{64} << 10;
+#else
 inline constexpr std::size_t kPageBytes = 4096;
+#endif
 inline constexpr std::size_t kGuardBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kFarGapBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kGapEdgeBytes = std::size_t{8} << 10;  // poisoned, and up to a page more

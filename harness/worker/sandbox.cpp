@@ -22,6 +22,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "harness/worker/close_range.hpp"
 #include "harness/worker/process.hpp"
 
 // <sys/mount.h> and <linux/mount.h> define the same names in glibc 2.36, so this one call is declared by hand.
@@ -188,8 +189,8 @@ std::optional<std::string> restrict_self(const Sandbox& sandbox) {
 // ends.
 [[noreturn]] void end_as(pid_t first, int alive) {
   const auto kept = static_cast<unsigned>(alive);
-  if (kept > 0) syscall(SYS_close_range, 0U, kept - 1, 0U);
-  syscall(SYS_close_range, kept + 1, ~0U, 0U);
+  if (kept > 0) close_descriptors(0, kept - 1);
+  close_descriptors(kept + 1, ~0U);
   int code = 0;
   while (waitpid(first, &code, 0) < 0 && errno == EINTR) {
   }

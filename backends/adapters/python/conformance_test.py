@@ -224,6 +224,7 @@ def memory():
     def tensor(name, offset, shape=(2, 3), stride=(12, 4)):
         return assay_subjects.Tensor({"name": name, "format": "f32", "shape": shape, "stride": stride, "offset": offset})
 
+    guarded_memory.PAGE = 4096  # of these slots, on every machine
     right = [tensor("x", 8192 - 24), tensor("empty", 16384, (0, 3)), tensor("y", 40960 - 24)]
     far = tensor("z", 65536, stride=(1 << 20, 4))
     slots = [[4096, 4096, "r"], [12288, 4096, "r"], [36864, 4096, "w"], [65536, 8192, "w"], [65536 + (1 << 20) - 8192, 12288, "w"]]

@@ -8,11 +8,12 @@ ends (in the run that places planes on the left it begins where the first begins
 is an illegal address; the rest of the granules is filled with poison, and looked at after the run."""
 
 import ctypes
+import platform
 
 from cuda_driver import CAPTURE_MODE_RELAXED, DriverError
 from regions import GUARD, Pool, in_granules, round_up
 
-PAGE = 4096
+PAGE = 65536 if platform.machine() == "aarch64" else 4096  # as protocol.md has it
 LARGEST_GUARD = 512 << 20  # guards are as wide as a plane's largest stride, up to this
 FRAMEWORK_ALIGNMENT = 512  # that of PyTorch's own allocator
 ALIKE = 256  # both runs of a case place a tensor at the same address modulo this: libraries choose kernels by it

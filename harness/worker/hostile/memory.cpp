@@ -22,7 +22,11 @@
 namespace hostile {
 namespace {
 
+#if defined(__aarch64__)
+constexpr std::uintptr_t kPage = 65536;  // whole pages there, whatever those of the kernel
+#else
 constexpr std::uintptr_t kPage = 4096;
+#endif
 
 char* page_of(const volatile void* address) {
   return reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(address) & ~(kPage - 1));
