@@ -131,5 +131,35 @@ TEST(CuptiWitness, watches_or_says_why_not) {
 #endif
 }
 
+#ifdef ASSAY_CUPTI_WITNESS
+// Named by ASSAY_CUPTI, as Python names the one of its packages; the records are of CUDA 12.
+TEST(CuptiWitness, finds_its_library_by_name_and_reads_its_records) {
+  setenv("ASSAY_CUPTI", "/no/such/libcupti.so.13:" ASSAY_FAKE_CUPTI, 1);
+  const RunResult result = watched_run(ASSAY_CUPTI_WITNESS, "");
+  unsetenv("ASSAY_CUPTI");
+  ASSERT_TRUE(result.trace.witness.has_value()) << absence(result);
+  EXPECT_EQ(result.trace.witness->by, "cupti 26");
+  ASSERT_EQ(result.trace.witness->kernels.size(), 1U);
+  const SeenKernel& kernel = result.trace.witness->kernels[0];
+  EXPECT_EQ(kernel.name, "kernel(float*)");
+  EXPECT_EQ(kernel.grid, (std::array<std::int64_t, 3>{2, 3, 4}));
+  EXPECT_EQ(kernel.block, (std::array<std::int64_t, 3>{5, 6, 7}));
+  EXPECT_EQ(kernel.ns, 250);
+  EXPECT_EQ(kernel.stream, 7);
+  EXPECT_EQ(result.trace.witness->peak_bytes, 100);
+}
+
+TEST(CuptiWitness, one_that_cannot_watch_is_named_with_its_reason) {
+  setenv("ASSAY_CUPTI", ASSAY_FAKE_CUPTI, 1);
+  setenv("FAKE_CUPTI", "old", 1);
+  const RunResult result = watched_run(ASSAY_CUPTI_WITNESS, "");
+  unsetenv("ASSAY_CUPTI");
+  unsetenv("FAKE_CUPTI");
+  if (result.trace.witness.has_value()) GTEST_SKIP() << "another CUPTI watches a device of this machine";
+  EXPECT_NE(absence(result).find("assay_fake_cupti.so: CUPTI_ERROR_OLD_DRIVER"), std::string::npos)
+      << absence(result);
+}
+#endif
+
 }  // namespace
 }  // namespace assay

@@ -11,9 +11,8 @@ MOST_NAMES = 256
 
 
 def _cupti_of_pip():
-    """Where pip puts CUPTI, which a witness may be linked with."""
-    for folder in sys.path:
-        yield from sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.*")))
+    """Where pip puts CUPTI: the packages that this Python imports are those that PyTorch will use."""
+    return [file for folder in sys.path for file in sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.*")))]
 
 
 class Witness:
@@ -25,7 +24,8 @@ class Witness:
         if not path:
             return
         try:
-            library = self._loaded(path)
+            os.environ.setdefault("ASSAY_CUPTI", ":".join(_cupti_of_pip()))
+            library = ctypes.CDLL(path)
             opened, collect = library.assay_witness_open, library.assay_witness_collect
         except (OSError, AttributeError) as error:
             self.absence = str(error)
@@ -36,19 +36,6 @@ class Witness:
             self._collect = collect
         else:
             self.absence = reason.decode(errors="replace")
-
-    @staticmethod
-    def _loaded(path):
-        try:
-            return ctypes.CDLL(path)
-        except OSError:
-            for cupti in _cupti_of_pip():
-                try:
-                    ctypes.CDLL(cupti, mode=ctypes.RTLD_GLOBAL)
-                    return ctypes.CDLL(path)
-                except OSError:
-                    continue
-            raise
 
     @property
     def watches(self):

@@ -2,8 +2,6 @@
 // process, PyTorch's, cuDNN's, ggml's or the plug-in's own. In the worker it is opened in front of the
 // backend. In any other process the driver loads it when CUDA_INJECTION64_PATH names it; ASSAY_WITNESS_LOG
 // then names the file that gets, at the end of the process, what it saw.
-#include <cuda.h>
-#include <cupti.h>
 #include <cxxabi.h>
 #include <dlfcn.h>
 
@@ -14,20 +12,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "harness/witness/cupti/cupti_api.hpp"
 #include "harness/worker/assay_witness.h"
 #include "harness/worker/protocol.hpp"
 
 namespace assay {
 namespace {
 
-// The records that this version of CUPTI writes; members that are read here keep their names.
-#if CUPTI_API_VERSION >= 130000
-using KernelRecord = CUpti_ActivityKernel10;
-using MemoryRecord = CUpti_ActivityMemory4;
-#else
-using KernelRecord = CUpti_ActivityKernel9;  // CUDA 12
-using MemoryRecord = CUpti_ActivityMemory3;
-#endif
+using cupti::KernelRecord;
+using cupti::MemoryRecord;
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kBufferAlignment = 8;  // CUPTI's ACTIVITY_RECORD_ALIGNMENT
@@ -40,12 +33,6 @@ std::string demangled(const char* name) {
   std::string result = status == 0 && text != nullptr ? text : name;
   std::free(text);
   return result;
-}
-
-std::string reason_of(CUptiResult result) {
-  const char* text = nullptr;
-  cuptiGetResultString(result, &text);
-  return text != nullptr ? text : "CUPTI error " + std::to_string(static_cast<int>(result));
 }
 
 struct MemoryEvent {
@@ -61,16 +48,18 @@ class Recorder {
     return *recorder;
   }
 
-  void take(const CUpti_Activity* record) {
+  // Set once, before anything is recorded.
+  cupti::Library library;
+
+  void take(const cupti::Record* record) {
     const std::lock_guard lock(mutex_);
-    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
+    if (record->kind == cupti::kConcurrentKernel || record->kind == cupti::kKernel) {
       kernels_.push_back(*reinterpret_cast<const KernelRecord*>(record));
-    } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
+    } else if (record->kind == cupti::kMemory2) {
       const auto& memory = *reinterpret_cast<const MemoryRecord*>(record);
-      const bool device = memory.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE ||
-                          memory.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_MANAGED;
-      const bool allocated = memory.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
-      const bool released = memory.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE;
+      const bool device = memory.memory == cupti::kDevice || memory.memory == cupti::kManaged;
+      const bool allocated = memory.operation == cupti::kAllocation;
+      const bool released = memory.operation == cupti::kRelease;
       if (device && (allocated || released))
         memory_.push_back({memory.timestamp, memory.address, memory.bytes, allocated});
     }
@@ -84,7 +73,9 @@ class Recorder {
   Witness collect() {
     const std::lock_guard lock(mutex_);
     Witness witness;
-    witness.by = "cupti " + std::to_string(CUPTI_API_VERSION);
+    std::uint32_t version = 0;
+    library.version(&version);
+    witness.by = "cupti " + std::to_string(version);
     std::ranges::stable_sort(kernels_, [](const auto& a, const auto& b) { return a.start < b.start; });
     for (const KernelRecord& k : kernels_) {
       if (witness.kernels.size() == kMostKernels) {
@@ -92,10 +83,10 @@ class Recorder {
         break;
       }
       witness.kernels.push_back({demangled(k.name),
-                                 {k.gridX, k.gridY, k.gridZ},
-                                 {k.blockX, k.blockY, k.blockZ},
+                                 {k.grid[0], k.grid[1], k.grid[2]},
+                                 {k.block[0], k.block[1], k.block[2]},
                                  static_cast<std::int64_t>(k.end - k.start),
-                                 static_cast<std::int64_t>(k.streamId)});
+                                 static_cast<std::int64_t>(k.stream)});
     }
     add_memory(witness);
     if (lost_ > 0) witness.error = std::to_string(lost_) + " records lost";
@@ -132,20 +123,19 @@ class Recorder {
   std::size_t lost_ = 0;
 };
 
-void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+void give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
   *size = *buffer == nullptr ? 0 : kBufferBytes;
   *most_records = 0;
 }
 
-void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
-                          std::size_t valid_bytes) {
-  CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
-    Recorder::instance().take(record);
+void take_buffer(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
+                 std::size_t valid_bytes) {
+  Recorder& recorder = Recorder::instance();
+  cupti::Record* record = nullptr;
+  while (recorder.library.next_record(buffer, valid_bytes, &record) == cupti::kSuccess) recorder.take(record);
   std::size_t dropped = 0;
-  if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
-    Recorder::instance().lose(dropped);
+  if (recorder.library.dropped_records(context, stream, &dropped) == cupti::kSuccess) recorder.lose(dropped);
   std::free(buffer);
 }
 
@@ -154,34 +144,47 @@ void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t*
 void wait_for_device() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return;
-  const auto synchronize = reinterpret_cast<CUresult (*)()>(dlsym(driver, "cuCtxSynchronize"));
+  const auto synchronize = reinterpret_cast<int (*)()>(dlsym(driver, "cuCtxSynchronize"));
   if (synchronize != nullptr) (void)synchronize();
   dlclose(driver);
 }
 
+// The first library that can watch: a CUPTI that is newer than the driver loads, and says no.
 std::string start() {
   static std::mutex mutex;
   static bool watching = false;
   const std::lock_guard lock(mutex);
   if (watching) return "";
-  CUptiResult result = cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
-  for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMORY2})
-    if (result == CUPTI_SUCCESS) result = cuptiActivityEnable(kind);
-  watching = result == CUPTI_SUCCESS;
-  return watching ? "" : "CUPTI cannot watch: " + reason_of(result);
+  std::string reasons;
+  for (const std::string& name : cupti::candidates()) {
+    cupti::Library library;
+    std::string reason = cupti::open(name, library);
+    if (reason.empty()) {
+      Recorder::instance().library = library;
+      int result = library.register_callbacks(give_buffer, take_buffer);
+      for (const auto kind : {cupti::kConcurrentKernel, cupti::kMemory2})
+        if (result == cupti::kSuccess) result = library.enable(kind);
+      watching = result == cupti::kSuccess;
+      if (watching) return "";
+      reason = name + ": " + library.reason(result);
+    }
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  }
+  return "CUPTI cannot watch: " + reasons;
 }
 
 std::string collect() {
   wait_for_device();
-  const CUptiResult flushed = cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  const cupti::Library& library = Recorder::instance().library;
+  const int flushed = library.flush_all(cupti::kFlushForced);
   Witness witness = Recorder::instance().collect();
-  if (flushed != CUPTI_SUCCESS) witness.error = "cuptiActivityFlushAll: " + reason_of(flushed);
+  if (flushed != cupti::kSuccess) witness.error = "cuptiActivityFlushAll: " + library.reason(flushed);
   return witness_text(witness);
 }
 
 void write_log() {
   const char* path = std::getenv("ASSAY_WITNESS_LOG");
-  if (path == nullptr) return;
+  if (path == nullptr || Recorder::instance().library.flush_all == nullptr) return;
   std::FILE* file = std::fopen(path, "w");
   if (file == nullptr) return;
   std::fprintf(file, "%s\n", collect().c_str());
