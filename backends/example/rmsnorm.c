@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/assay_backend.h"
+#include "assay/assay_backend.h"
 
 static const assay_tensor* tensor(const assay_tensor* list, int32_t count, const char* name) {
   for (int32_t i = 0; i < count; ++i) {

@@ -24,7 +24,8 @@ reference/ops/attention/limits           reference/* reference/formats/ referenc
 backends                                 backends/assay_backend.h backends/plugin/ OWN
 backends/cuda                            backends/assay_backend.h backends/plugin/ OWN backends/gpu/
 backends/emulated                        backends/assay_backend.h backends/plugin/ OWN reference/
-backends/example                         backends/assay_backend.h OWN
+backends/example                         backends/include/ OWN
+backends/include                         OWN
 backends/formula                         backends/assay_backend.h backends/plugin/ OWN backends/emulated/tensors.hpp reference/
 backends/formula/CMakeLists.txt          backends/plugin/ OWN backends/emulated/ reference/
 backends/hip                             backends/assay_backend.h backends/plugin/ OWN backends/gpu/
@@ -57,7 +58,7 @@ cases/properties                         harness/ reference/ cases/* cases/fault
 cases/properties/violating.cpp           backends/assay_backend.h OWN
 cases/properties/short_sighted.cpp       backends/assay_backend.h
 cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page_text.hpp cases/* OWN
-cases/studies/bisect                     OWN backends/assay_backend.h
+cases/studies/bisect                     OWN backends/include/ backends/assay_backend.h
 cases/studies/attribution                harness/* harness/cli/program.hpp reference/ cases/* cases/attribution/ cases/studies/museum/* cases/studies/mutants/* OWN
 cases/studies/attribution/misplaced.hpp  backends/assay_backend.h
 cases/studies/attribution/misplaced.cpp  cases/studies/attribution/misplaced.hpp
