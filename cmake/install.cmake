@@ -9,21 +9,31 @@ add_library(assay_backend_header INTERFACE)
 target_include_directories(assay_backend_header INTERFACE $<INSTALL_INTERFACE:include>)
 set_target_properties(assay_backend_header PROPERTIES EXPORT_NAME backend)
 
-get_property(libraries GLOBAL PROPERTY assay_libraries)
-install(TARGETS ${libraries} assay assay-worker assay_flags assay_real_mp assay_gtest assay_backend_header
+set(libraries)
+if(ASSAY_ARCHIVES)
+  get_property(libraries GLOBAL PROPERTY assay_libraries)
+  list(APPEND libraries assay_flags assay_gtest)
+endif()
+install(TARGETS ${libraries} assay assay-worker assay_backend_header
   EXPORT assayTargets RUNTIME DESTINATION bin ARCHIVE DESTINATION lib/assay)
 install(EXPORT assayTargets NAMESPACE assay:: DESTINATION lib/cmake/assay)
 configure_package_config_file(cmake/assayConfig.cmake.in assayConfig.cmake INSTALL_DESTINATION lib/cmake/assay)
 write_basic_package_version_file(assayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/assayConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/assayConfigVersion.cmake
   cmake/assay_discover_cases.cmake DESTINATION lib/cmake/assay)
-install(DIRECTORY reference harness DESTINATION include/assay FILES_MATCHING PATTERN "*.hpp"
-  PATTERN "cli" EXCLUDE PATTERN "testing" EXCLUDE PATTERN "misbehaving" EXCLUDE)
-install(FILES cases/gtest.hpp DESTINATION include/assay)
-install(FILES cases/lists.hpp DESTINATION include/assay/cases)
-install(FILES cases/fills/fills.hpp DESTINATION include/assay/cases/fills)
-install(FILES cases/faults/faults.hpp DESTINATION include/assay/cases/faults)
+if(ASSAY_ARCHIVES)
+  install(DIRECTORY reference harness DESTINATION include/assay FILES_MATCHING PATTERN "*.hpp"
+    PATTERN "cli" EXCLUDE PATTERN "testing" EXCLUDE PATTERN "misbehaving" EXCLUDE)
+  install(FILES cases/gtest.hpp DESTINATION include/assay)
+  install(FILES cases/lists.hpp DESTINATION include/assay/cases)
+  install(FILES cases/fills/fills.hpp DESTINATION include/assay/cases/fills)
+  install(FILES cases/faults/faults.hpp DESTINATION include/assay/cases/faults)
+endif()
 install(DIRECTORY cases/suites DESTINATION share/assay)
+set(ASSAY_NOTICES "" CACHE FILEPATH "The licences of the libraries that are linked in, to be installed where these are part of what is handed on")
+if(ASSAY_NOTICES)
+  install(FILES ${ASSAY_NOTICES} DESTINATION share/assay)
+endif()
 
 if(BUILD_TESTING)
   # Installs into the build tree, then configures, builds and tests the consumer against that.
