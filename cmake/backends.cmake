@@ -54,6 +54,10 @@ function(assay_backend name)
   elseif(arg_TARGET AND arg_WITNESS STREQUAL "assay_witness_cpu.so")
     # As a file, which --strip leaves as it is: the witness finds the kernels by their symbols.
     install(PROGRAMS $<TARGET_FILE:${arg_TARGET}> DESTINATION lib/assay/backends)
+    # What a debugger reads may go, as that of a C++ library that is linked in.
+    install(CODE "if(CMAKE_INSTALL_DO_STRIP)
+  execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/assay/backends/assay_backend_${name}.so\" COMMAND_ERROR_IS_FATAL ANY)
+endif()")
   elseif(arg_TARGET)
     install(TARGETS ${arg_TARGET} LIBRARY DESTINATION lib/assay/backends)
   endif()

@@ -10,7 +10,17 @@ from assay.pages import asked, line_of, op_of, tensors_of
 from assay.recorder import record, tap
 from assay.tensors import Plane, plane_of, read_planes, write_planes
 
-__all__ = ["Case", "Finding", "Plane", "cases", "check", "record", "tap"]
+__all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record", "tap"]
+
+
+def get_include():
+    """The folder for a compiler's -I in which `assay/assay_backend.h` stands, the header of plug-ins. FileNotFoundError where this
+    package came without it."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    for folder in (os.path.join(here, "include"), os.path.join(here, *[os.pardir] * 4, "include")):
+        if os.path.exists(os.path.join(folder, "assay", "assay_backend.h")):
+            return os.path.normpath(folder)
+    raise FileNotFoundError("no assay/assay_backend.h beside this package")
 
 
 class Finding(AssertionError):

@@ -1,0 +1,41 @@
+# CMake's toolchain for the machine ASSAY_MACHINE (x86_64, aarch64) with what ci/wheels/compilers and ci/wheels/dependencies left in
+# ASSAY_WORK: clang and libc++ of zig, glibc 2.28.
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ASSAY_MACHINE ASSAY_WORK)
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR ${ASSAY_MACHINE})
+set(CMAKE_LIBRARY_ARCHITECTURE ${ASSAY_MACHINE}-linux-gnu)
+set(compilers ${ASSAY_WORK}/compilers/${ASSAY_MACHINE})
+set(prefix ${ASSAY_WORK}/prefix-${ASSAY_MACHINE})
+set(CMAKE_C_COMPILER ${compilers}/cc)
+set(CMAKE_CXX_COMPILER ${compilers}/c++)
+foreach(tool AR RANLIB)
+  string(TOLOWER ${tool} file)
+  set(CMAKE_${tool} ${compilers}/${file} CACHE FILEPATH "")
+  set(CMAKE_C_COMPILER_${tool} ${CMAKE_${tool}} CACHE FILEPATH "")
+  set(CMAKE_CXX_COMPILER_${tool} ${CMAKE_${tool}} CACHE FILEPATH "")
+endforeach()
+find_program(CMAKE_STRIP llvm-strip-19 REQUIRED)  # knows the files of every machine
+# Of the machine that builds: programs, and nothing else.
+set(CMAKE_FIND_ROOT_PATH ${prefix})
+set(CMAKE_PREFIX_PATH ${prefix})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()
+set(ENV{PKG_CONFIG_LIBDIR} ${prefix}/lib/pkgconfig)
+# glibc 2.28 lacks functions that the headers name: a module that calls one does not link.
+set(CMAKE_SHARED_LINKER_FLAGS_INIT -Wl,-z,defs)
+set(CMAKE_MODULE_LINKER_FLAGS_INIT -Wl,-z,defs)
+# In front of zig's own run-time library: the same without what would take libm's place (ci/wheels/dependencies).
+set(own ${prefix}/lib/libassay_builtins.a)
+if(EXISTS ${own})
+  foreach(language C CXX)
+    set(CMAKE_${language}_STANDARD_LIBRARIES_INIT "-Wl,--whole-archive ${own} -Wl,--no-whole-archive -Wl,--gc-sections -lm")
+  endforeach()
+endif()
+# CMake takes every build that has a system's name for one of another machine, and this one runs a program that it has made.
+if(ASSAY_MACHINE STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
+  set(CMAKE_CROSSCOMPILING_EMULATOR env)
+else()
+  set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${ASSAY_MACHINE}-static -L /usr/${ASSAY_MACHINE}-linux-gnu)
+endif()
