@@ -39,6 +39,7 @@ harness/culprit                          harness/* harness/worker/ reference/ OW
 harness/worker                           backends/assay_backend.h reference/mix.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
+harness/python                           harness/python/ reports/page/
 harness/witness                          harness/worker/ OWN
 harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
 harness/cli/CMakeLists.txt               harness/* harness/culprit/ harness/python/ reports/* reports/page/ cases/* cases/attribution/ cases/laws/ OWN

@@ -1,10 +1,22 @@
-"""What pytest says with assay installed: the program in its header, and a red verdict as assay's own text, without the frames of
-this package."""
+"""What pytest says with assay installed: the program in its header, a red verdict as assay's own text, without the frames of
+this package, and with --assay-audit what the suite's comparisons would have let pass (assay.audit)."""
 import subprocess
 
 import assay
 import pytest
 from assay import program
+
+
+def pytest_addoption(parser):
+    from assay.audit.options import add
+    add(parser)
+
+
+def pytest_configure(config):
+    from assay.audit import options
+    if options.given(config):
+        from assay.audit.plugin import Plugin
+        config.pluginmanager.register(Plugin(config), "assay_audit")
 
 
 def pytest_report_header():
