@@ -260,11 +260,8 @@ CaseResult Judge::judge_plain(const Case& c) const {
     r.total_seconds = seconds_since(start);
     return r;
   }
-  try {
-    promises = parse_promises(declared.declaration.promises);
-  } catch (const InputError& e) {
-    set(r.verdict, Status::failed,
-        fmt::format("declared promises '{}': {}", declared.declaration.promises, e.what()));
+  if (std::string why; !read_promises(declared.declaration.promises, promises, why)) {
+    set(r.verdict, Status::failed, why);
     r.total_seconds = seconds_since(start);
     return r;
   }

@@ -35,12 +35,7 @@ Ran ran(const LawCall& call, Workers& workers, const JudgeOptions& options) {
   }
   result.contract = declared.declaration.contract;
   request.alignment = std::max(request.alignment, declared.declaration.alignment);
-  try {
-    result.promises = parse_promises(declared.declaration.promises);
-  } catch (const InputError& e) {
-    result.failure = fmt::format("declared promises '{}': {}", declared.declaration.promises, e.what());
-    return result;
-  }
+  if (!read_promises(declared.declaration.promises, result.promises, result.failure)) return result;
   const RunResult run = backend.worker->run(request);
   if (run.status != RunStatus::done)
     result.failure = fmt::format("{}: {}", to_string(run.status), run.reason);

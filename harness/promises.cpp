@@ -74,4 +74,14 @@ Promises parse_promises(std::string_view text) {
   return promises;
 }
 
+bool read_promises(std::string_view declared, Promises& promises, std::string& why) {
+  try {
+    promises = parse_promises(declared);
+    return true;
+  } catch (const InputError& e) {
+    why = fmt::format("declared promises '{}': {}", declared, e.what());
+    return false;
+  }
+}
+
 }  // namespace assay

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,5 +19,7 @@ struct Promises {
 };
 // Throws InputError: unknown_name for a key that the table lacks, bad_value for another word, or a key that stands twice.
 Promises parse_promises(std::string_view text);
+// The same of a declaration, whose text is not to be trusted: false, and why, where it cannot be read.
+bool read_promises(std::string_view declared, Promises& promises, std::string& why);
 
 }  // namespace assay

@@ -7,7 +7,7 @@
 
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
-#include "harness/interrupt.hpp"
+#include "harness/cli/stoppable.hpp"
 #include "reports/file.hpp"
 
 namespace assay {
@@ -30,16 +30,10 @@ void require_case_file(const std::string& path) {
                      fmt::format("--out '{}': a case file is named PATH.safetensors", path));
 }
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
-}
-
 int export_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
   require_case_file(a.file);
   const auto known = known_backends();
-  WorkerSettings settings;
-  settings.stop_descriptor = signals.descriptor();
-  Workers workers(known, settings);
+  Workers workers(known, stopped_by(signals));
   const Case c = culprit::one_case(a.word, a.backend);
   (void)workers.open(c.backend);
   const Specimen specimen{c, make_inputs(c, lists)};
@@ -56,9 +50,7 @@ int export_case(const Arguments& a, const InputLists& lists, const StopSignals& 
 int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
   require_case_file(a.file);
   const auto known = known_backends();
-  WorkerSettings settings;
-  settings.stop_descriptor = signals.descriptor();
-  Workers workers(known, settings);
+  Workers workers(known, stopped_by(signals));
   const Case c = culprit::one_case(a.word, a.backend);
   const std::string description = workers.open(c.backend).description;
   culprit::ShrinkOptions options;
@@ -96,12 +88,7 @@ void add(const Command& command, Run run, const std::shared_ptr<Arguments>& argu
                  "Seconds of processor time that a thread may take in one run of a kernel",
                  {.low = 0.001, .high = 86400});
   command.callback([run, arguments, &exit_code, lists] {
-    const StopSignals signals;
-    try {
-      exit_code = run(*arguments, lists, signals);
-    } catch (const Stopped&) {
-      exit_code = 128 + signals.signal();
-    }
+    exit_code = until_stopped([&](const StopSignals& signals) { return run(*arguments, lists, signals); });
   });
 }
 

@@ -15,10 +15,10 @@
 #include "harness/cli/commit.hpp"
 #include "harness/cli/hunt_laws.hpp"
 #include "harness/cli/promises.hpp"
+#include "harness/cli/stoppable.hpp"
 #include "harness/culprit/shrink.hpp"
 #include "harness/culprit/story.hpp"
 #include "harness/expectations.hpp"
-#include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
 #include "harness/shell.hpp"
 #include "harness/suites.hpp"
@@ -39,10 +39,6 @@ struct Arguments {
   bool laws = false;
   std::string repository, good, bad, build, plugin;
 };
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
-}
 
 // One finding of each verdict, op, backend and variant, the first ones; with the history that it needs.
 std::vector<CaseResult> findings(const Arguments& a, const InputLists& lists,
@@ -141,9 +137,7 @@ int hunt(const Arguments& a, const InputLists& lists, std::span<const Law> laws,
     throw InputError(InputErrorKind::bad_value, "a history needs all of --good, --bad, --build and --plugin");
   fs::create_directories(a.folder);
   const auto known = known_backends();
-  WorkerSettings settings;
-  settings.stop_descriptor = signals.descriptor();
-  Workers workers(known, settings);
+  Workers workers(known, stopped_by(signals));
   std::size_t judged = 0;
   const std::vector<CaseResult> found = findings(a, lists, known, workers, signals, judged);
   const std::size_t told = std::min(found.size(), static_cast<std::size_t>(a.most));
@@ -203,21 +197,16 @@ void add_attribute(const Command& program, int& exit_code, const InputLists& lis
       "Example:\n  assay attribute 'attention heads=2 d=64 len=96 fill=ramp backend=museum "
       "variant=rescale_skipped'");
   command.callback([a, &exit_code, lists, attribute] {
-    const StopSignals signals;
-    const auto known = known_backends();
-    WorkerSettings settings;
-    settings.stop_descriptor = signals.descriptor();
-    Workers workers(known, settings);
-    try {
+    exit_code = until_stopped([&](const StopSignals& signals) {
+      const auto known = known_backends();
+      Workers workers(known, stopped_by(signals));
       const Case c = culprit::one_case(a->word, a->backend);
       (void)workers.open(c.backend);
       JudgeOptions judge;
       judge.timeout = milliseconds(a->timeout_seconds);
       fmt::print("{}", attribute(c, lists, workers, judge));
-      exit_code = kGreen;
-    } catch (const Stopped&) {
-      exit_code = 128 + signals.signal();
-    }
+      return kGreen;
+    });
   });
 }
 
@@ -253,12 +242,8 @@ void add_hunt(const Command& program, int& exit_code, const InputLists& lists, s
       "kernels.so' "
       "--plugin kernels.so");
   command.callback([a, &exit_code, lists, laws, attribute] {
-    const StopSignals signals;
-    try {
-      exit_code = hunt(*a, lists, laws, signals, attribute);
-    } catch (const Stopped&) {
-      exit_code = 128 + signals.signal();
-    }
+    exit_code =
+        until_stopped([&](const StopSignals& signals) { return hunt(*a, lists, laws, signals, attribute); });
   });
 }
 

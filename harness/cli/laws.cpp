@@ -9,7 +9,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/cli/promises.hpp"
-#include "harness/interrupt.hpp"
+#include "harness/cli/stoppable.hpp"
 #include "harness/plan.hpp"
 #include "harness/shell.hpp"
 #include "harness/suites.hpp"
@@ -60,11 +60,9 @@ int run_laws(const LawArguments& a, const InputLists& lists, std::span<const Law
   if (a.at_given && a.law.empty())
     throw InputError(InputErrorKind::bad_value, "--at: it needs a --law whose points it counts");
   const auto known = known_backends();
-  WorkerSettings settings;
-  settings.stop_descriptor = signals.descriptor();
-  Workers workers(known, settings);
+  Workers workers(known, stopped_by(signals));
   JudgeOptions options;
-  options.timeout = std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * a.timeout_seconds)));
+  options.timeout = milliseconds(a.timeout_seconds);
   const auto cases = cases_of(a, known, lists, workers);
   std::vector<LawResult> results;
   std::size_t left = 0;
@@ -137,12 +135,7 @@ void add_laws(const Command& program, int& exit_code, const InputLists& lists, s
       "heads=4 kv_heads=2 d=64 q=9 len=100 mask=causal' -b cpu");
   command.callback([command, a, &exit_code, lists, laws] {
     a->at_given = command.count("--at") > 0;
-    const StopSignals signals;
-    try {
-      exit_code = run_laws(*a, lists, laws, signals);
-    } catch (const Stopped&) {
-      exit_code = 128 + signals.signal();
-    }
+    exit_code = until_stopped([&](const StopSignals& signals) { return run_laws(*a, lists, laws, signals); });
   });
 }
 

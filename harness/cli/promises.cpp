@@ -25,11 +25,10 @@ CaseResult as_result(const LawResult& r, const std::string& contract) {
 
 // A text that cannot be read promises no law: the plan's own cases are `failed` by it.
 Promises promises_of(const std::string& text) {
-  try {
-    return parse_promises(text);
-  } catch (const InputError&) {
-    return {};
-  }
+  Promises promises;
+  std::string why;
+  (void)read_promises(text, promises, why);
+  return promises;
 }
 
 // Nothing where the law says nothing of the case, or the reference has no truth of it.

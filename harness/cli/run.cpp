@@ -21,8 +21,8 @@
 #include "harness/cli/run_arguments.hpp"
 #include "harness/cli/run_made.hpp"
 #include "harness/cli/run_order.hpp"
+#include "harness/cli/stoppable.hpp"
 #include "harness/expectations.hpp"
-#include "harness/interrupt.hpp"
 #include "harness/runner.hpp"
 #include "harness/smallest_seen.hpp"
 #include "harness/strangers.hpp"
@@ -34,10 +34,6 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kShareOfLaws = 0.25;  // of the budget, the most that promised laws take
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * seconds)));
-}
 
 // Opens each backend of the plan once: its description heads the report, and a device that is missing ends
 // the run before it begins.
@@ -286,12 +282,8 @@ void add_run(const Command& program, int& exit_code, const InputLists& lists, st
       "  assay run 'attention heads=4 d=64 len=512 kv=f16,q8_0 variant=all' -b cpu -v");
   command.callback([command, arguments, &exit_code, lists, laws] {
     complete(*arguments, command);
-    const StopSignals signals;
-    try {
-      exit_code = run(*arguments, lists, laws, signals);
-    } catch (const Stopped&) {  // before the first case
-      exit_code = 128 + signals.signal();
-    }
+    exit_code =
+        until_stopped([&](const StopSignals& signals) { return run(*arguments, lists, laws, signals); });
   });
 }
 

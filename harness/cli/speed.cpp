@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "harness/cli/commands.hpp"
-#include "harness/interrupt.hpp"
+#include "harness/cli/stoppable.hpp"
 #include "harness/plan.hpp"
 #include "harness/speed.hpp"
 #include "harness/suites.hpp"
@@ -35,10 +35,8 @@ int run_speed(SpeedArguments& a, const InputLists& lists, const StopSignals& sig
     if (!a.over.empty() && (line.text + " ").find(" " + pair.attribute + "=") == std::string::npos)
       line.text += " " + pair.attribute + "=" + pair.low;
   const auto known = known_backends();
-  WorkerSettings settings;
-  settings.stop_descriptor = signals.descriptor();
-  Workers workers(known, settings);
-  a.options.timeout = std::chrono::milliseconds(std::max(1L, static_cast<long>(1000 * a.timeout_seconds)));
+  Workers workers(known, stopped_by(signals));
+  a.options.timeout = milliseconds(a.timeout_seconds);
   PlanOptions options;
   options.backends = a.backends;
   const auto variants = [&](const std::string& backend) { return workers.open(backend).variants; };
@@ -89,12 +87,7 @@ void add_speed(const Command& program, int& exit_code, const InputLists& lists) 
       "  assay speed 'attention heads=8 d=128 kv=e4m3fn' --than kv=f16 --over len=1024,4096 -b cuda\n"
       "  assay speed 'softmax rows=64 cols=4096' --than backend=./previous.so -b ./mine.so");
   command.callback([a, &exit_code, lists] {
-    const StopSignals signals;
-    try {
-      exit_code = run_speed(*a, lists, signals);
-    } catch (const Stopped&) {
-      exit_code = 128 + signals.signal();
-    }
+    exit_code = until_stopped([&](const StopSignals& signals) { return run_speed(*a, lists, signals); });
   });
 }
 
