@@ -68,8 +68,8 @@ def readable(x):
     elif type(x) in (list, tuple) and _numbers(x, numpy):
         kind = type(x)
         array, back = numpy.asarray(x), lambda y: kind(y.tolist())
-    elif type(x).__module__.split(".")[0] in ("jax", "jaxlib", "mlx"):
-        array, back = numpy.asarray(x), lambda y: type(x)(y) if type(x).__module__.startswith("mlx") else y
+    elif type(x).__module__.split(".")[0] in ("jax", "jaxlib"):
+        array, back = numpy.asarray(x), lambda y: y
     else:
         raise Unchangeable(f"a {type(x).__name__}")
     if not number_kind(array):

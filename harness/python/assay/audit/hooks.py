@@ -20,7 +20,7 @@ SECOND = ("desired", "expected", "other", "y", "b", "a2")
 # Names that people give to comparisons.
 COMPARES = re.compile(r"close|(?:assert|check|verify)\w*(?:equal|near|match|same|error|diff)|cosine|snr|sqnr|"
                       r"calc_diff|compute_error|err_ratio", re.I)
-WATCHED = ("numpy", "numpy.testing", "torch", "jax.numpy", "mlx.core")
+WATCHED = ("numpy", "numpy.testing", "torch", "jax.numpy")
 
 
 def _argument(at, name, default):
@@ -182,7 +182,7 @@ def truth_of(result):
     if result is None or result is True:
         return True
     kind = type(result)
-    if kind.__module__.split(".")[0] in ("jax", "jaxlib", "mlx"):
+    if kind.__module__.split(".")[0] in ("jax", "jaxlib"):
         return str(result.dtype).endswith("bool") and result.shape == () and bool(result)
     return (kind.__module__, kind.__name__) in (("numpy", "bool_"), ("numpy", "bool")) and bool(result)
 
@@ -351,10 +351,6 @@ class Hooks(importlib.abc.MetaPathFinder):
                                                                              1e-8)))  # JAX's own defaults
         self.replace(module, "array_equal", Rule("jax.numpy.array_equal", exact=True))
 
-    def _mlx_core(self, module):
-        self.replace(module, "allclose", Rule("mlx.core.allclose", relative(1e-5,
-                                                                            1e-8)))  # MLX's own defaults
-
     # What modules hold by name.
 
     def sweep(self):
@@ -435,7 +431,7 @@ def _theirs(name):
     first = name.split(".")[0]
     if first in ("assay", "_pytest", "pytest", "pluggy"):
         return False
-    return first not in ("numpy", "torch", "jax", "mlx") or ".test" in name or "tests" in name
+    return first not in ("numpy", "torch", "jax") or ".test" in name or "tests" in name
 
 
 def _unsaid(original):
