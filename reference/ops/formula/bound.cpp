@@ -17,7 +17,8 @@ namespace assay::formula {
 namespace {
 
 constexpr std::size_t kMostDims = 12;
-constexpr std::int64_t kBlock = std::int64_t{1} << 14;  // elements of an equation that are computed at a time
+constexpr std::int64_t kBlock = std::int64_t{1}
+                                << 12;  // elements of an equation at a time: what a cache holds of each step
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();  // of integers
 constexpr std::int64_t kOutside = kUnknown + 1;                              // poison
 constexpr std::int64_t kTrue = 1, kFalse = 0, kUndecided = 2;                // of conditions
@@ -84,8 +85,18 @@ Interval times(Interval a, Interval b) {
     if (y.low <= 0 && y.high >= 0) return kOpen;
     return point(y.low > 0 ? x.low : -x.low);
   }
-  if (is_point(a) && is_point(b)) return {product_below(a.low, b.low), product_above(a.low, b.low)};
-  if (a.low >= 0 && b.low >= 0) return {product_below(a.low, b.low), product_above(a.high, b.high)};
+  // The ends that decide, by signs; all four only where both hold 0.
+  if (is_point(b)) std::swap(a, b);
+  if (is_point(a))
+    return a.low >= 0 ? Interval{product_below(a.low, b.low), product_above(a.low, b.high)}
+                      : Interval{product_below(a.low, b.high), product_above(a.low, b.low)};
+  if (a.low < 0 && a.high > 0) std::swap(a, b);
+  if (a.low >= 0)
+    return {product_below(b.low >= 0 ? a.low : a.high, b.low),
+            product_above(b.high >= 0 ? a.high : a.low, b.high)};
+  if (a.high <= 0)
+    return {product_below(b.high >= 0 ? a.low : a.high, b.high),
+            product_above(b.low >= 0 ? a.high : a.low, b.low)};
   return {std::fmin(std::fmin(product_below(a.low, b.low), product_below(a.low, b.high)),
                     std::fmin(product_below(a.high, b.low), product_below(a.high, b.high))),
           std::fmax(std::fmax(product_above(a.low, b.low), product_above(a.low, b.high)),
@@ -290,7 +301,11 @@ class Run {
   }
 
   // --- rounding ---
-  Interval once(Interval z, const Arithmetic& acc) const { return rounded(z, *acc.format, true); }
+  Interval once(Interval z, const Arithmetic& acc) const {
+    if (acc.format->bits != 32 || plan_.flush || !finite(z)) return rounded(z, *acc.format, true);
+    const Interval f{round_f32(z.low), round_f32(z.high)};
+    return finite(f) || f.low == f.high ? f : kOpen;
+  }
 
   // Both ends to nearest, into Inf where that is beyond: of operations and of casts to wide formats.
   Interval rounded(Interval z, const ScalarFormat& to, bool flushes) const {
@@ -340,9 +355,12 @@ class Run {
   }
 
   // An operand as a step may read it: rounded to a narrower accumulator or not yet, and flushed. A product that is fused is none yet.
-  Interval operand(Interval x, const Arithmetic& acc, bool is_product = false) const {
-    if (!finite(x) || (acc.format->bits == 64 && !plan_.flush)) return x;
-    if (!is_product && acc.format->bits < 64) {
+  Interval operand(Interval x, const Arithmetic& acc, const Step& from, bool is_product = false) const {
+    return !plan_.flush && (from.held || is_product) ? x : taken_up(x, acc, from.held || is_product);
+  }
+  Interval taken_up(Interval x, const Arithmetic& acc, bool held) const {
+    if (!finite(x)) return x;
+    if (!held && acc.format->bits < 64) {
       const Interval r = rounded(x, *acc.format, false);
       if (!finite(r)) return kOpen;
       x = hull(x, r);
@@ -423,7 +441,7 @@ class Run {
           v.own_whole[i] = arg(0).whole[x] == kUndecided ? kUndecided : 1 - arg(0).whole[x];
         });
       case Do::gather:
-        return gather(s, b, values, v, size);
+        return gather(e, s, b, values, v, size);
       case Do::real:
         numbers();
         return each(s, b, v, arg(0), arg(0), [&](std::int64_t i, std::int64_t x, std::int64_t) {
@@ -436,22 +454,25 @@ class Run {
       case Do::subtract:
         numbers();
         return each(s, b, v, arg(0), arg(1), [&](std::int64_t i, std::int64_t x, std::int64_t y) {
-          const Interval l = operand(at(arg(0), x), e.acc, is_fused(e, s.args[0])),
-                         r = operand(at(arg(1), y), e.acc, is_fused(e, s.args[1]));
+          const Interval l = operand(at(arg(0), x), e.acc, e.steps[s.args[0]], is_fused(e, s.args[0])),
+                         r = operand(at(arg(1), y), e.acc, e.steps[s.args[1]], is_fused(e, s.args[1]));
           set(i, once(s.what == Do::add ? plus(l, r) : minus(l, r), e.acc));
         });
       case Do::multiply:
         numbers();
         if (s.indices.size() > 2) return chain(e, s, b, values, v);
         return each(s, b, v, arg(0), arg(1), [&](std::int64_t i, std::int64_t x, std::int64_t y) {
-          const Interval l = operand(at(arg(0), x), e.acc);
-          const Interval z = s.args[0] == s.args[1] ? squared(l) : times(l, operand(at(arg(1), y), e.acc));
+          const Interval l = operand(at(arg(0), x), e.acc, e.steps[s.args[0]]);
+          const Interval z = s.args[0] == s.args[1]
+                                 ? squared(l)
+                                 : times(l, operand(at(arg(1), y), e.acc, e.steps[s.args[1]]));
           set(i, fused_or_rounded(z, s, e.acc));
         });
       case Do::divide:
         numbers();
         return each(s, b, v, arg(0), arg(1), [&](std::int64_t i, std::int64_t x, std::int64_t y) {
-          set(i, quotient_of(operand(at(arg(0), x), e.acc), operand(at(arg(1), y), e.acc), s.ulp, e.acc));
+          set(i, quotient_of(operand(at(arg(0), x), e.acc, e.steps[s.args[0]]),
+                             operand(at(arg(1), y), e.acc, e.steps[s.args[1]]), s.ulp, e.acc));
         });
       case Do::negate:
         numbers();
@@ -468,7 +489,7 @@ class Run {
       case Do::function:
         numbers();
         return each(s, b, v, arg(0), arg(0), [&](std::int64_t i, std::int64_t x, std::int64_t) {
-          set(i, function_of(s, operand(at(arg(0), x), e.acc), e.acc));
+          set(i, function_of(s, operand(at(arg(0), x), e.acc, e.steps[s.args[0]]), e.acc));
         });
       case Do::least:
       case Do::most:
@@ -526,7 +547,8 @@ class Run {
     const unsigned all = (1U << count) - 1;
     for (std::size_t i = 0; i < v.own_low.size(); ++i) {
       for (std::size_t k = 0; k < count; ++k)
-        of[1U << k] = operand({factor[k]->low[place[k][i]], factor[k]->high[place[k][i]]}, e.acc);
+        of[1U << k] = operand({factor[k]->low[place[k][i]], factor[k]->high[place[k][i]]}, e.acc,
+                              e.steps[s.indices[k]]);
       for (unsigned set = 1; set <= all; ++set) {
         if (std::has_single_bit(set)) continue;
         Interval whole{kInfinity, -kInfinity};
@@ -643,18 +665,20 @@ class Run {
       const bool nothing = b.low == 0 && b.high == 0 && a.low == 0 && a.high == 0;
       return nothing ? kNotANumber : kOpen;
     }
-    const double c[] = {a.low, a.low, a.high, a.high}, d[] = {b.low, b.high, b.low, b.high};
-    Interval z{kInfinity, -kInfinity};
-    for (int k = 0; k < 4; ++k) {
-      z.low = std::fmin(z.low, quotient_below(c[k], d[k]));
-      z.high = std::fmax(z.high, quotient_above(c[k], d[k]));
+    if (ulp <= 0.5) {
+      const double c[] = {a.low, a.low, a.high, a.high}, d[] = {b.low, b.high, b.low, b.high};
+      Interval z{kInfinity, -kInfinity};
+      for (int k = 0; k < 4; ++k) {
+        z.low = std::fmin(z.low, quotient_below(c[k], d[k]));
+        z.high = std::fmax(z.high, quotient_above(c[k], d[k]));
+      }
+      return finite(z) ? once(z, acc) : kOpen;
     }
-    if (!finite(z)) return kOpen;
-    if (ulp <= 0.5) return once(z, acc);
     Interval r = interval(divided(enclosure(a), enclosure(b), acc.machine, ulp));
     if (!finite(r)) return kOpen;
-    if (z.low >= 0) r.low = std::fmax(r.low, 0.0);  // no rounding turns a sign
-    if (z.high <= 0) r.high = std::fmin(r.high, 0.0);
+    const bool positive = b.low > 0;  // no rounding turns a sign
+    if (positive ? a.low >= 0 : a.high <= 0) r.low = std::fmax(r.low, 0.0);
+    if (positive ? a.high <= 0 : a.low >= 0) r.high = std::fmin(r.high, 0.0);
     return r;
   }
 
@@ -749,7 +773,37 @@ class Run {
   }
 
   // --- gathers ---
-  void gather(const Step& s, const Block& b, const std::vector<Value>& values, Value& v,
+  // Where every index is a dimension or a constant, the tensor itself, by its own strides.
+  bool view(const Planned& e, const Step& s, const Block& b, const Held& h,
+            const std::array<std::int64_t, kMostDims>& stride, Value& v) const {
+    if (!h.is_set) return false;
+    const Tensor& t = plan_.tensors[s.tensor];
+    std::int64_t base = 0;
+    Extents steps{};
+    for (std::size_t k = 0; k < s.indices.size(); ++k) {
+      const Step& index = e.steps[s.indices[k]];
+      std::int64_t first = 0, last = 0;
+      if (index.what == Do::index) {
+        first = b.begin[index.axis];
+        last = first + b.count[index.axis] - 1;
+        steps[index.axis] += stride[k];
+      } else if (index.what == Do::whole && index.word == Word::constant) {
+        first = last = index.integer;
+      } else {
+        return false;
+      }
+      if (first < 0 || last >= t.shape[k]) return false;
+      base += first * stride[k];
+    }
+    v.stride = steps;
+    if (s.real)
+      v.low = h.low.data() + base, v.high = h.highs() + base;
+    else
+      v.whole = h.whole.data() + base;
+    return true;
+  }
+
+  void gather(const Planned& e, const Step& s, const Block& b, const std::vector<Value>& values, Value& v,
               std::int64_t size) const {
     const Tensor& t = plan_.tensors[s.tensor];
     const Held& h = s.previous ? before_[s.tensor] : held_[s.tensor];
@@ -760,6 +814,7 @@ class Run {
       stride[k] = step;
       step *= t.shape[k];
     }
+    if (view(e, s, b, h, stride, v)) return;
     if (s.real)
       v.own_low.resize(size), v.own_high.resize(size), v.low = v.own_low.data(), v.high = v.own_high.data();
     else
@@ -840,7 +895,8 @@ class Run {
         const std::int64_t seen = mask != nullptr ? mask->whole[m + k * mask_step] : kTrue;
         if (seen == kFalse) continue;
         open = open || seen == kUndecided;
-        terms.push_back(operand({x.low[at + k * step], x.high[at + k * step]}, e.acc, fused));
+        terms.push_back(
+            operand({x.low[at + k * step], x.high[at + k * step]}, e.acc, e.steps[s.args[0]], fused));
       }
       const Interval z = open                ? kOpen
                          : s.what == Do::sum ? sum_of(terms, enclosed, s.order, fused, e.acc)

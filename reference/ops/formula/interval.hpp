@@ -53,10 +53,12 @@ inline double sum_above(double a, double b) {
   const double s = two_sum(a, b, lost);
   return lost > 0 ? above(s) : s;
 }
-// Among products below 2^-960 the remainder is no double: outwards whatever it is.
+inline bool is_f32(double x) { return static_cast<double>(static_cast<float>(x)) == x; }
+// Of two numbers of f32 the product is a double: 48 bits, no smaller than 2^-298. Among others below 2^-960 the remainder is no double: outwards whatever it is.
 inline constexpr double kExactProduct = 0x1p-960;
 inline double product_below(double a, double b) {
   const double p = a * b;
+  if (is_f32(a) && is_f32(b)) return p;
   if (std::fabs(p) < kExactProduct) return a == 0 || b == 0 ? p : below(p);
   return std::fma(a, b, -p) < 0 ? below(p) : p;
 }

@@ -261,6 +261,7 @@ class Maker {
     }
     if (stored != nullptr) planned_.format = stored;
     mark_fused();
+    mark_held();
     if (result != static_cast<int>(steps().size()) - 1) {  // the result is the last step
       Step again = steps()[result];
       steps().push_back(std::move(again));
@@ -284,6 +285,49 @@ class Maker {
       return true;
     if (n.kind == NodeKind::ref) return false;  // indices
     return std::ranges::any_of(n.args, [&](const Node& a) { return rounds(a); });
+  }
+
+  // Whether every number of a format is one of the equation's accumulator.
+  bool holds(std::string_view format) const {
+    const ScalarFormat *from = find_scalar_format(format), &to = *planned_.acc.format;
+    if (to.bits == 64 || from == nullptr) return to.bits == 64;
+    if (from->kind == ScalarKind::integer) return from->bits <= to.fraction_bits + 1;
+    return from->name == to.name || (to.bits == 32 && from->bits <= 19) || (to.bits == 16 && from->bits <= 8);
+  }
+  void mark_held() {
+    for (Step& s : steps()) {
+      const auto held = [&](int k) { return k < 0 || !steps()[k].real || steps()[k].held; };
+      switch (s.what) {
+        case Do::constant:
+          s.held = planned_.acc.format->bits >= 32;
+          break;
+        case Do::gather: {
+          const Tensor& t = plan_.tensors[s.tensor];
+          const bool computed =
+              t.input || t.equation < 0 || plan_.equations[t.equation].acc.format == planned_.acc.format;
+          s.held =
+              (t.input || computed) && (t.input || t.equation >= 0) && (t.format.empty() || holds(t.format));
+          break;
+        }
+        case Do::multiply:
+          s.held = s.fused == Fused::no;
+          break;
+        case Do::cast:
+          s.held = holds(s.to->name);
+          break;
+        case Do::negate:
+        case Do::absolute:
+        case Do::least:
+        case Do::most:
+        case Do::where:
+        case Do::largest:
+        case Do::smallest:
+          s.held = held(s.args[0]) && held(s.args[1]) && held(s.args[2]);
+          break;
+        default:  // rounded to the accumulator
+          s.held = true;
+      }
+    }
   }
 
   void finish(const Equation& e, const std::string& format) {

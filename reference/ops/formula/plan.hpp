@@ -118,7 +118,8 @@ struct Step {
   Order order = {};
   Fused fused = Fused::no;           // of a product
   const ScalarFormat* to = nullptr;  // of a cast
-  bool lower_first = false;          // of top: of equal numbers the lower index goes first
+  bool held = false;  // its value is a number of the equation's accumulator: to read it costs no rounding
+  bool lower_first = false;  // of top: of equal numbers the lower index goes first
 };
 
 struct Dim {
