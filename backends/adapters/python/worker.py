@@ -271,14 +271,16 @@ def take_plain_name():
     own = [key for key in os.environ if key.startswith("ASSAY_")]
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
-    first, last, first_variable, last_variable = (int(field) for field in fields[45:49])  # arg_start to env_end: 48 to 51 of proc(5)
-    ctypes.memset(first, 0, last - first)
-    ctypes.memmove(first, name.encode(), min(len(name.encode()), last - first))
-    at = first_variable
-    for entry in ctypes.string_at(first_variable, last_variable - first_variable).split(b"\0"):
-        if entry.startswith(b"ASSAY_"):
-            ctypes.memset(at, 0, len(entry))
-        at += len(entry) + 1
+    places = [int(field) for field in fields[45:49]]  # arg_start to env_end: 48 to 51 of proc(5); qemu-user's /proc ends before them
+    if len(places) == 4:
+        first, last, first_variable, last_variable = places
+        ctypes.memset(first, 0, last - first)
+        ctypes.memmove(first, name.encode(), min(len(name.encode()), last - first))
+        at = first_variable
+        for entry in ctypes.string_at(first_variable, last_variable - first_variable).split(b"\0"):
+            if entry.startswith(b"ASSAY_"):
+                ctypes.memset(at, 0, len(entry))
+            at += len(entry) + 1
     for key in own:
         del os.environ[key]
     ctypes.CDLL(None).prctl(15, name.encode())  # PR_SET_NAME
