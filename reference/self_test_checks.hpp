@@ -47,7 +47,21 @@ inline void check_nan(Checks& checks) {
   checks.expect("infinity", difference != difference, "inf - inf is not NaN: a finite-math flag");
 }
 
+struct Two {
+  double first, second;
+};
+[[gnu::noinline]] inline Two rounded_to_f32(Two z) {
+  return {static_cast<double>(static_cast<float>(z.first)),
+          static_cast<double>(static_cast<float>(z.second))};
+}
+
 inline void check_operations(Checks& checks) {
+  volatile double third = 0x1.3333334p-2;
+  const Two rounded = rounded_to_f32({third, third});
+  checks.expect("two_conversions", rounded.first, 0x1.333334p-2,
+                "two roundings to float side by side are dropped: -ftree-slp-vectorize of g++ 12");
+  checks.expect("two_conversions", rounded.second, 0x1.333334p-2,
+                "two roundings to float side by side are dropped: -ftree-slp-vectorize of g++ 12");
   volatile double one = 1.0;
   volatile double big = 0x1p53;
   const double b = big;

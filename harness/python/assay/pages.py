@@ -49,7 +49,7 @@ def asked(*arguments):
 def _page(op):
     text = asked("manual", op)
     rows = re.findall(r"^  (\S+) +\[([^\]]*)\] +(\S+) +(input|output)(?: +if (\S+)=(!?)(\S+))?", text, re.M)
-    words = dict(re.findall(r"^  (\w+) +(?:default (\S+)|required)", text, re.M))
+    words = dict(re.findall(r"^  (\w+) +(?:default (\S+)|default: that of \S+|required)", text, re.M))
     return rows, words
 
 

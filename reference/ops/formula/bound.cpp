@@ -204,9 +204,10 @@ class Run {
       to.is_set = true;
     }
     Held* stored = nullptr;
-    if (is_out && !e.whole) {
+    if (is_out) {
       stored = &stored_[e.tensor];
-      if (first) stored->low.assign(count, 0), stored->high.assign(count, 0);
+      if (first && e.whole) stored->whole.assign(count, 0);
+      if (first && !e.whole) stored->low.assign(count, 0), stored->high.assign(count, 0);
     }
     const std::vector<Block> blocks = cut(e, t);
     parallel_units(blocks.size(), [&](std::size_t i) { block(e, blocks[i], tensor, to, stored); });
@@ -271,6 +272,7 @@ class Run {
         const std::int64_t f = from + i * s, o = into + (e.width > 0 ? i * strides[e.width - 1] : 0);
         if (e.whole) {
           to.whole[o] = v.whole[f];
+          if (stored != nullptr) stored->whole[o] = v.whole[f];
           continue;
         }
         const Interval z{v.low[f], v.high[f]};
@@ -326,7 +328,10 @@ class Run {
   // A cast, and the store of a result.
   Interval store(Interval z, const ScalarFormat& to, bool output) const {
     if (is_poison(z)) return z;
-    if (is_open(z)) return saturates(to) && !has_nan(to) ? Interval{-to.max_finite, to.max_finite} : kOpen;
+    if (is_open(z))  // NaN makes any code of an integer format
+      return saturates(to) && !has_nan(to) && to.kind == ScalarKind::floating
+                 ? Interval{-to.max_finite, to.max_finite}
+                 : kOpen;
     if (is_nan(z)) return has_nan(to) ? kNotANumber : kOpen;
     if (to.bits == 64) return z;
     EncodePolicy policy;
@@ -735,7 +740,9 @@ class Run {
       if (x.high < 0) return kNotANumber;
       if (x.low < 0) return kOpen;
       if (x.low == 0 && x.high == 0)
-        return f == Word::sqrt ? point(0) : point(f == Word::rsqrt ? kInfinity : -kInfinity);
+        return f == Word::sqrt    ? point(0)
+               : f == Word::rsqrt ? kOpen
+                                  : point(-kInfinity);  // rsqrt(-0) is -Inf
       if (x.low == 0 && f != Word::sqrt) return kOpen;
     }
     Interval z;
@@ -1033,11 +1040,18 @@ class Run {
                               std::max<std::int64_t>(1, tensor.shape.empty() ? 1 : tensor.shape[0]);
     for (std::int64_t i = t * each; i < (t + 1) * each; ++i) take(e, i, (*got)[i]);
   }
+  // Of an output that is the index of an element: the largest there is; else -1.
+  static double largest_id(const Planned& e) {
+    const Step& s = e.steps.back();
+    return s.what == Do::top ? static_cast<double>(e.dims[s.axis].extent - 1) : -1;
+  }
   // Of what the kernel stored, what later lines read: the number itself, or what rounds to it.
   void take(const Planned& e, std::int64_t i, double got) {
     Held& h = held_[e.tensor];
     if (e.whole) {
-      h.whole[i] = static_cast<std::int64_t>(got);
+      const double last = largest_id(e);
+      const bool is_id = last < 0 || (got >= 0 && got <= last);
+      h.whole[i] = is_id && std::isfinite(got) ? static_cast<std::int64_t>(got) : kUnknown;
       return;
     }
     if (e.read !=
@@ -1078,22 +1092,26 @@ class Run {
     Truth truth = make_truth(tensor.name, static_cast<std::size_t>(count),
                              fmt::format("formula {}: {}", text_.name, tensor.name));
     if (e.whole) {
-      const Held& h = held_[e.tensor];
+      const Held& h = stored_.at(e.tensor);
+      const double last = largest_id(e);
       for (std::int64_t i = 0; i < count; ++i) {
-        if (h.whole[i] == kUnknown) {
+        const std::int64_t w = h.whole[i];
+        if (w == kOutside && given_ == nullptr) outside(tensor, i);
+        if (w > kOutside) {
+          set_special(truth, i, static_cast<double>(w));
+          truth.limit[i] = 0;
+        } else if (last >= 0) {  // any of them, and no other number
+          truth.value[i] = truth.limit[i] = last / 2;
+        } else {
           set_unclaimed(truth, i);
-          continue;
         }
-        if (h.whole[i] == kOutside) outside(tensor, i);
-        set_special(truth, i, static_cast<double>(h.whole[i]));
-        truth.limit[i] = 0;
       }
     } else {
       const Held& s = stored_.at(e.tensor);
       for (std::int64_t i = 0; i < count; ++i) {
         const Interval z{s.low[i], s.high[i]};
-        if (is_poison(z)) outside(tensor, i);
-        if (is_open(z)) {
+        if (is_poison(z) && given_ == nullptr) outside(tensor, i);
+        if (is_open(z) || is_poison(z)) {  // poison: an id that a kernel stored wrong, and is told so
           set_unclaimed(truth, i);
         } else if (!finite(z)) {
           set_special(truth, i, z.low);

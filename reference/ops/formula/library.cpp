@@ -197,6 +197,12 @@ struct FormulaOp::Parts {
         }
       } else {
         for (auto& v : values) v = low + static_cast<std::int64_t>(draw.below(span));
+        // Both ends are among many: -1 for none, the last page.
+        if (values.size() >= 4) {
+          const std::size_t at = draw.below(values.size());
+          values[at] = low;
+          values[(at + 1 + draw.below(values.size() - 1)) % values.size()] = high;
+        }
       }
       set[in.name] = integer_tensor(format_name(in.format, a), shape, values);
     }
@@ -226,10 +232,11 @@ struct Library {
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: no formula can be read from it", path));
     try {
       FormulaOp made(text.str());
-      for (const FormulaOp& each : formulas)
-        if (each.op().name == made.op().name)
-          throw InputError(InputErrorKind::bad_value,
-                           fmt::format("an op '{}' is there already", made.op().name));
+      bool taken = std::ranges::any_of(assay::ops(), [&](const Op& o) { return o.name == made.op().name; });
+      for (const FormulaOp& each : formulas) taken = taken || each.op().name == made.op().name;
+      if (taken)
+        throw InputError(InputErrorKind::bad_value,
+                         fmt::format("an op '{}' is there already: give yours another name", made.op().name));
       formulas.emplace_back(text.str());
     } catch (const InputError& e) {
       throw InputError(e.kind(), fmt::format("{}: {}", path, e.what()));
