@@ -5,6 +5,7 @@
 
 #include "reference/ops/formula/bound.hpp"
 #include "reference/ops/formula/formula_testing.hpp"
+#include "reference/ops/op_io.hpp"
 
 namespace assay::formula {
 namespace {
@@ -155,6 +156,53 @@ TEST(Formula, codes_are_judged_by_the_scales_that_were_stored) {
   Tally codes;
   tally({off.at(1)}, made, "", codes);
   EXPECT_GT(codes.worst, 1);
+}
+
+// Integers that a recurrence makes are judged at each of its steps, whatever was stored.
+TEST(Formula, integers_of_a_recurrence_are_judged_at_every_step) {
+  const FormulaOp f(R"(op spikes
+sizes tokens, n
+in x[tokens,n] f32
+along t < tokens
+  state v[t,i < n] f32 = 0.5 * v[t-1,i] + x[t,i] from 0
+  out spike[t,i] int8 = where(v[t,i] > 0, 1, 0)
+out last[i < n] f32 = v[tokens-1,i]
+)");
+  const Op& o = f.op();
+  const Attributes a = Attributes::complete(o.attributes, {{"tokens", "5"}, {"n", "3"}});
+  Dice dice(2);
+  const TensorSet in = draw_inputs(o, a, dice, Drawn::gaussian);
+  const Contract c = Contract::parse("", o.contract);
+  TensorSet stored;
+  stored["spike"] = encode_tensor(format("int8"), {5, 3}, std::vector<float>(15, 77));
+  const Truth t = o.truth_given(a, in, c, stored).at(0);
+  for (std::size_t i = 0; i < t.value.size(); ++i) EXPECT_FALSE(judge(77, t.value[i], t.limit[i]).ok) << i;
+}
+
+// Of equal numbers either id may stand first, but an id it is.
+TEST(Formula, an_id_out_of_range_is_wrong_where_ids_tie) {
+  const Op& o = op("route_topk");
+  const Attributes a = Attributes::complete(o.attributes, {{"tokens", "2"}, {"experts", "4"}, {"topk", "2"}});
+  TensorSet in, stored;
+  in["logits"] = encode_tensor(format("f32"), {2, 4}, std::vector<float>(8, 1));
+  in["bias"] = encode_tensor(format("f32"), {4}, std::vector<float>(4, 0));
+  const auto truths = [&](std::int64_t id) {
+    stored["id"] = integer_tensor("int32", {2, 2}, {0, id, 0, id});
+    stored["w"] = encode_tensor(format("f32"), {2, 2}, std::vector<float>(4, 0.5F));
+    return o.truth_given(a, in, Contract::parse("", o.contract), stored);
+  };
+  for (const std::int64_t id : {0, 1, 3}) {
+    const Truth t = truths(id).at(0);
+    EXPECT_TRUE(judge(static_cast<double>(id), t.value[1], t.limit[1]).ok);
+  }
+  for (const std::int64_t id : {-1, 4, 77}) {
+    const Truth t = truths(id).at(0);
+    EXPECT_FALSE(judge(static_cast<double>(id), t.value[1], t.limit[1]).ok) << id;
+  }
+  const Truth lower =
+      o.truth(a, in, Contract::parse("id.ties=lower score.sigmoid_ulp=0.5", o.contract)).at(0);
+  EXPECT_EQ(lower.value[1], 1);
+  EXPECT_EQ(lower.limit[1], 0);
 }
 
 // Where the formula cannot be had, it says so: an index of nothing, a range that is none, sizes that do not fit.

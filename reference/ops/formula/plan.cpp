@@ -303,10 +303,10 @@ class Maker {
           break;
         case Do::gather: {
           const Tensor& t = plan_.tensors[s.tensor];
+          const Planned* from = t.equation >= 0 ? &plan_.equations[t.equation] : nullptr;
           const bool computed =
-              t.input || t.equation < 0 || plan_.equations[t.equation].acc.format == planned_.acc.format;
-          s.held =
-              (t.input || computed) && (t.input || t.equation >= 0) && (t.format.empty() || holds(t.format));
+              from != nullptr && from->acc.format == planned_.acc.format && from->steps.back().held;
+          s.held = (t.input || computed) && (t.format.empty() || holds(t.format));
           break;
         }
         case Do::multiply:
