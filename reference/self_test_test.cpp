@@ -15,6 +15,7 @@
 #if defined(ASSAY_TEST_BROKEN_FLAGS)
 std::vector<assay::SelfTestFailure> self_test_under_fast_math();
 std::vector<assay::SelfTestFailure> self_test_under_contraction();
+std::vector<assay::SelfTestFailure> self_test_under_vectorised_code();
 #endif
 
 namespace assay {
@@ -74,6 +75,15 @@ TEST(self_test, refuses_a_build_that_contracts_to_fma_and_names_nothing_else) {
   if (!__builtin_cpu_supports("fma")) GTEST_SKIP() << "this processor has no fma instruction";
 #endif
   EXPECT_EQ(names(self_test_under_contraction()), Names{"contraction"});
+}
+
+// g++ 12 alone: others have not been seen to drop a conversion, and must not.
+TEST(self_test, refuses_a_build_that_drops_two_conversions_and_names_nothing_else) {
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ == 12 && defined(__x86_64__) && defined(__OPTIMIZE__)
+  EXPECT_EQ(names(self_test_under_vectorised_code()), Names{"two_conversions"});
+#else
+  EXPECT_EQ(describe(self_test_under_vectorised_code()), "");
+#endif
 }
 #endif
 
