@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <vector>
 
 #include "reference/formats/plane.hpp"
 
@@ -43,19 +44,21 @@ assay::TensorSet inputs_of(const Call& call, const assay::Op& op, const assay::A
   return set;
 }
 
-void store(const assay_tensor& output, std::span<const float> values) {
+void store(const assay_tensor& output, std::span<const double> values, assay::Overflow overflow) {
   const assay::ScalarFormat& format = assay::scalar_format(output.format);
-  const assay::EncodePolicy policy{.overflow = assay::Overflow::ieee};
+  const assay::EncodePolicy policy{.overflow = overflow};
   const auto columns = static_cast<std::size_t>(assay_plugin::row_length(output));
   const std::size_t bytes = assay::plane_bytes(format, static_cast<std::int64_t>(columns));
   for (std::int64_t r = 0; r < assay_plugin::row_count(output); ++r) {
     const std::span<std::byte> row(assay_plugin::mutable_row(output, r), bytes);
-    for (std::size_t c = 0; c < columns; ++c) {
-      const float x = values[static_cast<std::size_t>(r) * columns + c];
+    for (std::size_t c = 0; c < columns; ++c)
       assay::store_code(format, row, static_cast<std::int64_t>(c),
-                        assay::encode(format, static_cast<double>(x), policy));
-    }
+                        assay::encode(format, values[static_cast<std::size_t>(r) * columns + c], policy));
   }
+}
+
+void store(const assay_tensor& output, std::span<const float> values) {
+  store(output, std::vector<double>(values.begin(), values.end()), assay::Overflow::ieee);
 }
 
 }  // namespace assay_emulated

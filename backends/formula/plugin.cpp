@@ -1,15 +1,13 @@
-// Every formula as a kernel: slow and plain, straight from the text, in the accumulators of the default contract. It is what a new
-// op is judged with on its first day; with the option FILE, a user's own formula.
+// Every formula as a kernel: slow and plain, straight from the text, in the accumulators of the default
+// contract. It is what a new op is judged with on its first day; with the option FILE, a user's own formula.
 #include <fstream>
 #include <sstream>
 
 #include "backends/emulated/tensors.hpp"
 #include "backends/plugin/kernels.hpp"
 #include "reference/error.hpp"
-#include "reference/formats/plane.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/formula/member.hpp"
-#include "reference/ops/formula/walk.hpp"
 
 namespace assay_formula {
 
@@ -47,20 +45,6 @@ std::string contract_of(const assay::Op& op) {
   return text;
 }
 
-void store(const assay_tensor& output, const std::vector<double>& values) {
-  const assay::ScalarFormat& format = assay::scalar_format(output.format);
-  const auto columns = static_cast<std::size_t>(assay_plugin::row_length(output));
-  const std::size_t bytes = assay::plane_bytes(format, static_cast<std::int64_t>(columns));
-  const bool saturates = format.bits <= 8;
-  const assay::EncodePolicy policy{.overflow = saturates ? assay::Overflow::saturate : assay::Overflow::ieee};
-  for (std::int64_t r = 0; r < assay_plugin::row_count(output); ++r) {
-    const std::span<std::byte> row(assay_plugin::mutable_row(output, r), bytes);
-    for (std::size_t c = 0; c < columns; ++c)
-      assay::store_code(format, row, static_cast<std::int64_t>(c),
-                        assay::encode(format, values[static_cast<std::size_t>(r) * columns + c], policy));
-  }
-}
-
 }  // namespace
 
 // The path that is declared, and that the witness looks for.
@@ -71,21 +55,10 @@ void store(const assay_tensor& output, const std::vector<double>& values) {
   const assay::TensorSet inputs = assay_emulated::inputs_of(call, op, attributes);
   const assay::Contract contract = assay::Contract::parse(contract_of(op), op.contract);
   assay::formula::Member member(op.contract, contract, 0);
-  assay::formula::Walk<assay::formula::Member> walk(f.text(), attributes, member);
-  for (const assay::formula::Input& in : f.text().inputs) {
-    const assay::Encoded& tensor = inputs.at(in.name);
-    const assay::ScalarFormat* scalar = assay::find_scalar_format(tensor.format);
-    walk.give(in.name, in.axes.empty() ? assay::Shape{} : tensor.shape, assay::decode_tensor(tensor),
-              scalar != nullptr && scalar->kind == assay::ScalarKind::integer);
-  }
-  walk.run();
-  for (const assay::TensorSpec& spec : op.tensors(attributes)) {
-    if (spec.role != assay::TensorRole::output) continue;
-    const auto& held = walk.held(spec.name);
-    std::vector<double> values;
-    for (std::size_t i = 0; i < held.stored.size(); ++i)
-      values.push_back(held.whole ? static_cast<double>(held.integers[i]) : held.stored[i].value);
-    store(call.output(spec.name), values);
+  for (const auto& [name, values] : assay::formula::outputs_of(f.text(), attributes, inputs, member)) {
+    const assay_tensor& output = call.output(name);
+    const bool saturates = assay::scalar_format(output.format).bits <= 8;
+    assay_emulated::store(output, values, saturates ? assay::Overflow::saturate : assay::Overflow::ieee);
   }
 }
 

@@ -17,7 +17,7 @@ reference/arithmetic                     reference/* reference/formats/ referenc
 reference/inputs                         reference/* reference/ops/* OWN
 reference/replay                         reference/* reference/formats/ reference/arithmetic/ OWN
 reference/ops                            reference/* reference/real/ reference/formats/ reference/arithmetic/ reference/replay/ OWN
-reference/ops/formula                    reference/* reference/formats/ reference/arithmetic/ reference/ops/* OWN
+reference/ops/formula                    reference/* reference/real/ reference/formats/ reference/arithmetic/ reference/ops/* OWN
 reference/ops/attention/value            reference/* reference/real/ reference/formats/ reference/ops/attention/* reference/ops/attention/value/ | reference/ops/
 reference/ops/attention/emulated         reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/emulated/
 reference/ops/attention/limits           reference/* reference/formats/ reference/arithmetic/ reference/ops/attention/ | reference/ops/

@@ -60,8 +60,10 @@ std::vector<char*> with_formulas(int argc, char** argv) {
     }
     files += (files.empty() ? "" : ":") + (joined ? word.substr(5) : std::string(argv[++i]));
   }
-  if (!files.empty()) setenv(assay::formula::kFilesVariable, files.c_str(), 1);
-  (void)assay::formula::ops();
+  if (!files.empty()) {
+    setenv(assay::formula::kFilesVariable, files.c_str(), 1);
+    (void)assay::formula::find("");  // a file that is none is told at once
+  }
   return left;
 }
 

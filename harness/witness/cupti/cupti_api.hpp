@@ -1,6 +1,7 @@
-// What is read of CUPTI, in CUDA 12 and 13 alike: the numbers of its enumerations, and the front of its records, whose members stand
-// where they stood in every version since 12.0 (cupti_layout_test.cpp compares them with NVIDIA's header where that is installed).
-// So the witness is built without a toolkit, and finds the library by its name when it is opened.
+// What is read of CUPTI, in CUDA 12 and 13 alike: the numbers of its enumerations, and the front of its
+// records, whose members stand where they stood in every version since 12.0 (cupti_layout_test.cpp compares
+// them with NVIDIA's header where that is installed). So the witness is built without a toolkit, and finds
+// the library by its name when it is opened.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +59,8 @@ struct Library {
   std::string reason(int result) const;
 };
 
-// Which libraries are asked, in this order: those that ASSAY_CUPTI names (between colons), one that the process has loaded, and what
-// the loader finds as libcupti.so.13 and libcupti.so.12.
+// Which libraries are asked, in this order: those that ASSAY_CUPTI names (between colons), one that the
+// process has loaded, and what the loader finds as libcupti.so.13 and libcupti.so.12.
 std::vector<std::string> candidates();
 // "": `out` is the library; else why there is none. It stays loaded.
 std::string open(const std::string& name, Library& out);

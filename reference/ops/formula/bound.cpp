@@ -16,14 +16,13 @@
 namespace assay::formula {
 namespace {
 
-constexpr std::size_t kMostDims = 12;
-constexpr std::int64_t kBlock = std::int64_t{1}
-                                << 12;  // elements of an equation at a time: what a cache holds of each step
+// Elements of an equation at a time: what a cache holds of each step.
+constexpr std::int64_t kBlock = std::int64_t{1} << 12;
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::min();  // of integers
 constexpr std::int64_t kOutside = kUnknown + 1;                              // poison
 constexpr std::int64_t kTrue = 1, kFalse = 0, kUndecided = 2;                // of conditions
-constexpr double kLibrary =
-    0x1p-50;  // relative error of the C library's functions in f64, four ulps and more
+// Relative error of the C library's functions in f64: four ulps and more.
+constexpr double kLibrary = 0x1p-50;
 
 using Extents = std::array<std::int64_t, kMostDims>;
 
@@ -108,6 +107,13 @@ Interval squared(Interval a) {
   const double most = std::fmax(std::fabs(a.low), std::fabs(a.high));
   const double least = a.low <= 0 && a.high >= 0 ? 0 : std::fmin(std::fabs(a.low), std::fabs(a.high));
   return {product_below(least, least), product_above(most, most)};
+}
+
+// `r` is what became of `z`: what lies below the smallest normal, or did before it was rounded, may be 0.
+Interval or_flushed(Interval r, Interval z, double normal) {
+  if (r.low > 0 && z.low < normal) r.low = 0;
+  if (r.high < 0 && z.high > -normal) r.high = 0;
+  return r;
 }
 
 class Run {
@@ -212,11 +218,9 @@ class Run {
     const std::vector<Block> blocks = cut(e, t);
     parallel_units(blocks.size(), [&](std::size_t i) { block(e, blocks[i], tensor, to, stored); });
     if (aside) held_[e.tensor] = std::move(fresh);
-    const bool last = t < 0 || t + 1 == e.dims[0].extent;
-    if (is_out && last)
-      finish(e, tensor);
-    else if (is_out && given_ != nullptr)
-      take_given(e, tensor, t);
+    if (!is_out) return;
+    if (t < 0 || t + 1 == e.dims[0].extent) finish(e, tensor);
+    take_given(e, tensor, t);
   }
 
   std::vector<Block> cut(const Planned& e, std::int64_t t) const {
@@ -316,11 +320,7 @@ class Run {
     if (to.bits == 64) return z;  // the ends are doubles already
     Interval r{round_number(to, z.low, kIeee), z.low == z.high ? 0 : round_number(to, z.high, kIeee)};
     if (z.low == z.high) r.high = r.low;
-    if (flushes && plan_.flush) {
-      const double normal = smallest_normal(to);
-      if (r.low > 0 && z.low < normal) r.low = 0;
-      if (r.high < 0 && z.high > -normal) r.high = 0;
-    }
+    if (flushes && plan_.flush) r = or_flushed(r, z, smallest_normal(to));
     if (!finite(r) && r.low != r.high) return kOpen;
     return r;
   }
@@ -344,11 +344,8 @@ class Run {
     if (output) policy.rounding = plan_.round;
     Interval r{round_number(to, z.low, policy), 0};
     r.high = z.low == z.high ? r.low : round_number(to, z.high, policy);
-    if (plan_.flush && to.kind == ScalarKind::floating && to.bits >= 16) {
-      const double normal = smallest_normal(to);
-      if (r.low > 0 && z.low < normal) r.low = 0;
-      if (r.high < 0 && z.high > -normal) r.high = 0;
-    }
+    if (plan_.flush && to.kind == ScalarKind::floating && to.bits >= 16)
+      r = or_flushed(r, z, smallest_normal(to));
     if (is_nan(r)) return std::isnan(r.low) && std::isnan(r.high) ? kNotANumber : kOpen;
     if (!finite(r) && r.low != r.high) return kOpen;
     return r;
@@ -359,7 +356,8 @@ class Run {
     return to.bits <= 8;
   }
 
-  // An operand as a step may read it: rounded to a narrower accumulator or not yet, and flushed. A product that is fused is none yet.
+  // An operand as a step may read it: rounded to a narrower accumulator or not yet, and flushed. A product
+  // that is fused is none yet.
   Interval operand(Interval x, const Arithmetic& acc, const Step& from, bool is_product = false) const {
     return !plan_.flush && (from.held || is_product) ? x : taken_up(x, acc, from.held || is_product);
   }
@@ -370,11 +368,7 @@ class Run {
       if (!finite(r)) return kOpen;
       x = hull(x, r);
     }
-    if (plan_.flush) {
-      if (x.low > 0 && x.low < acc.machine.normal) x.low = 0;
-      if (x.high < 0 && x.high > -acc.machine.normal) x.high = 0;
-    }
-    return x;
+    return plan_.flush ? or_flushed(x, x, acc.machine.normal) : x;
   }
 
   // --- steps ---
@@ -1001,7 +995,8 @@ class Run {
       return std::isnan(sum) ? 0 : sum;
     };
     std::ranges::stable_sort(ids, [&](std::int64_t a, std::int64_t c) { return middle(a) > middle(c); });
-    // A place is decided where all before it are above, and all behind it below; equal points keep their order.
+    // A place is decided where all before it are above, and all behind it below; equal points keep their
+    // order.
     std::vector<double> later(n + 1, -kInfinity);  // the highest end from here on
     for (std::int64_t k = n; k-- > 0;) later[k] = std::max(later[k + 1], high(ids[k]));
     double earlier = kInfinity;  // the lowest end before
@@ -1032,13 +1027,13 @@ class Run {
     return true;
   }
 
-  // --- outputs ---
+  // --- outputs --- At step t, or where there are no steps: what later lines read is what the kernel stored.
   void take_given(const Planned& e, const Tensor& tensor, std::int64_t t) {
     const std::vector<double>* got = decoded(tensor);
     if (got == nullptr) return;
-    const std::int64_t each = element_count_of(tensor.shape) /
-                              std::max<std::int64_t>(1, tensor.shape.empty() ? 1 : tensor.shape[0]);
-    for (std::int64_t i = t * each; i < (t + 1) * each; ++i) take(e, i, (*got)[i]);
+    const std::int64_t count = element_count_of(tensor.shape), each = t < 0 ? count : count / tensor.shape[0];
+    const std::int64_t first = t < 0 ? 0 : t * each;
+    for (std::int64_t i = first; i < first + each; ++i) take(e, i, (*got)[i]);
   }
   // Of an output that is the index of an element: the largest there is; else -1.
   static double largest_id(const Planned& e) {
@@ -1054,8 +1049,8 @@ class Run {
       h.whole[i] = is_id && std::isfinite(got) ? static_cast<std::int64_t>(got) : kUnknown;
       return;
     }
-    if (e.read !=
-        Read::stored) {  // it may have been read before it was rounded: as near as the format's step
+    // It may have been read before it was rounded: as near as the format's step.
+    if (e.read != Read::stored) {
       if (!std::isfinite(got)) return;
       const Held& s = stored_.at(e.tensor);
       if (got >= s.low[i] && got <= s.high[i] && finite({s.low[i], s.high[i]})) {
@@ -1123,9 +1118,6 @@ class Run {
       }
     }
     truths_.push_back(std::move(truth));
-    if (const std::vector<double>* got = decoded(tensor))
-      for (std::int64_t i = e.equation->along.empty() ? 0 : count - count / tensor.shape[0]; i < count; ++i)
-        take(e, i, (*got)[i]);
   }
 
   [[noreturn]] void outside(const Tensor& t, std::int64_t i) const {

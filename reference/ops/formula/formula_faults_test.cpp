@@ -1,5 +1,5 @@
-// One step of each formula altered, everywhere: whether the default contract's limits see it on drawn inputs. What is altered is
-// the text itself, read aloud by the plain kernel; the limits are those of the right text.
+// One step of each formula altered, everywhere: whether the default contract's limits see it on drawn inputs.
+// What is altered is the text itself, read aloud by the plain kernel; the limits are those of the right text.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -108,27 +108,6 @@ std::vector<Altered> altered(const Text& text) {
   return all;
 }
 
-// Outputs of the altered text; an alteration that has no meaning (an integer where a number was) throws.
-std::map<std::string, std::vector<double>> outputs(const Text& t, const Op& o, const Attributes& a,
-                                                   const TensorSet& in, Member& member) {
-  Walk<Member> walk(t, a, member);
-  for (const Input& i : t.inputs) {
-    const Encoded& e = in.at(i.name);
-    const ScalarFormat* scalar = find_scalar_format(e.format);
-    walk.give(i.name, i.axes.empty() ? std::vector<std::int64_t>{} : e.shape, decode_tensor(e),
-              scalar != nullptr && scalar->kind == ScalarKind::integer);
-  }
-  walk.run();
-  std::map<std::string, std::vector<double>> made;
-  for (const TensorSpec& spec : o.tensors(a)) {
-    if (spec.role != TensorRole::output) continue;
-    const auto& held = walk.held(spec.name);
-    for (std::size_t i = 0; i < held.stored.size(); ++i)
-      made[spec.name].push_back(held.whole ? static_cast<double>(held.integers[i]) : held.stored[i].value);
-  }
-  return made;
-}
-
 TEST(FormulaFaults, an_altered_step_is_seen) {
   int seen = 0, all = 0;
   std::string unseen;
@@ -158,7 +137,7 @@ TEST(FormulaFaults, an_altered_step_is_seen) {
         for (const Input& i : inputs) {
           Member member(o->contract, c, 0);
           Tally t;
-          const auto made = outputs(wrong.text, *o, a, i.in, member);
+          const auto made = outputs_of(wrong.text, a, i.in, member);  // one without a meaning throws
           bool fits = true;
           for (const Truth& truth : i.truths)
             fits = fits && made.at(truth.output).size() == truth.value.size();

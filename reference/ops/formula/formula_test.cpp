@@ -1,4 +1,5 @@
-// Formulas: what a wrong text is told, which keys follow from a right one, and that no kernel of a contract is beyond its limits.
+// Formulas: what a wrong text is told, which keys follow from a right one, and that no kernel of a contract
+// is beyond its limits.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -112,7 +113,7 @@ TEST(Formula, no_member_of_a_contract_is_beyond_a_limit) {
       const Contract c = Contract::parse(k < 5 ? "" : draw_contract(*o, dice), o->contract);
       Member member(o->contract, c, k % 7 == 0 ? 0 : dice.below(1u << 30) + 1);
       const std::vector<Truth> truths = o->truth(a, in, c);
-      const auto made = made_by(f, a, in, member);
+      const auto made = outputs_of(f.text(), a, in, member);
       tally(truths, made, c.print(), t);
       if (k == 0) tally(truths, made, "", plain);
     }
@@ -132,7 +133,7 @@ TEST(Formula, codes_are_judged_by_the_scales_that_were_stored) {
   const TensorSet in = draw_inputs(o, a, dice, Drawn::gaussian);
   const Contract c = Contract::parse("scale.read=stored", o.contract);
   Member member(o.contract, c, 99);
-  auto made = made_by(f, a, in, member);
+  auto made = outputs_of(f.text(), a, in, member);
   const auto stored = [&](double scale) {
     TensorSet out;
     std::vector<float> scales, codes;
@@ -205,7 +206,8 @@ TEST(Formula, an_id_out_of_range_is_wrong_where_ids_tie) {
   EXPECT_EQ(lower.limit[1], 0);
 }
 
-// Where the formula cannot be had, it says so: an index of nothing, a range that is none, sizes that do not fit.
+// Where the formula cannot be had, it says so: an index of nothing, a range that is none, sizes that do not
+// fit.
 TEST(Formula, a_case_without_a_meaning_is_refused) {
   const FormulaOp f(R"(op shifted
 sizes n
@@ -261,7 +263,7 @@ TEST(Formula, a_contract_that_leaves_nothing_open_is_a_replay) {
     EXPECT_EQ(std::ranges::count(t.limit, 0.0), static_cast<std::int64_t>(t.limit.size())) << t.output;
   Member member(o.contract, c, 0);
   Tally t;
-  tally(truths, made_by(f, a, in, member), "", t);
+  tally(truths, outputs_of(f.text(), a, in, member), "", t);
   EXPECT_LE(t.worst, 1) << t.where;
 }
 

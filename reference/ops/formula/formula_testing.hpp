@@ -10,9 +10,9 @@
 
 #include "reference/formats/format.hpp"
 #include "reference/mix.hpp"
+#include "reference/ops/enclosure.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/formula/member.hpp"
-#include "reference/ops/formula/walk.hpp"
 #include "reference/ops/judged.hpp"
 
 namespace assay::formula::testing {
@@ -33,8 +33,8 @@ class Dice {
   std::uint64_t state_;
 };
 
-// How inputs are made: gaussian, scaled by one power of two into subnormals and overflow, one constant, few values (ties), or
-// one term above all others.
+// How inputs are made: gaussian, scaled by one power of two into subnormals and overflow, one constant, few
+// values (ties), or one term above all others.
 enum class Drawn : std::uint8_t { gaussian, scaled, constant, few, carrier };
 
 inline TensorSet draw_inputs(const Op& op, const Attributes& a, Dice& dice, Drawn shape) {
@@ -88,28 +88,6 @@ inline std::string draw_contract(const Op& op, Dice& dice) {
     }
   }
   return text;
-}
-
-// Outputs of a member, by name.
-inline std::map<std::string, std::vector<double>> made_by(const FormulaOp& f, const Attributes& a,
-                                                          const TensorSet& inputs, Member& member) {
-  Walk<Member> walk(f.text(), a, member);
-  for (const Input& in : f.text().inputs) {
-    const Encoded& t = inputs.at(in.name);
-    const ScalarFormat* scalar = find_scalar_format(t.format);
-    walk.give(in.name, in.axes.empty() ? std::vector<std::int64_t>{} : t.shape, decode_tensor(t),
-              scalar != nullptr && scalar->kind == ScalarKind::integer);
-  }
-  walk.run();
-  std::map<std::string, std::vector<double>> made;
-  for (const Equation& e : f.text().equations) {
-    if (e.kind != EquationKind::out) continue;
-    const auto& held = walk.held(e.name);
-    std::vector<double>& values = made[e.name];
-    for (std::size_t i = 0; i < held.stored.size(); ++i)
-      values.push_back(held.whole ? static_cast<double>(held.integers[i]) : held.stored[i].value);
-  }
-  return made;
 }
 
 struct Tally {

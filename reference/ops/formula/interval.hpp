@@ -9,6 +9,7 @@
 
 #include "reference/arithmetic/rounding.hpp"
 #include "reference/ops/enclosure.hpp"
+#include "reference/real/eft.hpp"
 
 namespace assay::formula {
 
@@ -37,30 +38,23 @@ inline double below(double x) {
 }
 inline double above(double x) { return -below(-x); }
 
-// a + b, and what its rounding cut off (Knuth 1969).
-inline double two_sum(double a, double b, double& lost) {
-  const double s = a + b, back = s - a;
-  lost = (a - (s - back)) + (b - back);
-  return s;
-}
 inline double sum_below(double a, double b) {
-  double lost = 0;
-  const double s = two_sum(a, b, lost);
-  return lost < 0 ? below(s) : s;
+  const TwoDoubles s = two_sum(a, b);
+  return s.error < 0 ? below(s.value) : s.value;
 }
 inline double sum_above(double a, double b) {
-  double lost = 0;
-  const double s = two_sum(a, b, lost);
-  return lost > 0 ? above(s) : s;
+  const TwoDoubles s = two_sum(a, b);
+  return s.error > 0 ? above(s.value) : s.value;
 }
 inline bool is_f32(double x) { return static_cast<double>(static_cast<float>(x)) == x; }
-// Of two numbers of f32 the product is a double: 48 bits, no smaller than 2^-298. Among others below 2^-960 the remainder is no double: outwards whatever it is.
+// Of two numbers of f32 the product is a double: 48 bits, no smaller than 2^-298. Among others below 2^-960
+// the remainder is no double: outwards whatever it is.
 inline constexpr double kExactProduct = 0x1p-960;
 inline double product_below(double a, double b) {
-  const double p = a * b;
-  if (is_f32(a) && is_f32(b)) return p;
-  if (std::fabs(p) < kExactProduct) return a == 0 || b == 0 ? p : below(p);
-  return std::fma(a, b, -p) < 0 ? below(p) : p;
+  if (is_f32(a) && is_f32(b)) return a * b;
+  const TwoDoubles p = two_prod(a, b);
+  if (std::fabs(p.value) < kExactProduct) return a == 0 || b == 0 ? p.value : below(p.value);
+  return p.error < 0 ? below(p.value) : p.value;
 }
 inline double product_above(double a, double b) { return -product_below(-a, b); }
 inline double quotient_below(double a, double b) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <span>
 #include <sstream>
@@ -52,6 +53,7 @@ std::string brackets(const std::vector<Node>& axes) {
 struct FormulaOp::Parts {
   Text text;
   Keys keys;
+  std::map<std::string, std::vector<Node>> axes;  // of each tensor
   std::deque<std::string> words;
   std::vector<AttributeSpec> attributes;
   std::string formula, signature, example;
@@ -66,6 +68,7 @@ struct FormulaOp::Parts {
       text.attributes.push_back({"dtype", "format", "f32|f16|bf16", "f32"});
     Outline outline = outline_of(text);
     keys = std::move(outline.keys);
+    axes = std::move(outline.axes);
     for (const Size& s : text.sizes)
       attributes.push_back({s.name, AttributeKind::integer, "", s.range, "a size of the formula"});
     for (const AttributeLine& a : text.attributes) {
@@ -82,11 +85,11 @@ struct FormulaOp::Parts {
     for (const Input& in : text.inputs) signature += in.name + brackets(in.axes) + " " + in.format + "\n";
     for (const Equation& e : text.equations)
       if (e.kind == EquationKind::out) {
-        std::string axes;
-        for (const Index& i : e.indices) axes += (axes.empty() ? "" : ",") + i.name;
-        signature += "-> " + e.name + brackets(outline.axes.at(e.name)) + " " + e.format + "\n";
+        std::string indices;
+        for (const Index& i : e.indices) indices += (indices.empty() ? "" : ",") + i.name;
+        signature += "-> " + e.name + brackets(axes.at(e.name)) + " " + e.format + "\n";
         if (!formula.empty()) formula += "; ";
-        formula += e.name + "[" + axes + "] = " + print(e.value);
+        formula += e.name + "[" + indices + "] = " + print(e.value);
       }
     if (!signature.empty()) signature.pop_back();
     if (!text.comment.empty()) formula = text.comment;
@@ -145,14 +148,10 @@ struct FormulaOp::Parts {
       }
       specs.push_back(std::move(t));
     }
-    const Plan plan = plan_of(text, a, Contract::parse("", keys.rows()));
-    for (const Planned& e : plan.equations) {
-      if (e.equation->kind != EquationKind::out) continue;
-      TensorSpec t{e.equation->name,
-                   TensorRole::output,
-                   e.format != nullptr ? std::string(e.format->name) : "int32",
-                   {}};
-      for (std::size_t k = 0; k < e.width; ++k) t.shape.push_back(e.dims[k].extent);
+    for (const Equation& e : text.equations) {
+      if (e.kind != EquationKind::out) continue;
+      TensorSpec t{e.name, TensorRole::output, format_name(e.format, a), {}};
+      for (const Node& axis : axes.at(e.name)) t.shape.push_back(extent(axis, a, e.name));
       if (t.shape.empty()) t.shape.push_back(1);
       specs.push_back(std::move(t));
     }
@@ -216,32 +215,76 @@ const Text& FormulaOp::text() const { return parts_->text; }
 
 namespace {
 
-struct Library {
-  std::mutex mutex;
-  std::deque<FormulaOp> formulas;
+// The name behind `op`, without reading the rest; a text that has none is refused when it is read.
+std::string name_of(std::string_view text) {
+  for (std::string_view line : listed_words(text, '\n'))
+    if (line.starts_with("op ")) {
+      line.remove_prefix(std::min(line.find_first_not_of(' ', 3), line.size()));
+      return std::string(line.substr(0, line.find_first_of(" \t\r#")));
+    }
+  return "";
+}
+
+// Every program has the texts; one becomes an op when it is asked for.
+class Library {
+ public:
   Library() {
-    for (const std::string_view text : kLibraryTexts) formulas.emplace_back(text);
+    for (const std::string_view text : kLibraryTexts) rows_.push_back({name_of(text), text, nullptr});
     if (const char* files = std::getenv(kFilesVariable))
-      for (const std::string_view path : listed_words(files, ':')) take(std::string(path));
+      for (const std::string_view path : listed_words(files, ':'))
+        if (!path.empty()) take_file(std::string(path));
   }
-  void take(const std::string& path) {
+  std::vector<const Op*> ops() {
+    const std::lock_guard lock(mutex_);
+    std::vector<const Op*> list;
+    for (Row& row : rows_) list.push_back(&made(row).op());
+    return list;
+  }
+  const FormulaOp* find(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    const auto row = std::ranges::find(rows_, name, &Row::name);
+    return row == rows_.end() ? nullptr : &made(*row);
+  }
+  const Op& add(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    return take(text);
+  }
+
+ private:
+  struct Row {
+    std::string name;
+    std::string_view text;  // of those that are not made yet
+    std::unique_ptr<FormulaOp> op;
+  };
+  static const FormulaOp& made(Row& row) {
+    if (row.op == nullptr) row.op = std::make_unique<FormulaOp>(row.text);
+    return *row.op;
+  }
+  const Op& take(std::string_view text) {
+    auto op = std::make_unique<FormulaOp>(text);
+    const std::string name(op->op().name);
+    if (std::ranges::find(assay::ops(), name, &Op::name) != assay::ops().end() ||
+        std::ranges::find(rows_, name, &Row::name) != rows_.end())
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("an op '{}' is there already: give yours another name", name));
+    rows_.push_back({name, "", std::move(op)});
+    return rows_.back().op->op();
+  }
+  void take_file(const std::string& path) {
     std::ifstream stream(path);
     std::ostringstream text;
     text << stream.rdbuf();
     if (!stream)
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: no formula can be read from it", path));
     try {
-      FormulaOp made(text.str());
-      bool taken = std::ranges::any_of(assay::ops(), [&](const Op& o) { return o.name == made.op().name; });
-      for (const FormulaOp& each : formulas) taken = taken || each.op().name == made.op().name;
-      if (taken)
-        throw InputError(InputErrorKind::bad_value,
-                         fmt::format("an op '{}' is there already: give yours another name", made.op().name));
-      formulas.emplace_back(text.str());
+      take(text.str());
     } catch (const InputError& e) {
       throw InputError(e.kind(), fmt::format("{}: {}", path, e.what()));
     }
   }
+
+  std::mutex mutex_;
+  std::deque<Row> rows_;
 };
 Library& library() {
   static Library all;
@@ -250,29 +293,8 @@ Library& library() {
 
 }  // namespace
 
-std::vector<const Op*> ops() {
-  Library& all = library();
-  const std::lock_guard lock(all.mutex);
-  std::vector<const Op*> list;
-  for (const FormulaOp& f : all.formulas) list.push_back(&f.op());
-  return list;
-}
-
-const FormulaOp* find(std::string_view name) {
-  Library& all = library();
-  const std::lock_guard lock(all.mutex);
-  for (const FormulaOp& f : all.formulas)
-    if (f.op().name == name) return &f;
-  return nullptr;
-}
-
-const Op& add(std::string_view text) {
-  Library& all = library();
-  auto made = FormulaOp(text).text().name;
-  if (find_op(made) != nullptr)
-    throw InputError(InputErrorKind::bad_value, fmt::format("an op '{}' is there already", made));
-  const std::lock_guard lock(all.mutex);
-  return all.formulas.emplace_back(text).op();
-}
+std::vector<const Op*> ops() { return library().ops(); }
+const FormulaOp* find(std::string_view name) { return library().find(name); }
+const Op& add(std::string_view text) { return library().add(text); }
 
 }  // namespace assay::formula

@@ -9,6 +9,7 @@
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/formula/interval.hpp"
 #include "reference/ops/formula/plan.hpp"
+#include "reference/ops/formula/walk.hpp"
 #include "reference/ops/op_io.hpp"
 
 namespace assay::formula {
@@ -268,6 +269,26 @@ bool Member::reads_stored(const std::string& name) {
   const auto [at, fresh] = reads_.try_emplace(name, true);
   if (fresh) at->second = plain_ || coin();
   return at->second;
+}
+
+std::map<std::string, std::vector<double>> outputs_of(const Text& text, const Attributes& attributes,
+                                                      const TensorSet& inputs, Member& member) {
+  Walk<Member> walk(text, attributes, member);
+  for (const Input& in : text.inputs) {
+    const Encoded& t = inputs.at(in.name);
+    const ScalarFormat* scalar = find_scalar_format(t.format);
+    walk.give(in.name, in.axes.empty() ? Shape{} : t.shape, decode_tensor(t),
+              scalar != nullptr && scalar->kind == ScalarKind::integer);
+  }
+  walk.run();
+  std::map<std::string, std::vector<double>> made;
+  for (const Equation& e : text.equations) {
+    if (e.kind != EquationKind::out) continue;
+    const auto& held = walk.held(e.name);
+    for (std::size_t i = 0; i < held.stored.size(); ++i)
+      made[e.name].push_back(held.whole ? static_cast<double>(held.integers[i]) : held.stored[i].value);
+  }
+  return made;
 }
 
 }  // namespace assay::formula

@@ -1,7 +1,8 @@
-// A kernel of a contract: the numbers of walk.hpp as machines have them. Plain: every sum in sequence, nothing fused that need not
-// be, every function rounded to nearest. Drawn: whatever the contract leaves open is drawn, from what its words say and without a
-// look at the bounds: orders and trees of sums, fused or rounded products, functions off by whole ulps, quotients by a reciprocal,
-// flushed subnormals, what is read stored or computed.
+// A kernel of a contract: the numbers of walk.hpp as machines have them. Plain: every sum in sequence,
+// nothing fused that need not be, every function rounded to nearest. Drawn: whatever the contract leaves open
+// is drawn, from what its words say and without a look at the bounds: orders and trees of sums, fused or
+// rounded products, functions off by whole ulps, quotients by a reciprocal, flushed subnormals, what is read
+// stored or computed.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "reference/arithmetic/order.hpp"
 #include "reference/arithmetic/rounding.hpp"
 #include "reference/formats/scalar.hpp"
+#include "reference/ops/formula/text.hpp"
 #include "reference/ops/op.hpp"
 
 namespace assay::formula {
@@ -73,5 +75,9 @@ class Member {
   int lean_ = 0;  // of functions: 0 drawn, 1 all up, 2 all down, 3 nearest
   std::map<std::string, bool> reads_;
 };
+
+// All outputs of a text that the member reads aloud, by name.
+std::map<std::string, std::vector<double>> outputs_of(const Text& text, const Attributes& attributes,
+                                                      const TensorSet& inputs, Member& member);
 
 }  // namespace assay::formula

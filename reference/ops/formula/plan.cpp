@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,7 +14,6 @@
 namespace assay::formula {
 namespace {
 
-constexpr std::size_t kMostDims = 12;
 constexpr std::size_t kMostFactors = 5;
 
 // What a function's keys are called, and what an honest kernel may be off when nothing is declared.
@@ -23,8 +21,8 @@ struct FunctionKeys {
   std::string_view name, ulp, off;
   std::string_view meaning;
 };
-// softplus: log(1 + e^x) by two functions. Derivation: 1 + e^x is rounded, 2^-24 absolute, log passes it with a slope below 1
-// and rounds twice: 2^-22 covers both.
+// softplus: log(1 + e^x) by two functions. Derivation: 1 + e^x is rounded, 2^-24 absolute, log passes it with
+// a slope below 1 and rounds twice: 2^-22 covers both.
 constexpr FunctionKeys kFunctionKeys[] = {
     {"exp", "2", "", "error of exp"},
     {"exp2", "2", "", "error of exp2"},
@@ -76,8 +74,8 @@ Word word_of(std::string_view text) {
   return row == std::end(kWords) ? Word::none : row->second;
 }
 
-// What both the list of keys and a plan are made by: one walk over the formula. Without attributes it is made for its keys and its
-// mistakes alone; every size is 1 then, and nothing that depends on a size is asked.
+// What both the list of keys and a plan are made by: one walk over the formula. Without attributes it is made
+// for its keys and its mistakes alone; every size is 1 then, and nothing that depends on a size is asked.
 class Maker {
  public:
   Maker(const Text& text, const Attributes* attributes, const Contract* contract)
@@ -703,7 +701,8 @@ class Maker {
     return user;
   }
 
-  // A product may stay unrounded where one sum, addition or difference alone takes it, behind a where() or a sign or not.
+  // A product may stay unrounded where one sum, addition or difference alone takes it, behind a where() or a
+  // sign or not.
   void mark_fused() {
     for (std::size_t k = 0; k < steps().size(); ++k) {
       if (steps()[k].what != Do::multiply) continue;

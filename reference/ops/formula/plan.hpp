@@ -1,12 +1,14 @@
-// A plan: a formula with the sizes of a case and a declared arithmetic, as steps. Where a kernel may round, reorder or be off, the
-// formula gives that place a name, and the contract a key for it: EQUATION.WHAT. Which keys there are follows from the formula
-// alone, never from a size or from another key.
+// A plan: a formula with the sizes of a case and a declared arithmetic, as steps. Where a kernel may round,
+// reorder or be off, the formula gives that place a name, and the contract a key for it: EQUATION.WHAT. Which
+// keys there are follows from the formula alone, never from a size or from another key.
 //
 //   acc ftz round overflow          of all equations; EQUATION.acc is acc where it is not said
 //   E.acc                           every operation of E is rounded to it
-//   E.order, E.fma                  of a sum; fma: of a product that one sum, addition or difference alone takes
+//   E.order, E.fma                  of a sum; fma: of a product that one sum, addition or
+//                                   difference alone takes
 //   E.products                      of three to five factors: any order, or as written
-//   E.div_ulp, E.exp_ulp, ...       of a quotient and of each function; E.sin_abs, ...: an absolute error beside it
+//   E.div_ulp, E.exp_ulp, ...       of a quotient and of each function; E.sin_abs, ...: an absolute
+//                                   error beside it
 //   E.WORD                          of cast(WORD, x): acc (not rounded) or a format
 //   E.read                          of a rounded result that is read again: stored, computed, or any of both
 //   E.ties                          of argmax and top: of equal numbers any, or the lower index first
@@ -91,6 +93,8 @@ enum class Word : std::uint8_t {
 
 enum class Fused : std::uint8_t { no, yes, any };
 enum class Read : std::uint8_t { stored, computed, any };
+
+inline constexpr std::size_t kMostDims = 12;  // of an equation
 
 // f64, which no tensor has, and the scalar formats.
 const ScalarFormat& accumulator_format(std::string_view name);

@@ -29,7 +29,8 @@ bool digit(char c) { return c >= '0' && c <= '9'; }
 // The words of one statement, which may go over several lines.
 class Words {
  public:
-  // Cuts one physical line and adds what it has. Returns whether the statement goes on: in a bracket, or behind a comma.
+  // Cuts one physical line and adds what it has. Returns whether the statement goes on: in a bracket, or
+  // behind a comma.
   bool add(std::string_view line, int number) {
     std::size_t at = 0;
     const auto here = [&] { return At{number, static_cast<int>(at) + 1}; };
@@ -263,8 +264,8 @@ class Statements {
     const std::string word = w.name("a statement");
     if (indented && t_.along.empty()) fail(at, "an indented line belongs to an `along` above it");
     if (!indented) along_.clear();
-    if (word == "op" || word == "equal") {
-      (word == "op" ? t_.name : t_.equal) = w.name("the name of an op");
+    if (word == "op") {
+      t_.name = w.name("the name of an op");
     } else if (word == "sizes") {
       do {
         const std::string name = w.name("the name of a size");
@@ -287,7 +288,7 @@ class Statements {
     } else {
       fail(at, fmt::format("no statement '{}'; {}", excerpt(word),
                            suggest(word, {"op", "sizes", "attribute", "in", "let", "out", "state", "along",
-                                          "equal", "require", "example"})));
+                                          "require", "example"})));
     }
     if (!w.done()) w.expected("the end of the line");
   }

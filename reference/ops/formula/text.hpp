@@ -10,19 +10,23 @@
 //   out y[r,i] dtype = cast(mid, h[r,i] * inv[r]) * gamma[i]
 //   example rows=4 cols=33
 //
-// One statement a line, which goes on where a bracket is open or behind a comma; # begins a comment. In full: docs/formulas.md.
-//   op NAME                            equal NAME: another writing of that op
+// One statement a line, which goes on where a bracket is open or behind a comma; # begins a comment. In full:
+// docs/formulas.md.
+//   op NAME
 //   sizes NAME LO..HI, ...             attributes that must be given; LO..HI may be left out
 //   attribute NAME real|int LO..HI = V | NAME format|word A|B|C = V
-//   in NAME[extent, ...] FORMAT LO..HI [distinct], ...   LO..HI: integers are drawn in that range, numbers mapped into it
+//   in NAME[extent, ...] FORMAT LO..HI [distinct], ...
+//                                      LO..HI: integers are drawn in that range, numbers mapped into it
 //   require EXPRESSION                 of sizes and attributes
-//   let|out NAME[i, j < extent] FORMAT = EXPRESSION       a let's FORMAT may be left out: it is not rounded
+//   let|out NAME[i, j < extent] FORMAT = EXPRESSION
+//                                      a let's FORMAT may be left out: it is not rounded
 //   along t < extent                   a recurrence: the indented lines below, for each t in turn
 //     state NAME[t, ...] FORMAT = EXPRESSION from INPUT|NUMBER
 //   example KEY=VALUE ...
-// EXPRESSION: + - * / // % ^ and or not, comparisons, f(x, ...), NAME[index, ...], sum|mean|max|min|argmax(i: x),
-// exponent(x) = floor(log2 |x|), sum(i < extent: x), top(rank, i: x), where(c, a, b), cast(WORD, x). // is the whole division, and so is / inside the brackets
-// of a tensor and in extents; elsewhere / is of numbers. `dtype` need not be declared: attribute dtype format f32|f16|bf16 = f32.
+// EXPRESSION: + - * / // % ^ and or not, comparisons, f(x, ...), NAME[index, ...],
+// sum|mean|max|min|argmax(i: x), sum(i < extent: x), top(rank, i: x), where(c, a, b), cast(WORD, x),
+// exponent(x) = floor(log2 |x|). // is the whole division, and so is / inside the brackets of a tensor and in
+// extents; elsewhere / is of numbers. `dtype` need not be declared: attribute dtype format f32|f16|bf16 = f32.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +88,7 @@ struct Equation {
 };
 
 struct Text {
-  std::string name, comment, equal, example, source;
+  std::string name, comment, example, source;
   std::vector<Size> sizes;
   std::vector<AttributeLine> attributes;
   std::vector<Input> inputs;

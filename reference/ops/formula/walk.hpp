@@ -1,5 +1,6 @@
-// A formula read aloud: element after element, straight from its text. It shares the text with plan.hpp and bound.hpp and nothing
-// else, so that a wrong index there is seen here. What a number is, and what is done to it, is the policy's:
+// A formula read aloud: element after element, straight from its text. It shares the text with plan.hpp and
+// bound.hpp and nothing else, so that a wrong index there is seen here. What a number is, and what is done to
+// it, is the policy's:
 //   Num                                  a number
 //   begin(name)                          the equation that is being made
 //   constant(x), integer(n), operand...  numbers of a text, and of indices
