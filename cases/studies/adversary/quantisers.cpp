@@ -82,11 +82,11 @@ GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::i
   double scale = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, divisor))
                  : p.is("scale", "inverse")  ? f32.div(1, multiplier)
                                              : f32.div(absmax, divisor);
-  if (scale == 0) scale = 1;
   const int side = Sides(p.text("sides"), p.seed(), 0).of(index);
   for (int i = 0; i < static_cast<int>(p.number("scale_ulp")); ++i)
     if (side != 0)
       scale = static_cast<double>(std::nextafter(static_cast<float>(scale), side > 0 ? HUGE_VALF : 0.0F));
+  if (scale == 0) scale = 1;  // a constant: no error is made in it
   const bool narrow = scale_format == "f16" || scale_format == "bf16";
   const double stored = narrow ? Arithmetic(scale_format).round(scale) : scale;
   return {stored, p.is("code_scale", "exact") ? scale : stored, multiplier, absmax, divisor};
