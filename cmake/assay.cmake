@@ -37,12 +37,22 @@ if(ASSAY_PRECOMPILE)
   set_target_properties(assay_precompiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(assay_precompiled PRIVATE assay_flags fmt::fmt)
   target_precompile_headers(assay_precompiled PRIVATE ${CMAKE_CURRENT_LIST_DIR}/precompiled.hpp)
+  if(BUILD_TESTING)  # with GoogleTest's, and optimised as tests are
+    add_library(assay_precompiled_test STATIC EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled.cpp)
+    set_target_properties(assay_precompiled_test PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(assay_precompiled_test PRIVATE assay_flags fmt::fmt GTest::gtest)
+    target_compile_options(assay_precompiled_test PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_precompile_headers(assay_precompiled_test PRIVATE ${CMAKE_CURRENT_LIST_DIR}/precompiled.hpp <gtest/gtest.h>)
+  endif()
 endif()
 # assay_precompiled_headers(targets...): for targets in C++ that link fmt, and libraries of position independent code.
 function(assay_precompiled_headers)
+  assay_precompiled_from(assay_precompiled ${ARGN})
+endfunction()
+function(assay_precompiled_from headers)
   if(ASSAY_PRECOMPILE)
     foreach(target IN LISTS ARGN)
-      target_precompile_headers(${target} REUSE_FROM assay_precompiled)
+      target_precompile_headers(${target} REUSE_FROM ${headers})
       # Precompiled, the standard headers are no system headers to g++ 12, and it sees overflows in std::string that are not
       # there (PR105329, PR105651). A build without precompiled headers keeps these warnings.
       target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds>)
@@ -110,6 +120,7 @@ function(assay_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a quarter less to compile; what takes time is linked
+  assay_precompiled_from(assay_precompiled_test ${name})
   if(arg_WHOLE)  # start-up dominates: one ctest test for the whole program
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)  # a log cut short by CI still holds the failures
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
