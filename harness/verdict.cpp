@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "reference/ops/judged.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -76,24 +77,45 @@ BadElements bad_elements(const Truth& truth, std::span<const double> got, const 
   return b;
 }
 
-Comparison compare(const Truth& truth, std::span<const double> got) {
+namespace {
+
+// Of elements [first, last); `ok` is left to the whole.
+Comparison compare_range(const Truth& truth, std::span<const double> got, std::size_t first,
+                         std::size_t last) {
   Comparison c;
+  c.zeros_would_pass = c.unclaimed = true;
+  for (std::size_t i = first; i < last; ++i) {
+    const Judged j = judge(got[i], truth.value[i], truth.limit[i]);
+    if (!j.ok) ++c.bad;
+    ++c.errors[octave_of(j.ok, j.ratio)];
+    if (i == first || j.ratio > c.worst_ratio) c.worst = i, c.worst_ratio = j.ratio;
+    c.zeros_would_pass = c.zeros_would_pass && judge(0.0, truth.value[i], truth.limit[i]).ok;
+    c.unclaimed = c.unclaimed && std::isinf(truth.limit[i]);
+  }
+  return c;
+}
+
+}  // namespace
+
+Comparison compare(const Truth& truth, std::span<const double> got) {
   if (got.size() != truth.value.size() || truth.limit.size() != truth.value.size())
     throw InputError(InputErrorKind::shape_mismatch,
                      fmt::format("{}: {} elements judged against {} values and {} limits", truth.output,
                                  got.size(), truth.value.size(), truth.limit.size()));
-  c.elements = got.size();
-  bool zeros_pass = true, unclaimed = true;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const Judged j = judge(got[i], truth.value[i], truth.limit[i]);
-    if (!j.ok) ++c.bad;
-    ++c.errors[octave_of(j.ok, j.ratio)];
-    if (i == 0 || j.ratio > c.worst_ratio) c.worst = i, c.worst_ratio = j.ratio;
-    zeros_pass = zeros_pass && judge(0.0, truth.value[i], truth.limit[i]).ok;
-    unclaimed = unclaimed && std::isinf(truth.limit[i]);
+  std::vector<Comparison> parts(got.size() / kParallelGrain + 1);
+  parallel_ranges(got.size(), [&](std::size_t first, std::size_t last) {
+    parts[first / kParallelGrain] = compare_range(truth, got, first, last);
+  });
+  Comparison c = parts.front();
+  for (const Comparison& part : std::span(parts).subspan(1)) {
+    if (part.worst == 0) continue;  // behind the last element
+    c.bad += part.bad;
+    for (std::size_t i = 0; i < kOctaves; ++i) c.errors[i] += part.errors[i];
+    if (part.worst_ratio > c.worst_ratio) c.worst = part.worst, c.worst_ratio = part.worst_ratio;
+    c.zeros_would_pass = c.zeros_would_pass && part.zeros_would_pass;
+    c.unclaimed = c.unclaimed && part.unclaimed;
   }
-  c.zeros_would_pass = zeros_pass;
-  c.unclaimed = unclaimed;
+  c.elements = got.size();
   c.ok = c.bad == 0 && c.elements > 0;
   return c;
 }

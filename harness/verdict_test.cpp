@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -84,6 +87,27 @@ TEST(Compare, an_element_without_a_claim_is_never_the_worst) {
 }
 
 TEST(Compare, an_infinite_output_fails_a_finite_limit) { EXPECT_FALSE(one(1, 1e300, kInfinity).ok); }
+
+// The parts of a large output are put together as one loop would have it: the first of two worst elements counts.
+TEST(Compare, many_elements_are_judged_as_a_few_are) {
+  constexpr std::size_t kCount = 2 * kParallelGrain + 3;
+  Truth truth{"y", std::vector<double>(kCount, 1), std::vector<double>(kCount, kInfinity), ""};
+  std::vector<double> got(kCount, 1.25);
+  EXPECT_TRUE(compare(truth, got).unclaimed);
+  for (double& limit : truth.limit) limit = 1;
+  truth.limit[kParallelGrain + 5] = truth.limit[2 * kParallelGrain + 1] = 0.125;
+  for (const int threads : {1, 4}) {
+    set_reference_threads(threads);
+    const Comparison c = compare(truth, got);
+    EXPECT_EQ(c.elements, kCount);
+    EXPECT_EQ(c.bad, 2U);
+    EXPECT_EQ(c.worst, kParallelGrain + 5);
+    EXPECT_EQ(c.worst_ratio, 2);
+    EXPECT_FALSE(c.ok || c.unclaimed || c.zeros_would_pass);
+    EXPECT_EQ(c.errors[octave_of(true, 0.25)], kCount - 2);
+  }
+  set_reference_threads(1);
+}
 
 TEST(Compare, nothing_judged_is_not_ok) { EXPECT_FALSE(compare(Truth{"y", {}, {}, ""}, {}).ok); }
 

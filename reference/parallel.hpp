@@ -26,4 +26,14 @@ void parallel_ranges(std::size_t count, const F& f) {
   });
 }
 
+// f(row) for every row in [0, rows), rows of so many elements each.
+template <typename F>
+void parallel_rows(std::size_t rows, std::size_t elements, const F& f) {
+  constexpr std::size_t kElements = std::size_t{1} << 16;  // of a unit
+  const std::size_t each = std::max<std::size_t>(1, kElements / std::max<std::size_t>(1, elements));
+  parallel_units((rows + each - 1) / each, [&](std::size_t unit) {
+    for (std::size_t row = unit * each; row < std::min(rows, (unit + 1) * each); ++row) f(row);
+  });
+}
+
 }  // namespace assay

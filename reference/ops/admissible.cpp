@@ -15,6 +15,7 @@
 #include "reference/formats/block.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -24,7 +25,7 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 
 void admit_scalar(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
   const Coder coder(to, contract);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  parallel_rows(values.size(), 1, [&](std::size_t i) {
     bool first = true, either = false;  // either: NaN and a number are both right
     truth.limit[i] = 0;
     coder.codes(values[i], std::isnan(values[i]), [&](double code) {
@@ -37,7 +38,7 @@ void admit_scalar(Truth& truth, const Format& to, std::span<const float> values,
     if (either) set_unclaimed(truth, i);
     if (std::isnan(values[i]) && !std::isnan(truth.value[i]) && coder.policy().nan == NanPolicy::propagate)
       set_unclaimed(truth, i);
-  }
+  });
 }
 
 // What single moves do to a block format's numbers: see the head of admissible.hpp.

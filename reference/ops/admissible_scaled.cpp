@@ -9,6 +9,7 @@
 #include "reference/ops/admissible.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -91,7 +92,7 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
                                  const Contract& contract) {
   const Coder coder(to, contract);
   const Axes axes = axes_of(shape);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  const auto of_element = [&](std::size_t i) {
     const auto& group = scales[scale_index(to.axis, axes, static_cast<std::int64_t>(i))];
     std::optional<double> first;
     double limit = 0, largest = 0;
@@ -123,7 +124,8 @@ void admit_quantised_with_scales(Truth& truth, const Format& to, const Shape& sh
         set_unclaimed(truth, i);
       }
     }
-  }
+  };
+  parallel_rows(values.size(), 1, of_element);
 }
 
 void admit_scaled(Truth& truth, const Format& to, const Shape& shape, std::span<const float> values,

@@ -10,6 +10,7 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 extern const Op kArgmax;
@@ -34,7 +35,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const bool checked = a.text("checked") == "yes", wins = contract.text("nan") == "wins";
   const std::vector<double> x = in.values("x");
   Truth t = make_truth("y", static_cast<std::size_t>(rows), "reference/ops/argmax: an index, exact");
-  for (std::int64_t r = 0; r < rows; ++r) {
+  const auto of_row = [&](std::int64_t r) {
     const double* row = x.data() + r * cols;
     std::int64_t best = 0, first_nan = -1;
     for (std::int64_t i = 0; i < cols; ++i) {
@@ -43,8 +44,9 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     if (wins && first_nan >= 0) best = first_nan;
     set_special(t, r, static_cast<double>(checked && first_nan >= 0 ? -(first_nan + 1) : best));
-  }
-  return {std::move(t)};
+  };
+  parallel_rows(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), of_row);
+  return alone(std::move(t));
 }
 
 }  // namespace

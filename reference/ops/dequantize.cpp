@@ -30,6 +30,7 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 extern const Op kDequantize;
@@ -116,18 +117,18 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t =
       make_truth("y", x.size(), "reference/ops/dequantize: roundings of code times scale, and of the store");
   const double own = from.decode_relative_error * 2;
-  for (std::size_t i = 0; i < x.size(); ++i) {
+  parallel_rows(x.size(), 1, [&](std::size_t i) {
     if (!std::isfinite(x[i])) {
       // An infinite code times a scale that is rounded or flushed to 0 is NaN.
       const bool vanishes = std::isinf(x[i]) && (!std::isinf(w[i]) || !(kernel[i].error < kInfinity));
       vanishes ? set_unclaimed(t, i) : set_special(t, i, x[i], store);
-      continue;
+      return;
     }
     const bool once = roundings == 1 && mid_name != "f64" && kernel[i].error < kInfinity;
     const Enclosure z = once ? decided(kernel[i], scalar_format(mid_name), store.flush) : kernel[i];
     set_truth_around(t, i, x[i], own * std::fabs(x[i]), z, store);
-  }
-  return {std::move(t)};
+  });
+  return alone(std::move(t));
 }
 
 }  // namespace

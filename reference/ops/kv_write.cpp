@@ -116,7 +116,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const std::string& policy = a.text("policy");
   if (to.kind == FormatKind::block || policy == "request" || policy == "head" || policy == "token") {
     admit_quantised(t, to, shape, placed, contract);
-    return {std::move(t)};
+    return alone(std::move(t));
   }
   std::vector<std::vector<AdmissibleScale>> scales(
       static_cast<std::size_t>(element_count(scale_shape(to, shape))), {kUnitScale});
@@ -140,7 +140,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   for (std::size_t i = 0; i < t.limit.size(); ++i)
     if (undefined[static_cast<std::size_t>(scale_index(to.axis, axes, static_cast<std::int64_t>(i)))] != 0)
       set_unclaimed(t, i);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/signature.hpp"
 #include "reference/ops/variance.hpp"
+#include "reference/parallel.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -74,7 +75,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t =
       make_truth("y", x.size(), "reference/ops/layernorm: mean and variance, rsqrt, two products and a sum");
 
-  for (std::size_t first = 0; first < x.size(); first += cols) {
+  const auto of_row = [&](std::size_t first) {
     const std::span<const double> row(x.data() + first, cols);
     if (!all_finite(row)) {
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
@@ -84,7 +85,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
         else
           set_special(t, first + i, std::nan(""));
       }
-      continue;
+      return;
     }
     const Moments m = moments(row, kind, order, div_ulp, acc);
     const Enclosure inverse = inverse_of_positive(m.variance, eps, acc, rsqrt_ulp);
@@ -97,9 +98,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           rounded_sum(sum(read(row[i], acc), negated(m.mean)), acc, has_finer_bits(row[i], acc));
       affine.set(t, first + i, d, inverse, gain[i], bias[i], most, at_most);
     }
-  }
+  };
+  parallel_rows(x.size() / cols, cols, [&](std::size_t r) { of_row(r * cols); });
   if (is_judged_by_replay(contract)) replay_rows(t, "layernorm", a, set, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 #include "reference/real/double_double_functions.hpp"
 #include "reference/replay/declared.hpp"
 
@@ -70,8 +71,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
                      "base=2: no schedule says it yet; allowed with level=replay is e");
   Truth t = make_truth("y", static_cast<std::size_t>(rows),
                        "reference/ops/logsumexp: exp, the sum, log and an addition");
-  std::vector<Enclosure> logits(static_cast<std::size_t>(cols));
-  for (std::int64_t r = 0; r < rows; ++r) {
+  const auto of_row = [&](std::int64_t r) {
+    std::vector<Enclosure> logits(static_cast<std::size_t>(cols));
     double largest = -kInfinity;
     bool nan = false;
     for (std::int64_t i = 0; i < cols; ++i) {
@@ -81,7 +82,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     if (nan || std::isinf(largest)) {
       set_special(t, r, nan ? std::nan("") : largest, store);
-      continue;
+      return;
     }
     const ExpSum e = exp_sum(logits, contract, acc, static_cast<double>(cols));
     const Certified log_sum = certified_log(e.sum);
@@ -92,7 +93,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       if (store.through != nullptr) range = std::min(range, store.through->max_finite);
       if (e.bounded && 4 * std::fabs(largest) + 8 * static_cast<double>(cols) < range)
         t.limit[r] = kAnyNumber;
-      continue;
+      return;
     }
     // e.sum itself is off by a few n u64, which sum_error includes.
     const double shift = -std::log1p(-up(e.sum_error));
@@ -109,16 +110,17 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_truth(t, r,
                 rounded_sum(sum(read(e.max, acc), {log_sum.value, error}), acc, has_finer_bits(e.max, acc)),
                 store);
-      continue;
+      return;
     }
     const double roundings =
         rule(Rule::log_base,
              (constant + acc.unit * (1 + constant)) * (std::fabs(e.max) + log_size + error) + 2 * acc.tiny);
     const Enclosure natural = sum(read(e.max, acc), {log_sum.value, up(error + roundings)});
     set_truth(t, r, rounded_sum(product(natural, {kLog2E, 0x1p-53}), acc), store);
-  }
+  };
+  parallel_rows(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), of_row);
   if (is_judged_by_replay(contract)) replay_rows(t, "logsumexp", a, set, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

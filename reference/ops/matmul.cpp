@@ -39,6 +39,7 @@
 #include "reference/ops/products.hpp"
 #include "reference/ops/replayed_matmul.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -196,8 +197,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   Truth t = make_truth("y", static_cast<std::size_t>(m * n),
                        "reference/ops/matmul: operands of path=" + path + ", accumulation in " +
                            std::string(contract.text("acc")) + ", epilogue, store");
-  std::vector<OperandRow> rows;
-  for (std::int64_t i = 0; i < m; ++i) rows.push_back(left.row(i));
+  std::vector<OperandRow> rows(static_cast<std::size_t>(m));
+  parallel_rows(rows.size(), static_cast<std::size_t>(attributes.integer("k")),
+                [&](std::size_t i) { rows[i] = left.row(static_cast<std::int64_t>(i)); });
   const Products products(dot, std::move(rows));
   const std::vector<bool> spoilt = spoilt_rows(products.rows(), path);
   const bool has_block_sums = path == "q8_1" || path == "q8_K";
@@ -206,10 +208,10 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
   // Where a kernel may multiply the sum of a block by both scales at once: codes of 8 bits, and floats of block formats.
   const bool has_block_scales = (is_q8 && (are_scales_wide || format(b.format).kind != FormatKind::scalar)) ||
                                 (path == "blocks" && acc.unit == nullptr);
-  for (std::int64_t first = 0; first < n; first += kProductBatch) {
+  parallel_batches(n, [&](std::int64_t first, std::int64_t count) {
     std::vector<OperandRow> weights;
     std::vector<std::vector<double>> least_of;
-    for (std::int64_t j = first; j < std::min(n, first + kProductBatch); ++j) {
+    for (std::int64_t j = first; j < first + count; ++j) {
       weights.push_back(right.row(j));
       if (has_block_sums) least_of.push_back(minima(b, j));
     }
@@ -245,13 +247,13 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
         set_truth_within(t, at, {value, error}, store);
       }
     }
-  }
+  });
   if (is_judged_by_replay(contract)) {
     Quantising bits = quantising;
     bits.replayed = true;
     replay_products(t, path, left, Operands(b, path, Side::weights, roundings, bits), contract, store);
   }
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -220,8 +220,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const Products first(dot, std::move(taken));
     std::vector<std::vector<Enclosure>> h(served.size(),
                                           std::vector<Enclosure>(static_cast<std::size_t>(inter)));
-    for (std::int64_t at = 0; at < inter; at += kProductBatch) {
-      const std::int64_t count = std::min(kProductBatch, inter - at);
+    parallel_batches(inter, [&](std::int64_t at, std::int64_t count) {
       const std::vector<OperandRow> gate_rows = rows_of(w13, base + at, count),
                                     up_rows = rows_of(w13, base + inter + at, count);
       const std::vector<DotResult> gates = first(gate_rows), ups = first(up_rows);
@@ -236,7 +235,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           if (weight_first) made = rounded_product(made, weight(k), f32);
           h[k][static_cast<std::size_t>(at + r)] = round_to_key(made, "h");
         }
-    }
+    });
     std::vector<OperandRow> second;
     std::vector<char> unclaimed;
     for (const std::vector<Enclosure>& each : h) {
@@ -245,8 +244,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       unclaimed.push_back(static_cast<char>(row.unclaimed));
     }
     const Products down(down_dot, std::move(second));
-    for (std::int64_t at = 0; at < hidden; at += kProductBatch) {
-      const std::int64_t count = std::min(kProductBatch, hidden - at);
+    parallel_batches(hidden, [&](std::int64_t at, std::int64_t count) {
       const std::vector<OperandRow> down_rows =
           rows_of(w2, static_cast<std::int64_t>(e) * hidden + at, count);
       const std::vector<DotResult> outs = down(down_rows);
@@ -260,7 +258,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
           const auto [t, s] = served[k];
           terms[static_cast<std::size_t>((t * hidden + at + i) * topk + s)] = z;
         }
-    }
+    });
   }
   Truth t = make_truth("y", static_cast<std::size_t>(tokens * hidden),
                        "reference/ops/moe: products on path=" + path + " and path=" + down_path +
@@ -286,7 +284,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     set_truth_within(t, i, summed(own, Order::any, f32), store);
   }
   if (is_judged_by_replay(contract)) MoeReplay(a, set)(t, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
@@ -174,6 +175,12 @@ void set_unclaimed(Truth& truth, std::size_t i) {
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin) {
   return {std::string(output), std::vector<double>(count), std::vector<double>(count, kInfinity),
           std::string(origin)};
+}
+
+std::vector<Truth> alone(Truth truth) {
+  std::vector<Truth> list;
+  list.push_back(std::move(truth));
+  return list;
 }
 
 }  // namespace assay

@@ -126,5 +126,7 @@ void set_special(Truth& truth, std::size_t i, double special, const Store& store
 void set_unclaimed(Truth& truth, std::size_t i);
 
 Truth make_truth(std::string_view output, std::size_t count, std::string_view origin);
+// The truths of an op with one output. An initialiser list would copy it.
+std::vector<Truth> alone(Truth truth);
 
 }  // namespace assay

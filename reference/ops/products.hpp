@@ -14,18 +14,28 @@
 // replayed 2 u = 1.2e-7, the roundings of the two scales.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "reference/arithmetic/fused_gemm.hpp"
 #include "reference/ops/dot.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 
 inline constexpr std::size_t kMostUndecided = 3;  // 2^3 replays of a row at most
 // Weights of one batch: what the lanes of fused_gemm share, and few enough to stay in cache.
 inline constexpr std::int64_t kProductBatch = 64;
+// f(first, count) for every batch of n weights.
+template <typename F>
+void parallel_batches(std::int64_t n, const F& f) {
+  parallel_units(static_cast<std::size_t>((n + kProductBatch - 1) / kProductBatch), [&](std::size_t unit) {
+    const std::int64_t first = static_cast<std::int64_t>(unit) * kProductBatch;
+    f(first, std::min(kProductBatch, n - first));
+  });
+}
 
 class Products {
  public:

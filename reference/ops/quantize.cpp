@@ -34,7 +34,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t = make_truth("y", x.size(),
                        "reference/ops/quantize: codes and scales that the declared arithmetic admits");
   admit_quantised(t, format(a.text("to")), in.tensor("x").shape, x, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   if (roundings > 1 && format(a.text("from")).kind != FormatKind::scalar) {
     const std::vector<Enclosure> kernel = Decoding(in.tensor("x"), "f32", roundings, false)(0, decoded);
     admit_quantised_between(t, to, shape, kernel, ones, contract);
-    return {std::move(t)};
+    return alone(std::move(t));
   }
   const std::vector<float> x(decoded.begin(), decoded.end());
   if (ones) {
@@ -69,7 +69,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   } else {
     admit_quantised(t, to, shape, x, contract);
   }
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

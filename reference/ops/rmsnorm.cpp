@@ -19,6 +19,7 @@
 #include "reference/ops/op.hpp"
 #include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -47,8 +48,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   const double n = static_cast<double>(cols), most_inverse = largest_inverse(eps, rsqrt_ulp, acc);
   Truth t = make_truth("y", x.size(), "reference/ops/rmsnorm: squares, sum, rsqrt and two products");
 
-  std::vector<Enclosure> squares(cols);
-  for (std::size_t first = 0; first < x.size(); first += cols) {
+  const auto of_row = [&](std::size_t first) {
     const std::span<const double> row(x.data() + first, cols);
     if (!all_finite(row)) {
       const bool any_nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
@@ -58,8 +58,9 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
         else
           affine.set_vanished(t, first + i, row[i], gain[i]);
       }
-      continue;
+      return;
     }
+    std::vector<Enclosure> squares(cols);
     double most = 0, total = 0;
     for (std::size_t i = 0; i < cols; ++i) {
       squares[i] = squared(read(row[i], acc), acc);
@@ -71,9 +72,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     const bool fits = grown(total, n + 4, acc) < acc.max_finite;
     for (std::size_t i = 0; i < cols; ++i)
       affine.set(t, first + i, read(row[i], acc), inverse, gain[i], 0, most, fits ? most_inverse : kInfinity);
-  }
+  };
+  parallel_rows(x.size() / cols, cols, [&](std::size_t r) { of_row(r * cols); });
   if (is_judged_by_replay(contract)) replay_rows(t, "rmsnorm", a, set, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -53,6 +53,7 @@
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 #include "reference/real/double_double_functions.hpp"
 #include "reference/replay/declared.hpp"
 
@@ -153,11 +154,9 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t = make_truth("y", x.size(),
                        "reference/ops/softmax: rounding of the logits, exp, the sum and the quotient");
 
-  std::vector<Enclosure> logits;
-  std::vector<std::int64_t> visible;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    logits.clear();
-    visible.clear();
+  const auto of_row = [&](std::int64_t r) {
+    std::vector<Enclosure> logits;
+    std::vector<std::int64_t> visible;
     if (!sinks.empty())
       logits.push_back(read(std::isnan(sinks[r]) ? 0 : sinks[r], acc));  // exp_sum.hpp: first
     bool poisoned = false;
@@ -171,7 +170,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       largest = std::max(largest, logits.back().value);
     }
     for (std::int64_t i = 0; i < cols; ++i) set_special(t, r * cols + i, 0);
-    if (visible.empty()) continue;
+    if (visible.empty()) return;
     if (!sinks.empty()) {
       poisoned |= std::isnan(sinks[r]);
       of_keys = largest;
@@ -179,19 +178,19 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
     }
     if (!poisoned && !sinks.empty() && sinks[r] == kInfinity && std::isfinite(of_keys)) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
-      continue;
+      return;
     }
     if (poisoned || std::isinf(largest)) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
       for (const std::int64_t i : visible) set_special(t, r * cols + i, std::nan(""));
-      continue;
+      return;
     }
     const ExpSum e = exp_sum(logits, contract, acc, static_cast<double>(cols), !sinks.empty());
     // A sum or a weight that may be Inf or NaN makes a NaN of every weight, of those that are masked too.
     const bool may_be_kept = claims(Rule::kept_overflow, 2 * e.swell < kept.max_finite);
     if (!e.defined || (!e.bounded && !(e.sum_error < 1)) || !may_be_kept) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
-      continue;
+      return;
     }
     const double shrink = 1 - e.sum_error;
     const bool sink_overflows = !sinks.empty() && sinks[r] - of_keys > most_exponent;
@@ -226,9 +225,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       set_truth(t, at, {y, shrink > 0 ? error : kInfinity}, store);
       if (!(t.limit[at] < kInfinity) && e.bounded) t.limit[at] = kAnyNumber;
     }
-  }
+  };
+  parallel_rows(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols), of_row);
   if (is_judged_by_replay(contract)) replay_rows(t, "softmax", a, set, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

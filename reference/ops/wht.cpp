@@ -37,6 +37,7 @@
 #include "reference/ops/op_io.hpp"
 #include "reference/ops/replayed_rows.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/parallel.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -102,8 +103,8 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
   Truth t = make_truth("y", x.size(),
                        "reference/ops/wht: additions of the transform and the scaling, relative to sum |x|");
 
-  std::vector<double> group(points);
-  for (std::size_t first = 0; first < x.size(); first += points) {
+  const auto of_group = [&](std::size_t first) {
+    std::vector<double> group(points);
     std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(first), points, group.begin());
     double absolute = 0, flushed = 0, held = 0, small = 0, last = kInfinity;
     bool finer = false;
@@ -139,9 +140,10 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       if (may_underflow(y, acc)) y.error = up(y.error + rule(Rule::transform_underflow, acc.tiny));
       set_truth(t, first + i, fits ? y : Enclosure{y.value, kInfinity}, store);
     }
-  }
+  };
+  parallel_rows(x.size() / points, points, [&](std::size_t g) { of_group(g * points); });
   if (is_judged_by_replay(contract)) replay_rows(t, "wht", a, set, contract);
-  return {std::move(t)};
+  return alone(std::move(t));
 }
 
 }  // namespace

@@ -174,7 +174,9 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, 
   // A conversion that could not be applied (conversions.hpp) is bounded, and its bits are not known.
   if (replay && (contract.text("convert") == "none" || conversions.kv))
     replay_attention(t, converted, problem, contract);
-  return {std::move(t)};
+  std::vector<Truth> list;
+  list.push_back(std::move(t));  // an initialiser list would copy it
+  return list;
 }
 
 // Keys that belong to no sequence: beyond a sequence's length, or on pages that no page table leads to. What
