@@ -105,16 +105,18 @@ double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
   const double n = static_cast<double>(a.center.size());
   const bool unit = acc_.kind == Accumulator::Kind::unit;
   const bool half = !unit && (a_element_ == "f16" || b_element_ == "f16" || acc_.precision == kPrecisionF16);
-  const double least = half ? 0x1p-14 : 0x1p-126,
-               normal = unit ? 0x1p-126 : power_of_two(acc_.precision.emin);
+  // A unit takes numbers of f16 as they are; a conversion in front of it may not.
+  const auto least_of = [&](const OperandRow& row) { return half || row.flushes_f16 ? 0x1p-14 : 0x1p-126; };
+  const double normal = unit ? 0x1p-126 : power_of_two(acc_.precision.emin);
   const double min_a = a.reach.empty() ? a.grid.min_abs : 0, min_b = b.reach.empty() ? b.grid.min_abs : 0;
   double lost = 0;
   // One that was rounded to the smallest normal may have been below it, and been flushed for that.
-  const auto is_tiny = [&](const OperandRow& row, double min) {
-    return !(min >= least) || (min == least && !row.same);
+  const auto lose = [&](const OperandRow& row, double min, double partner) {
+    const double least = least_of(row);
+    if (!(min >= least) || (min == least && !row.same)) lost += n * least * partner;
   };
-  if (is_tiny(a, min_a)) lost += n * least * b.max_abs;
-  if (is_tiny(b, min_b)) lost += n * least * a.max_abs;
+  lose(a, min_a, b.max_abs);
+  lose(b, min_b, a.max_abs);
   if (!unit && !(min_a * min_b >= normal)) lost += n * normal;
   const bool decided = a.reach.empty() && b.reach.empty();
   // Blocks, and as many parts or promotions at most.

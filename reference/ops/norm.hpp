@@ -19,8 +19,8 @@ inline constexpr std::array kNormKeys = {
     ContractKey{"rsqrt_ulp", ContractValue::number, "2", kUlps,
                 "error of 1/sqrt, in units in the last place of acc"},
     ContractKey{"div_ulp", ContractValue::number, "2", kUlps,
-                "error of the division by the row length, or of 1/length, which is then multiplied; 0.5: "
-                "rounded to nearest"},
+                "error of the division by the row length, or of 1/length, which is then multiplied; a "
+                "quotient keeps its sign; 0.5: rounded to nearest"},
     ContractKey{"mid", ContractValue::word, "acc", "acc|f32|f16|bf16",
                 "the normalised x is rounded to this before gamma; acc: it is not"},
     ContractKey{"product", ContractValue::word, "any", "any|x_inv_gamma|x_gamma_inv|gamma_inv_x",

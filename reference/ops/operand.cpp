@@ -302,6 +302,7 @@ void Operands::take_blocks(OperandRow& row, std::int64_t index) const {
 
 OperandRow Operands::row(std::int64_t index) const {
   OperandRow row;
+  bool converts = false;
   const std::size_t n = static_cast<std::size_t>(length_);
   row.exact.resize(n);
   row.center.resize(n);
@@ -329,12 +330,15 @@ OperandRow Operands::row(std::int64_t index) const {
     quantise_e4m3fn(row, index);
   } else {
     round_operands(row, index, scalar_format(path_), path_ == "e4m3fn");
+    converts = path_ == "f16" && tensor_.format != "f16";
   }
   if (quantising_.flush)
     row.may_flush =
         std::ranges::any_of(Decoding(tensor_, "f32", 0, true)(index * length_, row.exact),
                             [](const Enclosure& z) { return z.error > 0x1p-40 * std::fabs(z.value); });
   finish(row);
+  // What is rounded to the smallest normal may have been below it.
+  row.flushes_f16 = quantising_.flush && converts && !(row.min_abs > 0x1p-14);
   return row;
 }
 

@@ -64,9 +64,9 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "codes "
      "too a block's sum of products of codes, which is exact"},
     {"q8_1",
-     "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b, or the offsets of "
-     "q4_0 and "
-     "q5_0 (`sums`)"},
+     "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b, and under "
+     "sums=values "
+     "the offsets of q4_0 and q5_0"},
     {"q8_K",
      "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16; "
      "b: "
@@ -117,6 +117,7 @@ struct OperandRow {
   double scale_head = 0, element_head = 0;
   RowGrid grid;                     // of center
   bool may_flush = false;           // ftz=yes, and a stored number or scale is subnormal in f32
+  bool flushes_f16 = false;         // ftz=yes, and a conversion to f16 may make, or flush, a subnormal
   bool has_infinite_scale = false;  // path=q8, weights: of some block, scale or minimum
   double scale_of_zeros = 0;        // path=q8, weights: the largest of a block of nothing but zeros
   bool same = false;                // center * scale is exact, element by element

@@ -10,7 +10,8 @@ namespace {
 
 bool is_replayable(const OperandRow& row, bool flush) {
   const auto may_flush = [](double x) { return x != 0 && std::fabs(x) < 0x1p-126; };
-  if (flush && (std::ranges::any_of(row.exact, may_flush) || std::ranges::any_of(row.center, may_flush)))
+  if (flush && (row.flushes_f16 || std::ranges::any_of(row.exact, may_flush) ||
+                std::ranges::any_of(row.center, may_flush)))
     return false;
   const bool finite = std::isfinite(row.grid.sum_abs);
   const bool known =

@@ -499,5 +499,19 @@ TEST(ProductsBreaches, a_flushed_scale_beside_a_sum_that_is_kept) {
   expect_beyond(c, "ftz=no", 0x1.ep-8);
 }
 
+// A unit takes numbers of f16 as they are; the conversion in front of it may make 0 of one below 2^-14.
+TEST(ProductsBreaches, a_conversion_to_f16_in_front_of_a_unit_flushes_too) {
+  for (const char* unit : {"acc=hopper_f16 ftz=", "acc=hopper_f16 order=sequential ftz="}) {
+    const auto of = [&](const char* a, const char* word, float x) {
+      const OpCase c = product(1, "f16", row_of(a, {x}, 1), row_of("f16", {1}, 1));
+      return worst_ratio(c.truth(std::string(unit) + word), std::vector<double>{0});
+    };
+    EXPECT_LE(of("f32", "yes", 0x1p-15F), 1);
+    EXPECT_GT(of("f32", "no", 0x1p-15F), 1);
+    EXPECT_GT(of("f16", "yes", 0x1p-15F), 1);
+    EXPECT_GT(of("f32", "yes", 0x1p-13F), 1);
+  }
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -27,7 +27,8 @@ ReplayRows replay_rows_of(const Operands& operands, const char* name) {
   for (std::int64_t r = 0; r < operands.rows(); ++r) {
     const OperandRow row = operands.row(r);
     // Of what is not finite, may be flushed or is not claimed at all there are no bits.
-    const bool finite = std::isfinite(row.grid.sum_abs) && !row.may_flush && row.scale_error < kInfinity;
+    const bool finite =
+        std::isfinite(row.grid.sum_abs) && !row.may_flush && !row.flushes_f16 && row.scale_error < kInfinity;
     if (finite && (!row.undecided.empty() || !row.reach.empty() || row.scale_error != 0))
       refuse_contract(fmt::format(
           "level=replay: row {} of {} is not decided by the contract; declare dequant_roundings=1, "

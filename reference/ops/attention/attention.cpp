@@ -94,7 +94,7 @@ double largest_in(const Encoded& tensor, std::string_view suffix) {
 }
 
 // The largest number that a kernel may fold the softmax scale and the scales of K and q into, before it meets a logit of zero; or that
-// it may make of q and K's codes alone, or of a code and the first of two scales.
+// it may make of q and K's codes alone, of a code and the first of two scales, or of a weight and V's scale.
 double largest_product(const AttentionProblem& problem, const Contract& contract) {
   const AttentionGeometry& g = problem.geometry();
   double scale = g.scale, of_codes = 0;
@@ -113,6 +113,10 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
     if (tensor->format == "int4_ch_tensor" || tensor->format == "int4_g32_tensor")
       of_codes =
           std::max(of_codes, 8 * std::max(largest_in(*tensor, ".scale"), largest_in(*tensor, ".scale_2")));
+  if (format(g.v_format).kind == FormatKind::scaled &&
+      contract.text("p") == "f32")  // folded into the weights
+    of_codes = std::max(of_codes, std::exp(contract.number("lag")) * std::exp2(contract.number("p_shift")) *
+                                      largest_in(problem.v(), ".scale"));
   scale = std::max(scale, of_codes);
   if (!quantises_rows(contract.text("q"))) return scale;
   double largest = 0;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "reference/formats/scalar.hpp"
+#include "reference/ops/attention/limits/infinities.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -31,10 +33,16 @@ Truth of_equal_logits(const Attributes& attributes, const TensorSet& inputs, con
 // Of rows that see no key nothing is claimed where what they meet all the same may show: a NaN sink, and where a mask is added
 // (empty=mean) a logit that it may not absorb, NaN and infinities among them; beside a sink V too, and a sink of -Inf is as if it
 // were not there. The lowest number of f32 absorbs what is below half of its last place, 2^103.
-void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, bool is_masked,
+// Nor where the register of qk does not hold that logit. Beside a sink exp of the mask is 0, or within its ulps of it.
+void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exact, const Contract& contract,
                  std::vector<double>& limit) {
   constexpr double kAbsorbed = 0x1p100;
   const AttentionGeometry& g = problem.geometry();
+  const bool is_masked = contract.text("empty") == "mean";
+  const ProductSum products(problem, contract);
+  const std::string_view through = contract.text("out");
+  const ScalarFormat& out = scalar_format(through == "dtype" ? std::string_view(g.dtype) : through);
+  const double vanished = std::max(1.0, 2 * contract.number("exp_ulp")) * 0x1p-150;
   const auto dv = static_cast<std::size_t>(g.dv);
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t h = 0; h < g.heads; ++h) {
@@ -56,9 +64,17 @@ void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exac
         for (const double each : problem.q(b, i, h)) size_q += std::fabs(each);
         for (const double each : k)
           largest_k = std::isnan(each) ? each : std::max(largest_k, std::fabs(each));
-        if (!(size_q * largest_k * std::max(1.0, g.scale) < kAbsorbed)) std::fill_n(row, dv, kInfinite);
-        for (std::size_t j = 0; g.sinks && j < v.size(); ++j)
-          if (!std::isfinite(v[j])) row[j % dv] = kInfinite;
+        const double most = static_cast<double>(g.d) * products.most(size_q, largest_k);
+        const bool is_absorbed = size_q * largest_k * std::max(1.0, g.scale) < kAbsorbed;
+        if (!(is_absorbed && products.fits(most))) std::fill_n(row, dv, kInfinite);
+        std::vector<double> size_v(dv, 0.0);
+        for (std::size_t j = 0; g.sinks && j < v.size(); ++j) size_v[j % dv] += std::fabs(v[j]);
+        for (std::size_t c = 0; g.sinks && c < dv; ++c) {
+          // A product and a sum more, and the roundings of the store, which are monotone.
+          double shown = round_to(out, 2 * vanished * size_v[c], {.overflow = Overflow::ieee});
+          shown = round_to(scalar_format(g.dtype), shown, {.overflow = Overflow::ieee});
+          row[c] = std::isfinite(size_v[c]) ? std::max(row[c], shown) : kInfinite;
+        }
       }
     }
 }
@@ -70,11 +86,14 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
                   Truth& t) {
   const std::string_view word = contract.text("empty");
   if (std::ranges::none_of(exact.rows, [](const auto& row) { return row.keys == 0; })) return;
-  unclaim_met(problem, exact, word == "mean", t.limit);
+  unclaim_met(problem, exact, contract, t.limit);
   if (word == "zero") return;
   Truth mean;
   const bool is_mean = word == "mean" && attributes.text("sinks") == "no";
   if (is_mean) mean = of_equal_logits(attributes, inputs, contract, truth);
+  // Beside the lowest f32 the logarithm of a part's sum is lost, and that number overflows in a narrower format of logits.
+  const bool keeps_mask =
+      (contract.integer("split") == 1 || contract.text("merge") != "any") && contract.text("scores") == "f32";
   const std::size_t dv = t.limit.size() / std::max<std::size_t>(exact.rows.size(), 1);
   for (std::size_t i = 0; i < t.limit.size(); ++i) {
     if (exact.rows[i / dv].keys != 0 || std::isinf(t.limit[i])) continue;
@@ -84,7 +103,7 @@ void answer_empty(const Attributes& attributes, const TensorSet& inputs, const A
       t.limit[i] = kInfinite;
     } else if (is_mean) {  // a NaN of a key that is hidden: selected, it is no NaN
       t.value[i] = std::isfinite(mean.value[i]) ? mean.value[i] : 0;
-      t.limit[i] = std::isfinite(mean.value[i]) ? mean.limit[i] : kInfinite;
+      t.limit[i] = std::isfinite(mean.value[i]) && keeps_mask ? mean.limit[i] : kInfinite;
     }
   }
 }

@@ -51,8 +51,7 @@ constexpr ContractKey kContract[] = {
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", kUlps,
      "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1; a "
-     "rescale of a "
-     "row is one factor"},
+     "rescale of a row is one factor, a number of f32"},
     {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", kUlps, "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
@@ -103,7 +102,8 @@ constexpr ContractKey kContract[] = {
      "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
     {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
-     "a mask), with a sink 0"},
+     "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "
+     "logarithms), with a sink 0"},
     {"hidden", ContractValue::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "

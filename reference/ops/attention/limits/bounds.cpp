@@ -79,9 +79,10 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   for (std::int64_t j = 0; j < kv_.keys; ++j)
     leaves_range |= query.sees(j) && !(row.e[static_cast<std::size_t>(j)] < kInfinity &&
                                        std::fabs(row.x[static_cast<std::size_t>(j)]) < kRange);
-  // The largest weight, 2^p_shift: beyond `p` a kernel may saturate, or hold Inf or NaN. The emulated unit saturates.
+  // The largest weight, 2^p_shift: beyond `p` a kernel may saturate, or hold Inf or NaN. The emulated one saturates FP8.
   const FormatModel p(how_.p);
-  leaves_range |= level != AttentionLevel::emu && !p.exact && std::ldexp(1.0, how_.p_shift) > p.max_finite;
+  const bool saturates = level == AttentionLevel::emu && p.format != nullptr && p.format->bits <= 8;
+  leaves_range |= !saturates && !p.exact && std::ldexp(1.0, how_.p_shift) > p.max_finite;
   if (leaves_range) {
     r.value = r.centre = r.radius = r.low = r.high = std::vector<double>(n, 0.0);
     r.limit.assign(n, kInfinity);

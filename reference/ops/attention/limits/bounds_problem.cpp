@@ -229,6 +229,14 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
       refuse(name,
              fmt::format("{}={}: the emulated kernel adds one after the other", key, contract.text(key)));
   if (emulated && g.rotate == RotateKind::qkv) refuse(name, "rotate=qkv is not emulated");
+  // A partial sum of p.v ends with its tile, or never.
+  const std::int64_t promote = contract.integer("promote"), tile = contract.integer("tile");
+  const bool over_tiles = promote > tile && promote < g.length;
+  if (emulated && over_tiles)
+    refuse(name, fmt::format(
+                     "promote={} with tile={}: partial sums of at most a tile, or of all keys, are emulated",
+                     promote, tile));
+  if (over_tiles) return base;
   if (emulated && quantises_blocks(q_convert)) refuse(name, fmt::format("q={} is not emulated", q_convert));
   if (order == "any" || g.rotate == RotateKind::qkv || quantises_blocks(q_convert)) return base;
   if (!has_emulated_shape(g, contract)) return base;

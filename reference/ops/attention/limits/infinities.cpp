@@ -16,10 +16,26 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kLargestLogit = 256;
 
+// Of the scales that are not 0; 0 where they are no numbers of f32.
+double least_scale(const Encoded& tensor) {
+  double least = kInf;
+  for (const Plane& plane : tensor.planes) {
+    if (plane.spec.suffix.empty()) continue;
+    if (plane.spec.format != "f32") return 0;
+    std::vector<double> scales(plane.bytes.size() / sizeof(float));
+    decode_plane(scalar_format("f32"), plane.bytes, 0, std::span<double>(scales));
+    for (const double each : scales)
+      if (each != 0) least = std::min(least, std::fabs(each));
+  }
+  return least;
+}
+
 // The least share of a row's weights that no declared step flushes; nothing where that is not known.
 std::optional<double> least_share(const AttentionProblem& problem, const Contract& contract) {
   const ScalarFormat* const p = find_scalar_format(contract.text("p"));
   const ScalarFormat* const v = find_scalar_format(problem.v().planes.front().spec.format);
+  const ScalarFormat* const scores = find_scalar_format(contract.text("scores"));
+  if (scores != nullptr && !(scores->max_finite > 2 * kLargestLogit)) return std::nullopt;
   if (p == nullptr || v == nullptr || v->specials != Specials::ieee || contract.number("p_shift") < 0 ||
       contract.text("convert") != "none" || contract.text("out") == "f16" ||
       problem.geometry().dtype == "f16" || problem.geometry().rotate == RotateKind::qkv)
@@ -29,7 +45,8 @@ std::optional<double> least_share(const AttentionProblem& problem, const Contrac
                          std::exp2(contract.number("p_shift"));
   if (!(largest <= p->max_finite)) return std::nullopt;
   const bool range_of_f32 = p->name == "f32" || p->name == "bf16" || p->name == "tf32";
-  if (!range_of_f32 && problem.v().planes.size() > 1) return std::nullopt;
+  if (problem.v().planes.size() > 1 && !(range_of_f32 && least_scale(problem.v()) >= 0x1p-60))
+    return std::nullopt;
   const double smallest = p->kind == ScalarKind::integer ? 1 / p->max_finite : std::ldexp(1, 1 - p->bias);
   return p->bits < 8 ? std::nullopt : std::optional(16 * std::max(smallest, 0x1p-60));
 }
@@ -39,12 +56,13 @@ struct Share {
   std::int64_t key;
   double share;
 };
-std::vector<Share> shares_of(const AttentionProblem& problem, std::span<const double> k, std::int64_t b,
-                             std::int64_t row, std::int64_t head) {
+std::vector<Share> shares_of(const AttentionProblem& problem, const Contract& contract,
+                             std::span<const double> k, std::int64_t b, std::int64_t row, std::int64_t head) {
   const AttentionGeometry& g = problem.geometry();
   const auto q = problem.q(b, row, head);
   const KeyRange range = problem.range(b, row);
   std::vector<Share> seen;
+  const ProductSum products(problem, contract);
   // The scale, and log2 e, may come before K does.
   constexpr double kMostOfQ = std::numeric_limits<float>::max() / 4;
   for (const double x : q)
@@ -52,12 +70,14 @@ std::vector<Share> shares_of(const AttentionProblem& problem, std::span<const do
   double largest = g.sinks ? problem.sink(head) : -kInf;
   for (std::int64_t j = range.first; j < range.last; ++j) {
     if (!problem.visible(b, row, j)) continue;
-    double sum = 0, absolute = 0;
+    double sum = 0, absolute = 0, raw = 0;
     for (std::int64_t c = 0; c < g.d; ++c) {
-      const double product = q[static_cast<std::size_t>(c)] * k[static_cast<std::size_t>(j * g.d + c)];
-      sum += product;
-      absolute += std::fabs(product);
+      const double of_q = q[static_cast<std::size_t>(c)], of_key = k[static_cast<std::size_t>(j * g.d + c)];
+      sum += of_q * of_key;
+      absolute += std::fabs(of_q * of_key);
+      raw += products.most(of_q, of_key);
     }
+    if (!products.fits(raw)) return {};
     double x = g.scale * sum;
     if (g.softcap != 0) x = g.softcap * std::tanh(x / g.softcap);
     const double bias = problem.slope(head) * std::fabs(static_cast<double>(problem.position(b, row) - j));
@@ -107,6 +127,17 @@ class Reach {
 
 }  // namespace
 
+ProductSum::ProductSum(const AttentionProblem& problem, const Contract& contract)
+    : range_(largest_finite(accumulator(contract.text("qk")).precision)) {
+  const ScalarFormat* const q = find_scalar_format(contract.text("q"));
+  const Format& k = format(problem.k().format);
+  if (q != nullptr && q->bits <= 8) code_q_ = q->max_finite;
+  if (k.kind == FormatKind::scaled) code_k_ = scalar_format(k.element).max_finite;
+}
+double ProductSum::most(double q, double k) const {
+  return std::max(std::fabs(q), code_q_) * std::max(std::fabs(k), code_k_);
+}
+
 void claim_infinities(const AttentionProblem& problem, const CertifiedAttention& exact,
                       const Contract& contract, std::vector<double>& value, std::vector<double>& limit) {
   if (std::ranges::none_of(exact.value, [](double x) { return std::isinf(x); })) return;
@@ -126,7 +157,7 @@ void claim_infinities(const AttentionProblem& problem, const CertifiedAttention&
           problem.decode_k(b, problem.kv_head(h), 0, keys, k.data());
           problem.decode_v(b, problem.kv_head(h), 0, keys, v.data());
         }
-        const std::vector<Share> shares = shares_of(problem, k, b, i, h);
+        const std::vector<Share> shares = shares_of(problem, contract, k, b, i, h);
         const Reach reach(problem, contract, shares);
         for (std::size_t c = 0; c < own.size(); ++c) {
           double finite = 0;
