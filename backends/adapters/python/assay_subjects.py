@@ -6,8 +6,9 @@
     def my_softmax(call, x):              # inputs by name, as PyTorch tensors on the device of this run
         return torch.softmax(x, dim=-1)   # the output; a dict by name when an op has several
 
-`assay explain OP` lists the tensors, attributes and contract keys of an op. A function that takes `call` alone needs no
-PyTorch: it reads `call.floats(name)` or `call.rows(name)`, and returns a flat list of numbers or writes the rows itself.
+`assay explain OP` lists the tensors, attributes and contract keys of an op. With arrays="numpy" the inputs are numpy arrays,
+and so may the output be. A function that takes `call` alone needs neither: it reads `call.floats(name)`,
+`call.numpy(name)` or `call.rows(name)`, and returns a flat list of numbers or writes the rows itself.
 """
 
 import inspect
@@ -24,6 +25,12 @@ TORCH_TYPES = {
     "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2", "e5m2fnuz": "float8_e5m2fnuz",
     "int8": "int8", "int32": "int32", "uint8": "uint8", "e8m0": "uint8",
 }
+# numpy's own types, and those of ml_dtypes where that is installed.
+NUMPY_TYPES = {"f32": "float32", "tf32": "float32", "f16": "float16", "int8": "int8", "int32": "int32", "uint8": "uint8",
+               "e8m0": "uint8"}
+ML_TYPES = {"bf16": "bfloat16", "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
+            "e5m2fnuz": "float8_e5m2fnuz"}
+INTEGERS = {"int8": "b", "uint8": "B", "int32": "i"}  # of which a list of whole numbers makes rows
 ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all others here: 1
 PACKED = ("e2m1", "int4")
 # Inline blocks: elements and bytes.
@@ -144,6 +151,26 @@ class Call:
         view = self._view(t)
         return view if self.device == "cpu" or t.name in self._placed() else view.to(self.device)
 
+    def numpy(self, name):
+        """A tensor as numpy sees it: a view of the shared memory, with the strides of the case. Packed codes and blocks come as
+        bytes; bf16 and FP8 need ml_dtypes."""
+        t = self.tensor(name)
+        need(self.device == "cpu", f"{name} is on the device: call.torch({name!r})")
+        return self._numpy(t)
+
+    def _numpy(self, t):
+        import numpy
+
+        kind = numpy.dtype(NUMPY_TYPES.get(t.format, "uint8"))
+        if t.format in ML_TYPES:
+            try:
+                import ml_dtypes
+            except ImportError:
+                raise Unsupported(f"{t.name} is {t.format}, which numpy has with ml_dtypes (pip install ml_dtypes)") from None
+            kind = numpy.dtype(getattr(ml_dtypes, ML_TYPES[t.format]))
+        shape = (*t.shape[:-1], t.row_bytes // kind.itemsize)
+        return numpy.ndarray(shape, kind, self.storage(t.name), strides=(*t.stride[:-1], kind.itemsize))
+
     def _placed(self):
         return self.guarded.planes if self.guarded is not None else {}
 
@@ -159,18 +186,29 @@ class Call:
                 raise ValueError(f"{name} is no output of {self.op}: {' '.join(self.outputs)}")
             if isinstance(value, (list, tuple)):
                 self._store_numbers(self.outputs[name], value)
+            elif type(value).__module__.partition(".")[0] == "numpy":
+                self._store_numpy(self.outputs[name], value)
             elif not hasattr(value, "data_ptr"):
-                raise TypeError(f"{name}: a flat list of numbers or a PyTorch tensor is returned, not {type(value).__name__}")
+                raise TypeError(f"{name}: a flat list of numbers, a numpy array or a PyTorch tensor is returned, not "
+                                f"{type(value).__name__}")
             else:
                 self._store_torch(self.outputs[name], value)
 
+    def _store_numpy(self, t, value):
+        need(t.name not in self._placed(), f"{t.name} is on the device: a PyTorch tensor is returned")
+        target = self._numpy(t)
+        if value.dtype != target.dtype or value.shape != target.shape:
+            raise TypeError(f"{t.name} must be {target.dtype} {target.shape}, not {value.dtype} {value.shape}")
+        target[...] = value
+
     def _store_numbers(self, t, value):
-        need(t.format == "f32", f"{t.name} is {t.format}: a list of numbers becomes f32")
-        cols, placed = t.shape[-1], self._placed().get(t.name)
+        kind = INTEGERS.get(t.format, "f" if t.format == "f32" else "")
+        need(kind, f"{t.name} is {t.format}: a list of numbers becomes f32 or whole numbers")
+        cols, placed = t.shape[-1] if t.shape else 1, self._placed().get(t.name)
         if len(value) != math.prod(t.shape):
             raise ValueError(f"{t.name} has {math.prod(t.shape)} elements, and {len(value)} were returned")
         for r, start in enumerate(t.row_offsets()):
-            row = struct.pack(f"<{cols}f", *value[r * cols:(r + 1) * cols])
+            row = struct.pack(f"<{cols}{kind}", *value[r * cols:(r + 1) * cols])
             if placed is not None:
                 placed.driver.write_bytes(placed.address(start), row)
             else:
@@ -212,8 +250,11 @@ def resolved(part, call):
 
 
 class Subject:
-    def __init__(self, function, op, variant, contract, path, promises, device, alignment=1):
-        self.function, self.op, self.variant, self.device = function, op, variant, device
+    def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch"):
+        if arrays not in ("torch", "numpy"):
+            raise ValueError(f"arrays={arrays!r}: torch or numpy is allowed")
+        self.function, self.op, self.variant, self.device = function, op, variant, device or ("cpu" if arrays == "numpy" else "")
+        self.arrays = arrays
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.tensors = [p.name for p in parameters]
@@ -236,7 +277,8 @@ class Subject:
         for p in self.demanded:
             if p not in known:
                 raise TypeError(f"{self.function.__name__}({p}): {call.op} has {', '.join(known)}")
-        return {p: call.torch(known[p]) for p in self.tensors if p in known}
+        seen = call.numpy if self.arrays == "numpy" else call.torch
+        return {p: seen(known[p]) for p in self.tensors if p in known}
 
 
 def let_torch_compute(began=[]):
@@ -252,21 +294,22 @@ DEVICE = "cpu"  # of the run; set before a plug-in is loaded
 PLUGIN = "assay_plugin"  # the module that a plug-in's file becomes: its subjects come before those that it imports
 
 
-def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1):
+def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1, arrays="torch"):
     """contract, path, promises: as in assay_backend.h; texts, or functions of the call, which may raise Unsupported.
     path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest open. On a CPU: a
     Python function that is entered (its name, or FILE.NAME), or an operator of PyTorch (aten::softmax).
     variant: the word that selects this function among several of an op; the first of an op is its own choice.
     device: "cpu" for a function that never uses a device; "" follows the run.
     alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where the function demands
-    more than an element has. What lies behind a tensor up to there is poison, and no guard."""
+    more than an element has. What lies behind a tensor up to there is poison, and no guard.
+    arrays: "torch" or "numpy": what a function that names its inputs is given; numpy's are of the CPU."""
 
     def register(function):
         for other in SUBJECTS:
             if (other.op, other.variant, other.function.__module__) == (op, variant, function.__module__):
                 raise ValueError(f"op={op} variant={variant!r} is registered twice, as {other.function.__name__} and "
                                  f"{function.__name__}: the second would never be called")
-        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment))
+        SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment, arrays))
         return function
 
     return register

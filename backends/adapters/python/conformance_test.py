@@ -161,15 +161,21 @@ def protocol(fake_witness):
         same((said["kernels"], "fast" in names(said["witness"]), "fast" in said["witness"]["unwatched"]),
              (["fast"], False, True))
         same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]), True)  # a compiled routine was seen
-        for variant, reason in (("exits", "SystemExit: 3"), ("misnames", "TypeError: <lambda>(X): twice has x, y"),
-                                ("generates", "TypeError: y: a flat list of numbers or a PyTorch tensor is returned, not generator")):
+        def at(function):  # the line that raises, in the file of the function's own
+            lines = open(plugin.name).read().splitlines()
+            begin = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
+            line = next(i for i in range(begin, len(lines)) if "raise" in lines[i]) + 1
+            return f" ({os.path.basename(plugin.name)}:{line} in {function})"
+        for variant, reason in (("exits", "SystemExit: 3" + at("exits")), ("misnames", "TypeError: <lambda>(X): twice has x, y"),
+                                ("generates", "TypeError: y: a flat list of numbers, a numpy array or a PyTorch "
+                                 "tensor is returned, not generator")):
             same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": reason})
         for variant, reason in (("too_many", "y has 6 elements, and 106 were returned"),
                                 ("too_few", "y has 6 elements, and 1 were returned"),
                                 ("other_output", "z is no output of twice: y")):
             same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": f"ValueError: {reason}"})
         same(opened.ask(**run, call=call("throws")),
-             {"type": "failed", "reason": "ValueError: no memory for the tile"})
+             {"type": "failed", "reason": "ValueError: no memory for the tile" + at("throws")})
         same(opened.ask(type="dance")["type"], "failed")
         same(opened.ask(type="ping"), {"type": "pong"})
         same(opened.bye(), 0)

@@ -89,7 +89,8 @@ class Entered:
         if self._profile is not None:
             seen.update((e.name, None) for e in self._profile.function_events)
         for builtin in self._builtins:
-            seen[getattr(builtin, "__name__", "builtin")] = None
+            if builtin is not sys.setprofile:  # this class's own
+                seen[getattr(builtin, "__name__", "builtin")] = None
         for code in self._codes:
             if code.co_filename != __file__:
                 file = os.path.splitext(os.path.basename(code.co_filename))[0]
