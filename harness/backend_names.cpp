@@ -133,6 +133,9 @@ std::vector<std::string> split_backends(std::string_view text, std::string_view 
     if (!is_option(part)) {
       if (part.empty()) refuse(where, fmt::format("'{}' has an empty name", excerpt(text)));
       names.push_back(spelt_backend(part, where));
+    } else if (!names.empty() && names.back().find(':') == std::string::npos &&
+               names.back().ends_with(".py")) {
+      names.back() += ":" + spelt(part, kInText, "", where);
     } else if (names.empty() || names.back().find(':') == std::string::npos) {
       refuse(where, fmt::format("'{}': {} is an option of no backend; allowed: NAME:key=value,key=value",
                                 excerpt(text), excerpt(part)));

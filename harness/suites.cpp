@@ -1,6 +1,7 @@
 #include "harness/suites.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -82,7 +83,13 @@ bool begins_with_op(const std::string& word) {
          find_op(std::string_view(word).substr(first, word.find_first_of(" \t", first) - first)) != nullptr;
 }
 
-[[noreturn]] void refuse_word(const std::string& word) {
+[[noreturn]] void refuse_word(const std::string& word, const std::vector<std::string>& words) {
+  if (word.find('=') != std::string::npos)
+    throw InputError(
+        InputErrorKind::unknown_name,
+        fmt::format("'{}' is a part of a case, and a case is one word of the command line: quote it, as in "
+                    "'{}'",
+                    excerpt(word), excerpt(fmt::format("{}", fmt::join(words, " ")))));
   std::vector<std::string> names = names_in(fs::path(suites_directory()) / kMainGroup, "");
   for (auto& name : further_suite_names()) names.push_back(std::move(name));
   for (const std::string& op : op_names())
@@ -115,7 +122,7 @@ std::vector<SuiteLine> gather_lines(const std::vector<std::string>& words, bool 
     } else if (blank || begins_with_op(word)) {
       lines.push_back({word, "case"});
     } else {
-      refuse_word(word);
+      refuse_word(word, words);
     }
   }
   return lines;

@@ -119,6 +119,29 @@ void refuse_odd_config(int argc, char** argv) {
   std::exit(kUsage);
 }
 
+// "no command 'runn'; did you mean 'run'? ..." of a first word that is none; "".
+std::string no_such_command(const CLI::App& app, int argc, char** argv) {
+  int first = 1;
+  while (first < argc && argv[first][0] == '-') first += std::string_view(argv[first]) == "--config" ? 2 : 1;
+  if (first >= argc) return "";
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  if (std::ranges::find(names, argv[first]) != names.end()) return "";
+  return fmt::format("no command '{}'; {}", excerpt(argv[first]), suggest(argv[first], names));
+}
+
+// What a command takes where a word of it is missing: CLI11 says "case is required".
+std::string complaint(const CLI::App* app, const CLI::Error& error) {
+  if (error.get_name() == "RequiredError")
+    for (const CLI::App* sub : app->get_subcommands())
+      for (const CLI::Option* option : sub->get_options())
+        if (option->get_positional() && option->get_required() && option->count() == 0)
+          return fmt::format("assay: {} {} takes {}: {}\n{}\n", app->get_name(), sub->get_name(),
+                             option->get_name(true), option->get_description(), sub->get_footer());
+  return CLI::FailureMessage::simple(app, error);
+}
+
 }  // namespace
 
 Command Command::subcommand(const std::string& name, const std::string& help) const {
@@ -190,8 +213,13 @@ int run_commands(const std::string& name, const std::string& what, const std::st
   app.footer(footer);
   app.set_config("--config", kConfig,
                  "Options of the subcommands, which those that are typed replace; '': none");
+  app.failure_message(complaint);
   app.config_formatter(std::make_shared<ConfigFile>(app));
   add(Command(app));
+  if (const std::string why = no_such_command(app, argc, argv); !why.empty()) {
+    complain(why);
+    return kUsage;
+  }
   return run_program(app, argc, argv, exit_code);
 }
 

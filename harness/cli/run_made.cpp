@@ -23,9 +23,11 @@ std::size_t cases_within(double budget_seconds, int jobs) {
 
 bool are_strangers(const std::vector<std::string>& backends, const std::vector<BackendInfo>& known) {
   return !backends.empty() && std::ranges::all_of(backends, [&](const std::string& b) {
-    const std::string name = parse_backend(b, "--backend").name;
+    const auto [name, options] = parse_backend(b, "--backend");
     const auto row = std::ranges::find(known, name, &BackendInfo::name);
-    return name.find('/') != std::string::npos || (row != known.end() && row->is_stranger);
+    const bool is_file = name.find('/') != std::string::npos ||
+                         (name == "python" && options.substr(0, options.find(',')).ends_with(".py"));
+    return is_file || (row != known.end() && row->is_stranger);
   });
 }
 

@@ -59,9 +59,14 @@ std::string canonical_attribute(const AttributeSpec& spec, const std::string& te
       }
       break;
   }
-  if (!has_word(spec.allowed, text))
-    throw InputError(InputErrorKind::bad_value, fmt::format("attribute {}={}: allowed is {} ({})", spec.name,
-                                                            excerpt(text), spec.allowed, spec.meaning));
+  if (!has_word(spec.allowed, text)) {
+    const std::vector<std::string_view> words = listed_words(spec.allowed);
+    const std::string near = nearest_name(text, {words.begin(), words.end()});
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("attribute {}={}: {}allowed is {} ({})", spec.name, excerpt(text),
+                    near.empty() ? "" : fmt::format("did you mean {}? ", near), spec.allowed, spec.meaning));
+  }
   return text;
 }
 
