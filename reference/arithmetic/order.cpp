@@ -40,7 +40,7 @@ double Order::height(double n) const {
     case blocks:
       return fewer - 1 + std::ceil(n / counted) - 1;
     case depth:
-      return std::min(counted, n - 1);
+      return std::min(std::max(counted, std::ceil(std::log2(n))), n - 1);
     case likely:
       return std::min(kLikely * std::sqrt(n - 1), n - 1);
   }

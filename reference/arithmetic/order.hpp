@@ -32,7 +32,7 @@ struct Order {
   //   tree             ceil(log2 n)
   //   lanes:N          ceil(n / N) - 1 + ceil(log2 min(N, n))
   //   blocks:N         min(N, n) - 1 + ceil(n / N) - 1
-  //   depth:N          min(N, n - 1)
+  //   depth:N          min(max(N, ceil(log2 n)), n - 1): no tree is lower
   //   likely           min(kLikely sqrt(n - 1), n - 1): below
   // n counts places, not what is in them: a kernel that is given 0 for a masked term adds it. Throws nothing; 0 for n <= 1.
   //

@@ -50,7 +50,7 @@ int depth_of(Order order, int n) {
     case Order::likely:
       return 0;  // a model of errors, not a shape
     case Order::depth:
-      return std::min(n - 1, static_cast<int>(order.count));
+      return std::min(n - 1, std::max(pairwise(terms), static_cast<int>(order.count)));
   }
   return 0;
 }

@@ -33,7 +33,8 @@ constexpr std::string_view kInt4Bf16 =
 constexpr std::string_view kTwoScales =
     "scale_2 = absmax of the tensor / 448, e = e4m3fn of x / scale_2, saturating; scale = absmax of the e of "
     "a row, or of "
-    "32, / 7 (either 1 where that is 0); code of e / scale; both as `scale`, `code` and `round` say";
+    "32, / 7 (either 1 where that is 0); code of e / scale; both as `scale`, `code`, `quotient`, "
+    "`subnormals` and `round` say";
 constexpr std::string_view kTq3 =
     "y = H D x / sqrt(32); index = cell of y / sqrt(mean y^2), sign = that of what the centroid leaves; d = "
     "|y| / |levels|, stored as f16";

@@ -77,7 +77,7 @@ inline constexpr std::array kQuantiseKeys = {
     ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|inverse|any",
                 "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
     ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
-                "D of int8 and int4: the largest code, 127 or 7, or 127.5 or 7.5"},
+                "D of int8 and int4, in a rule too: the largest code, 127 or 7, or 127.5 or 7.5"},
     ContractKey{
         "scale_ulp", ContractValue::number, "0", "0..8",
         "units in the last place that the scale may be off its rounded formula; 0 to 2 in a block format"},
@@ -93,7 +93,9 @@ inline constexpr std::array kQuantiseKeys = {
                 "has f32"},
     ContractKey{"round", ContractValue::word, "nearest_even",
                 "nearest_even|nearest_away|toward_zero|stochastic",
-                "to a code; stochastic: to either neighbour; ties of block formats are as their rule says"},
+                "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
+                "block formats "
+                "are as their rule says"},
     ContractKey{
         "subnormals", ContractValue::word, "keep", "keep|zero",
         "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},

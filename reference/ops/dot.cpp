@@ -113,7 +113,13 @@ double Dot::flushed(const OperandRow& a, const OperandRow& b) const {
   // One that was rounded to the smallest normal may have been below it, and been flushed for that.
   const auto lose = [&](const OperandRow& row, double min, double partner) {
     const double least = least_of(row);
-    if (!(min >= least) || (min == least && !row.same)) lost += n * least * partner;
+    if (min > least || (min == least && row.same)) return;
+    double all = 0;  // of the operands that may be that small
+    for (std::size_t k = 0; k < row.center.size(); ++k) {
+      const double size = std::fabs(row.center[k]), radius = row.reach.empty() ? 0 : row.reach[k] - size;
+      if (!(size - radius > least)) all += std::min(size + radius, least);
+    }
+    lost += all * (1 + 2 * n * kUnit64) * partner;
   };
   lose(a, min_a, b.max_abs);
   lose(b, min_b, a.max_abs);

@@ -151,14 +151,14 @@ bool is_scale_infinite(const OperandRow& weights, std::string_view path) {
 }
 
 // Rows of activations that their own quantiser may spoil: an infinity is the absmax of all that share its scale, and of a NaN a
-// quantiser may make either. Nothing is claimed of them, save that a row with a NaN of its own gives NaN.
+// quantiser may make a code: int8 has no NaN, and a clamp of min and max makes the largest of one. Nothing is claimed of them.
 std::vector<bool> spoilt_rows(std::span<const OperandRow> rows, std::string_view path) {
   std::vector<bool> spoilt(rows.size());
   if (path != "e4m3fn" && !path.starts_with("q8")) return spoilt;
   bool all = false;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    spoilt[i] = std::ranges::any_of(rows[i].exact, is_infinite);
-    all = all || (path == "e4m3fn" && (spoilt[i] || has_nan(rows[i])));  // one scale of the whole tensor
+    spoilt[i] = std::ranges::any_of(rows[i].exact, is_infinite) || has_nan(rows[i]);
+    all = all || (path == "e4m3fn" && spoilt[i]);  // one scale of the whole tensor
   }
   if (all) spoilt.assign(rows.size(), true);
   return spoilt;
@@ -222,7 +222,7 @@ std::vector<Truth> truth(const Attributes& attributes, const TensorSet& set, con
       const std::size_t at = row * static_cast<std::size_t>(n) + static_cast<std::size_t>(first) + column;
       const bool is_finite = std::isfinite(r.exact);
       const OperandRow &x = products.rows()[row], &w = weights[column];
-      if ((spoilt[row] && !has_nan(x)) || (!is_finite && is_scale_infinite(w, path)) ||
+      if (spoilt[row] || (!is_finite && is_scale_infinite(w, path)) ||
           (!is_finite && !has_nan(x) && !has_nan(w) && !is_special_certain(x, w, acc, dot.flush(), least)))
         set_unclaimed(t, at);
       else if (!is_finite)

@@ -513,5 +513,19 @@ TEST(ProductsBreaches, a_conversion_to_f16_in_front_of_a_unit_flushes_too) {
   }
 }
 
+// Offsets of codes that are summed apart, as ggml does: a code of 32 is 0, and what is left of 127 32 less 127 32 is rounding.
+TEST(ProductsBreaches, offsets_of_codes_are_a_sum_of_their_own_in_f32) {
+  Handmade weights("q6_K", {1, 256});
+  for (std::size_t i = 128; i < 192; ++i) weights.byte(i, 0xaa);  // the upper bits of 32, everywhere
+  for (std::size_t i = 192; i < 208; ++i) weights.byte(i, 100);   // scales
+  weights.byte(208, 0x00), weights.byte(209, 0x20);               // d = 2^-7
+  const OpCase c = product(256, "q8_K", row_of("f32", {1, 1, 1}, 256), weights.tensor);
+  EXPECT_EQ(c.truth("acc=f32").value[0], 0);
+  const double of_offsets = 3 * 32 * 100 * 0x1p-7;
+  expect_within(c, "acc=f32", of_offsets * 0x1p-22);
+  expect_beyond(c, "acc=f32", of_offsets * 0x1p-12);
+  expect_beyond(c, "acc=f32", 100 * 0x1p-7);  // one code off by one
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -169,12 +169,33 @@ AttentionOnline::State AttentionOnline::merged_at_once(std::vector<State> parts)
   return all;
 }
 
-AttentionOnline::State AttentionOnline::merged(const std::vector<State>& parts) const {
+// Divided by their own sums, each under a weight that is divided by the sum of all: nothing is left to divide.
+AttentionOnline::State AttentionOnline::weighed(const std::vector<State>& parts) const {
+  State all{-kInf, 0, std::vector<double>(parts.front().out.size()), true, true};
+  for (const State& each : parts) all.max = std::max(all.max, each.max);
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    weights.push_back(f32_.mul(parts[i].sum, factor(parts[i].max, all.max, static_cast<std::int64_t>(i))));
+    all.sum = f32_.add(all.sum, weights.back());
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto side = static_cast<std::int64_t>(i);
+    const double weight = quotient(f32_, weights[i], all.sum, p_.text("quotient"), sides_.of(side + 64));
+    const State own = divided(parts[i], side);
+    for (std::size_t c = 0; c < all.out.size(); ++c)
+      all.out[c] = f32_.add(all.out[c], f32_.mul(own.out[c], weight));
+  }
+  return all;
+}
+
+AttentionOnline::State AttentionOnline::merged(const std::vector<State>& parts, bool is_last) const {
   if (parts.size() == 1) return parts.front();
+  if (p_.is("merge", "weighed") && is_last) return weighed(parts);
   std::vector<State> own(parts);
   if (p_.is("merge", "logs") || p_.is("merge", "any"))
     for (std::size_t i = 0; i < own.size(); ++i) own[i] = divided(parts[i], static_cast<std::int64_t>(i));
-  if (p_.is("merge", "once") || p_.is("merge", "logs")) return merged_at_once(std::move(own));
+  if (p_.is("merge", "once") || p_.is("merge", "logs") || p_.is("merge", "weighed"))
+    return merged_at_once(std::move(own));
   State all = own.front();
   for (std::size_t i = 1; i < own.size(); ++i)
     all = p_.is("merge", "any") ? merged_by_logs(all, own[i]) : merged_by_states(all, own[i]);
@@ -194,6 +215,7 @@ void AttentionOnline::add_sink(State& s, double sink, bool in_register) const {
 }
 
 std::vector<double> AttentionOnline::quotients(const State& s) const {
+  if (s.is_divided) return s.out;
   std::vector<double> o(s.out.size());
   for (std::size_t i = 0; i < o.size(); ++i)
     o[i] = quotient(f32_, s.out[i], s.sum, p_.text("quotient"), sides_.of(static_cast<std::int64_t>(i)));
@@ -220,8 +242,9 @@ std::vector<double> AttentionOnline::outputs(const AttentionRowKeys& keys, std::
   for (std::int64_t first = 0; first < n; first += size)
     if (State own = part_of(none, keys, first, std::min(first + size, n)); own.any)
       parts.push_back(without_shift(std::move(own)));
-  State all = parts.empty() ? none : merged(parts);
-  if (sink != nullptr && !before) add_sink(all, *sink, false);
+  const bool adds_sink = sink != nullptr && !before;
+  State all = parts.empty() ? none : merged(parts, !adds_sink);
+  if (adds_sink) add_sink(all, *sink, false);
   return quotients(all);
 }
 

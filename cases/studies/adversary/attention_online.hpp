@@ -33,6 +33,7 @@ class AttentionOnline {
     double max = -kInf, sum = 0;
     std::vector<double> out;
     bool any = false;
+    bool is_divided = false;  // nothing is left to divide
   };
   double exp_of(double a, double b, std::int64_t j) const;
   double factor(double from, double to, std::int64_t j) const;
@@ -46,7 +47,8 @@ class AttentionOnline {
   State part_of(State s, const AttentionRowKeys& keys, std::int64_t first, std::int64_t last) const;
   std::vector<std::int64_t> borders(const AttentionRowKeys& keys, std::int64_t first,
                                     std::int64_t last) const;
-  State merged(const std::vector<State>& parts) const;
+  State merged(const std::vector<State>& parts, bool is_last) const;  // is_last: no sink comes after
+  State weighed(const std::vector<State>& parts) const;
   State merged_by_states(State a, const State& b) const;
   State merged_by_logs(const State& a, const State& b) const;
   State merged_at_once(std::vector<State> parts) const;

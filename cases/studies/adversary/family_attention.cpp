@@ -12,7 +12,7 @@ namespace {
 // What every kernel chooses besides its sums.
 #define ASSAY_SOFTMAX_AXES                                                                                   \
   {"say", "any|sharp|sharp"}, {"scores", "f32|f32|f32|f16|bf16"}, {"exp", "e|e|base2|base2_fused|folded"},   \
-      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any"}, {"start", "0|0|0|first|end|5"},           \
+      {"exp_ulp", "0.5|1|2|8"}, {"merge", "states|once|logs|any|weighed"}, {"start", "0|0|0|first|end|5"},   \
       {"direction", "ascending|ascending|ascending|descending"},                                             \
       {"weights", "running|running|running|shares"}, {"empty", "zero|zero|mean|nan"},                        \
       {"exp_flush", "no|no|yes"}, {"tanh", "exact|1|4|approx"}, {"quotient", kQuotients}, {"sides", kSides}, \
@@ -193,7 +193,7 @@ void say(const Attributes& a, const Choices& c, Words& words) {
   if (sharp) {
     words.say("sink", choice(c, "sink") == "before" ? "first" : "last");
     const std::string& merge = choice(c, "merge");
-    words.say("merge", merge == "logs" ? "once" : merge);
+    words.say("merge", merge == "logs" || merge == "weighed" ? "once" : merge);
     if (whole) words.say("tiles", "aligned");
   }
   words.say("out", choice(c, "out"));

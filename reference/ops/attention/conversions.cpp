@@ -279,7 +279,10 @@ Conversions apply_conversions(AttentionProblem& problem, const Contract& contrac
       problem.replace_q(std::move(q));
     } else {
       done.q_uncertainty.clear();
-      done.overflows |= !quantises_blocks(q_to) && overflows(problem.all_q(), scalar_format(q_to));
+      const auto beyond = [](double x) { return std::isfinite(x) && !(std::fabs(x) < kMostOfBlocks); };
+      done.overflows |= quantises_blocks(q_to)
+                            ? q_to != "q8_K" && std::ranges::any_of(problem.all_q(), beyond)
+                            : overflows(problem.all_q(), scalar_format(q_to));
     }
   }
   return done;

@@ -50,8 +50,8 @@ constexpr ContractKey kContract[] = {
      "the sum, once per output row"},
     {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
     {"exp_ulp", ContractValue::number, "2", kUlps,
-     "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1; a "
-     "rescale of a row is one factor, a number of f32"},
+     "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1 and "
+     "log(1) 0; a rescale of a row is one factor, a number of f32"},
     {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", kUlps, "error of a quotient, or of reciprocal and product"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
@@ -67,7 +67,7 @@ constexpr ContractKey kContract[] = {
      "apart"},
     {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
     {"part", ContractValue::integer, "4194304", "",
-     "most keys of a part, where split is above 1: one part has all keys"},
+     "most keys of a part, where split is above 1; the default: one part may hold all keys"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
     {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
      "order of the tiles; sequential: and of keys and products in them"},
@@ -110,7 +110,9 @@ constexpr ContractKey kContract[] = {
      "or an infinity of theirs makes NaN"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step: numbers decoded to f32, full blocks of the unit in order, keys and products one after the other, "
+     "step: numbers decoded to f32, but for codes under one scale of the tensor or head, which enter the "
+     "sums "
+     "before it, full blocks of the unit in order, keys and products one after the other, "
      "no "
      "product fused but by a unit; the "
      "scale, the "

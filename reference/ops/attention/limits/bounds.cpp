@@ -16,9 +16,9 @@ using namespace attention_bounds;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Of what a part adds to the merged sum, relative: scaled, added, and before that divided by its own sum, if
-// a kernel stores its parts so.
+// a kernel stores its parts so; and its weight by that of all.
 double split_error(const AttentionArithmetic& how) {
-  return how.split > 1 ? (static_cast<double>(how.split) + 5 + 2 * how.div_ulp) * kU : 0;
+  return how.split > 1 ? (static_cast<double>(how.split) + 6 + 4 * how.div_ulp) * kU : 0;
 }
 
 struct Exact {  // the real output and sum w |v| / W

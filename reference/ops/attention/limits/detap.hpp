@@ -95,8 +95,8 @@
 //                `promote`, divided by W
 //    Every partial sum in any order is at most the whole absolute sum. One more rounding u_pv A + eta_pv / (2^p_shift W) per
 //    rescale (of the register that is rescaled: of `pv` when sums chain through it over tiles, else of f32; eta_pv what it
-//    loses below its normal numbers), (split + 4 + 2 div_ulp) u A for the merge; with merge=any every merge
-//    divides: (3 + 2 div_ulp) split, or weighs by exp(lse_i - lse), which add up to 1 but for the rounding of lse, its log and
+//    loses below its normal numbers), (split + 5 + 4 div_ulp) u A for the merge, whose parts are divided before
+//    and whose weights after; with merge=any every merge divides: (3 + 2 div_ulp) split, or weighs by exp(lse_i - lse), which add up to 1 but for the rounding of lse, its log and
 //    the exps, and are divided by nothing: (split - 1) (u (2 (X + ln(n + 2) + 1) + 4) + 2 u exp_ulp (0.7 + 1)) A. Conversion of V: u_convert A (+ its subnormal step), or
 //    what the steps of conversions.hpp make of the output; 2 u A where decoded values need a rounding, of
 //    tq3_0 10 u sum A_c over a block, which bounds 10 u sum p_j |v_j|_2 of its numbers. The numerator's

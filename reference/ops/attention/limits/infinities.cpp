@@ -47,7 +47,8 @@ std::optional<double> least_share(const AttentionProblem& problem, const Contrac
   const bool range_of_f32 = p->name == "f32" || p->name == "bf16" || p->name == "tf32";
   if (problem.v().planes.size() > 1 && !(range_of_f32 && least_scale(problem.v()) >= 0x1p-60))
     return std::nullopt;
-  const double smallest = p->kind == ScalarKind::integer ? 1 / p->max_finite : std::ldexp(1, 1 - p->bias);
+  const double smallest =
+      p->kind == ScalarKind::integer ? std::exp2(-contract.number("p_shift")) : std::ldexp(1, 1 - p->bias);
   return p->bits < 8 ? std::nullopt : std::optional(16 * std::max(smallest, 0x1p-60));
 }
 

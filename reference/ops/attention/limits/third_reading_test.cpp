@@ -171,7 +171,7 @@ TEST(AttentionOfStrangers, level_emu_takes_no_order_but_its_own) {
   const std::string emu = "level=emu order=sequential scaling=scores tiles=aligned tile=8 ";
   const OpCase c = equal({}, Values{1, 2, 3, 4});
   for (const char* key : {"rowsum_order", "pv_order", "qk_order"}) {
-    EXPECT_EQ(kind_of([&] { c.truth(emu + key + "=tree"); }), InputErrorKind::bad_value) << key;
+    EXPECT_EQ(kind_of([&] { c.truth(emu + key + "=tree"); }), InputErrorKind::bad_contract) << key;
     expect_pass(c.truth(emu + key + "=sequential"), Values{2.5F});
   }
 }
