@@ -28,7 +28,9 @@ BlockSums block_sums(std::string_view path, bool of_values, const OperandRow& x,
   const auto reach = [](const OperandRow& row, std::size_t i) {
     return row.reach.empty() ? std::fabs(row.center[i]) : row.reach[i];
   };
-  double error = is_narrow ? rule(Rule::block_sum_rounding, 2 * blocks * underflow_unit(acc)) : 0, shift = 0;
+  // Each product of a sum and a minimum, and each sum of them, below the normal numbers of acc.
+  const double lost = flush ? std::ldexp(1.0, acc.emin) : is_narrow ? underflow_unit(acc) : 0;
+  double error = rule(Rule::block_sum_rounding, 2 * blocks * lost), shift = 0;
   double most = 0;  // sum of the magnitudes of all that is added
   for (std::size_t i = 0; i < minima.size(); ++i)
     most += reach(x, i) * (reach(w, i) + 2 * std::fabs(minima[i]));

@@ -32,7 +32,7 @@ namespace assay {
 struct BlockSums {
   double shift = 0, error = 0;
 };
-// flush: ftz=yes, under which a stored sum below 2^-14 may be read as 0, and a block's scale apart from it: its operands are then
+// flush: ftz=yes, under which a product of sum and minimum below the normal numbers of acc may be 0, and a stored sum below 2^-14 may be read as 0, and a block's scale apart from it: its operands are then
 // off by their radius, times d_w c = w - m, and by as much from what the sum stands for: 2 |m| r.
 // acc: in which the products of codes and those of sums and minima are added, each rounded: u is its unit roundoff, where that is more
 // than 2^-24, and +Inf where the sum of their magnitudes may leave it.

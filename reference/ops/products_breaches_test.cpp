@@ -527,5 +527,16 @@ TEST(ProductsBreaches, offsets_of_codes_are_a_sum_of_their_own_in_f32) {
   expect_beyond(c, "acc=f32", 100 * 0x1p-7);  // one code off by one
 }
 
+// A block whose scale vanishes in f16 keeps its sum, whose product with an offset is a subnormal of the accumulator.
+TEST(ProductsBreaches, what_a_block_sum_makes_of_an_offset_may_be_flushed) {
+  Handmade weights("q4_0", {1, 32});
+  weights.f16(0, 0x1p-10);
+  for (std::size_t i = 2; i < 18; ++i) weights.byte(i, 0xf0);
+  const OpCase c = product(32, "q8_1", row_of("f32", Values(32, 3.7e-6F), 32), weights.tensor);
+  const std::string words = "acc=f16 sums=values scale=divide code=divide order=sequential ftz=";
+  expect_within(c, (words + "yes").c_str(), 0);
+  expect_beyond(c, (words + "no").c_str(), 0);
+}
+
 }  // namespace
 }  // namespace assay::testing

@@ -131,6 +131,10 @@ void refuse_contradictions(const Contract& contract) {
     if (accumulator(contract.text(key)).kind == Accumulator::Kind::integer)
       refuse_contract(
           fmt::format("{}={}: f32, f16, bf16 or a matrix unit is allowed", key, contract.text(key)));
+  if (contract.text("scaling") == "q_rounded" && quantises_rows(contract.text("q")))
+    refuse_contract(
+        fmt::format("scaling=q_rounded with q={}, whose codes are scaled already; allowed: any, scores, q",
+                    contract.text("q")));
   for (const char* key : {"qk_order", "pv_order", "rowsum_order"}) {
     const std::string_view word = contract.text(key);
     if (contract.text("order") == "sequential" && word != "any" && word != "sequential")

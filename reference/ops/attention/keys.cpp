@@ -38,7 +38,8 @@ constexpr ContractKey kContract[] = {
     {"qk_block", ContractValue::integer, "1", "",
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
      "q.k apart"},
-    {"scores", ContractValue::format, "f32", "", "format that scaled logits, in base e or 2, are rounded to"},
+    {"scores", ContractValue::word, "f32", "f32|tf32|f16|bf16",
+     "format that scaled logits, in base e or 2, are rounded to"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
      "number; q8_1: q8_0 and its "
@@ -83,8 +84,8 @@ constexpr ContractKey kContract[] = {
      "maximum that stays rescales by 1"},
     {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
-     "and "
-     "q under a unit: into its format); any: scores, or q and no rounding to a format"},
+     "which is of no FP8, and q under a unit: into its format); any: scores, or q and no rounding to a "
+     "format"},
     {"tiles", ContractValue::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
      "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
@@ -99,7 +100,8 @@ constexpr ContractKey kContract[] = {
      "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
      "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
-     "what is rounded to p: relative to a running maximum, or shares: divided by the whole row sum first"},
+     "what is rounded to p: relative to a running maximum, or shares: divided first by the whole row "
+     "sum, a sum of exps of the same arguments"},
     {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
      "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "
@@ -110,12 +112,10 @@ constexpr ContractKey kContract[] = {
      "or an infinity of theirs makes NaN"},
     {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
-     "step: numbers decoded to f32, but for codes under one scale of the tensor or head, which enter the "
-     "sums "
-     "before it, full blocks of the unit in order, keys and products one after the other, "
-     "no "
-     "product fused but by a unit; the "
-     "scale, the "
+     "step: numbers decoded to f32, but for codes under one scale of the tensor, the head or a row of q, "
+     "which "
+     "enter the sums before it, full blocks of the unit in order, keys and products one after the other, no "
+     "product fused but by a unit; the scale (the exact product of all scales, as one f32), the "
      "difference and exp in base e, each rounded in f32; weights times 2^p_shift, their row sum without it, "
      "each "
      "sum of it rounded to rowsum, weights before it not; "

@@ -18,7 +18,9 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
   double x = scaled, e = row.scale * ds * (1 + 8 * kU);
   if (row.softcap > 0) {
     x = row.softcap * std::tanh(scaled / row.softcap);
-    e += 8 * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) + (2 * how.tanh_ulp + 6) * kU * std::fabs(x);
+    // Its quotient is 2 of the 8 roundings, of two ulps.
+    e += (8 + 2 * std::max(0.0, how.div_ulp - 2)) * kU * std::min(std::fabs(scaled), 0.5 * row.softcap) +
+         (2 * how.tanh_ulp + 6) * kU * std::fabs(x);
   }
   if (row.softcap > 0 || !row.bias.empty()) e += row.scale_error * std::fabs(scaled);
   if (!row.bias.empty()) {

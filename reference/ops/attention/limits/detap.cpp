@@ -105,7 +105,9 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   }
   // Each of these is relative to the capped logit, or to what tanh contracts, |z| sech^2 z <= |tanh z|.
   if (g.softcap > 0)
-    lambda += rule(Rule::logit_softcap, std::min(g.softcap, b + lambda) * kU * (8 + 2 * kernel.tanh_ulp));
+    lambda +=
+        rule(Rule::logit_softcap, std::min(g.softcap, b + lambda) * kU *
+                                      (8 + 2 * kernel.tanh_ulp + 2 * std::max(0.0, kernel.div_ulp - 2)));
   if (g.alibi) lambda += rule(Rule::logit_bias, 4 * kU * row.bias_max + kU * x);
   return lambda;
 }

@@ -38,7 +38,7 @@
 //                               subtracts, and not the one that the next rescale begins with: each rescale
 //                               errs anew
 //      u_scores X + eta_scores  the rounding to `scores` (none for f32)
-//      min(softcap, B) u (8 + 2 tanh_ulp)
+//      min(softcap, B) u (8 + 2 tanh_ulp + 2 max(0, div_ulp - 2))
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
 //                               those of z by |z| sech^2 z <= |tanh z|
 //      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum

@@ -34,8 +34,6 @@ double least_scale(const Encoded& tensor) {
 std::optional<double> least_share(const AttentionProblem& problem, const Contract& contract) {
   const ScalarFormat* const p = find_scalar_format(contract.text("p"));
   const ScalarFormat* const v = find_scalar_format(problem.v().planes.front().spec.format);
-  const ScalarFormat* const scores = find_scalar_format(contract.text("scores"));
-  if (scores != nullptr && !(scores->max_finite > 2 * kLargestLogit)) return std::nullopt;
   if (p == nullptr || v == nullptr || v->specials != Specials::ieee || contract.number("p_shift") < 0 ||
       contract.text("convert") != "none" || contract.text("out") == "f16" ||
       problem.geometry().dtype == "f16" || problem.geometry().rotate == RotateKind::qkv)

@@ -21,10 +21,15 @@ TEST(AttentionOfStrangers, an_infinity_of_v_is_not_claimed_where_a_logit_may_ove
   expect_caught(small.truth("qk=f16"), Values{NAN});
 }
 
-TEST(AttentionOfStrangers, a_narrow_format_of_logits_says_nothing_beside_an_infinity_of_v) {
-  const OpCase c = filled({{"d", "1"}, {"len", "2"}, {"scale", "1"}}, {1}, {100, 99}, {kInf, kInf});
-  expect_pass(c.truth("scores=e2m1"), Values{NAN});
-  expect_caught(c.truth("scores=bf16"), Values{NAN});
+TEST(AttentionOfStrangers, the_quotient_of_a_softcap_errs_as_declared) {
+  const OpCase c = filled({{"d", "1"}, {"len", "2"}, {"softcap", "30"}}, {2}, {1, 1}, {1, -1});
+  constexpr float kOff = 0.00726F;
+  expect_pass(c.truth("tanh_ulp=0.5 div_ulp=65536"), Values{kOff});
+  expect_caught(c.truth("tanh_ulp=0.5 div_ulp=65536"), Values{20 * kOff});
+  expect_caught(c.truth("tanh_ulp=0.5"), Values{kOff});
+  const std::string words = "order=tiles scaling=scores tiles=aligned tanh_ulp=0.5 div_ulp=";
+  expect_pass(c.truth(words + "65536"), Values{kOff});
+  expect_caught(c.truth(words + "2"), Values{kOff});
 }
 
 // A weight times V's scale vanishes in front of the code of an infinity.
