@@ -56,6 +56,17 @@ TEST(RowsOfStrangers, ulps_of_a_subnormal_quotient_are_steps_however_many) {
   }
 }
 
+// The maximum 1028.1 is 1032 in bf16, against which exp(1014.6 - 1032) is less than half a step of f16.
+TEST(RowsOfStrangers, a_kept_weight_is_relative_to_a_maximum_that_was_rounded_up) {
+  const OpCase c = row("softmax", {1028.1F, 1014.6F});
+  const std::string words = "acc=bf16 exp_ulp=0.5 div_ulp=0.5 order=sequential weights=";
+  EXPECT_EQ(judge(c.truth(words + "f16"), Values{1, 0}).bad, 0U);
+  EXPECT_GT(judge(c.truth(words + "acc"), Values{1, 0}).bad, 0U);
+  const OpCase near = row("softmax", {515, 506.25F});
+  EXPECT_EQ(judge(near.truth(words + "f16 ftz=yes"), Values{1, 0}).bad, 0U);
+  EXPECT_GT(judge(near.truth(words + "f16 ftz=no"), Values{1, 0}).bad, 0U);
+}
+
 // The running maximum 10496 is a rounded 10499.8, against which a weight of e^3.8 = 46 is kept; the factor is one step of 2^-24.
 TEST(RowsOfStrangers, a_factor_that_underflows_meets_a_weight_above_1) {
   const OpCase c = row("softmax", {10499.83F, 10940.02F});

@@ -65,7 +65,11 @@ void unclaim_met(const AttentionProblem& problem, const CertifiedAttention& exac
         for (const double each : k)
           largest_k = std::isnan(each) ? each : std::max(largest_k, std::fabs(each));
         const double most = static_cast<double>(g.d) * products.most(size_q, largest_k);
-        const bool is_absorbed = size_q * largest_k * std::max(1.0, g.scale) < kAbsorbed;
+        const auto own = static_cast<double>(problem.position(b, i)),
+                   keys = static_cast<double>(problem.length(b));
+        const double distance = std::max(std::fabs(own), std::fabs(own - keys)) + 1;
+        const double bias = g.alibi ? std::fabs(problem.slope(h)) * distance : 0;
+        const bool is_absorbed = size_q * largest_k * std::max(1.0, g.scale) + bias < kAbsorbed;
         if (!(is_absorbed && products.fits(most))) std::fill_n(row, dv, kInfinite);
         std::vector<double> size_v(dv, 0.0);
         for (std::size_t j = 0; g.sinks && j < v.size(); ++j) size_v[j % dv] += std::fabs(v[j]);

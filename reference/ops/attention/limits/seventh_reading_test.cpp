@@ -106,6 +106,17 @@ TEST(AttentionOfStrangers, the_mean_is_not_claimed_where_a_hidden_logit_overflow
   expect_pass(c.truth("empty=mean"), Values{2});
 }
 
+TEST(AttentionOfStrangers, a_slope_that_the_mask_does_not_absorb_leaves_no_mean) {
+  const auto with_slope = [](float slope) {
+    OpCase c = unseen({{"alibi", "yes"}}, {1}, {1, 2}, {3, 9});
+    c.put("slopes", {slope});
+    return c;
+  };
+  expect_pass(with_slope(-1e32F).truth("empty=mean"), Values{9});
+  expect_caught(with_slope(-1e25F).truth("empty=mean"), Values{9});
+  expect_pass(with_slope(-1e25F).truth("empty=mean"), Values{6});
+}
+
 TEST(AttentionOfStrangers, beside_a_sink_the_exponential_of_a_mask_is_0_within_its_ulps) {
   const OpCase c = unseen({{"sinks", "yes"}}, {1}, {0}, {1e35F});
   expect_pass(c.truth("empty=mean"), Values{2.8e-10F});
