@@ -119,9 +119,14 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
                                       largest_in(problem.v(), ".scale"));
   scale = std::max(scale, of_codes);
   if (!quantises_rows(contract.text("q"))) return scale;
-  double largest = 0;
+  double largest = 0, largest_k = 0;
   for (const double each : problem.all_q())
     if (std::isfinite(each)) largest = std::max(largest, std::fabs(each));
+  // Codes of q, multiplied before their scale: those of a small q are large.
+  for (const double each : decode_tensor(problem.k()))
+    if (std::isfinite(each)) largest_k = std::max(largest_k, std::fabs(each));
+  const double of_products = static_cast<double>(g.d) * ProductSum(problem, contract).most(0, largest_k);
+  scale = std::max(scale, of_products * std::max(1.0, g.scale));
   return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
 }
 

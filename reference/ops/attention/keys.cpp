@@ -39,7 +39,9 @@ constexpr ContractKey kContract[] = {
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
      "q.k apart"},
     {"scores", ContractValue::word, "f32", "f32|tf32|f16|bf16",
-     "format that scaled logits, in base e or 2, are rounded to"},
+     "format that scaled logits, in base e or 2, are rounded to once, before softcap and slope or behind "
+     "them "
+     "(level=emu: behind)"},
     {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
      "number; q8_1: q8_0 and its "

@@ -81,6 +81,16 @@ TEST(AttentionOfStrangers, partial_sums_over_tiles_are_not_emulated) {
   expect_pass(c.truth(half + "1048576"), Values{1 / 6.0F});
 }
 
+// q of 1e-36 has the code 448, and 448 times 1e36 is Inf before a scale meets it.
+TEST(AttentionOfStrangers, codes_of_a_small_q_overflow_where_its_numbers_do_not) {
+  const auto of = [](float q, float k) {
+    return filled({{"d", "1"}, {"dv", "1"}, {"len", "2"}, {"scale", "1e-12"}}, {q}, {k, 0}, {1, 3});
+  };
+  expect_pass(of(1e-36F, 1e36F).truth("q=e4m3fn"), Values{NAN});
+  expect_caught(of(1e-36F, 1e36F).truth(""), Values{NAN});
+  expect_caught(of(1e-30F, 1e30F).truth("q=e4m3fn"), Values{NAN});
+}
+
 // The lowest number of f32 as a mask: what it meets that it does not leave as it is.
 OpCase unseen(const Given& more, const Values& q, const Values& k, const Values& v, float sink = 0) {
   Given given{{"d", "1"}, {"dv", "1"}, {"len", std::to_string(v.size())}, {"mask", "random"}, {"scale", "1"}};
