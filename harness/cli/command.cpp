@@ -131,7 +131,8 @@ std::string no_such_command(const CLI::App& app, int argc, char** argv) {
   return fmt::format("no command '{}'; {}", excerpt(argv[first]), suggest(argv[first], names));
 }
 
-// What a command takes where a word of it is missing: CLI11 says "case is required".
+// What a command takes where a word of it is missing, and which option was meant: CLI11 says "case is required", and "the following
+// argument was not expected".
 std::string complaint(const CLI::App* app, const CLI::Error& error) {
   if (error.get_name() == "RequiredError")
     for (const CLI::App* sub : app->get_subcommands())
@@ -139,6 +140,16 @@ std::string complaint(const CLI::App* app, const CLI::Error& error) {
         if (option->get_positional() && option->get_required() && option->count() == 0)
           return fmt::format("assay: {} {} takes {}: {}\n{}\n", app->get_name(), sub->get_name(),
                              option->get_name(true), option->get_description(), sub->get_footer());
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    for (const CLI::App* sub : app->get_subcommands())
+      for (const std::string& word : app->remaining(true)) {
+        if (!word.starts_with('-')) continue;
+        std::vector<std::string> names;
+        for (const CLI::Option* option : sub->get_options())
+          for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+        return fmt::format("assay: {} {} has no option '{}'; {}\n", app->get_name(), sub->get_name(),
+                           excerpt(word), suggest(word.substr(0, word.find('=')), names));
+      }
   return CLI::FailureMessage::simple(app, error);
 }
 

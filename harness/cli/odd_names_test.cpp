@@ -53,12 +53,27 @@ TEST(OddNames, a_plug_in_of_any_path_is_found_and_its_repro_repeats_the_finding)
   EXPECT_EQ(assay("run -q " + OddFolder::quoted(suite.string())).code, 1);
 }
 
+void refused(const std::string& arguments, const std::string& message) {
+  const Outcome o = assay(arguments);
+  EXPECT_EQ(o.code, 2) << arguments << "\n" << o.text;
+  EXPECT_NE(o.text.find(message), std::string::npos) << arguments << "\n" << o.text;
+}
+
+// The first words of somebody who has seen other projects.
+TEST(OddNames, a_first_mistake_is_told_what_was_meant) {
+  refused("runn", "no command 'runn'; did you mean 'run'?");
+  refused("list", "assay list takes what: ops | formats");
+  refused("explain", "assay explain takes case: An op, or a case line");
+  refused("run softmax rows=4", "quote it, as in 'softmax rows=4'");
+  refused("run 'softmax rows=1 cols=2' --bakend cpu", "has no option '--bakend'; did you mean '--backend'?");
+  refused("run 'softmax rows=1 cols=2 dtype=fp16'", "dtype=fp16: did you mean f16?");
+  refused("run 'softmax rows=1 cols=2 fault=nan_'", "did you mean 'nan_value'?");
+  refused("run 'attention heads=1 d=64 len=8 kv=fp8'", "did you mean 'e4m3fn_tensor'?");
+  refused("run 'attention heads=1 head_dim=64 len=8'", "did you mean 'd'?");
+  refused("run 'layer_norm rows=1 cols=8'", "did you mean 'layernorm'?");
+}
+
 TEST(OddNames, a_word_that_names_nothing_is_refused_with_what_is_near) {
-  const auto refused = [](const std::string& arguments, const std::string& message) {
-    const Outcome o = assay(arguments);
-    EXPECT_EQ(o.code, 2) << arguments << "\n" << o.text;
-    EXPECT_NE(o.text.find(message), std::string::npos) << arguments << "\n" << o.text;
-  };
   refused("run sofmax", "no suite 'sofmax'");
   refused("run sofmax", "did you mean 'softmax'?");
   refused("run nosuch", "gpu/attention");  // the list
