@@ -55,22 +55,23 @@ inline constexpr PathMeaning kPathMeanings[] = {
      "global "
      "scales are applied to the sum"},
     {"e4m3fn",
-     "a: codes of e4m3fn under one scale absmax / 448 of the whole tensor, applied to the sum; b: decoded, "
-     "and "
-     "rounded to e4m3fn, clamped at 448, without a scale of its own (nvfp4 weights by FP8)"},
+     "a: codes of e4m3fn under one scale absmax / 448 of the whole tensor (1 where that is 0; a NaN or an "
+     "Inf "
+     "spoils the tensor), applied to the sum; b: decoded, and rounded to e4m3fn, clamped at 448, without a "
+     "scale of its own (nvfp4 weights by FP8)"},
     {"q8",
-     "a: codes of int8 in blocks of 32 under absmax / 127, of which they are made in f32 before it is stored "
-     "in scale_format; b: as it is decoded, a minimum included; scales multiply operands, or where b has "
-     "codes "
-     "too a block's sum of products of codes, which is exact"},
+     "a: codes of int8 in blocks of 32 under absmax / 127 (codes of 0 where that is 0; a NaN or an Inf "
+     "spoils "
+     "its row), of which they are made in f32 before it is stored in scale_format; b: as it is decoded, a "
+     "minimum included; scales multiply operands, or where b has codes too a block's sum of products of "
+     "codes, which is exact"},
     {"q8_1",
      "as q8, its scales in f16, with each block's sum in f16, which meets the minima of b, and under "
      "sums=values "
      "the offsets of q4_0 and q5_0"},
     {"q8_K",
-     "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16; "
-     "b: "
-     "as it is decoded"},
+     "a: codes of int8 in blocks of 256 under an f32 scale, absmax / 127 with either sign, with sums of 16, "
+     "which meet the minima of b, or the offsets of q3_K and q6_K; b: as it is decoded"},
 };
 
 // How a path quantises activations, in the words of a quantiser (admissible.hpp), D = 448 (e4m3fn), 127 (q8). Both declared, the kernel's f32
