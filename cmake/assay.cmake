@@ -58,6 +58,8 @@ function(assay_precompiled_from headers)
   if(ASSAY_PRECOMPILE)
     foreach(target IN LISTS ARGN)
       target_precompile_headers(${target} REUSE_FROM ${headers})
+      # What the headers were parsed with; a target that does not link fmt would refuse them.
+      target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
       # Precompiled, the standard headers are no system headers to g++ 12, and it sees overflows in std::string that are not
       # there (PR105329, PR105651). A build without precompiled headers keeps these warnings.
       target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds>)
