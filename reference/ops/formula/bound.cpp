@@ -1027,7 +1027,9 @@ class Run {
     return true;
   }
 
-  // --- outputs --- At step t, or where there are no steps: what later lines read is what the kernel stored.
+  // --- outputs ---
+  //
+  // At step t, or where there are no steps: what later lines read is what the kernel stored.
   void take_given(const Planned& e, const Tensor& tensor, std::int64_t t) {
     const std::vector<double>* got = decoded(tensor);
     if (got == nullptr) return;

@@ -2,12 +2,11 @@
 // in its place.
 //
 // 1. Rounding is monotone, and so is each of + * / max exp ... in each operand. A step that is one rounding
-// costs the rounding of
-//    both ends and no more, and a point stays a point: where a contract leaves nothing open, the interval is
-//    the kernel's number.
+//    costs the rounding of both ends and no more, and a point stays a point: where a contract leaves nothing
+//    open, the interval is the kernel's number.
 // 2. A kernel's sum is a number of its accumulator: an interval shrinks to the outermost such numbers in it.
 // 3. What is left open widens: a sum by enclosure.hpp (summed), a quotient and a function by their ulps there
-// (divided, evaluated).
+//    (divided, evaluated).
 //
 // An interval is [low, high] of finite doubles, or one of
 //   NaN, NaN        the number is NaN in every kernel
