@@ -50,6 +50,7 @@ if(BUILD_TESTING)
   assay_require(librapidcheck-dev rapidcheck_FOUND)
   find_package(benchmark QUIET)
   assay_require(libbenchmark-dev benchmark_FOUND)
+  find_program(ASSAY_PYTHON_NUMPY NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)  # Debian's, whose numpy ci/packages.txt names
 endif()
 
 if(assay_missing)

@@ -18,18 +18,13 @@ import sys
 
 import cuda_graph
 
-# Formats of which one stored element is one element of this PyTorch type. Packed ones (two codes to a byte) and index
+# Formats of which one stored element is one element of this type of PyTorch, and of numpy or ml_dtypes. Packed ones (two codes to a byte) and index
 # planes come as bytes and integers.
 TORCH_TYPES = {
     "f32": "float32", "f16": "float16", "bf16": "bfloat16", "tf32": "float32",
     "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2", "e5m2fnuz": "float8_e5m2fnuz",
     "int8": "int8", "int32": "int32", "uint8": "uint8", "e8m0": "uint8",
 }
-# numpy's own types, and those of ml_dtypes where that is installed.
-NUMPY_TYPES = {"f32": "float32", "tf32": "float32", "f16": "float16", "int8": "int8", "int32": "int32", "uint8": "uint8",
-               "e8m0": "uint8"}
-ML_TYPES = {"bf16": "bfloat16", "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
-            "e5m2fnuz": "float8_e5m2fnuz"}
 INTEGERS = {"int8": "b", "uint8": "B", "int32": "i"}  # of which a list of whole numbers makes rows
 ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all others here: 1
 PACKED = ("e2m1", "int4")
@@ -161,13 +156,13 @@ class Call:
     def _numpy(self, t):
         import numpy
 
-        kind = numpy.dtype(NUMPY_TYPES.get(t.format, "uint8"))
-        if t.format in ML_TYPES:
+        name, types = TORCH_TYPES.get(t.format, "uint8"), numpy
+        if not hasattr(numpy, name):
             try:
-                import ml_dtypes
+                import ml_dtypes as types
             except ImportError:
-                raise Unsupported(f"{t.name} is {t.format}, which numpy has with ml_dtypes (pip install ml_dtypes)") from None
-            kind = numpy.dtype(getattr(ml_dtypes, ML_TYPES[t.format]))
+                raise Unsupported(f"{t.name} is {t.format}: numpy has it with ml_dtypes (pip install ml_dtypes)") from None
+        kind = numpy.dtype(getattr(types, name))
         shape = (*t.shape[:-1], t.row_bytes // kind.itemsize)
         return numpy.ndarray(shape, kind, self.storage(t.name), strides=(*t.stride[:-1], kind.itemsize))
 
