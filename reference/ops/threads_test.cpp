@@ -3,8 +3,9 @@
 
 #include <bit>
 #include <cmath>
+#include <map>
 #include <random>
-#include <sstream>
+#include <string>
 
 #include "reference/ops/op_testing.hpp"
 #include "reference/ops/sharpness.hpp"
@@ -25,32 +26,34 @@ std::vector<std::uint64_t> bits(std::span<const double> list) {
 }
 
 struct Large {
-  const char *op, *attributes, *contract;
+  const char* op;
+  std::map<std::string, std::string> attributes;
+  const char* contract;
 };
 // Each of several units.
-constexpr Large kLarge[] = {
-    {"softmax", "rows=90 cols=2000 dtype=bf16", ""},
-    {"softmax", "rows=90 cols=2000 mask=random sinks=yes softcap=30", "weights=f16"},
-    {"logsumexp", "rows=90 cols=2000", ""},
-    {"rmsnorm", "rows=90 cols=2000 dtype=bf16", ""},
-    {"layernorm", "rows=90 cols=2000 dtype=f16", ""},
-    {"argmax", "rows=90 cols=2000", ""},
-    {"wht", "rows=90 cols=2048 points=64", ""},
-    {"matmul", "m=5 n=300 k=64 a=bf16 b=bf16", ""},
-    {"matmul", "m=5 n=300 k=64 a=e4m3fn b=e4m3fn", "acc=hopper_fp8 order=sequential"},
-    {"moe", "tokens=5 hidden=256 inter=192 experts=3 topk=2", ""},
-    {"quantize", "rows=90 cols=2048 to=int8_tok", ""},
-    {"quantize", "rows=90 cols=2048 to=e4m3fn", ""},
-    {"dequantize", "rows=90 cols=2048 from=q8_0", ""},
+const Large kLarge[] = {
+    {"softmax", {{"rows", "90"}, {"cols", "2000"}, {"dtype", "bf16"}}, ""},
+    {"softmax",
+     {{"rows", "90"}, {"cols", "2000"}, {"mask", "random"}, {"sinks", "yes"}, {"softcap", "30"}},
+     "weights=f16"},
+    {"logsumexp", {{"rows", "90"}, {"cols", "2000"}}, ""},
+    {"rmsnorm", {{"rows", "90"}, {"cols", "2000"}, {"dtype", "bf16"}}, ""},
+    {"layernorm", {{"rows", "90"}, {"cols", "2000"}, {"dtype", "f16"}}, ""},
+    {"argmax", {{"rows", "90"}, {"cols", "2000"}}, ""},
+    {"wht", {{"rows", "90"}, {"cols", "2048"}, {"points", "64"}}, ""},
+    {"matmul", {{"m", "5"}, {"n", "300"}, {"k", "64"}, {"a", "bf16"}, {"b", "bf16"}}, ""},
+    {"matmul",
+     {{"m", "5"}, {"n", "300"}, {"k", "64"}, {"a", "e4m3fn"}, {"b", "e4m3fn"}},
+     "acc=hopper_fp8 order=sequential"},
+    {"moe", {{"tokens", "5"}, {"hidden", "256"}, {"inter", "192"}, {"experts", "3"}, {"topk", "2"}}, ""},
+    {"quantize", {{"rows", "90"}, {"cols", "2048"}, {"to", "int8_tok"}}, ""},
+    {"quantize", {{"rows", "90"}, {"cols", "2048"}, {"to", "e4m3fn"}}, ""},
+    {"dequantize", {{"rows", "90"}, {"cols", "2048"}, {"from", "q8_0"}}, ""},
 };
 
 TEST_F(Threads, any_number_of_them_makes_the_same_truth) {
   for (const Large& large : kLarge) {
-    std::map<std::string, std::string> given;
-    std::istringstream words(large.attributes);
-    for (std::string word; words >> word;)
-      given[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
-    testing::OpCase c(large.op, given);
+    testing::OpCase c(large.op, large.attributes);
     std::mt19937 draw(7);
     std::normal_distribution<float> normal;
     for (const TensorSpec& spec : c.op_row->tensors(c.attributes)) {
@@ -64,8 +67,8 @@ TEST_F(Threads, any_number_of_them_makes_the_same_truth) {
     for (const int threads : {2, 5}) {
       set_reference_threads(threads);
       const Truth many = c.truth(large.contract);
-      EXPECT_EQ(bits(one.value), bits(many.value)) << large.op << " " << large.attributes;
-      EXPECT_EQ(bits(one.limit), bits(many.limit)) << large.op << " " << large.attributes;
+      EXPECT_EQ(bits(one.value), bits(many.value)) << large.op << " " << large.contract;
+      EXPECT_EQ(bits(one.limit), bits(many.limit)) << large.op << " " << large.contract;
     }
   }
 }
