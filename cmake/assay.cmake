@@ -5,8 +5,7 @@ set(ASSAY_ORPHANS FATAL_ERROR CACHE STRING "What a source file that no list name
 
 add_library(assay_flags INTERFACE)
 target_compile_features(assay_flags INTERFACE cxx_std_20)
-target_include_directories(assay_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
-  $<INSTALL_INTERFACE:include> $<INSTALL_INTERFACE:include/assay>)
+target_include_directories(assay_flags INTERFACE ${PROJECT_SOURCE_DIR})
 set(assay_flag_list
   $<$<BOOL:${ASSAY_WERROR}>:-Werror>
   -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wpedantic -Wno-psabi
@@ -22,7 +21,7 @@ set(assay_flag_list
 if(ASSAY_SANITIZER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND assay_flag_list -Wno-maybe-uninitialized)  # g++ 12 with -fsanitize=address sees it in <regex> (PR105562)
 endif()
-target_compile_options(assay_flags INTERFACE "$<BUILD_INTERFACE:${assay_flag_list}>")
+target_compile_options(assay_flags INTERFACE ${assay_flag_list})
 
 # The standard headers, parsed once: a third of the time of a build. Not under a compiler launcher such as ccache, which
 # would keep no object that uses them.
@@ -79,9 +78,6 @@ function(assay_library name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(${name} PUBLIC assay_flags ${arg_LINK})
   assay_precompiled_headers(${name})
-  if(ASSAY_PACKAGED)
-    set_property(GLOBAL APPEND PROPERTY assay_libraries ${name})
-  endif()
   assay_no_orphans("*.cpp" ${arg_SOURCES} ${arg_ORPHANS})
 endfunction()
 

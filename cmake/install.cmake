@@ -1,34 +1,21 @@
 # The installed package: find_package(assay), proven by ci/consumer.
 include(CMakePackageConfigHelpers)
 
-# What another project links: the judging library, and the header of plug-ins.
+# What another project links: the judge, the same for its GoogleTest program, and the header of plug-ins.
 add_library(assay_gtest INTERFACE)
-target_link_libraries(assay_gtest INTERFACE assay_fills assay_harness GTest::gtest)
+target_link_libraries(assay_gtest INTERFACE assay_judge)
+target_compile_features(assay_gtest INTERFACE cxx_std_14)
 set_target_properties(assay_gtest PROPERTIES EXPORT_NAME gtest)
 add_library(assay_backend_header INTERFACE)
 target_include_directories(assay_backend_header INTERFACE $<INSTALL_INTERFACE:include>)
 set_target_properties(assay_backend_header PROPERTIES EXPORT_NAME backend)
-
-set(libraries)
-if(ASSAY_ARCHIVES)
-  get_property(libraries GLOBAL PROPERTY assay_libraries)
-  list(APPEND libraries assay_flags assay_gtest)
-endif()
-install(TARGETS ${libraries} assay assay-worker assay_backend_header
-  EXPORT assayTargets RUNTIME DESTINATION bin ARCHIVE DESTINATION lib/assay)
+install(TARGETS assay assay-worker assay_backend_header assay_gtest assay_judge
+  EXPORT assayTargets RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
 install(EXPORT assayTargets NAMESPACE assay:: DESTINATION lib/cmake/assay)
 configure_package_config_file(cmake/assayConfig.cmake.in assayConfig.cmake INSTALL_DESTINATION lib/cmake/assay)
 write_basic_package_version_file(assayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/assayConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/assayConfigVersion.cmake
   cmake/assay_discover_cases.cmake DESTINATION lib/cmake/assay)
-if(ASSAY_ARCHIVES)
-  install(DIRECTORY reference harness DESTINATION include/assay FILES_MATCHING PATTERN "*.hpp"
-    PATTERN "cli" EXCLUDE PATTERN "testing" EXCLUDE PATTERN "misbehaving" EXCLUDE)
-  install(FILES cases/gtest.hpp DESTINATION include/assay)
-  install(FILES cases/lists.hpp DESTINATION include/assay/cases)
-  install(FILES cases/fills/fills.hpp DESTINATION include/assay/cases/fills)
-  install(FILES cases/faults/faults.hpp DESTINATION include/assay/cases/faults)
-endif()
 install(DIRECTORY cases/suites DESTINATION share/assay)
 set(ASSAY_NOTICES "" CACHE FILEPATH "The licences of the libraries that are linked in, to be installed where these are part of what is handed on")
 if(ASSAY_NOTICES)
@@ -38,7 +25,7 @@ endif()
 if(BUILD_TESTING)
   # Installs into the build tree, then configures, builds and tests the consumer against that.
   set(consumer_flags "${CMAKE_CXX_FLAGS}")
-  if(ASSAY_SANITIZER)  # the installed archives want the runtime of the sanitizer
+  if(ASSAY_SANITIZER)  # the installed library wants the runtime of the sanitizer
     string(APPEND consumer_flags " -fsanitize=${ASSAY_SANITIZER}")
   endif()
   add_test(NAME package.install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${CMAKE_BINARY_DIR}/prefix)

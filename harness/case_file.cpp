@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "harness/backend_names.hpp"
-#include "harness/safetensors.hpp"
 #include "harness/suite_text.hpp"
 #include "reference/near_names.hpp"
 
@@ -21,16 +20,6 @@ constexpr std::string_view kEnding = ".safetensors";
   throw InputError(InputErrorKind::bad_value, fmt::format("{}: {}", where, why));
 }
 
-// How safetensors calls a plane's elements. Blocks, and codes that share a byte, are bytes to it.
-StoredTensor stored_as(const PlaneSpec& plane, std::string_view bytes = {}) {
-  static const std::map<std::string_view, std::string_view> kTypes = {
-      {"f32", "F32"},   {"f16", "F16"},        {"bf16", "BF16"},    {"int8", "I8"},
-      {"int32", "I32"}, {"e4m3fn", "F8_E4M3"}, {"e5m2", "F8_E5M2"}, {"uint8", "U8"}};
-  const auto found = kTypes.find(plane.format);
-  if (found == kTypes.end()) return {"U8", {static_cast<std::int64_t>(plane.bytes)}, bytes};
-  return {std::string(found->second), plane.shape, bytes};
-}
-
 StoredTensor stored_numbers(std::size_t count, std::string_view bytes = {}) {
   return {"F64", {static_cast<std::int64_t>(count)}, bytes};
 }
@@ -39,10 +28,11 @@ using NamedTensors = std::vector<std::pair<std::string, StoredTensor>>;
 
 void add_planes(NamedTensors& list, const std::string& prefix, const TensorSet& set) {
   for (const auto& [name, tensor] : set)
-    for (const Plane& plane : tensor.planes)
-      list.emplace_back(
-          prefix + name + plane.spec.suffix,
-          stored_as(plane.spec, {reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size()}));
+    for (const Plane& plane : tensor.planes) {
+      StoredTensor& stored =
+          list.emplace_back(prefix + name + plane.spec.suffix, stored_as(plane.spec)).second;
+      stored.bytes = {reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size()};
+    }
 }
 
 void add_numbers(NamedTensors& list, const std::string& name, const std::vector<double>& numbers) {
@@ -103,13 +93,6 @@ class Taken {
   std::string where_;
 };
 
-Case one_case_of(const std::string& line, const std::string& where) {
-  refuse_binary(line, where);
-  const std::vector<Case> cases = expand(parse_case(line, where), where);
-  if (cases.size() != 1) refuse(where, fmt::format("its line is {} cases; allowed: one", cases.size()));
-  return cases.front();
-}
-
 // The bytes of a tensor that somebody else wrote, as a plane of the case has them: as many elements in the same order,
 // whatever the shape, and of the same type; indices of 64 bits become those of 32 that the case has.
 std::string as_plane(const StoredTensor& tensor, const PlaneSpec& plane, const std::string& where) {
@@ -133,6 +116,22 @@ std::string as_plane(const StoredTensor& tensor, const PlaneSpec& plane, const s
 }
 
 }  // namespace
+
+StoredTensor stored_as(const PlaneSpec& plane) {
+  static const std::map<std::string_view, std::string_view> kTypes = {
+      {"f32", "F32"},   {"f16", "F16"},        {"bf16", "BF16"},    {"int8", "I8"},
+      {"int32", "I32"}, {"e4m3fn", "F8_E4M3"}, {"e5m2", "F8_E5M2"}, {"uint8", "U8"}};
+  const auto found = kTypes.find(plane.format);
+  if (found == kTypes.end()) return {"U8", {static_cast<std::int64_t>(plane.bytes)}, {}};
+  return {std::string(found->second), plane.shape, {}};
+}
+
+Case one_case_of(const std::string& line, const std::string& where) {
+  refuse_binary(line, where);
+  const std::vector<Case> cases = expand(parse_case(line, where), where);
+  if (cases.size() != 1) refuse(where, fmt::format("its line is {} cases; allowed: one", cases.size()));
+  return cases.front();
+}
 
 std::string print_case_file(const CaseFile& file) {
   NamedTensors tensors;
@@ -180,12 +179,12 @@ CaseFile parse_case_file(std::string_view bytes, const std::string& where) {
   return file;
 }
 
-CaseFile parse_dump(std::string_view bytes, const std::string& line, std::map<std::string, std::string> names,
-                    const std::string& where) {
-  const Safetensors container = parse_safetensors(bytes, where);
+CaseFile parse_dump(const Safetensors& container, const std::string& line,
+                    std::map<std::string, std::string> names, const std::string& where, bool outputs) {
   CaseFile file;
   file.c = one_case_of(line, where);
   for (const TensorSpec& t : file.c.op->tensors(file.c.attributes)) {
+    if (t.role == TensorRole::output && !outputs) continue;
     Encoded tensor{t.format, t.shape, {}};
     for (const PlaneSpec& plane : planes(format(t.format), t.shape)) {
       const std::string own = t.name + plane.suffix;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "harness/inputs.hpp"
+#include "harness/safetensors.hpp"
 
 namespace assay {
 
@@ -33,16 +34,22 @@ struct CaseFile {
   std::map<std::string, std::string> about;  // the rest of the metadata
 };
 
+// The case of a line that is one. Throws InputError that begins with `where`.
+Case one_case_of(const std::string& line, const std::string& where);
+
 // The file's bytes. The data must fit the case's tensors.
 std::string print_case_file(const CaseFile& file);
 // Strict: every plane that the case's line asks for, of the one type and shape that it has, no other, no gap, no overlap and
 // nothing behind. Truths and outputs are read where they are. Throws InputError that begins with `where`.
 CaseFile parse_case_file(std::string_view bytes, const std::string& where);
-// Tensors that somebody else recorded: `line` says what they are, `names` how the file calls a plane of the case ("x",
-// "k.scale", "y") where it is not so. Each has as many elements, in the case's order, and its type; I64 is taken for I32
-// where every number fits. Tensors that the case does not have are left. Throws InputError that begins with `where`.
-CaseFile parse_dump(std::string_view bytes, const std::string& line, std::map<std::string, std::string> names,
-                    const std::string& where);
+// Tensors that somebody else recorded, in a file or in memory: `line` says what they are, `names` how they call a plane of
+// the case ("x", "k.scale", "y") where it is not so. Each has as many elements, in the case's order, and its type; I64 is
+// taken for I32 where every number fits. Tensors that the case does not have are left, and without `outputs` its outputs are.
+// Throws InputError that begins with `where`.
+CaseFile parse_dump(const Safetensors& container, const std::string& line,
+                    std::map<std::string, std::string> names, const std::string& where, bool outputs = true);
+// How safetensors calls a plane's elements, without its bytes. Blocks, and codes that share a byte, are bytes to it.
+StoredTensor stored_as(const PlaneSpec& plane);
 // Whether the file says itself which case it is.
 bool has_case(std::string_view bytes, const std::string& where);
 // A regular file of at most 64 MiB. Throws InputError.

@@ -6,6 +6,21 @@
 #include "reference/error.hpp"
 
 namespace assay {
+namespace {
+
+Contract declared_in(const CaseFile& file, const std::optional<std::string>& contract) {
+  const auto named = file.about.find("contract");
+  return Contract::parse(contract                    ? *contract
+                         : named != file.about.end() ? named->second
+                                                     : "",
+                         file.c.op->contract);
+}
+
+}  // namespace
+
+std::vector<Truth> truths_of_recorded(const CaseFile& file, const std::optional<std::string>& contract) {
+  return file.c.op->truth(file.c.attributes, file.set, declared_in(file, contract));
+}
 
 CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>& contract, bool strict) {
   const Case& c = file.c;
@@ -20,11 +35,7 @@ CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>
   Inputs inputs;
   inputs.tensors = c.op->tensors(c.attributes);
   inputs.set = file.set;
-  const auto named = file.about.find("contract");
-  const Contract declared = Contract::parse(contract                    ? *contract
-                                            : named != file.about.end() ? named->second
-                                                                        : "",
-                                            c.op->contract);
+  const Contract declared = declared_in(file, contract);
   CaseResult r;
   r.c = c;
   r.contract = declared.print();
@@ -36,6 +47,20 @@ CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>
     r.verdict.summary = "an error of 10 % would go unseen in half of the elements";
   }
   return r;
+}
+
+std::string judged_text(const CaseResult& r, std::string_view where) {
+  const Verdict& v = r.verdict;
+  std::string text =
+      fmt::format("{} {}: {}\n", v.status == Status::wrong ? "FAIL" : to_string(v.status), where, r.c.line());
+  if (!v.summary.empty()) text += fmt::format("  what   {}\n", v.summary);
+  if (!v.detail.empty()) text += v.detail + "\n";
+  text += fmt::format("  under  {}\n  judged {} outputs\n", r.contract, v.elements);
+  if (v.green())
+    text += fmt::format(
+        "  worst  {:.3g} of the limit; an error of {} would have been seen in half of the elements\n",
+        v.worst_ratio, percent(v.seen.half, "no size"));
+  return text;
 }
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "harness/case_file.hpp"
 #include "harness/result.hpp"
@@ -14,5 +15,11 @@ namespace assay {
 // one that the file names; without either, the op's defaults. Throws InputError for a file without outputs, of a case with a
 // fault (whose requirement needs two runs), or with a contract that the op does not have.
 CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>& contract, bool strict);
+
+// The truths that the file's outputs are compared with.
+std::vector<Truth> truths_of_recorded(const CaseFile& file, const std::optional<std::string>& contract);
+
+// The verdict as text, of several lines: `where` is what the tensors are called in it.
+std::string judged_text(const CaseResult& result, std::string_view where);
 
 }  // namespace assay

@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 namespace {
 
 // Far more than a person writes, and little enough to hold: /dev/zero under another name must not fill the memory.
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& message) { throw InputError(InputErrorKind::bad_value, message); }
 
@@ -70,7 +69,7 @@ std::vector<SuiteLine> parse_suite(std::string_view text, const std::string& whe
   return lines;
 }
 
-std::string read_text(const std::string& path, std::string_view what) {
+std::string read_text(const std::string& path, std::string_view what, std::uintmax_t most) {
   const auto cannot = [&](std::string_view why) {
     refuse(fmt::format("{} '{}' cannot be read: {}", what, path, why));
   };
@@ -86,7 +85,7 @@ std::string read_text(const std::string& path, std::string_view what) {
   char chunk[65536];
   while (file.read(chunk, sizeof chunk), file.gcount() > 0) {
     text.append(chunk, static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMostBytes) cannot(fmt::format("it has more than {} bytes", kMostBytes));
+    if (text.size() > most) cannot(fmt::format("it has more than {} bytes", most));
   }
   if (file.bad()) cannot(std::strerror(errno));
   return text;

@@ -2,6 +2,7 @@
 // give it; read_text() is the one way from a path to text.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,10 @@ std::vector<SuiteLine> text_lines(std::string_view text, const std::string& wher
 // The same for a case file, which must have a line: a file that asks for nothing would look like one that passed.
 std::vector<SuiteLine> parse_suite(std::string_view text, const std::string& where);
 
-// The content of a regular file. `what` ("case file") begins the message of the InputError that says why there is none.
-std::string read_text(const std::string& path, std::string_view what);
+inline constexpr std::uintmax_t kMostText = std::uintmax_t{64} << 20;
+// The content of a regular file of at most `most` bytes. `what` ("case file") begins the message of the InputError that says why
+// there is none.
+std::string read_text(const std::string& path, std::string_view what, std::uintmax_t most = kMostText);
 std::vector<SuiteLine> read_suite(const std::string& path);
 
 // Refuses a byte that no text has: one below a blank, other than tab, newline and carriage return; and 127.

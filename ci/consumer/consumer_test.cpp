@@ -18,13 +18,13 @@ constexpr auto kContract = "acc=f32 exp_ulp=1 out=f32";
 
 TEST(Consumer, a_correct_kernel_keeps_its_contract) {
   EXPECT_ASSAY(kCases, kContract, [](const assay::Subject& s) {
-    softmax(s.input<float>("x"), s.output<float>("y"), 4, s.attributes().integer("cols"));
+    softmax(s.input<float>("x"), s.output<float>("y"), 4, s.integer("cols"));
   });
 }
 
 TEST(Consumer, a_kernel_that_is_off_by_a_millionth_does_not) {
   EXPECT_FALSE(assay::keeps_contract(kCases, kContract, [](const assay::Subject& s) {
-    const auto cols = s.attributes().integer("cols");
+    const auto cols = s.integer("cols");
     softmax(s.input<float>("x"), s.output<float>("y"), 4, cols);
     for (std::int64_t i = 0; i < 4 * cols; ++i) s.output<float>("y")[i] *= 1.00001F;
   }));
@@ -32,7 +32,7 @@ TEST(Consumer, a_kernel_that_is_off_by_a_millionth_does_not) {
 
 TEST(Consumer, a_row_that_is_left_unwritten_is_noticed) {
   const auto result = assay::keeps_contract(kCases, kContract, [](const assay::Subject& s) {
-    softmax(s.input<float>("x"), s.output<float>("y"), 3, s.attributes().integer("cols"));
+    softmax(s.input<float>("x"), s.output<float>("y"), 3, s.integer("cols"));
   });
   EXPECT_FALSE(result);
   EXPECT_NE(std::string(result.message()).find("unwritten"), std::string::npos) << result.message();

@@ -39,6 +39,8 @@ harness/culprit                          harness/* harness/worker/ reference/ OW
 harness/worker                           backends/assay_backend.h reference/mix.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
+harness/library                          harness/* reference/* reference/ops/formula/library.hpp cases/lists.hpp OWN | harness/testing/
+harness/library/CMakeLists.txt           harness/* cases/* OWN                                                | harness/testing/
 harness/python                           harness/python/ reports/page/
 harness/witness                          harness/worker/ OWN
 harness/cli                              harness/* harness/culprit/ harness/worker/ reference/ reports/* OWN | harness/testing/
@@ -193,7 +195,8 @@ def _cmake_paths(tree, file, folder):
 
 
 def _level(path):
-    return "program/" + path if path.startswith("harness/cli/") else path  # the program is a part beside the layers
+    # The program and its library are parts beside the layers.
+    return "program/" + path if path.startswith(("harness/cli/", "harness/library/")) else path
 
 
 def folders_graph(uses):

@@ -30,10 +30,13 @@ std::map<std::string, std::string> names_of(const std::vector<std::string>& word
   return names;
 }
 
+// A layer's tensors are larger than any text; what is no file of tensors still ends somewhere.
+constexpr std::uintmax_t kMostTensors = std::uintmax_t{16} << 30;
+
 int judge(const JudgeArguments& a) {
   std::size_t red = 0, outputs = 0;
   for (const std::string& path : a.files) {
-    const std::string bytes = read_text(path, "file of tensors");
+    const std::string bytes = read_text(path, "file of tensors", kMostTensors);
     if (bytes.starts_with("PK"))  // a zip, which numpy and PyTorch write
       throw InputError(
           InputErrorKind::bad_value,
@@ -44,22 +47,14 @@ int judge(const JudgeArguments& a) {
       throw InputError(
           InputErrorKind::bad_value,
           fmt::format("{}: it does not say which case it is: --case 'OP key=value ...' does", path));
-    const CaseFile file =
-        a.line.empty() ? parse_case_file(bytes, path) : parse_dump(bytes, a.line, names_of(a.names), path);
+    const CaseFile file = a.line.empty()
+                              ? parse_case_file(bytes, path)
+                              : parse_dump(parse_safetensors(bytes, path), a.line, names_of(a.names), path);
     const CaseResult r =
         judge_recorded(file, a.contract_given ? std::optional(a.contract) : std::nullopt, a.strict);
-    const Verdict& v = r.verdict;
-    outputs += v.elements;
-    fmt::print("{} {}: {}\n", v.status == Status::wrong ? "FAIL" : to_string(v.status), path, r.c.line());
-    if (!v.summary.empty()) fmt::print("  what   {}\n", v.summary);
-    if (!v.detail.empty()) fmt::print("{}\n", v.detail);
-    fmt::print("  under  {}\n", r.contract);
-    if (v.green())
-      fmt::print(
-          "  worst  {:.3g} of the limit; an error of {} would have been seen in half of the elements\n",
-          v.worst_ratio, percent(v.seen.half, "no size"));
-    else
-      ++red;
+    outputs += r.verdict.elements;
+    if (!r.verdict.green()) ++red;
+    fmt::print("{}", judged_text(r, path));
   }
   fmt::print("{} file{}, {} outputs: {}\n", a.files.size(), a.files.size() == 1 ? "" : "s", outputs,
              red == 0 ? "all green" : "not green");

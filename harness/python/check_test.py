@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """check_test.py PROGRAM: assay.check and @assay.cases, each with a kernel that keeps its contract and one that does not."""
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -45,7 +46,7 @@ class Check(unittest.TestCase):
 
     def test_a_correct_kernel_passes_in_each_kind_of_array(self):
         for wrap in (lambda a: a, Foreign, lambda a: numpy.asfortranarray(a)):
-            self.assertIn("all green", self.judged(wrap(self.y)))
+            self.assertRegex(self.judged(wrap(self.y)), r"(?s)^pass these tensors: rmsnorm .* judged 240 outputs\n")
         half = {"x": self.x.astype(numpy.float16), "gamma": self.inputs["gamma"].astype(numpy.float16)}
         self.assertIn("dtype=f16", self.judged(rmsnorm(half["x"], half["gamma"].astype(numpy.float32), 1e-5), inputs=half))
 
@@ -58,7 +59,7 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
 """
         x, b = self.x.reshape(6, 40), self.inputs["gamma"]
         y = x + numpy.float32(3) * b
-        self.assertIn("all green", assay.check(y, formula=formula, inputs={"x": x, "b": b}, scale=3))
+        self.assertIn("pass these tensors: scaled_add", assay.check(y, formula=formula, inputs={"x": x, "b": b}, scale=3))
         with self.assertRaises(assay.Finding) as found:
             assay.check(y * numpy.float32(1.0001), formula=formula, inputs={"x": x, "b": b}, scale=3)
         self.assertIn("scaled_add", str(found.exception))
@@ -78,6 +79,45 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
         self.assertRaises(assay.Finding, self.judged, self.y, eps=1e-2)
         wrong[1, 2, 7] = numpy.nan
         self.assertRaises(assay.Finding, self.judged, wrong)
+
+    def test_a_process_of_its_own_says_the_same_of_right_wrong_and_refused(self):
+        wrong = self.y.copy()
+        wrong[0, 0, 3] += 1
+        for y, more in ((self.y, {}), (wrong, {}), (self.y, {"contract": "acc=f3"}), (self.y, {"inputs": {"x": self.x}})):
+            said = []
+            for process in ("", "own"):
+                try:
+                    said.append(self.judged(y, process=process, **more))
+                except (assay.Finding, ValueError) as failure:
+                    said.append(str(failure).removeprefix("assay: "))
+            lines = [text.splitlines() for text in said]
+            self.assertEqual(lines[0], lines[1][: len(lines[0])])  # the program counts its files behind it
+        self.assertRaisesRegex(ValueError, "allowed: 'own'", self.judged, self.y, process="mine")
+
+    def test_many_threads_judge_at_once_and_the_threads_arithmetic_is_its_own(self):
+        wrong = self.y.copy()
+        wrong[0, 0, 3] += 1
+
+        def finds(_):
+            try:
+                self.judged(self.y)
+                self.judged(wrong)
+            except assay.Finding:
+                return True
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.assertTrue(all(pool.map(finds, range(64))))
+
+    def test_truths_are_what_check_judges_by(self):
+        y, limit = assay.truth(op="rmsnorm", inputs=self.inputs, contract="acc=f32", eps=1e-5)["y"]
+        self.assertEqual(y.shape, (6, 40))
+        self.assertTrue((numpy.abs(self.y.reshape(6, 40) - y) <= limit).all())
+        self.assertLess(limit.max(), 1e-4)
+        outside = self.y.reshape(6, 40).copy()
+        outside[2, 3] = y[2, 3] + 1.5 * limit[2, 3]
+        with self.assertRaises(assay.Finding) as found:
+            self.judged(outside)
+        self.assertIn("y[2,3] of [6,40]", str(found.exception))
+        self.assertRaisesRegex(ValueError, "gamma", assay.truth, op="rmsnorm", inputs={"x": self.x})
 
     def test_what_cannot_be_judged_is_refused_and_no_finding(self):
         for more, word in (({"inputs": {"z": self.x}}, "no tensor z"), ({"inputs": {"x": self.x}}, "gamma"), ({"contract": "acc=f3"}, "acc"),

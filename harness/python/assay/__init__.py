@@ -1,16 +1,16 @@
 """Judges tensors that a test already has: `assay.check` against truth and limit, `@assay.cases` over cases with inputs of their
-own, `assay.record` what a running model computes. All go through the program (`assay judge`, `assay export`); torch, JAX and numpy
-arrays are taken. See README.md."""
+own, `assay.record` what a running model computes. Judged in this process (assay.library), or by a program of its own (`assay
+judge`); torch, JAX and numpy arrays are taken. See README.md."""
 import os
 import subprocess
 import tempfile
 
-from assay import program
+from assay import library, program
 from assay.pages import asked, line_of, op_of, tensors_of
 from assay.recorder import record, tap
-from assay.tensors import Plane, plane_of, read_planes, write_planes
+from assay.tensors import Plane, plane_of, write_planes
 
-__all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record", "tap"]
+__all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record", "tap", "truth"]
 
 
 def get_include():
@@ -27,38 +27,64 @@ class Finding(AssertionError):
     """A red verdict; its text is what `assay judge` says."""
 
 
-def _run(*arguments):
-    return subprocess.run([program.path(), *arguments], capture_output=True, text=True)
-
-
-def _judge(line, planes, contract, strict):
-    __tracebackhide__ = True
+def _judged_apart(line, planes, contract, strict):
+    """(code, text) by a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tensors.safetensors")
         write_planes(path, planes)
         more = (["--contract", contract] if contract else []) + (["--strict"] if strict else [])
-        done = _run("judge", path, "--case", line, *more)
-    if done.returncode == 1:
-        raise Finding("\n" + done.stdout.replace(path, "these tensors"))
-    if done.returncode != 0:
-        raise ValueError((done.stderr or done.stdout).strip())
-    return done.stdout
+        done = subprocess.run([program.path(), "judge", path, "--case", line, *more], capture_output=True, text=True)
+    text = done.stdout if done.returncode in (library.GREEN, library.FINDING) else done.stderr or done.stdout
+    return done.returncode, text.replace(path, "these tensors")
 
 
-def check(output, *, op="", formula="", inputs, contract="", strict=False, **attributes):
-    """Judges `output` (one array, or a dict by name where the op has several) of `inputs` (a dict by the names on the page of the
-    op, `assay manual OP`) under the arithmetic that the kernel declares. Attributes that shapes and types do not decide are
-    given by name (eps=1e-5). `formula`: the text of an op that assay does not have (docs/formulas.md), in place of `op`. Returns what the judge says of a pass, raises Finding with its text otherwise, and ValueError for
-    what cannot be judged."""
+def _judge(line, planes, contract, strict, process):
     __tracebackhide__ = True
+    if process not in ("", "own"):
+        raise ValueError(f"process={process!r}; allowed: 'own', a process for this call; '', this one")
+    judged = _judged_apart if process else library.judge
+    code, text = judged(line, planes, contract or None, strict)
+    if code == library.FINDING:
+        raise Finding("\n" + text)
+    if code != library.GREEN:
+        raise ValueError(text.strip())
+    return text
+
+
+def _op(op, formula):
     if bool(op) == bool(formula):
         raise ValueError("one of op and formula is given")
-    op = op or op_of(formula)
+    return op or op_of(formula)
+
+
+def _first_output(op, attributes):
+    return next(name for name, row in tensors_of(op, attributes).items() if row[2])
+
+
+def _line_and_planes(op, arrays, attributes):
     table = tensors_of(op, attributes)
-    outputs = [name for name, row in table.items() if row[2]]
-    given = dict(inputs, **(output if isinstance(output, dict) else {outputs[0]: output}))
-    planes = {name: plane_of(array).widened(table[name][1] if name in table else "") for name, array in given.items()}
-    return _judge(line_of(op, planes, attributes)[0], planes, contract, strict)
+    planes = {name: plane_of(array).widened(table[name][1] if name in table else "") for name, array in arrays.items()}
+    return line_of(op, planes, attributes)[0], planes
+
+
+def check(output, *, op="", formula="", inputs, contract="", strict=False, process="", **attributes):
+    """Judges `output` (one array, or a dict by name where the op has several) of `inputs` (a dict by the names on the page of the
+    op, `assay manual OP`) under the arithmetic that the kernel declares. Attributes that shapes and types do not decide are
+    given by name (eps=1e-5). `formula`: the text of an op that assay does not have (docs/formulas.md), in place of `op`.
+    process="own": judged by a process of its own, where this one's memory is not to be trusted. Returns what the judge says of a
+    pass, raises Finding with its text otherwise, and ValueError for what cannot be judged."""
+    __tracebackhide__ = True
+    op = _op(op, formula)
+    outputs = output if isinstance(output, dict) else {_first_output(op, attributes): output}
+    line, planes = _line_and_planes(op, dict(inputs, **outputs), attributes)
+    return _judge(line, planes, contract, strict, process)
+
+
+def truth(*, op="", formula="", inputs, contract="", **attributes):
+    """What a kernel's outputs have to be, as check() judges them: name -> (exact values, limits), numpy arrays of f64. An element y
+    of value v is right where |y - v| <= limit; a NaN where v is one, that infinity where v is one; a limit of inf claims nothing."""
+    line, planes = _line_and_planes(_op(op, formula), inputs, attributes)
+    return {name: (values.numpy(), limits.numpy()) for name, (values, limits) in library.truths(line, planes, contract or None).items()}
 
 
 class Case:
@@ -77,10 +103,7 @@ class Case:
     def planes(self):
         """name -> Plane of each input, as the reference reads it."""
         if self._planes is None:
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "case.safetensors")
-                asked("export", self.line, "-b", "cpu", "-o", path)
-                self._planes = {name: plane for name, plane in read_planes(path).items() if "/" not in name}
+            self._planes = library.inputs(self.line)
         return self._planes
 
     @property
@@ -92,13 +115,12 @@ class Case:
         """name -> PyTorch tensor of each input."""
         return {name: plane.torch() for name, plane in self.planes.items()}
 
-    def check(self, output, contract="", strict=False):
+    def check(self, output, contract="", strict=False, process=""):
         """As check(): the kernel's output, or a dict of them by name."""
         __tracebackhide__ = True
-        table = tensors_of(self.op, self.attributes)
-        first = next(name for name, row in table.items() if row[2])
-        outputs = {name: plane_of(array) for name, array in (output if isinstance(output, dict) else {first: output}).items()}
-        return _judge(self.line, dict(self.planes, **outputs), contract, strict)
+        outputs = output if isinstance(output, dict) else {_first_output(self.op, self.attributes): output}
+        outputs = {name: plane_of(array) for name, array in outputs.items()}
+        return _judge(self.line, dict(self.planes, **outputs), contract, strict, process)
 
 
 def cases(*lines):

@@ -1,0 +1,304 @@
+// libassay_judge.so: recorded tensors judged in the caller's process, for assay_judge.h.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cfenv>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/lists.hpp"
+#include "harness/case_file.hpp"
+#include "harness/exit_code.hpp"
+#include "harness/library/assay_judge.h"
+#include "harness/recorded.hpp"
+#include "reference/error.hpp"
+#include "reference/ops/formula/library.hpp"
+#include "reference/parallel.hpp"
+#include "reference/self_test.hpp"
+
+using namespace assay;
+
+namespace {
+
+// Tensors with what their pointers point at.
+struct Listed {
+  std::deque<std::string> names;
+  std::deque<StoredTensor> stored;
+  std::vector<assay_tensor> tensors;
+
+  void add(const std::string& name, StoredTensor type, const void* data, std::size_t bytes) {
+    const std::string& kept_name = names.emplace_back(name);
+    const StoredTensor& s = stored.emplace_back(std::move(type));
+    tensors.push_back({kept_name.c_str(), s.type.c_str(), s.shape.data(),
+                       static_cast<std::int32_t>(s.shape.size()), data, bytes});
+  }
+  const assay_tensor* all(std::size_t* count) const {
+    if (count != nullptr) *count = tensors.size();
+    return tensors.data();
+  }
+};
+
+}  // namespace
+
+struct assay_case {
+  TensorSet set;
+  Listed given, asked;
+  std::map<std::string, std::string, std::less<>> attributes;
+
+  explicit assay_case(const Case& c) {
+    if (c.fault != "none")
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("{}: what a fault asks for takes two runs: judge a backend with assay run", c.line()));
+    Inputs inputs = make_inputs(c, input_lists());
+    set = std::move(inputs.set);
+    for (const TensorSpec& t : inputs.tensors)
+      if (t.role == TensorRole::output) {
+        for (const PlaneSpec& plane : planes(format(t.format), t.shape))
+          asked.add(t.name + plane.suffix, stored_as(plane), nullptr, plane.bytes);
+      } else {
+        for (const Plane& plane : set.at(t.name).planes)
+          given.add(t.name + plane.spec.suffix, stored_as(plane.spec), plane.bytes.data(),
+                    plane.bytes.size());
+      }
+    for (const auto& [name, value] : c.attributes.all()) attributes.emplace(name, value);
+  }
+};
+
+struct assay_truths {
+  std::vector<Truth> truths;
+  Listed values, limits;
+
+  assay_truths(const CaseFile& file, const std::optional<std::string>& contract)
+      : truths(truths_of_recorded(file, contract)) {
+    for (const TensorSpec& t : file.c.op->tensors(file.c.attributes))
+      for (const Truth& truth : truths)
+        if (t.role == TensorRole::output && truth.output == t.name) {
+          const StoredTensor numbers{"F64", t.shape, {}};
+          values.add(t.name, numbers, truth.value.data(), truth.value.size() * sizeof(double));
+          limits.add(t.name, numbers, truth.limit.data(), truth.limit.size() * sizeof(double));
+        }
+  }
+};
+
+namespace {
+
+static_assert(int{ASSAY_GREEN} == int{kGreen} && int{ASSAY_FINDING} == int{kFinding} &&
+              int{ASSAY_USAGE} == int{kUsage} && int{ASSAY_CANNOT_RUN} == int{kCannotRun});
+
+constexpr std::string_view kWhere = "these tensors";
+constexpr int kMostAxes = 16;
+
+// IEEE 754's default for as long as it lives.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
+
+// Formulas are added by one thread while no other reads the list.
+std::shared_mutex& formulas() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
+int processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// A copy with a zero behind it; nullptr where there is no memory.
+char* kept(std::string_view text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) return nullptr;
+  if (!text.empty()) std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
+
+// The code and the text of what `call` returns or throws. Nothing is judged by a thread whose arithmetic is not what the
+// proofs assume.
+template <typename Call>
+int answered(std::string& text, const Call& call) {
+  try {
+    const DefaultArithmetic arithmetic;
+    if (const auto failures = self_test(); !failures.empty()) {
+      text = describe(failures);
+      return kCannotRun;
+    }
+    return call();
+  } catch (const InputError& e) {
+    text = e.what();
+    return kUsage;
+  } catch (const std::bad_alloc&) {
+    text = "not enough memory";
+  } catch (const std::exception& e) {
+    text = e.what();
+  }
+  return kCannotRun;
+}
+
+template <typename T>
+T* given(T* pointer, const char* what) {
+  if (pointer == nullptr) throw InputError(InputErrorKind::bad_value, fmt::format("no {} given", what));
+  return pointer;
+}
+
+Safetensors container_of(const assay_tensor* tensors, std::size_t count) {
+  if (count > 0) (void)given(tensors, "tensors were");
+  Safetensors container;
+  for (std::size_t i = 0; i < count; ++i) {
+    const assay_tensor& t = tensors[i];
+    const std::string name = given(t.name, "name of a tensor was");
+    const auto refuse = [&](std::string_view why) {
+      throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' {}", kWhere, name, why));
+    };
+    if (t.rank < 0 || t.rank > kMostAxes)
+      refuse(fmt::format("has {} axes; allowed: 0..{}", t.rank, kMostAxes));
+    if (t.rank > 0 && t.shape == nullptr) refuse("has no shape");
+    if (t.bytes > 0 && t.data == nullptr) refuse("has no data");
+    StoredTensor stored{given(t.type, "type of a tensor was"),
+                        std::vector<std::int64_t>(t.shape, t.shape + t.rank),
+                        {static_cast<const char*>(t.data), t.bytes}};
+    if (!container.tensors.emplace(name, std::move(stored)).second) refuse("is there twice");
+  }
+  return container;
+}
+
+CaseFile recorded(const char* line, const assay_tensor* tensors, std::size_t count, bool outputs) {
+  return parse_dump(container_of(tensors, count), given(line, "case line was"), {}, std::string(kWhere),
+                    outputs);
+}
+
+std::optional<std::string> optional_text(const char* text) {
+  return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
+
+// What `maker` returns, for the caller; nullptr where it throws.
+template <typename Made, typename Maker>
+int make(Made** made, char** text, const Maker& maker) {
+  std::string said;
+  std::unique_ptr<Made> whole;
+  const int code = answered(said, [&] {
+    const std::shared_lock reading(formulas());
+    whole = maker();
+    return static_cast<int>(kGreen);
+  });
+  if (text != nullptr) *text = kept(said);
+  if (made != nullptr) *made = whole.release();
+  return code;
+}
+
+}  // namespace
+
+extern "C" {
+
+int assay_judge(const char* line, const char* contract, unsigned flags, const assay_tensor* tensors,
+                size_t count, char** text) {
+  std::string said;
+  const int code = answered(said, [&] {
+    if ((flags & ~static_cast<unsigned>(ASSAY_STRICT)) != 0)
+      throw InputError(InputErrorKind::bad_value, fmt::format("flags {:#x}; allowed: 0 and ASSAY_STRICT ({})",
+                                                              flags, static_cast<int>(ASSAY_STRICT)));
+    const std::shared_lock reading(formulas());
+    const CaseResult result =
+        judge_recorded(recorded(line, tensors, count, true), optional_text(contract), flags != 0);
+    said = judged_text(result, kWhere);
+    return static_cast<int>(result.verdict.green() ? kGreen : kFinding);
+  });
+  if (text != nullptr) *text = kept(said);
+  return code;
+}
+
+int assay_make_truths(const char* line, const char* contract, const assay_tensor* tensors, size_t count,
+                      assay_truths** made, char** text) {
+  return make(made, text, [&] {
+    return std::make_unique<assay_truths>(recorded(line, tensors, count, false), optional_text(contract));
+  });
+}
+
+const assay_tensor* assay_truth_values(const assay_truths* made, size_t* count) {
+  return made->values.all(count);
+}
+const assay_tensor* assay_truth_limits(const assay_truths* made, size_t* count) {
+  return made->limits.all(count);
+}
+void assay_free_truths(assay_truths* made) { delete made; }
+
+int assay_list_cases(const char* line, char** text) {
+  std::string said;
+  const int code = answered(said, [&] {
+    const std::shared_lock reading(formulas());
+    for (const Case& c : expand(parse_case(given(line, "case line was")))) said += c.line() + "\n";
+    return static_cast<int>(kGreen);
+  });
+  if (text != nullptr) *text = kept(said);
+  return code;
+}
+
+int assay_make_case(const char* line, assay_case** made, char** text) {
+  return make(made, text, [&] {
+    return std::make_unique<assay_case>(one_case_of(given(line, "case line was"), "the case"));
+  });
+}
+
+const assay_tensor* assay_case_inputs(const assay_case* made, size_t* count) {
+  return made->given.all(count);
+}
+const assay_tensor* assay_case_outputs(const assay_case* made, size_t* count) {
+  return made->asked.all(count);
+}
+
+const char* assay_case_attribute(const assay_case* made, const char* name) {
+  const auto found = made->attributes.find(name == nullptr ? "" : name);
+  return found == made->attributes.end() ? nullptr : found->second.c_str();
+}
+
+void assay_free_case(assay_case* made) { delete made; }
+
+int assay_add_formula(const char* formula, char** text) {
+  static std::set<std::string, std::less<>> known;  // under the lock
+  std::string said;
+  const int code = answered(said, [&] {
+    const std::string_view its_text = given(formula, "formula was");
+    const std::unique_lock writing(formulas());
+    if (known.contains(its_text)) return static_cast<int>(kGreen);
+    (void)assay::formula::add(its_text);
+    known.emplace(its_text);
+    return static_cast<int>(kGreen);
+  });
+  if (text != nullptr) *text = kept(said);
+  return code;
+}
+
+void assay_set_threads(int threads) { set_reference_threads(threads > 0 ? threads : processors()); }
+
+const char* assay_version(void) { return ASSAY_VERSION; }
+
+void assay_free(void* memory) { std::free(memory); }
+
+}  // extern "C"
+
+// As many threads as there are processors, unless the caller says another number.
+__attribute__((constructor)) static void begin() { assay_set_threads(0); }
