@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -77,12 +78,13 @@ struct Shared {
 // What goes on in one thread.
 class Job {
  public:
-  Job(Shared& shared, const std::vector<BackendInfo>& known)
+  Job(Shared& shared, const std::vector<BackendInfo>& known, Workers* opened)
       : plan_(shared.plan),
         settings_(shared.settings),
         memory_(shared.memory),
         repeats_(shared.repeats),
-        workers_(known, shared.settings.workers) {}
+        own_(known, shared.settings.workers),
+        workers_(opened != nullptr ? *opened : own_) {}
 
   // Calls deliver(i, result) for the group's cases, unless `has(i)`; throws Stopped.
   template <typename Has, typename Deliver>
@@ -209,7 +211,8 @@ class Job {
   const RunSettings& settings_;
   MemoryBudget& memory_;
   Repeats& repeats_;
-  Workers workers_;
+  Workers own_;
+  Workers& workers_;
 };
 
 }  // namespace
@@ -238,9 +241,9 @@ bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
 
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
-  const auto work = [&] {
+  const auto work = [&](Workers* opened) {
     try {
-      Job job(shared, known);
+      Job job(shared, known, opened);
       for (std::size_t n = next++; n < plan.groups.size(); n = next++) {
         if (settings.stopped()) throw Stopped{};
         const std::size_t g = settings.order.empty() ? n : settings.order[n];
@@ -266,8 +269,9 @@ bool run_plan(const Plan& plan, const std::vector<BackendInfo>& known, const Run
   };
   {
     std::vector<std::jthread> threads;
-    for (int i = 1; i < settings.jobs; ++i) threads.emplace_back(work);
-    work();
+    const auto jobs = std::min(static_cast<std::size_t>(settings.jobs), plan.groups.size());
+    for (std::size_t i = 1; i < jobs; ++i) threads.emplace_back(work, nullptr);
+    work(settings.opened);
   }
   if (failure) std::rethrow_exception(failure);
   const bool complete = delivered == places;

@@ -240,6 +240,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
         fmt::print("{} promises laws: {} checked, {} broken\n", backend, checked, broken_promises - before);
     }
   }
+  if (!generated) settings.opened = &workers;  // the making of a suite has asked its workers many things
   RunEvents events;
   events.finished = [&](std::size_t place, CaseResult& r) {
     if (count(r)) outputs.finished(place, r);

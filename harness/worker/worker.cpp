@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <system_error>
@@ -18,12 +19,30 @@ using std::chrono::milliseconds;
 
 // For a worker whose channel is closed to end with a status of its own, and for a backend to close its device.
 constexpr milliseconds kExitGrace{1000};
-// Addresses, not memory: what nobody touches costs nothing. More is had with a new process.
-constexpr std::size_t kFirstMemoryBytes = std::size_t{256} << 20;
+// Addresses, not memory: what nobody touches costs nothing. More is had with a new process, which may take seconds to load its
+// libraries; of the addresses that a sandbox leaves this is the small part.
+constexpr std::size_t kFirstMemoryBytes = std::size_t{4} << 30, kLeastMemoryBytes = std::size_t{256} << 20;
+constexpr std::size_t kShareOfAddresses = 16;
+
+std::size_t first_memory(const WorkerOptions& options) {
+  if (!options.sandbox || options.sandbox->memory_bytes <= 0) return kFirstMemoryBytes;
+  const auto share = static_cast<std::size_t>(options.sandbox->memory_bytes) / kShareOfAddresses;
+  return std::clamp(share, kLeastMemoryBytes, kFirstMemoryBytes);
+}
 constexpr std::uint64_t kIdBits = (std::uint64_t{1} << 53) - 1;  // what JSON holds in any language
 
 std::string default_worker() {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "assay-worker").string();
+}
+
+// Of the wanted size, or where that is not to be had, of the least. Throws std::system_error.
+std::unique_ptr<Arena> arena_of(std::size_t wanted, std::size_t least) {
+  try {
+    return std::make_unique<Arena>(wanted);
+  } catch (const std::system_error&) {
+    if (least >= wanted) throw;
+    return std::make_unique<Arena>(least);
+  }
 }
 
 }  // namespace
@@ -36,7 +55,7 @@ std::string_view to_string(RunStatus status) {
 }
 
 Worker::Worker(WorkerOptions options)
-    : options_(std::move(options)), memory_bytes_(kFirstMemoryBytes), ids_(std::random_device{}()) {
+    : options_(std::move(options)), memory_bytes_(first_memory(options_)), ids_(std::random_device{}()) {
   if (options_.command.empty()) options_.command = {default_worker()};
   if (options_.keeper.empty()) {
     const bool own = std::filesystem::path(options_.command[0]).filename() == "assay-worker";
@@ -155,12 +174,7 @@ bool Worker::undisturbed() { return !left_digest_ || digest(arena_->data(), left
 void Worker::make_room(std::size_t bytes) {
   if (bytes <= memory_bytes_) return;
   restart();
-  std::size_t wanted = std::max(bytes, 2 * memory_bytes_);
-  try {
-    arena_ = std::make_unique<Arena>(wanted);
-  } catch (const std::system_error&) {
-    arena_ = std::make_unique<Arena>(wanted = bytes);
-  }
+  arena_ = arena_of(std::max(bytes, 2 * memory_bytes_), bytes);
   memory_bytes_ = arena_->bytes();
 }
 
@@ -179,7 +193,8 @@ std::optional<std::string> Worker::start() {
   if (refusal_) return refusal_;
   if (const std::string& low = raise_host_limits(); !low.empty()) return refuse(low, false);
   try {
-    if (!arena_) arena_ = std::make_unique<Arena>(memory_bytes_);
+    if (!arena_) arena_ = arena_of(memory_bytes_, std::min(memory_bytes_, kLeastMemoryBytes));
+    memory_bytes_ = arena_->bytes();
     process_ = std::make_unique<WorkerProcess>(
         ProcessOptions{options_.command,
                        options_.keeper,

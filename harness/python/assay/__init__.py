@@ -63,7 +63,7 @@ def _first_output(op, attributes):
 
 def _line_and_planes(op, arrays, attributes):
     table = tensors_of(op, attributes)
-    planes = {name: plane_of(array).widened(table[name][1] if name in table else "") for name, array in arrays.items()}
+    planes = {name: plane_of(array, copy=False).widened(table[name][1] if name in table else "") for name, array in arrays.items()}
     return line_of(op, planes, attributes)[0], planes
 
 
@@ -119,7 +119,7 @@ class Case:
         """As check(): the kernel's output, or a dict of them by name."""
         __tracebackhide__ = True
         outputs = output if isinstance(output, dict) else {_first_output(self.op, self.attributes): output}
-        outputs = {name: plane_of(array) for name, array in outputs.items()}
+        outputs = {name: plane_of(array, copy=False) for name, array in outputs.items()}
         return _judge(self.line, dict(self.planes, **outputs), contract, strict, process)
 
 

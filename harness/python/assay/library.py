@@ -49,13 +49,21 @@ def _taken(text):
     return said
 
 
+def _address(data):
+    """Of bytes, or of a view of them, which the caller keeps."""
+    if isinstance(data, memoryview) and len(data):
+        import numpy  # a view of the caller's array may be read-only, which ctypes takes for none of its own
+        return numpy.frombuffer(data, numpy.uint8).ctypes.data
+    return ctypes.cast(ctypes.c_char_p(data if isinstance(data, bytes) else b""), ctypes.c_void_p)
+
+
 def _handed(planes):
     """`planes` (name -> Plane) as the library takes them."""
     tensors = (_Tensor * len(planes))()
     for tensor, (name, plane) in zip(tensors, planes.items()):
         tensor.name, tensor.type = name.encode(), TYPES[plane.type][0].encode()
         tensor.shape, tensor.rank = (ctypes.c_int64 * len(plane.shape))(*plane.shape), len(plane.shape)
-        tensor.data, tensor.bytes = ctypes.cast(ctypes.c_char_p(plane.data), ctypes.c_void_p), len(plane.data)
+        tensor.data, tensor.bytes = _address(plane.data), len(plane.data)
     return tensors
 
 

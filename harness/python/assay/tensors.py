@@ -10,7 +10,7 @@ NAMES = {row[0]: name for name, row in TYPES.items()}
 
 
 class Plane:
-    """The bytes of one tensor, C-contiguous, with the name of its type ("bfloat16") and its shape."""
+    """The bytes of one tensor (bytes, or a view of them), C-contiguous, with the name of its type ("bfloat16") and its shape."""
 
     def __init__(self, type_name, shape, data):
         if type_name not in TYPES:
@@ -54,14 +54,21 @@ class Plane:
         return torch.frombuffer(bytearray(self.data), dtype=getattr(torch, self.type)).reshape(self.shape)
 
 
-def plane_of(array):
-    """Of a torch tensor on any device, of what has __dlpack__ or __array__, or of nested lists (as f32 numbers)."""
+def bytes_of(array):
+    """A view of an array of numpy, or of a view, as bytes. By uint8: numpy's own 16-bit floats are no format of a memoryview."""
+    return array if isinstance(array, memoryview) else memoryview(array.reshape(-1).view("uint8"))
+
+
+def plane_of(array, copy=True):
+    """Of a torch tensor on any device, of what has __dlpack__ or __array__, or of nested lists (as f32 numbers). Without `copy` it
+    may be a view of the array, for whoever is done with it before the array changes."""
+    kept = bytes if copy else bytes_of
     if isinstance(array, Plane):
         return array
     if type(array).__module__.split(".")[0] == "torch":
         import torch
         here = array.detach().cpu().contiguous()
-        data = here.reshape(-1).view(torch.uint8).numpy().tobytes() if here.numel() else b""
+        data = kept(bytes_of(here.reshape(-1).view(torch.uint8).numpy())) if here.numel() else b""
         return Plane(str(here.dtype).removeprefix("torch."), here.shape, data)
     import numpy
     if hasattr(array, "__array__"):
@@ -70,7 +77,7 @@ def plane_of(array):
         here = numpy.from_dlpack(array)
     else:
         here = numpy.asarray(array, numpy.float32)
-    return Plane(here.dtype.name, here.shape, numpy.ascontiguousarray(here).tobytes())
+    return Plane(here.dtype.name, here.shape, kept(bytes_of(numpy.ascontiguousarray(here))) if here.size else b"")
 
 
 def write_planes(path, planes, metadata=None):
