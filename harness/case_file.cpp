@@ -95,11 +95,13 @@ class Taken {
 
 // The bytes of a tensor that somebody else wrote, as a plane of the case has them: as many elements in the same order,
 // whatever the shape, and of the same type; indices of 64 bits become those of 32 that the case has.
-std::string as_plane(const StoredTensor& tensor, const PlaneSpec& plane, const std::string& where) {
+std::vector<std::byte> as_plane(const StoredTensor& tensor, const PlaneSpec& plane,
+                                const std::string& where) {
   const StoredTensor wanted = stored_as(plane);
-  if (tensor.type == wanted.type && tensor.bytes.size() == plane.bytes) return std::string(tensor.bytes);
+  const auto* bytes = reinterpret_cast<const std::byte*>(tensor.bytes.data());
+  if (tensor.type == wanted.type && tensor.bytes.size() == plane.bytes) return {bytes, bytes + plane.bytes};
   if (tensor.type == "I64" && wanted.type == "I32" && tensor.bytes.size() == 2 * plane.bytes) {
-    std::string narrow(plane.bytes, '\0');
+    std::vector<std::byte> narrow(plane.bytes);
     for (std::size_t i = 0; i < plane.bytes / sizeof(std::int32_t); ++i) {
       std::int64_t wide = 0;
       std::memcpy(&wide, tensor.bytes.data() + i * sizeof wide, sizeof wide);
@@ -198,9 +200,8 @@ CaseFile parse_dump(const Safetensors& container, const std::string& line,
         refuse(where, fmt::format("there is no '{}', which would be {} {} {}; {}", excerpt(name), own,
                                   to_string(plane.shape), plane.format, suggest(name, there)));
       }
-      const std::string data = as_plane(found->second, plane, fmt::format("{}: '{}'", where, excerpt(name)));
-      const auto* begin = reinterpret_cast<const std::byte*>(data.data());
-      tensor.planes.push_back({plane, std::vector<std::byte>(begin, begin + data.size())});
+      tensor.planes.push_back(
+          {plane, as_plane(found->second, plane, fmt::format("{}: '{}'", where, excerpt(name)))});
     }
     (t.role == TensorRole::output ? file.got : file.set).emplace(t.name, std::move(tensor));
   }

@@ -48,6 +48,16 @@ const Large kLarge[] = {
     {"moe", {{"tokens", "5"}, {"hidden", "256"}, {"inter", "192"}, {"experts", "3"}, {"topk", "2"}}, ""},
     {"quantize", {{"rows", "90"}, {"cols", "2048"}, {"to", "int8_tok"}}, ""},
     {"quantize", {{"rows", "90"}, {"cols", "2048"}, {"to", "e4m3fn"}}, ""},
+    {"attention",
+     {{"heads", "4"},
+      {"kv_heads", "2"},
+      {"d", "64"},
+      {"q", "300"},
+      {"len", "300"},
+      {"mask", "causal"},
+      {"sinks", "yes"}},
+     "qk=hopper_bf16 p=bf16 pv=hopper_bf16 tile=64 split=4"},
+    {"attention", {{"heads", "8"}, {"kv_heads", "2"}, {"d", "64"}, {"len", "40000"}}, ""},
     {"dequantize", {{"rows", "90"}, {"cols", "2048"}, {"from", "q8_0"}}, ""},
 };
 

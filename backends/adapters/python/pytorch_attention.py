@@ -4,7 +4,6 @@ alone; `flash_first` asks for flash and lets PyTorch serve the call with another
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.bias import causal_lower_right
 
 from assay_subjects import TORCH_TYPES, Unsupported, need, subject
 from pytorch_units import WIDE, softmax_kernel, unit
@@ -112,7 +111,10 @@ def visible(call, device, mask=None):
     if kind == "none" or (kind == "causal" and rows == 1):
         return {}
     if kind == "causal":
-        return {"is_causal": True} if rows == keys else {"attn_mask": causal_lower_right(rows, keys)}
+        if rows == keys:
+            return {"is_causal": True}
+        from torch.nn.attention.bias import causal_lower_right  # it loads torch.compile: seconds that other calls do not owe
+        return {"attn_mask": causal_lower_right(rows, keys)}
     if kind == "random":
         return {"attn_mask": call.torch("mask").bool() if mask is None else mask}
     position = torch.arange(rows, device=device)[:, None] + keys - rows

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "reference/ops/attention/limits/infinities.hpp"
 #include "reference/ops/attention/replayed.hpp"
 #include "reference/ops/attention/value/certified.hpp"
+#include "reference/parallel.hpp"
 #include "reference/replay/declared.hpp"
 
 namespace assay {
@@ -32,14 +34,32 @@ void unclaim_beyond_f32(const CertifiedAttention& exact, std::vector<double>& li
                   std::numeric_limits<double>::infinity());
 }
 
+// Whether any number of K is an infinity; d of them to a key.
+bool has_infinity(const Encoded& k, std::size_t d) {
+  const std::size_t keys = static_cast<std::size_t>(element_count(k.shape)) / d;
+  constexpr std::size_t kAtOnce = 1 << 16;  // elements
+  const std::size_t each = std::max<std::size_t>(1, kAtOnce / d);
+  std::atomic<bool> found = false;
+  parallel_units((keys + each - 1) / each, [&](std::size_t unit) {
+    if (found) return;
+    std::vector<float> some(d * std::min(each, keys - unit * each));  // in which an infinity is one as well
+    decode_range(k, static_cast<std::int64_t>(unit * each * d), std::span<float>(some));
+    if (std::ranges::none_of(some, [](float x) { return std::isinf(x); })) return;
+    std::vector<double> exact(some.size());
+    decode_range(k, static_cast<std::int64_t>(unit * each * d), std::span<double>(exact));
+    if (std::ranges::any_of(exact, [](double x) { return std::isinf(x); })) found = true;
+  });
+  return found;
+}
+
 // Rows whose keys have an infinity, under a contract that multiplies codes block by block: an infinite scale of K is applied to the
 // sum of a block's products, which is Inf where elements decoded one by one meet 0 times Inf, NaN where q is 0 in that block or that
 // sum is, and which a cap or a weight of 0 makes finite. And under one that converts K first: a conversion may saturate.
 void unclaim_infinite_blocks(const AttentionProblem& problem, std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();
   const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
+  if (!has_infinity(problem.k(), d)) return;
   const std::vector<double> k = decode_tensor(problem.k());
-  if (std::ranges::none_of(k, [](double x) { return std::isinf(x); })) return;
   for (std::int64_t b = 0; b < g.batch; ++b)
     for (std::int64_t h = 0; h < g.heads; ++h) {
       bool infinite = false;
@@ -59,9 +79,9 @@ void unclaim_infinite_blocks(const AttentionProblem& problem, std::vector<double
 void unclaim_vanished_q(const AttentionProblem& problem, const Contract& contract,
                         std::vector<double>& limit) {
   const AttentionGeometry& g = problem.geometry();
-  const std::vector<double> k = decode_tensor(problem.k());
-  if (std::ranges::none_of(k, [](double x) { return std::isinf(x); })) return;
   const auto dv = static_cast<std::size_t>(g.dv), d = static_cast<std::size_t>(g.d);
+  if (!has_infinity(problem.k(), d)) return;
+  const std::vector<double> k = decode_tensor(problem.k());
   // Of the format that a scaled q may be rounded into; f16 has the fewest.
   const double smallest = contract.text("scaling") == "any" ? 0x1p-126 : 0x1p-14;
   for (std::int64_t b = 0; b < g.batch; ++b)

@@ -6,6 +6,7 @@
 
 #include "reference/arithmetic/rule.hpp"
 #include "reference/ops/attention/limits/detap_contract.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -194,112 +195,109 @@ AttentionLimits detap_limits(const AttentionProblem& p, const CertifiedAttention
   if (applied.q) kernel.converts_q = kernel.q_blocks = false;
   const auto dv = static_cast<std::size_t>(g.dv);
   AttentionLimits out{exact.value, std::vector<double>(exact.value.size(), 0.0)};
-  std::vector<double> before(dv), certificate(dv);
-  for (std::int64_t b = 0; b < g.batch; ++b)
-    for (std::int64_t i = 0; i < g.rows; ++i)
-      for (std::int64_t h = 0; h < g.heads; ++h) {
-        const auto at = static_cast<std::size_t>(p.out_index(b, i, h));
-        const AttentionRow& row = exact.rows[at / dv];
-        if (g.sinks && p.sink(h) == kInf) {  // 0 or NaN, by whether the maximum is taken over the sink too
-          std::fill_n(out.limit.begin() + static_cast<std::ptrdiff_t>(at), dv, kInf);
-          continue;
-        }
-        if (row.keys == 0) {  // zeros are exact; where nothing is claimed, so it is said
-          for (std::size_t c = 0; c < dv; ++c)
-            if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
-          continue;
-        }
-        const RowError e =
-            row_error(g, kernel, row, p.sink(h), applied, at / dv, static_cast<std::size_t>(p.kv_head(h)));
-        const bool fits =
-            claims(Rule::value_overflow, kernel.p_scale * kernel.lag * e.largest < kernel.p.largest);
-        const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
-        const bool moves = !applied.v_moved.empty();  // by a step of bf16 at most
-        const double largest_v = exact.value_max * (moves ? 1 + 0x1p-7 : 1);
-        const double subnormal =
-            std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
-        // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
-        const DotError pv(kernel.pv, kernel.of_pv(row, e.tiles), largest_v * kernel.p_scale, subnormal, true);
-        // Products relative to the largest logit, as the kernel scales them; of shares as they are.
-        const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
-        const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
-        for (std::size_t c = 0; c < dv; ++c) {
-          const double o = std::fabs(exact.value[at + c]);
-          certificate[c] = exact.certificate[at + c];
-          if (hopeless || !std::isfinite(o)) {
-            before[c] = std::isfinite(o) ? kInf : 0.0;
-            continue;
-          }
-          const double moved = moves ? applied.v_moved[at + c] * (1 + 0x1p-20) : 0;
-          const double a = exact.absolute[at + c] + moved;
-          // Shares of a second pass: their weights are not those of a row sum that was rescaled on its way.
-          const double d =
-              kernel.shares && e.changes > 0
-                  ? a + o
-                  : std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
-          // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
-          const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum *
-                             kernel.p_scale * kernel.lag * e.largest * (1 + u_p);
-          const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v *
-                                                 kernel.p_scale * kernel.lag * e.largest * (1 + u_p));
-          const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
-                               kernel.p_scale * kernel.lag;
-          if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
-                                                chain + pv(chain) < kernel.largest_pv &&
-                                                all + pv(all) < kF32Max)) {
-            before[c] = kInf;
-            continue;
-          }
-          // sum |v| / W: an absolute error of every weight; sum |v|, of every share
-          const double each = exact.key_sum[at + c] / e.to_top,
-                       shared = kernel.shares ? each * e.weight : each;
-          double n = 0;
-          if (!kernel.p_exact && !kernel.cast_in_sum)
-            n += rule(Rule::weight_cast, cast_error(kernel, e, a, largest_v));
-          if (!kernel.p_exact)
-            n += rule(Rule::weight_cast_underflow,
-                      std::min(a + e.slip * each, kernel.p.tiny / kernel.p_scale * shared));
-          n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
-          if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
-          const double again = 1 + 1.1 * e.changes * kernel.pv_u;
-          n += rule(Rule::value_sum, pv(a * top * (1 + e.theta) * (1 + u_p)) / top * again);
-          n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
-          if (kernel.split > 1)
-            n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * a);
-          if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
-          if (kernel.shift_rounds) n += 2 * kU * a;
-          double conversion = moved;
-          if (kernel.v_rotates)
-            conversion += kernel.decoder(true) * block_sum(exact.absolute, at + c - c % kRotatedBlock);
-          else if (kernel.v_rounds)
-            conversion += kernel.decoder(false) * a;
-          if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
-          n += rule(Rule::value_conversion, conversion);
-          if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest))
-            n = kInf;
-          const double r =
-              (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
-          const double roundings = kernel.shares ? 0 : 2 * kernel.div_ulp;
-          before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient, (3 + roundings) * kU * (o + r));
-          before[c] += rule(Rule::attention_underflow, (3 + roundings) * 0x1p-150 * kernel.v_scale);
-        }
-        if (g.rotate == RotateKind::qkv)
-          unrotate(out.value.data() + at, before.data(), certificate.data(), dv);
-        for (std::size_t c = 0; c < dv; ++c) {
-          double o = std::fabs(out.value[at + c]), r = before[c];
-          if (kernel.out_cast) {
-            r += rule(Rule::attention_store, kernel.out.u * (o + r) + kernel.out.tiny);
-            if (o + r >= kernel.out.largest) r = kInf;
-          }
-          r += rule(Rule::attention_store, kernel.dtype.u * (o + r) + kernel.dtype.tiny);
-          double limit = r * (1 + 0x1p-40) + certificate[c];
-          if (!(o + limit < kernel.dtype.largest)) limit = kInf;
-          // Logits that may overflow to -Inf may hide their keys, and a NaN of V with them.
-          if (std::isnan(out.value[at + c])) limit = e.theta < 0.5 ? 0 : kInf;
-          if (!exact.claimed.empty() && !exact.claimed[at + c]) limit = kInf;
-          out.limit[at + c] = limit;
-        }
+  parallel_rows(static_cast<std::size_t>(g.batch * g.rows * g.heads), dv, [&](std::size_t of_row) {
+    const auto n_row = static_cast<std::int64_t>(of_row);
+    const std::int64_t h = n_row % g.heads, i = n_row / g.heads % g.rows, b = n_row / g.heads / g.rows;
+    thread_local std::vector<double> before, certificate;
+    before.resize(dv), certificate.resize(dv);
+    const auto at = static_cast<std::size_t>(p.out_index(b, i, h));
+    const AttentionRow& row = exact.rows[at / dv];
+    if (g.sinks && p.sink(h) == kInf) {  // 0 or NaN, by whether the maximum is taken over the sink too
+      std::fill_n(out.limit.begin() + static_cast<std::ptrdiff_t>(at), dv, kInf);
+      return;
+    }
+    if (row.keys == 0) {  // zeros are exact; where nothing is claimed, so it is said
+      for (std::size_t c = 0; c < dv; ++c)
+        if (!exact.claimed.empty() && !exact.claimed[at + c]) out.limit[at + c] = kInf;
+      return;
+    }
+    const RowError e =
+        row_error(g, kernel, row, p.sink(h), applied, at / dv, static_cast<std::size_t>(p.kv_head(h)));
+    const bool fits =
+        claims(Rule::value_overflow, kernel.p_scale * kernel.lag * e.largest < kernel.p.largest);
+    const bool hopeless = !(e.theta < 0.5) || !(e.e_l < 0.5) || !fits;
+    const bool moves = !applied.v_moved.empty();  // by a step of bf16 at most
+    const double largest_v = exact.value_max * (moves ? 1 + 0x1p-7 : 1);
+    const double subnormal =
+        std::max(std::ldexp(largest_v, kernel.p_emin), std::ldexp(kernel.p_scale, kernel.v_emin));
+    // Weights are relative to a maximum of their own time: rescaled by what is no power of two.
+    const DotError pv(kernel.pv, kernel.of_pv(row, e.tiles), largest_v * kernel.p_scale, subnormal, true);
+    // Products relative to the largest logit, as the kernel scales them; of shares as they are.
+    const double unit = kernel.shares ? 1 : e.weight, top = unit * kernel.p_scale;
+    const double u_p = kernel.p_exact ? 0.0 : kernel.p.u;
+    for (std::size_t c = 0; c < dv; ++c) {
+      const double o = std::fabs(exact.value[at + c]);
+      certificate[c] = exact.certificate[at + c];
+      if (hopeless || !std::isfinite(o)) {
+        before[c] = std::isfinite(o) ? kInf : 0.0;
+        continue;
       }
+      const double moved = moves ? applied.v_moved[at + c] * (1 + 0x1p-20) : 0;
+      const double a = exact.absolute[at + c] + moved;
+      // Shares of a second pass: their weights are not those of a row sum that was rescaled on its way.
+      const double d = kernel.shares && e.changes > 0
+                           ? a + o
+                           : std::min({exact.deviation[at + c] + 2 * moved, a + o, 4 * largest_v * e.spread});
+      // What is summed before the largest weight is met is not yet scaled down by it: transient overflow.
+      const double all = exact.key_sum[at + c] * (moves ? 1 + 0x1p-7 : 1) * row.weight_sum * kernel.p_scale *
+                         kernel.lag * e.largest * (1 + u_p);
+      const double chain = std::min(all, static_cast<double>(kernel.promote) * largest_v * kernel.p_scale *
+                                             kernel.lag * e.largest * (1 + u_p));
+      const double codes = static_cast<double>(std::min(kernel.promote, row.keys)) * kernel.v_code *
+                           kernel.p_scale * kernel.lag;
+      if (!claims(Rule::value_overflow, Kernel::holds(kernel.pv, codes) &&
+                                            chain + pv(chain) < kernel.largest_pv &&
+                                            all + pv(all) < kF32Max)) {
+        before[c] = kInf;
+        continue;
+      }
+      // sum |v| / W: an absolute error of every weight; sum |v|, of every share
+      const double each = exact.key_sum[at + c] / e.to_top, shared = kernel.shares ? each * e.weight : each;
+      double n = 0;
+      if (!kernel.p_exact && !kernel.cast_in_sum)
+        n += rule(Rule::weight_cast, cast_error(kernel, e, a, largest_v));
+      if (!kernel.p_exact)
+        n += rule(Rule::weight_cast_underflow,
+                  std::min(a + e.slip * each, kernel.p.tiny / kernel.p_scale * shared));
+      n += rule(Rule::weight_underflow, std::min(a + e.slip * each, e.flush * shared));
+      if (kernel.shares) n += rule(Rule::weight_share, (2 * kernel.div_ulp + 3) * kU * a);
+      const double again = 1 + 1.1 * e.changes * kernel.pv_u;
+      n += rule(Rule::value_sum, pv(a * top * (1 + e.theta) * (1 + u_p)) / top * again);
+      n += rule(Rule::value_rescale, e.changes * kernel.pv_u * a * 1.01);
+      if (kernel.split > 1)
+        n += rule(Rule::value_merge, (kernel.merge_roundings() * kU * 1.01 + e.unnormalised) * a);
+      if (a > 0) n += rule(Rule::value_rescale_underflow, e.changes * kernel.pv_tiny / top * again);
+      if (kernel.shift_rounds) n += 2 * kU * a;
+      double conversion = moved;
+      if (kernel.v_rotates)
+        conversion += kernel.decoder(true) * block_sum(exact.absolute, at + c - c % kRotatedBlock);
+      else if (kernel.v_rounds)
+        conversion += kernel.decoder(false) * a;
+      if (kernel.converts_v) conversion += kernel.convert.u * a + kernel.convert.tiny;
+      n += rule(Rule::value_conversion, conversion);
+      if (kernel.converts_v && !claims(Rule::value_overflow, largest_v < kernel.convert.largest)) n = kInf;
+      const double r =
+          (e.theta * d / (1 - e.theta) + (1 + e.theta) / (1 - e.theta) * n + o * e.e_l) / (1 - e.e_l);
+      const double roundings = kernel.shares ? 0 : 2 * kernel.div_ulp;
+      before[c] = r * (1 + 8 * kU) + rule(Rule::attention_quotient, (3 + roundings) * kU * (o + r));
+      before[c] += rule(Rule::attention_underflow, (3 + roundings) * 0x1p-150 * kernel.v_scale);
+    }
+    if (g.rotate == RotateKind::qkv) unrotate(out.value.data() + at, before.data(), certificate.data(), dv);
+    for (std::size_t c = 0; c < dv; ++c) {
+      double o = std::fabs(out.value[at + c]), r = before[c];
+      if (kernel.out_cast) {
+        r += rule(Rule::attention_store, kernel.out.u * (o + r) + kernel.out.tiny);
+        if (o + r >= kernel.out.largest) r = kInf;
+      }
+      r += rule(Rule::attention_store, kernel.dtype.u * (o + r) + kernel.dtype.tiny);
+      double limit = r * (1 + 0x1p-40) + certificate[c];
+      if (!(o + limit < kernel.dtype.largest)) limit = kInf;
+      // Logits that may overflow to -Inf may hide their keys, and a NaN of V with them.
+      if (std::isnan(out.value[at + c])) limit = e.theta < 0.5 ? 0 : kInf;
+      if (!exact.claimed.empty() && !exact.claimed[at + c]) limit = kInf;
+      out.limit[at + c] = limit;
+    }
+  });
   return out;
 }
 

@@ -285,7 +285,7 @@ CertifiedAttention certified_attention(const AttentionProblem& problem, const Ce
     task.parts[0].v_max = largest;
     task.done = true;
   };
-  parallel_units(units.size(), run, options.threads > 0 || work > 0x1p28 ? options.threads : 1);
+  parallel_units(units.size(), run, options.threads > 0 || work > 0x1p24 ? options.threads : 1);
 
   for (std::size_t t = 0; t < tasks.size(); ++t)
     if (!tasks[t].done)
