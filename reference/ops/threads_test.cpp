@@ -57,6 +57,9 @@ const Large kLarge[] = {
       {"mask", "causal"},
       {"sinks", "yes"}},
      "qk=hopper_bf16 p=bf16 pv=hopper_bf16 tile=64 split=4"},
+    {"attention",
+     {{"heads", "4"}, {"kv_heads", "2"}, {"d", "64"}, {"q", "40"}, {"len", "300"}},
+     "order=tiles tile=64"},
     {"attention", {{"heads", "8"}, {"kv_heads", "2"}, {"d", "64"}, {"len", "40000"}}, ""},
     {"dequantize", {{"rows", "90"}, {"cols", "2048"}, {"from", "q8_0"}}, ""},
 };

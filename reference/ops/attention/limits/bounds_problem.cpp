@@ -13,6 +13,7 @@
 #include "reference/error.hpp"
 #include "reference/ops/attention/conversions.hpp"
 #include "reference/ops/attention/limits/bounds_detail.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -277,53 +278,57 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
                                          v_in->format, decodes_v ? 2 * attention_bounds::kU : 0});
       const double most_k = largest_of(k_in->values), most_v = largest_of(v_in->values);
       if (!products_fit(how.pv, most_v, std::ldexp(1.0, how.p_shift), v_in->scale)) continue;
-      for (std::int64_t i = 0; i < g.rows; ++i) {
-        for (std::int64_t head = kv_head * g.group(); head < (kv_head + 1) * g.group(); ++head) {
-          if (g.sinks && !std::isfinite(problem.sink(head))) continue;
-          const Operands given = operands(problem.q(b, i, head), q_convert, emulated);
-          if (given.q.empty()) continue;
-          const bool fits = std::ranges::all_of(given.q, [&](const std::vector<float>& q) {
-            return products_fit(how.qk, largest_of(q), most_k, given.scale * k_in->scale);
-          });
-          if (!fits) continue;
-          QueryRow row;
-          row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
-          row.scale = g.scale * k_in->scale * given.scale,
-          row.scale_error = given.scale_error + (decodes_k ? 2 * attention_bounds::kU : 0);
-          row.v_scale = v_in->scale, row.softcap = g.softcap;
-          std::vector<std::uint8_t> visible(at.size());
-          for (std::size_t p = 0; p < at.size(); ++p) visible[p] = at[p] >= 0 && problem.visible(b, i, at[p]);
-          row.visible = visible;
-          std::vector<float> bias;
-          if (g.alibi) {
-            for (const std::int64_t key : at) {
-              const auto distance = std::fabs(static_cast<double>(problem.position(b, i) - key));
-              bias.push_back(static_cast<float>(-problem.slope(head) * distance));
-            }
-            row.bias = bias;
+      const auto of_row = [&](std::size_t unit) {
+        const std::int64_t i = static_cast<std::int64_t>(unit) / g.group(),
+                           head = kv_head * g.group() + static_cast<std::int64_t>(unit) % g.group();
+        if (g.sinks && !std::isfinite(problem.sink(head))) return;
+        const Operands given = operands(problem.q(b, i, head), q_convert, emulated);
+        if (given.q.empty()) return;
+        const bool fits = std::ranges::all_of(given.q, [&](const std::vector<float>& q) {
+          return products_fit(how.qk, largest_of(q), most_k, given.scale * k_in->scale);
+        });
+        if (!fits) return;
+        QueryRow row;
+        row.q_format = q_convert == "none" ? g.dtype : std::string(q_convert);
+        row.scale = g.scale * k_in->scale * given.scale,
+        row.scale_error = given.scale_error + (decodes_k ? 2 * attention_bounds::kU : 0);
+        row.v_scale = v_in->scale, row.softcap = g.softcap;
+        std::vector<std::uint8_t> visible(at.size());
+        for (std::size_t p = 0; p < at.size(); ++p) visible[p] = at[p] >= 0 && problem.visible(b, i, at[p]);
+        row.visible = visible;
+        std::vector<float> bias;
+        if (g.alibi) {
+          for (const std::int64_t key : at) {
+            const auto distance = std::fabs(static_cast<double>(problem.position(b, i) - key));
+            bias.push_back(static_cast<float>(-problem.slope(head) * distance));
           }
-          if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
-          std::vector<Hull> hull(static_cast<std::size_t>(g.dv));
-          for (const std::vector<float>& q : given.q) {
-            row.q = q;
-            const RowBounds r = bounds.row(row, level);
-            for (std::size_t c = 0; c < hull.size(); ++c) {
-              const double limit =
-                  r.limit[c] + (twice ? dtype.half_ulp(std::fabs(r.centre[c]) + r.limit[c]) : 0);
-              hull[c].low = std::min(hull[c].low, r.centre[c] - limit);
-              hull[c].high = std::max(hull[c].high, r.centre[c] + limit);
-            }
-          }
-          const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
+          row.bias = bias;
+        }
+        if (g.sinks) row.sink = static_cast<float>(problem.sink(head));
+        std::vector<Hull> hull(static_cast<std::size_t>(g.dv));
+        for (const std::vector<float>& q : given.q) {
+          row.q = q;
+          const RowBounds r = bounds.row(row, level);
           for (std::size_t c = 0; c < hull.size(); ++c) {
-            const double centre = 0.5 * (hull[c].low + hull[c].high);
-            const double limit = 0.5 * (hull[c].high - hull[c].low) +
-                                 0x1p-50 * (std::fabs(hull[c].low) + std::fabs(hull[c].high));
-            if (!(limit < base.limit[out + c])) continue;
-            base.value[out + c] = centre, base.limit[out + c] = limit;
+            const double limit =
+                r.limit[c] + (twice ? dtype.half_ulp(std::fabs(r.centre[c]) + r.limit[c]) : 0);
+            hull[c].low = std::min(hull[c].low, r.centre[c] - limit);
+            hull[c].high = std::max(hull[c].high, r.centre[c] + limit);
           }
         }
-      }
+        const auto out = static_cast<std::size_t>(problem.out_index(b, i, head));
+        for (std::size_t c = 0; c < hull.size(); ++c) {
+          const double centre = 0.5 * (hull[c].low + hull[c].high);
+          const double limit = 0.5 * (hull[c].high - hull[c].low) +
+                               0x1p-50 * (std::fabs(hull[c].low) + std::fabs(hull[c].high));
+          if (!(limit < base.limit[out + c])) continue;
+          base.value[out + c] = centre, base.limit[out + c] = limit;
+        }
+      };
+      // The emulator of a problem belongs to one thread; and a thread is not worth less than some milliseconds.
+      const std::int64_t rows = g.rows * g.group();
+      const bool small = static_cast<double>(rows) * static_cast<double>(keys * (g.d + g.dv)) < 0x1p20;
+      parallel_units(static_cast<std::size_t>(rows), of_row, emulated || small ? 1 : 0);
     }
   }
   return base;
