@@ -26,6 +26,7 @@ void add_manual(const Command& program, int& exit_code);
 void add_doctor(const Command& program, int& exit_code);
 void add_export(const Command& program, int& exit_code, const InputLists& lists);
 void add_shrink(const Command& program, int& exit_code, const InputLists& lists);
+void add_repro(const Command& program, int& exit_code, const InputLists& lists);
 // What `assay attribute` prints of a case; cases/attribution has it.
 using AttributeCase = std::string (*)(const Case& c, const InputLists& lists, Workers& workers,
                                       const JudgeOptions& options);

@@ -1,4 +1,5 @@
-// assay export, assay shrink: a case with its data in one file, and the smallest that still fails.
+// assay export, assay shrink, assay repro: a case with its data in one file, the smallest that still fails, and a script that shows it.
+#include "harness/culprit/repro.hpp"
 #include "harness/culprit/shrink.hpp"
 
 #include <fmt/format.h>
@@ -78,12 +79,36 @@ int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& 
   return kFinding;
 }
 
+int repro_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
+  const auto known = known_backends();
+  Workers workers(known, stopped_by(signals));
+  const Case c = culprit::one_case(a.word, a.backend);
+  (void)workers.open(c.backend);
+  const Specimen specimen{c, make_inputs(c, lists)};
+  JudgeOptions judge;
+  judge.timeout = milliseconds(a.timeout_seconds);
+  const Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
+  if (finding.result.verdict.green()) {
+    fmt::print(stderr, "{}: {}: there is nothing to show\n", c.line(), to_string(finding.symptom.status));
+    return kNothingJudged;
+  }
+  const std::string script = culprit::repro_script(specimen, finding, kProvenance);
+  if (a.file.empty()) {
+    fmt::print("{}", script);
+  } else {
+    write_report(a.file, script);
+    fmt::print("written  {}; run it with: python3 {}\n", a.file, a.file);
+  }
+  return kFinding;
+}
+
 using Run = int (*)(const Arguments&, const InputLists&, const StopSignals&);
 void add(const Command& command, Run run, const std::shared_ptr<Arguments>& arguments, int& exit_code,
-         const InputLists& lists) {
+         const InputLists& lists, std::string_view out = "The file to write: PATH.safetensors",
+         bool required = true) {
   command.option("case", arguments->word, "A case line, or a case file (*.safetensors)", {.required = true});
   command.option("--backend,-b", arguments->backend, "The backend, in place of the one in the line");
-  command.option("--out,-o", arguments->file, "The file to write: PATH.safetensors", {.required = true});
+  command.option("--out,-o", arguments->file, std::string(out), {.required = required});
   command.option("--timeout", arguments->timeout_seconds,
                  "Seconds of processor time that a thread may take in one run of a kernel",
                  {.low = 0.001, .high = 86400});
@@ -117,6 +142,20 @@ void add_shrink(const Command& program, int& exit_code, const InputLists& lists)
   command.footer(
       "Example:\n  assay shrink 'attention heads=2 d=64 len=256 fill=abyss backend=museum "
       "variant=max_from_half_f16' -o small.safetensors\n  assay run small.safetensors");
+}
+
+void add_repro(const Command& program, int& exit_code, const InputLists& lists) {
+  auto arguments = std::make_shared<Arguments>();
+  const Command command =
+      program.subcommand("repro", "A wrong result as a script that needs nothing of assay");
+  add(command, repro_case, arguments, exit_code, lists, "The script to write (default: standard output)",
+      false);
+  command.footer(
+      "It prints the exact value of the worst element, what the kernel made of it and the interval that the "
+      "declared\n"
+      "arithmetic allows, in at most 60 lines of Python, for the issue tracker of whose kernel it is.\n"
+      "Example:\n  assay repro 'softmax rows=1 cols=96 fill=extreme' -b museum:variant=max_of_first_warp -o "
+      "repro.py");
 }
 
 }  // namespace assay

@@ -93,6 +93,7 @@ int main(int argc, char** argv) {
     add_explain(program, exit_code, input_lists());
     add_export(program, exit_code, input_lists());
     add_shrink(program, exit_code, input_lists());
+    add_repro(program, exit_code, input_lists());
     add_attribute(program, exit_code, input_lists(), attribute_case);
     add_hunt(program, exit_code, input_lists(), laws(), attribute_case);
     add_manual(program, exit_code);
