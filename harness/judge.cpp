@@ -11,6 +11,7 @@
 #include "harness/history.hpp"
 #include "harness/path_check.hpp"
 #include "harness/worker/printable.hpp"
+#include "reference/near_names.hpp"
 #include "reference/ops/second_opinion.hpp"
 
 namespace assay {
@@ -167,7 +168,18 @@ reply::Opened Workers::open(const std::string& backend) {
   const auto opened = of(backend).worker->open();
   if (const auto* refused = std::get_if<reply::Refused>(&opened))
     throw std::runtime_error(fmt::format("backend '{}' cannot run here: {}", backend, refused->reason));
-  return std::get<reply::Opened>(opened);
+  const auto& here = std::get<reply::Opened>(opened);
+  // A file may have kernels of formulas that this run does not know, beside others.
+  const bool any =
+      std::ranges::any_of(here.ops, [](const std::string& name) { return find_op(name) != nullptr; });
+  for (const std::string& name : here.ops)
+    if (find_op(name) == nullptr && (!any || !nearest_name(name, op_names()).empty()))
+      throw InputError(
+          InputErrorKind::unknown_name,
+          fmt::format(
+              "backend '{}' has a kernel of op '{}', which is none (one of a formula: --op FILE.op); {}",
+              backend, excerpt(name), suggest(name, op_names())));
+  return here;
 }
 
 const std::vector<Truth>& TruthCache::of(const Case& c, const Inputs& inputs, const Contract& contract,

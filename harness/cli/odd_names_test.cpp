@@ -71,6 +71,30 @@ TEST(OddNames, a_first_mistake_is_told_what_was_meant) {
   refused("run 'attention heads=1 d=64 len=8 kv=fp8'", "did you mean 'e4m3fn_tensor'?");
   refused("run 'attention heads=1 head_dim=64 len=8'", "did you mean 'd'?");
   refused("run 'layer_norm rows=1 cols=8'", "did you mean 'layernorm'?");
+  refused("run 'softmax rows=1 cols=2 variant=skalar' -b cpu",
+          "no variant 'skalar' of softmax; did you mean 'scalar'?");
+  refused("run 'softmax rows=1 cols=2 variant=fast' -b cpu", "no variant 'fast' of softmax");
+}
+
+TEST(OddNames, a_kernel_of_an_op_that_is_none_is_told_what_was_meant) {
+  const OddFolder folder;
+  const auto subjects = [&](const std::string& name, const std::vector<std::string>& ops) {
+    const fs::path path = folder.path() / name;
+    std::ofstream file(path);
+    file << "from assay_subjects import subject\n";
+    for (const std::string& op : ops)
+      file << "@subject(op='" << op << "', contract='acc=f64', device='cpu')\ndef of_" << op
+           << "(call):\n    return [0.5] * 2\n";
+    return OddFolder::quoted(path.string());
+  };
+  refused("run 'softmax rows=1 cols=2' -b " + subjects("typo.py", {"sofmax"}), "op 'sofmax', which is none");
+  refused("run 'softmax rows=1 cols=2' -b " + subjects("half.py", {"softmax", "rmsnrom"}),
+          "did you mean 'rmsnorm'?");
+  // Beside others, what looks like no other name may be a formula's that this run does not need.
+  EXPECT_EQ(assay("run 'softmax rows=1 cols=2 fill=constant' -b " +
+                  subjects("more.py", {"softmax", "my_own_operation"}))
+                .code,
+            0);
 }
 
 TEST(OddNames, a_word_that_names_nothing_is_refused_with_what_is_near) {

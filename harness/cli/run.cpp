@@ -27,6 +27,7 @@
 #include "harness/smallest_seen.hpp"
 #include "harness/strangers.hpp"
 #include "harness/worker/process.hpp"
+#include "reference/near_names.hpp"
 #include "reference/parallel.hpp"
 
 namespace assay {
@@ -43,6 +44,25 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
     for (const auto& c : g.cases)
       if (!described.contains(c.backend)) described[c.backend] = workers.open(c.backend).description;
   return described;
+}
+
+// What is wrong with the plan's variants, where a backend lists none of such a name: a list need not be whole, so that it is told
+// when nothing was judged.
+std::string unknown_variant(const Plan& plan, Workers& workers) {
+  for (const auto& g : plan.groups)
+    for (const auto& c : g.cases) {
+      const std::vector<std::string> listed = workers.open(c.backend).variants;
+      std::vector<std::string> allowed;
+      for (const std::string& name : listed)
+        if (const auto colon = name.find(':');
+            colon == std::string::npos || name.substr(0, colon) == c.op->name)
+          allowed.push_back(colon == std::string::npos ? name : name.substr(colon + 1));
+      if (c.variant.empty() || std::ranges::find(allowed, c.variant) != allowed.end()) return "";
+      return allowed.empty() ? fmt::format("backend '{}' has no variants of {}", c.backend, c.op->name)
+                             : fmt::format("backend '{}' has no variant '{}' of {}; {}", c.backend, c.variant,
+                                           c.op->name, suggest(c.variant, allowed));
+    }
+  return "";
 }
 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an
@@ -264,6 +284,10 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   if (smallest) summary.smallest = a.detail.verbose ? smallest->by_format() : smallest->by_op();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
+  if (std::string why = summary.judged == 0 ? unknown_variant(plan, workers) : ""; !why.empty()) {
+    fmt::print(stderr, "assay: {}\n", why);
+    return kUsage;
+  }
   if (summary.headline() == kNotGreen) return kFinding;
   if (!written) return kCannotRun;
   return summary.green() ? kGreen : kNothingJudged;

@@ -111,10 +111,12 @@ std::string to_line(std::int64_t id, const Reply& message) {
                             {"guards", m.guards}};
               },
               [](const reply::Opened& m) {
-                return Json{{"type", "opened"},
+                Json opened{{"type", "opened"},
                             {"name", m.name},
                             {"description", m.description},
                             {"variants", m.variants}};
+                if (!m.ops.empty()) opened["ops"] = m.ops;
+                return opened;
               },
               [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
               [](const reply::Declared& m) {

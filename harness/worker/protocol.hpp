@@ -120,6 +120,7 @@ struct Opened {
   std::string name;
   std::string description;
   std::vector<std::string> variants;
+  std::vector<std::string> ops = {};  // that it has kernels of, where it says so
 };
 struct Refused {  // the backend cannot be opened: not a fault of this run
   std::string reason;

@@ -188,14 +188,17 @@ NumberedReply parse_reply(std::string_view line) {
       return reply::Hello{json.at("protocol"), integer<int>(json.at("version")), json.value("guards", false)};
     }
     if (type == "opened") {
-      reply::Opened opened{
-          whole(json.at("name"), kTextBytes), cut(json.at("description").get<std::string>()), {}};
-      for (const Json& variant : list(json.at("variants")))
-        opened.variants.push_back(whole(variant, kVariantBytes));
-      if (opened.variants.size() > kVariantBytes)
-        throw ProtocolError(std::to_string(opened.variants.size()) + " variants, at most " +
-                            std::to_string(kVariantBytes) + " are allowed");
-      return opened;
+      const auto names = [&](const char* member) {
+        std::vector<std::string> all;
+        for (const Json& name : list(json.at(member))) all.push_back(whole(name, kVariantBytes));
+        if (all.size() > kVariantBytes)
+          throw ProtocolError(std::to_string(all.size()) + " " + member + ", at most " +
+                              std::to_string(kVariantBytes) + " are allowed");
+        return all;
+      };
+      return reply::Opened{whole(json.at("name"), kTextBytes), cut(json.at("description").get<std::string>()),
+                           names("variants"),
+                           json.contains("ops") ? names("ops") : std::vector<std::string>{}};
     }
     if (type == "refused") return reply::Refused{reason_of(json)};
     if (type == "declared") {

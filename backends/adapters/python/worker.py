@@ -97,7 +97,7 @@ class Worker:
         standing = guards + self.witness.standing() if self.device == "cuda" else ", watched by Python's profiler"
         return {"type": "opened", "name": os.path.splitext(os.path.basename(file))[0],
                 "description": f"{description}, Python {sys.version.split()[0]}, {self.device}{standing}",
-                "variants": assay_subjects.variants(self.device)}
+                "variants": assay_subjects.variants(self.device), "ops": sorted({s.op for s in assay_subjects.SUBJECTS})}
 
     def guard(self, guards):
         """Before anything is allocated: device memory is ours from here on. What the description says of it."""
