@@ -48,6 +48,7 @@ harness/cli/CMakeLists.txt               harness/* harness/culprit/ harness/pyth
 harness/cli/faulty_stages.cpp            backends/assay_backend.h
 harness/cli/faulty_softmax.cpp           backends/assay_backend.h
 harness/cli/repro_test.py                 backends/adapters/python/assay_subjects.py
+harness/cli/contract_test.py              backends/adapters/python/assay_subjects.py
 harness/cli/main.cpp                     harness/* reference/ops/formula/library.hpp OWN cases/lists.hpp cases/laws/laws.hpp cases/attribution/report.hpp
 reports                                  harness/* harness/worker/printable.hpp reference/* reports/*
 cases                                    harness/* reference/ cases/* cases/fills/ cases/faults/

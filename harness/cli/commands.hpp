@@ -21,6 +21,7 @@ void add_judge(const Command& program, int& exit_code);
 void add_laws(const Command& program, int& exit_code, const InputLists& lists, std::span<const Law> laws);
 void add_speed(const Command& program, int& exit_code, const InputLists& lists);
 void add_list(const Command& program, int& exit_code, const InputLists& lists);
+void add_contract(const Command& program, int& exit_code, const InputLists& lists);
 void add_explain(const Command& program, int& exit_code, const InputLists& lists);
 void add_manual(const Command& program, int& exit_code);
 void add_doctor(const Command& program, int& exit_code);

@@ -91,6 +91,7 @@ int main(int argc, char** argv) {
     add_speed(program, exit_code, input_lists());
     add_list(program, exit_code, input_lists());
     add_explain(program, exit_code, input_lists());
+    add_contract(program, exit_code, input_lists());
     add_export(program, exit_code, input_lists());
     add_shrink(program, exit_code, input_lists());
     add_repro(program, exit_code, input_lists());

@@ -218,11 +218,13 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     return v.green() || std::ranges::any_of(expected, says) || std::ranges::any_of(of_generated, says);
   };
   Summary summary;
+  bool all_unsupported = true;
   std::optional<SmallestSeen> smallest;
   if (generated) smallest.emplace(SmallestSeen::of_the_study(lists));
   // False for a case that is no part of the suite after all.
   const auto count = [&](CaseResult& r) {
     judged_one = true;
+    all_unsupported = all_unsupported && r.verdict.status == Status::unsupported;
     if (generated && made.leaves_out(r)) return false;
     if (smallest) smallest->add(r);
     apply_expectations(of_generated, r.c, r.verdict);
@@ -284,7 +286,7 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
   if (smallest) summary.smallest = a.detail.verbose ? smallest->by_format() : smallest->by_op();
   const bool written = outputs.end(summary);
   if (!summary.ended_by.empty()) return 128 + signals.signal();
-  if (std::string why = summary.judged == 0 ? unknown_variant(plan, workers) : ""; !why.empty()) {
+  if (std::string why = all_unsupported ? unknown_variant(plan, workers) : ""; !why.empty()) {
     fmt::print(stderr, "assay: {}\n", why);
     return kUsage;
   }

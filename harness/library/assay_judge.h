@@ -74,9 +74,10 @@ ASSAY_JUDGE_API const assay_tensor* assay_case_outputs(const assay_case* made, s
 ASSAY_JUDGE_API const char* assay_case_attribute(const assay_case* made, const char* name);
 ASSAY_JUDGE_API void assay_free_case(assay_case* made);
 
-/* What the outputs of a kernel have to be, by its inputs: the exact value of each element, rounded to double, and the largest
- * error that a kernel which keeps `contract` can make there. An element y of value v is right where |y - v| <= limit, read as
- * follows: a NaN where v is NaN, v itself where v is an infinity; a limit of INFINITY claims nothing; one of DBL_MAX allows any
+/* What the outputs of a kernel have to be, by its inputs: the middle v of what a kernel that keeps `contract` can make of an
+ * element, and the largest distance from it. v is the exact result, rounded to double, unless the contract declares roundings in
+ * between, which move the middle; or a schedule, or an order and a matrix unit, that fix every bit: then v is what these give. An
+ * element y is right where |y - v| <= limit, read as follows: a NaN where v is NaN, v itself where v is an infinity; a limit of INFINITY claims nothing; one of DBL_MAX allows any
  * finite number. Of an op whose later outputs depend on the earlier ones as they were stored (a quantiser's codes on its
  * scales) the limits hold for every choice that the contract leaves; assay_judge, which sees what was stored, is narrower.
  * Ends as assay_make_case does. Tensors among `tensors` that are no inputs are left. */

@@ -254,10 +254,11 @@ const Op kSoftmax = {
     .stages = [](const Attributes& a, const TensorSet& set,
                  const Contract& contract) { return row_stages("softmax", a, set, contract); },
     .special =
-        "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf: NaN where "
+        "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf and no "
+        "finite sink: NaN where "
         "visible\n"
         "a row without a visible element: 0\n"
-        "a -Inf among others: 0, an online kernel's too\n"
+        "a -Inf (after the cap) among others, a finite sink with them: 0, an online kernel's too\n"
         "a sink of +Inf: nothing is claimed of its row",
 };
 

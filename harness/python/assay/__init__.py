@@ -81,8 +81,8 @@ def check(output, *, op="", formula="", inputs, contract="", strict=False, proce
 
 
 def truth(*, op="", formula="", inputs, contract="", **attributes):
-    """What a kernel's outputs have to be, as check() judges them: name -> (exact values, limits), numpy arrays of f64. An element y
-    of value v is right where |y - v| <= limit; a NaN where v is one, that infinity where v is one; a limit of inf claims nothing."""
+    """What a kernel's outputs have to be, as check() judges them: name -> (values, limits), numpy arrays of f64. A value is the exact
+    result, or the middle of what declared roundings in between admit. An element y of value v is right where |y - v| <= limit; a NaN where v is one, that infinity where v is one; a limit of inf claims nothing."""
     line, planes = _line_and_planes(_op(op, formula), inputs, attributes)
     return {name: (values.numpy(), limits.numpy()) for name, (values, limits) in library.truths(line, planes, contract or None).items()}
 

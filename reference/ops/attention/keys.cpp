@@ -56,12 +56,14 @@ constexpr ContractKey kContract[] = {
      "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1 and "
      "log(1) 0; a rescale of a row is one factor, a number of f32"},
     {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
-    {"div_ulp", ContractValue::number, "2", kUlps, "error of a quotient, or of reciprocal and product"},
+    {"div_ulp", ContractValue::number, "2", kUlps,
+     "error of a quotient, or of reciprocal and product together"},
     {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
     {"p_shift", ContractValue::number, "0", "0..64",
      "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
-     "row sum of weights before rounding to p, or after it, p_shift included"},
+     "row sum of weights before rounding to p, or after it, p_shift included (a log-sum-exp of a part is "
+     "without it)"},
     {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
     {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
     {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
@@ -94,7 +96,8 @@ constexpr ContractKey kContract[] = {
      "begin at "
      "key 0, at the first key that the row or a part of it sees, with a page, or are counted from the end"},
     {"sink", ContractValue::word, "any", "any|first|last",
-     "when the running maximum and sum meet the sink: before the keys or after them"},
+     "when the running maximum and sum meet the sink, which raises the maximum where it is above it: before "
+     "the keys or after them"},
     {"lag", ContractValue::number, "0", "",
      "a running maximum is kept until a logit is above it by more than this, in base e (lazy rescaling); 0: "
      "never"},
@@ -103,7 +106,7 @@ constexpr ContractKey kContract[] = {
      "and sums, one after the other; any: or log-sum-exps so"},
     {"weights", ContractValue::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided first by the whole row "
-     "sum, a sum of exps of the same arguments"},
+     "sum, a sum of the same exps"},
     {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
      "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "

@@ -66,6 +66,7 @@ RowBounds AttentionBounds::row(const QueryRow& query, AttentionLevel level) cons
   RowBounds r;
   const RowLogits row = row_logits(
       how_, kv_, query, level == AttentionLevel::detap ? ScoreError::order_free : ScoreError::ordered,
+      level == AttentionLevel::emu,
       level == AttentionLevel::ca ? computed_scores(query) : std::vector<float>{});
   const auto n = static_cast<std::size_t>(kv_.dv);
   if (!row.any) {

@@ -49,7 +49,8 @@
 // 2 LOGITS. x^_j = f(S^_j sigma^), sigma^ = sigma (1 + h), |h| <= 4u (scale and log2 e, each rounded). All x^ share
 // h: the common shift h M cancels in the softmax, h (X_j - M) remains. In the frame shifted by h M:
 //   |x^_j - X_j| <= e_j
-//   e_j = sigma dS_j (1 + 8u) + (u + u_scores) |X_j| (1 + 8u) + 4u |X_j - M| + underflow of `scores`
+//   e_j = sigma dS_j (1 + 8u) + (u |X_j| + u_scores max(|X_j|, Z_j)) (1 + 8u) + 4u |X_j - M| + underflow of `scores`
+// where Z_j = sigma |S_j|, or half a soft cap where that is less: `scores` may be cast before the cap and the bias (level emu: behind).
 // A soft cap has slope at most 1 and max |z| sech^2 z < 1/2, its tanh errs by tanh_ulp 2u of itself; a bias adds 8u (|cap| + |bias|), h then counts in full.
 // The kernel's scale step must round x^ before the maximum is subtracted (one that computes fma(S, sigma, -m)
 // differs).

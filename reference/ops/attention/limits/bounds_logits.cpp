@@ -12,10 +12,15 @@ struct LogitError {
   double x, e;  // without the part that depends on the largest logit
 };
 
+// `behind`: a cast to `scores` is known to stand behind the soft cap and the bias; else it may be the scaled product that is cast,
+// whose error a cap brings down, |z| sech^2 z < 1/2, and a bias that cancels it does not.
 LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const FormatModel& scores, double s,
-                 double ds, std::int64_t j) {
+                 double ds, std::int64_t j, bool behind) {
   const double scaled = row.scale * s;
   double x = scaled, e = row.scale * ds * (1 + 8 * kU);
+  double cast = behind            ? 0
+                : row.softcap > 0 ? std::min(std::fabs(scaled), 0.5 * row.softcap)
+                                  : std::fabs(scaled);
   if (row.softcap > 0) {
     x = row.softcap * std::tanh(scaled / row.softcap);
     // Its quotient is 2 of the 8 roundings, of two ulps.
@@ -28,9 +33,11 @@ LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const Form
     e += 8 * kU * (std::fabs(x) + std::fabs(bias));
     x += bias;
   }
-  e += (kU + scores.u) * (1 + 8 * kU) * std::fabs(x) + scores.half_spacing_min +
-       0x1p-50 * (std::fabs(x) + std::fabs(scaled));
-  if (!scores.exact && 1.5 * std::fabs(x) > scores.max_finite) e = kInfinity;
+  cast = std::max(cast, std::fabs(x));
+  e += kU * (1 + 8 * kU) * std::fabs(x) + scores.u * (1 + 8 * kU + scores.u) * cast +
+       scores.half_spacing_min + 0x1p-50 * (std::fabs(x) + std::fabs(scaled));
+  const double largest = behind ? std::fabs(x) : std::max(std::fabs(x), std::fabs(scaled));
+  if (!scores.exact && 1.5 * largest > scores.max_finite) e = kInfinity;
   return {x, x == 0 && ds == 0 && row.bias.empty() ? 0.0 : e + kTiny};
 }
 
@@ -97,7 +104,7 @@ void find_maxima(const AttentionArithmetic& how, const QueryRow& row, std::int64
 }  // namespace
 
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
-                     ScoreError kind, std::span<const float> computed) {
+                     ScoreError kind, bool behind, std::span<const float> computed) {
   const auto n = static_cast<std::size_t>(kv.keys);
   const StepModel step = StepModel(accumulator(how.qk)).of_blocks(how.qk_block);
   const FormatModel scores(how.scores);
@@ -118,7 +125,7 @@ RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const 
                         : score(step, row.q, kv.k.data() + j * kv.d, q_emin, k_emin, how.chunk,
                                 kind == ScoreError::ordered ? step.known(how.qk_order) : Order(Order::any));
     r.s[j] = s.s, r.ds[j] = s.ds;
-    const LogitError x = logit(how, row, scores, s.s, s.ds, j);
+    const LogitError x = logit(how, row, scores, s.s, s.ds, j, behind);
     r.x[j] = x.x, r.e[j] = x.e;
     if (!r.any) first = s.s;
     r.all_equal = r.all_equal && s.ds == 0 && s.s == first && (!caps || s.s == 0) &&
