@@ -1,4 +1,5 @@
 #include "harness/culprit/repro.hpp"
+#include "harness/culprit/repro_formula.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +12,7 @@
 
 #include "reference/error.hpp"
 #include "reference/formats/format.hpp"
+#include "reference/ops/formula/library.hpp"
 
 namespace assay::culprit {
 namespace {
@@ -102,6 +104,12 @@ const std::map<std::string_view, Definition>& definitions() {
   return kAll;
 }
 
+constexpr std::string_view kAt =
+    R"(def at(name, *index):  # an index that is out of range is met where nothing reads it
+    inside = all(0 <= i < n for i, n in zip(index, S[name]))
+    return T[name][functools.reduce(lambda flat, i_n: flat * i_n[1] + i_n[0], zip(index, S[name]), 0)] if inside else D("nan")
+)";
+
 constexpr std::size_t kMostNumbers = 20'000;
 
 [[noreturn]] void refuse(const Case& c, const std::string& why) {
@@ -116,14 +124,15 @@ std::string hex_of(const void* data, std::size_t bytes) {
 }
 
 // x = numbers("f", "0000803f...")  # [2,8] f32
-std::string input_line(const TensorSpec& t, const std::vector<double>& numbers) {
+std::string input_line(const TensorSpec& t, const std::vector<double>& numbers, bool in_tables) {
   const bool narrow = std::ranges::all_of(
       numbers, [](double v) { return std::isnan(v) || static_cast<double>(static_cast<float>(v)) == v; });
   const std::vector<float> floats(numbers.begin(), numbers.end());
-  return fmt::format("{} = numbers(\"{}\", \"{}\")  # {} {}\n", t.name, narrow ? "f" : "d",
+  const std::string name = in_tables ? fmt::format("T[\"{0}\"], S[\"{0}\"]", t.name) : t.name;
+  return fmt::format("{} = numbers(\"{}\", \"{}\"){}  # {} {}\n", name, narrow ? "f" : "d",
                      narrow ? hex_of(floats.data(), floats.size() * sizeof(float))
                             : hex_of(numbers.data(), numbers.size() * sizeof(double)),
-                     assay::to_string(t.shape), t.format);
+                     in_tables ? ", " + assay::to_string(t.shape) : "", assay::to_string(t.shape), t.format);
 }
 
 // A number, or a word in quotes.
@@ -219,12 +228,14 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
                "assay shrink",
                assay::to_string(r.verdict.status)));
   const auto row = definitions().find(s.c.op->name);
-  if (row == definitions().end()) {
+  const formula::FormulaOp* written = formula::find(s.c.op->name);
+  if (row == definitions().end() && written == nullptr) {
     std::vector<std::string_view> names;
     for (const auto& [name, definition] : definitions()) names.push_back(name);
-    refuse(s.c, fmt::format("no definition for a script of its own; allowed: {}", fmt::join(names, ", ")));
+    refuse(s.c, fmt::format("no definition for a script of its own; allowed: {}, and every formula",
+                            fmt::join(names, ", ")));
   }
-  const Definition& definition = row->second;
+  const Definition definition = row == definitions().end() ? Definition{} : row->second;
   for (const auto& [name, value] : definition.needs)
     if (s.c.attributes.text(std::string(name)) != value)
       refuse(s.c, fmt::format("{}={} has no definition for a script of its own; allowed: {}", name,
@@ -235,17 +246,21 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
     refuse(s.c, "no output was judged to its end");
   const Worst worst = worst_of(*truth, decode_output(found.got.at(truth->output)));
 
-  std::string inputs;
+  PythonFormula python;
+  if (written != nullptr) python = python_formula(written->text(), truth->output);
+  std::string inputs = written != nullptr ? "T, S = {}, {}\n" : "";
   std::size_t numbers = 0;
   for (const TensorSpec& t : s.inputs.tensors) {
-    if (t.role == TensorRole::output) continue;
-    const std::vector<double> values = decode_tensor(s.inputs.set.at(t.name));
+    const bool output_read = std::ranges::find(python.stored, t.name) != python.stored.end();
+    if (t.role == TensorRole::output && !output_read) continue;
+    const std::vector<double> values =
+        output_read ? decode_output(found.got.at(t.name)) : decode_tensor(s.inputs.set.at(t.name));
     if ((numbers += values.size()) > kMostNumbers)
       refuse(s.c,
              fmt::format("inputs of more than {} numbers: make the case smaller first: assay shrink ... -o "
                          "small.safetensors, then assay repro small.safetensors",
                          kMostNumbers));
-    inputs += input_line(t, values);
+    inputs += input_line(t, values, written != nullptr);
   }
   std::string attributes;
   for (const auto& [name, value] : s.c.attributes.all())
@@ -263,10 +278,12 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
       s.c.variant.empty() ? "" : " variant=" + s.c.variant,
       r.expected_path.empty() ? "" : ", " + r.expected_path, provenance.version,
       provenance.commit.empty() ? "" : " (" + provenance.commit + ")");
+  text += fmt::format("import decimal\n{}import struct\nimport sys\nfrom decimal import Decimal as D\n\n",
+                      written == nullptr ? "" : "import functools\nimport math\n");
+  text += "decimal.setcontext(decimal.Context(prec=200, Emin=-10**9, Emax=10**9, traps=[]))\n";
+  if (written != nullptr) text += "sys.setrecursionlimit(10**6)\n";
   text +=
-      "import decimal\nimport struct\nimport sys\nfrom decimal import Decimal as D\n\n"
-      "decimal.setcontext(decimal.Context(prec=200, Emin=-10**9, Emax=10**9, traps=[]))\n\n"
-      "def numbers(kind, text):\n    return [D(n) for n, in struct.iter_unpack(\"<\" + kind, "
+      "\ndef numbers(kind, text):\n    return [D(n) for n, in struct.iter_unpack(\"<\" + kind, "
       "bytes.fromhex(text))]\n\n";
   text += inputs + fmt::format("A = {{{}}}\n\n", attributes);
   if (definition.exact.find("visible(") != std::string_view::npos) {
@@ -280,6 +297,7 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
     text += visible + "\n";
   }
   if (definition.exact.find("cap(") != std::string_view::npos) text += std::string(kCap) + "\n";
+  if (written != nullptr) text += std::string(kAt) + "\n" + python.text;
   text += std::string(definition.exact) + "\n" + kernel_of(s, found, definition, worst, index) + "\n";
   text += fmt::format(
       "low, high = {}, {}\nvalue, got = exact({}), kernel()\n"
