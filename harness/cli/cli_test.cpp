@@ -296,6 +296,14 @@ TEST(Doctor, lists_the_cpu_backend_as_ready) {
   EXPECT_NE(o.text.find("ready     cpu"), std::string::npos) << o.text;
 }
 
+TEST(Explain, names_every_plane_of_a_case_and_what_python_calls_it) {
+  const Outcome o = assay("explain 'matmul m=2 n=4 k=128 a=e4m3fn_tok b=int4_g32 dtype=f32 path=f32' -b cpu");
+  EXPECT_EQ(o.code, 0) << o.text;
+  for (const char* row : {"  a            [2,128] e4m3fn_tok\n    a.scale    [2] f32, in Python a_scale\n",
+                          "  b            [4,128] int4_g32\n    b.scale    [4,4] f32, in Python b_scale\n"})
+    EXPECT_NE(o.text.find(row), std::string::npos) << o.text;
+}
+
 TEST(Explain, shows_contract_limit_and_what_the_inputs_show) {
   const Outcome o = assay("explain 'softmax rows=3 cols=8 variant=correct' " + kFaulty);
   EXPECT_EQ(o.code, 0);

@@ -83,6 +83,18 @@ void explain_truth(const Case& c, const Inputs& inputs, const Contract& contract
   }
 }
 
+// With the planes that it has apart from its elements, and what a function of Python calls those.
+void print_tensor(const TensorSpec& t) {
+  fmt::print("  {:<12} {} {}\n", t.name, to_string(t.shape), t.format);
+  for (const PlaneSpec& plane : planes(format(t.format), t.shape))
+    if (!plane.suffix.empty()) {
+      std::string argument = t.name + plane.suffix;
+      std::ranges::replace(argument, '.', '_');
+      fmt::print("    {:<10} {} {}, in Python {}\n", t.name + plane.suffix, to_string(plane.shape),
+                 plane.format, argument);
+    }
+}
+
 int explain(const std::vector<std::string>& words, const std::vector<std::string>& backends,
             const InputLists& lists) {
   if (words.size() == 1 && find_op(words[0]) && backends.empty()) {
@@ -101,8 +113,7 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
     const Inputs inputs = make_inputs(group.cases.front(), lists);
     for (const auto& c : group.cases) {
       fmt::print("{}\n  {}\n", c.line(), c.op->formula);
-      for (const auto& t : inputs.tensors)
-        fmt::print("  {:<12} {} {}\n", t.name, to_string(t.shape), t.format);
+      for (const auto& t : inputs.tensors) print_tensor(t);
       const auto declared = workers.of(c.backend).worker->declare(make_call(c, inputs));
       if (declared.status != RunStatus::done) {
         fmt::print("  {}: {}\n", to_string(declared.status), declared.reason);
