@@ -15,7 +15,8 @@ namespace {
 std::string place(const BufferPlane& plane, const Geometry& shape, std::int64_t at) {
   const auto extent = static_cast<std::int64_t>(shape.extent);
   if (at < 0) return fmt::format("{} bytes in front of the first element of {}", -at, plane.name);
-  if (at >= extent) return fmt::format("{} bytes past the last element of {}", at - extent, plane.name);
+  if (at == extent) return fmt::format("right after the last element of {}", plane.name);
+  if (at > extent) return fmt::format("{} bytes past the last element of {}", at - extent, plane.name);
   for (const ByteRange& gap : shape.far)
     if (at >= static_cast<std::int64_t>(gap.first) && at < static_cast<std::int64_t>(gap.first + gap.count))
       return fmt::format("byte {} of {}, in a gap between rows", at, plane.name);

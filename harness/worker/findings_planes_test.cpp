@@ -50,7 +50,7 @@ TEST(FindingsOfAddresses, the_nearest_plane_is_named_with_the_distance) {
     EXPECT_EQ(past.status, RunStatus::overrun);
     EXPECT_EQ(past.plane, name);
     EXPECT_EQ(past.offset, 12);
-    EXPECT_EQ(past.reason, "writes out of bounds: 0 bytes past the last element of " + name);
+    EXPECT_EQ(past.reason, "writes out of bounds: right after the last element of " + name);
     EXPECT_EQ(far.status, RunStatus::leak);
     EXPECT_EQ(far.reason, "reads out of bounds: 400 bytes past the last element of " + name);
     const auto slot =

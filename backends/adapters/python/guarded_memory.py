@@ -130,7 +130,9 @@ class DevicePlane:
         name, extent = self.tensor.name, self.tensor.extent
         if byte < 0:
             return f"{-byte} bytes in front of the first element of {name}"
-        if byte >= extent:
+        if byte == extent:
+            return f"right after the last element of {name}"
+        if byte > extent:
             return f"{byte - extent} bytes past the last element of {name}"
         return f"byte {byte} of {name}, between rows"
 
