@@ -1,5 +1,7 @@
 #include "reference/parallel.hpp"
 
+#include <sched.h>
+
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -14,6 +16,12 @@ std::atomic<int> thread_limit{1};
 
 void set_reference_threads(int threads) { thread_limit = std::max(1, threads); }
 int reference_threads() { return thread_limit; }
+
+int available_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
 
 void parallel_units(std::size_t units, const std::function<void(std::size_t)>& f, int threads) {
   const auto allowed = static_cast<std::size_t>(threads > 0 ? threads : reference_threads());

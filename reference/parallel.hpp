@@ -11,6 +11,8 @@ namespace assay {
 // How many threads one large computation may use; 1 until set. A harness that runs several cases at once leaves it.
 void set_reference_threads(int threads);
 int reference_threads();
+// On how many processors this process may run, at least 1.
+int available_processors();
 
 // f(unit) for every unit in [0, units), by at most `threads` threads (0: reference_threads()). The first
 // exception ends the work and is thrown on.

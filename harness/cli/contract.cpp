@@ -10,6 +10,7 @@
 #include "harness/cli/stoppable.hpp"
 #include "harness/contract_search.hpp"
 #include "reference/error.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -124,6 +125,7 @@ int contract(const Arguments& a, const InputLists& lists, const StopSignals& sig
   if (a.backends.empty() || a.backends.size() > 2)
     throw InputError(InputErrorKind::bad_value,
                      "assay contract: -b BACKEND proposes one, -b OLD -b NEW compares two");
+  set_reference_threads(available_processors());
   const auto known = known_backends();
   const std::vector<Case> cases = cases_of(a, lists);
   const Op& op = *cases.front().op;

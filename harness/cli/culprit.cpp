@@ -9,6 +9,7 @@
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
 #include "harness/cli/stoppable.hpp"
+#include "reference/parallel.hpp"
 #include "reports/file.hpp"
 
 namespace assay {
@@ -113,6 +114,7 @@ void add(const Command& command, Run run, const std::shared_ptr<Arguments>& argu
                  "Seconds of processor time that a thread may take in one run of a kernel",
                  {.low = 0.001, .high = 86400});
   command.callback([run, arguments, &exit_code, lists] {
+    set_reference_threads(available_processors());
     exit_code = until_stopped([&](const StopSignals& signals) { return run(*arguments, lists, signals); });
   });
 }

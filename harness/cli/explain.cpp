@@ -13,6 +13,7 @@
 #include "harness/plan.hpp"
 #include "harness/suites.hpp"
 #include "harness/verdict.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -101,6 +102,7 @@ int explain(const std::vector<std::string>& words, const std::vector<std::string
     fmt::print("{}", manual_page(op(words[0]), false));
     return kGreen;
   }
+  set_reference_threads(available_processors());
   const auto known = known_backends();
   Workers workers(known);
   const Plan plan = make_plan(gather_lines(words, !backends.empty()), {backends, "", 0, 1, false, 1}, known,

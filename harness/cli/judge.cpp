@@ -8,6 +8,7 @@
 #include "harness/recorded.hpp"
 #include "harness/suite_text.hpp"
 #include "reference/error.hpp"
+#include "reference/parallel.hpp"
 
 namespace assay {
 namespace {
@@ -34,6 +35,7 @@ std::map<std::string, std::string> names_of(const std::vector<std::string>& word
 constexpr std::uintmax_t kMostTensors = std::uintmax_t{16} << 30;
 
 int judge(const JudgeArguments& a) {
+  set_reference_threads(available_processors());
   std::size_t red = 0, outputs = 0;
   for (const std::string& path : a.files) {
     const std::string bytes = read_text(path, "file of tensors", kMostTensors);

@@ -1,6 +1,5 @@
 // libassay_judge.so: recorded tensors judged in the caller's process, for assay_judge.h.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <cfenv>
 #include <cstdlib>
@@ -120,12 +119,6 @@ class DefaultArithmetic {
 std::shared_mutex& formulas() {
   static std::shared_mutex mutex;
   return mutex;
-}
-
-int processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // A copy with a zero behind it; nullptr where there is no memory.
@@ -292,7 +285,7 @@ int assay_add_formula(const char* formula, char** text) {
   return code;
 }
 
-void assay_set_threads(int threads) { set_reference_threads(threads > 0 ? threads : processors()); }
+void assay_set_threads(int threads) { set_reference_threads(threads > 0 ? threads : available_processors()); }
 
 const char* assay_version(void) { return ASSAY_VERSION; }
 
