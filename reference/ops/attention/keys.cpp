@@ -58,7 +58,9 @@ constexpr ContractKey kContract[] = {
     {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
     {"div_ulp", ContractValue::number, "2", kUlps,
      "error of a quotient, or of reciprocal and product together"},
-    {"p", ContractValue::format, "f32", "", "format of the weights that enter PV"},
+    {"p", ContractValue::format, "f32", "",
+     "format of the weights that enter PV; one beyond its largest number is saturated, Inf or NaN "
+     "(level=emu: FP8 is saturated)"},
     {"p_shift", ContractValue::number, "0", "0..64",
      "weights are multiplied by 2^this before the rounding to p"},
     {"denominator", ContractValue::word, "exact", "exact|cast",
@@ -75,7 +77,8 @@ constexpr ContractKey kContract[] = {
      "most keys of a part, where split is above 1; the default: one part may hold all keys"},
     {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
     {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
-     "order of the tiles; sequential: and of keys and products in them"},
+     "order of the tiles; sequential: and of keys and products in them, weights entering the row sum one at "
+     "a time"},
     {"qk_order", ContractValue::order, "any", "", "order of the products of a partial sum of q.k"},
     {"pv_order", ContractValue::order, "any", "", "order of the keys of a partial sum of p.v"},
     {"rowsum_order", ContractValue::order, "any", "",
