@@ -38,6 +38,25 @@ TEST(Consumer, a_row_that_is_left_unwritten_is_noticed) {
   EXPECT_NE(std::string(result.message()).find("unwritten"), std::string::npos) << result.message();
 }
 
+TEST(Consumer, an_input_that_is_written_to_is_noticed_and_judges_nothing) {
+  const auto result = assay::keeps_contract(kCases, kContract, [](const assay::Subject& s) {
+    const std::int64_t cols = s.integer("cols");
+    float* x = const_cast<float*>(s.input<float>("x"));
+    for (std::int64_t i = 0; i < 4 * cols; ++i)
+      x[i] = 0, s.output<float>("y")[i] = 1.0F / static_cast<float>(cols);
+  });
+  EXPECT_FALSE(result);
+  EXPECT_NE(std::string(result.message()).find("input_changed: wrote to x"), std::string::npos)
+      << result.message();
+}
+
+TEST(Consumer, a_kernel_with_commas_is_one_argument) {
+  const int rows = 4, unused = 0;
+  EXPECT_ASSAY(kCases, kContract, [rows, unused](const assay::Subject& s) {
+    softmax(s.input<float>("x"), s.output<float>("y"), rows + unused, s.integer("cols"));
+  });
+}
+
 TEST(Consumer, a_misspelt_case_says_what_is_allowed) {
   const auto result = assay::keeps_contract("sofmax rows=1 cols=2", kContract, [](const assay::Subject&) {});
   EXPECT_NE(std::string(result.message()).find("did you mean 'softmax'"), std::string::npos)

@@ -108,17 +108,22 @@ void print_found(const std::string& backend, const Found& found, const Op& op) {
   fmt::print("{}: {} calls, {} contracts tried\n", backend, p.calls, p.tried);
   for (const auto& [reason, count] : found.not_run) fmt::print("  not run   {} x {}\n", count, reason);
   if (p.calls == 0) return;
-  fmt::print("  declared   {}\n  proposed   {}\n  narrowest  {}\n",
-             short_text(Contract::parse(found.declared, op.contract), op), short_text(p.proposed, op),
-             short_text(p.narrowest, op));
-  if (p.inside < p.calls)
-    fmt::print("  no words of {} hold: {} of {} calls are within the limits, and not {}\n", op.name, p.inside,
-               p.calls, p.outside);
-  else
-    for (const ProposedWord& word : p.words)
-      if (word.narrower)
-        fmt::print("    {}={}: {} is ruled out by {}: {}\n", word.key, word.value, word.narrower->value,
-                   word.narrower->line, word.narrower->what);
+  fmt::print("  declared   {}\n", short_text(Contract::parse(found.declared, op.contract), op));
+  if (p.inside < p.calls) {
+    fmt::print(
+        "  no words of {} were found to hold: at best {} of {} calls are within the limits, and not {}\n",
+        op.name, p.inside, p.calls, p.outside);
+    return;
+  }
+  fmt::print("  proposed   {}\n", short_text(p.proposed, op));
+  for (const ProposedWord& word : p.words)
+    if (word.narrower)
+      fmt::print("    {}={}: beside the other words {} is ruled out by {}: {}\n", word.key, word.value,
+                 word.narrower->value, word.narrower->line, word.narrower->what);
+  fmt::print(
+      "  narrowest  {} (all that these calls ask for; errors are mostly a tenth of their limit, so that it "
+      "is no contract)\n",
+      short_text(p.narrowest, op));
 }
 
 int contract(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
@@ -134,6 +139,10 @@ int contract(const Arguments& a, const InputLists& lists, const StopSignals& sig
     Workers workers(known, stopped_by(signals));
     (void)workers.open(backend);
     found.push_back(found_of(backend, cases, lists, workers, signals));
+    if (signals.stopped()) {
+      fmt::print("{}: stopped before the search ended: nothing is proposed\n", backend);
+      return 128 + signals.signal();
+    }
     print_found(backend, found.back(), op);
     if (found.back().proposal.calls == 0) return kNothingJudged;
   }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """contract_test.py PROGRAM: `assay contract` finds the arithmetic of kernels whose arithmetic is known, and what changed between two."""
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 try:
@@ -69,9 +71,9 @@ class Contract(unittest.TestCase):
 
     def test_the_words_of_a_known_arithmetic_are_found_whatever_was_declared(self):
         for change, declared, word, ruled_out in (
-                ({"softmax": "plain"}, "", "the defaults", "acc=f32: f64 is ruled out"),
-                ({"softmax": "plain"}, "acc=bf16 exp_ulp=1000", "the defaults", "acc=f32: f64 is ruled out"),
-                ({"softmax": "rough exp"}, "", "exp_ulp=128", "exp_ulp=128: 64 is ruled out"),
+                ({"softmax": "plain"}, "", "the defaults", "acc=f32: beside the other words f64 is ruled out"),
+                ({"softmax": "plain"}, "acc=bf16 exp_ulp=1000", "the defaults", "acc=f32: beside the other words f64 is ruled out"),
+                ({"softmax": "rough exp"}, "", "exp_ulp=128", "exp_ulp=128: beside the other words 64 is ruled out"),
                 ({"softmax": "weights"}, "", "weights=bf16", "weights=bf16: "),
                 ({"softmax": "out"}, "", "out=f16", ""),
                 ({"rmsnorm": "mid"}, "acc=f64", "mid=bf16", "")):
@@ -83,7 +85,7 @@ class Contract(unittest.TestCase):
 
     def test_a_kernel_that_no_words_describe_is_told_so(self):
         text = self.said("softmax rows=3 cols=40", "-b", self.subject("wrong"), code=1)
-        self.assertIn("no words of softmax hold", text)
+        self.assertIn("no words of softmax were found to hold", text)
 
     def test_a_change_of_arithmetic_is_a_change_of_words_and_the_same_kernel_has_none(self):
         plain = self.subject()
@@ -92,6 +94,15 @@ class Contract(unittest.TestCase):
             text = self.said("softmax rows=3 cols=40", "-b", plain, "-b", self.subject(after), code=1)
             self.assertIn(f"changed    {word}, shown by softmax rows=3 cols=40", text)
             self.assertIn("1 word changed", text)
+
+    def test_a_search_that_is_stopped_claims_nothing(self):
+        started = subprocess.Popen([PROGRAM, "contract", "softmax rows=64 cols=1000", "-b", self.subject("weights")], stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)  # whenever it is stopped, nothing is said of a search that did not end
+        started.send_signal(signal.SIGTERM)
+        text, _ = started.communicate()
+        self.assertEqual(started.returncode, 128 + signal.SIGTERM)
+        self.assertNotIn("proposed   ", text)
+        self.assertNotIn("no words", text)
 
     def test_what_is_no_question_is_refused(self):
         for arguments, word in ((["softmax"], "-b BACKEND proposes one"), (["softmax rows=1 cols=4", "rmsnorm rows=1 cols=4", "-b", "cpu"], "of one op"),

@@ -93,6 +93,13 @@ class Repro(unittest.TestCase):
                 right, _ = self.run_script(lambda t: t.replace(", kernel()", ", None").replace("\nprint(f", "\ngot = struct.unpack('f', struct.pack('f', float(value)))[0]\nprint(f", 1))
                 self.assertEqual((right.returncode, right.stdout.splitlines()[-1]), (0, "inside"), line + "\n" + right.stdout)
 
+    def test_a_definition_without_the_roundings_that_are_declared_says_so(self):
+        made = assay("repro", "matmul m=2 n=3 k=256 a=bf16 b=q8_0 dtype=f32", "-b", self.subjects, "-o", self.script)
+        self.assertEqual(made.returncode, 1, made.stderr)
+        shown, text = self.run_script()
+        self.assertIn("what is declared rounds in between", shown.stdout)
+        self.assertLessEqual(text.count("\n"), 60)
+
     def test_a_result_that_is_no_number_is_outside(self):
         made = assay("repro", "softmax rows=1 cols=96 fill=extreme backend=museum variant=max_of_first_warp", "-o", self.script)
         self.assertEqual(made.returncode, 1, made.stderr)

@@ -278,8 +278,8 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
       s.c.variant.empty() ? "" : " variant=" + s.c.variant,
       r.expected_path.empty() ? "" : ", " + r.expected_path, provenance.version,
       provenance.commit.empty() ? "" : " (" + provenance.commit + ")");
-  text += fmt::format("import decimal\n{}import struct\nimport sys\nfrom decimal import Decimal as D\n\n",
-                      written == nullptr ? "" : "import functools\nimport math\n");
+  text += fmt::format("import decimal, {}struct, sys\nfrom decimal import Decimal as D\n\n",
+                      written == nullptr ? "" : "functools, math, ");
   text += "decimal.setcontext(decimal.Context(prec=200, Emin=-10**9, Emax=10**9, traps=[]))\n";
   if (written != nullptr) text += "sys.setrecursionlimit(10**6)\n";
   text +=
@@ -303,7 +303,11 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
       "low, high = {}, {}\nvalue, got = exact({}), kernel()\n"
       "print(f\"{}: exact {{value:.12g}}, got {{got:.9g}}, allowed {{low:.9g}} .. {{high:.9g}}\")\n"
       "inside = low <= got <= high or (got != got and low != low)\n"
-      "print(\"inside\" if inside else \"outside\" if high == low or got != got else\n"
+      "if low < high and not low <= value <= high and value == value: print(\"(what is declared rounds in "
+      "between: its "
+      "results lie in that interval, and not around the "
+      "exact value)\")\n"
+      "print(\"inside\" if inside else \"outside\" if not low < high or got - got != 0 else\n"
       "      f\"outside: {{abs(got - (low + high) / 2) / ((high - low) / 2):.3g}} times the bound\")\n"
       "sys.exit(0 if inside else 1)\n",
       python_float(worst.value - worst.limit), python_float(worst.value + worst.limit), index, where);

@@ -1,7 +1,7 @@
 /* assay_judge.h: the judge as a library in your own process, for tests in any language that calls C. What it says is what
  * `assay judge` says, without a process and without files; it runs no kernel.
  *
- *   assay_tensor tensors[] = {
+ *   assay_array tensors[] = {
  *       {"x", "F32", (const int64_t[]){4, 1000}, 2, x, sizeof x},   an input, as the kernel got it
  *       {"y", "F32", (const int64_t[]){4, 1000}, 2, y, sizeof y}};  an output, as the kernel left it
  *   char* text = NULL;
@@ -43,20 +43,20 @@ enum {
 };
 
 /* One tensor, its elements one behind the other, the last axis fastest. */
-typedef struct assay_tensor {
+typedef struct assay_array {
   const char* name;     /* as the page of the op has it: "x", "k", "k.scale", "y" (assay manual OP) */
   const char* type;     /* as safetensors has it: F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I8, U8 */
   const int64_t* shape; /* any shape of as many elements as the case's tensor has */
   int32_t rank;
   const void* data;
   size_t bytes;
-} assay_tensor;
+} assay_array;
 
 /* Judges the outputs among `tensors` by its inputs. line: the case ("OP key=value ..."). contract: the arithmetic that the
  * kernel declares, as in the program; NULL is the op's own defaults. *text: the verdict, of several lines, or why there is
  * none; it is always set, and given back with assay_free. text may be NULL. */
 ASSAY_JUDGE_API int assay_judge(const char* line, const char* contract, unsigned flags,
-                                const assay_tensor* tensors, size_t count, char** text);
+                                const assay_array* tensors, size_t count, char** text);
 
 /* The cases of a line, in which a comma is a set and sets multiply: *text has one line for each. */
 ASSAY_JUDGE_API int assay_list_cases(const char* line, char** text);
@@ -67,8 +67,8 @@ typedef struct assay_case assay_case;
 ASSAY_JUDGE_API int assay_make_case(const char* line, assay_case** made, char** text);
 /* Its tensors, *count of them, as long as the case lives. The outputs have no data: name, type, shape and bytes are those of the
  * memory that a kernel has to fill, and assay_judge is given. */
-ASSAY_JUDGE_API const assay_tensor* assay_case_inputs(const assay_case* made, size_t* count);
-ASSAY_JUDGE_API const assay_tensor* assay_case_outputs(const assay_case* made, size_t* count);
+ASSAY_JUDGE_API const assay_array* assay_case_inputs(const assay_case* made, size_t* count);
+ASSAY_JUDGE_API const assay_array* assay_case_outputs(const assay_case* made, size_t* count);
 /* The value of an attribute, those at their defaults included, as long as the case lives; NULL where the case has none of that
  * name. */
 ASSAY_JUDGE_API const char* assay_case_attribute(const assay_case* made, const char* name);
@@ -82,11 +82,11 @@ ASSAY_JUDGE_API void assay_free_case(assay_case* made);
  * scales) the limits hold for every choice that the contract leaves; assay_judge, which sees what was stored, is narrower.
  * Ends as assay_make_case does. Tensors among `tensors` that are no inputs are left. */
 typedef struct assay_truths assay_truths;
-ASSAY_JUDGE_API int assay_make_truths(const char* line, const char* contract, const assay_tensor* tensors,
+ASSAY_JUDGE_API int assay_make_truths(const char* line, const char* contract, const assay_array* tensors,
                                       size_t count, assay_truths** made, char** text);
 /* One tensor of type F64 for each output, by its name, as long as the truths live. */
-ASSAY_JUDGE_API const assay_tensor* assay_truth_values(const assay_truths* made, size_t* count);
-ASSAY_JUDGE_API const assay_tensor* assay_truth_limits(const assay_truths* made, size_t* count);
+ASSAY_JUDGE_API const assay_array* assay_truth_values(const assay_truths* made, size_t* count);
+ASSAY_JUDGE_API const assay_array* assay_truth_limits(const assay_truths* made, size_t* count);
 ASSAY_JUDGE_API void assay_free_truths(assay_truths* made);
 
 /* From now on the formula's op is one of this process (docs/formulas.md). A name that another formula has is refused; the same

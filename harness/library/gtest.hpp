@@ -13,15 +13,16 @@
 //   }
 //
 // Link assay::gtest. The line is a case line: its sets multiply, and the lambda runs twice per case. Outputs stand in
-// poisoned memory, each time another: an element that stays unwritten fails, whatever the limit. The kernel runs in this process, so a crash is a
-// crash of the test; for time-outs, crash verdicts and reads out of bounds, write a plug-in (assay/assay_backend.h).
+// poisoned memory, each time another: an element that stays unwritten fails, whatever the limit, and so does one whose input was
+// written to. The kernel runs in this process, so a crash is a crash of the test; for time-outs, crash verdicts, reads out of
+// bounds and bits that do not repeat, write a plug-in (assay/assay_backend.h).
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -46,18 +47,21 @@ class Subject {
     if (code != ASSAY_GREEN) throw std::invalid_argument(said);
     case_.reset(made, assay_free_case);
     std::size_t count = 0;
-    const assay_tensor* planes = assay_case_outputs(made, &count);
+    const assay_array* planes = assay_case_outputs(made, &count);
     for (std::size_t i = 0; i < count; ++i) outputs_[planes[i].name].assign(planes[i].bytes, poison);
+    planes = assay_case_inputs(made, &count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto* first = static_cast<const unsigned char*>(planes[i].data);
+      inputs_[planes[i].name].assign(first, first + planes[i].bytes);
+    }
   }
 
   // The elements of a tensor's plane: "x", or "x.scale" for the scales that stand apart.
   template <typename T>
   const T* input(const std::string& plane) const {
-    std::size_t count = 0;
-    const assay_tensor* planes = assay_case_inputs(case_.get(), &count);
-    for (std::size_t i = 0; i < count; ++i)
-      if (planes[i].name == plane) return static_cast<const T*>(planes[i].data);
-    throw std::invalid_argument(line_ + ": no input has a plane '" + plane + "'");
+    const auto found = inputs_.find(plane);
+    if (found == inputs_.end()) throw std::invalid_argument(line_ + ": no input has a plane '" + plane + "'");
+    return reinterpret_cast<const T*>(found->second.data());
   }
   template <typename T>
   T* output(const std::string& plane) const {
@@ -77,11 +81,20 @@ class Subject {
 
   const std::string& line() const { return line_; }
   const std::map<std::string, std::vector<unsigned char>>& outputs() const { return outputs_; }
-  // Inputs and outputs, as the judge takes them.
-  std::vector<assay_tensor> tensors() const {
+  // The name of an input that is no longer what the kernel was given; empty: none.
+  std::string changed_input() const {
     std::size_t count = 0;
-    const assay_tensor* planes = assay_case_inputs(case_.get(), &count);
-    std::vector<assay_tensor> all(planes, planes + count);
+    const assay_array* planes = assay_case_inputs(case_.get(), &count);
+    for (std::size_t i = 0; i < count; ++i)
+      if (std::memcmp(planes[i].data, inputs_.at(planes[i].name).data(), planes[i].bytes) != 0)
+        return planes[i].name;
+    return "";
+  }
+  // The inputs as they were given, and the outputs, as the judge takes them.
+  std::vector<assay_array> tensors() const {
+    std::size_t count = 0;
+    const assay_array* planes = assay_case_inputs(case_.get(), &count);
+    std::vector<assay_array> all(planes, planes + count);
     planes = assay_case_outputs(case_.get(), &count);
     for (std::size_t i = 0; i < count; ++i) {
       all.push_back(planes[i]);
@@ -93,6 +106,7 @@ class Subject {
  private:
   std::string line_;
   std::shared_ptr<assay_case> case_;
+  std::map<std::string, std::vector<unsigned char>> inputs_;
   mutable std::map<std::string, std::vector<unsigned char>> outputs_;
 };
 
@@ -128,11 +142,16 @@ template <typename Kernel>
     }
     kernel(*subject);
     kernel(*again);
-    if (const std::size_t count = unwritten_bytes(*subject, kFirstPoison, *again, kSecondPoison))
+    const std::size_t count = unwritten_bytes(*subject, kFirstPoison, *again, kSecondPoison);
+    if (count > 0)
       return ::testing::AssertionFailure()
              << "case   " << each << "\n  what   unwritten: " << count << " bytes of the outputs";
     for (const Subject* run : {subject.get(), again.get()}) {
-      const std::vector<assay_tensor> tensors = run->tensors();
+      const std::string changed = run->changed_input();
+      if (!changed.empty())
+        return ::testing::AssertionFailure()
+               << "case   " << each << "\n  what   input_changed: wrote to " << changed;
+      const std::vector<assay_array> tensors = run->tensors();
       char* said = nullptr;
       const int code = assay_judge(each.c_str(), contract.c_str(), 0, tensors.data(), tensors.size(), &said);
       const std::string verdict = said == nullptr ? "not enough memory" : said;
@@ -145,7 +164,8 @@ template <typename Kernel>
 
 }  // namespace assay
 
-#define EXPECT_ASSAY(case_line, contract, kernel) \
-  EXPECT_TRUE(::assay::keeps_contract(case_line, contract, kernel))
-#define ASSERT_ASSAY(case_line, contract, kernel) \
-  ASSERT_TRUE(::assay::keeps_contract(case_line, contract, kernel))
+// (case line, contract, kernel): the kernel is all that follows, for a lambda may have commas.
+#define EXPECT_ASSAY(case_line, contract, ...) \
+  EXPECT_TRUE(::assay::keeps_contract(case_line, contract, __VA_ARGS__))
+#define ASSERT_ASSAY(case_line, contract, ...) \
+  ASSERT_TRUE(::assay::keeps_contract(case_line, contract, __VA_ARGS__))

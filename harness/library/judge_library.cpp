@@ -23,6 +23,7 @@
 #include "harness/library/assay_judge.h"
 #include "harness/recorded.hpp"
 #include "reference/error.hpp"
+#include "reference/near_names.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/parallel.hpp"
 #include "reference/self_test.hpp"
@@ -35,7 +36,7 @@ namespace {
 struct Listed {
   std::deque<std::string> names;
   std::deque<StoredTensor> stored;
-  std::vector<assay_tensor> tensors;
+  std::vector<assay_array> tensors;
 
   void add(const std::string& name, StoredTensor type, const void* data, std::size_t bytes) {
     const std::string& kept_name = names.emplace_back(name);
@@ -43,7 +44,7 @@ struct Listed {
     tensors.push_back({kept_name.c_str(), s.type.c_str(), s.shape.data(),
                        static_cast<std::int32_t>(s.shape.size()), data, bytes});
   }
-  const assay_tensor* all(std::size_t* count) const {
+  const assay_array* all(std::size_t* count) const {
     if (count != nullptr) *count = tensors.size();
     return tensors.data();
   }
@@ -158,11 +159,19 @@ T* given(T* pointer, const char* what) {
   return pointer;
 }
 
-Safetensors container_of(const assay_tensor* tensors, std::size_t count) {
+std::size_t bytes_of_type(std::string_view type) {
+  static const std::map<std::string_view, std::size_t> kBytes = {
+      {"F64", 8},  {"I64", 8},     {"F32", 4},     {"I32", 4}, {"F16", 2},
+      {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1},  {"U8", 1}};
+  const auto found = kBytes.find(type);
+  return found == kBytes.end() ? 0 : found->second;
+}
+
+Safetensors container_of(const assay_array* tensors, std::size_t count) {
   if (count > 0) (void)given(tensors, "tensors were");
   Safetensors container;
   for (std::size_t i = 0; i < count; ++i) {
-    const assay_tensor& t = tensors[i];
+    const assay_array& t = tensors[i];
     const std::string name = given(t.name, "name of a tensor was");
     const auto refuse = [&](std::string_view why) {
       throw InputError(InputErrorKind::bad_value, fmt::format("{}: '{}' {}", kWhere, name, why));
@@ -171,7 +180,19 @@ Safetensors container_of(const assay_tensor* tensors, std::size_t count) {
       refuse(fmt::format("has {} axes; allowed: 0..{}", t.rank, kMostAxes));
     if (t.rank > 0 && t.shape == nullptr) refuse("has no shape");
     if (t.bytes > 0 && t.data == nullptr) refuse("has no data");
-    StoredTensor stored{given(t.type, "type of a tensor was"),
+    double elements = 1;
+    for (std::int32_t axis = 0; axis < t.rank; ++axis) {
+      if (t.shape[axis] < 0) refuse(fmt::format("has an axis of {}", t.shape[axis]));
+      elements *= static_cast<double>(t.shape[axis]);
+    }
+    const std::string type = given(t.type, "type of a tensor was");
+    const std::size_t each = bytes_of_type(type);
+    if (each == 0)
+      refuse(fmt::format("is of type {}; allowed: F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I64 I32 I8 U8",
+                         excerpt(type)));
+    if (elements * static_cast<double>(each) != static_cast<double>(t.bytes))
+      refuse(fmt::format("has a shape of {} elements of {} and {} bytes", elements, type, t.bytes));
+    StoredTensor stored{type,
                         std::vector<std::int64_t>(t.shape, t.shape + t.rank),
                         {static_cast<const char*>(t.data), t.bytes}};
     if (!container.tensors.emplace(name, std::move(stored)).second) refuse("is there twice");
@@ -179,7 +200,13 @@ Safetensors container_of(const assay_tensor* tensors, std::size_t count) {
   return container;
 }
 
-CaseFile recorded(const char* line, const assay_tensor* tensors, std::size_t count, bool outputs) {
+// Of nothing, nothing.
+const assay_array* all_of(const Listed* listed, std::size_t* count) {
+  if (count != nullptr) *count = 0;
+  return listed == nullptr ? nullptr : listed->all(count);
+}
+
+CaseFile recorded(const char* line, const assay_array* tensors, std::size_t count, bool outputs) {
   return parse_dump(container_of(tensors, count), given(line, "case line was"), {}, std::string(kWhere),
                     outputs);
 }
@@ -207,7 +234,7 @@ int make(Made** made, char** text, const Maker& maker) {
 
 extern "C" {
 
-int assay_judge(const char* line, const char* contract, unsigned flags, const assay_tensor* tensors,
+int assay_judge(const char* line, const char* contract, unsigned flags, const assay_array* tensors,
                 size_t count, char** text) {
   std::string said;
   const int code = answered(said, [&] {
@@ -224,18 +251,18 @@ int assay_judge(const char* line, const char* contract, unsigned flags, const as
   return code;
 }
 
-int assay_make_truths(const char* line, const char* contract, const assay_tensor* tensors, size_t count,
+int assay_make_truths(const char* line, const char* contract, const assay_array* tensors, size_t count,
                       assay_truths** made, char** text) {
   return make(made, text, [&] {
     return std::make_unique<assay_truths>(recorded(line, tensors, count, false), optional_text(contract));
   });
 }
 
-const assay_tensor* assay_truth_values(const assay_truths* made, size_t* count) {
-  return made->values.all(count);
+const assay_array* assay_truth_values(const assay_truths* made, size_t* count) {
+  return all_of(made == nullptr ? nullptr : &made->values, count);
 }
-const assay_tensor* assay_truth_limits(const assay_truths* made, size_t* count) {
-  return made->limits.all(count);
+const assay_array* assay_truth_limits(const assay_truths* made, size_t* count) {
+  return all_of(made == nullptr ? nullptr : &made->limits, count);
 }
 void assay_free_truths(assay_truths* made) { delete made; }
 
@@ -256,14 +283,15 @@ int assay_make_case(const char* line, assay_case** made, char** text) {
   });
 }
 
-const assay_tensor* assay_case_inputs(const assay_case* made, size_t* count) {
-  return made->given.all(count);
+const assay_array* assay_case_inputs(const assay_case* made, size_t* count) {
+  return all_of(made == nullptr ? nullptr : &made->given, count);
 }
-const assay_tensor* assay_case_outputs(const assay_case* made, size_t* count) {
-  return made->asked.all(count);
+const assay_array* assay_case_outputs(const assay_case* made, size_t* count) {
+  return all_of(made == nullptr ? nullptr : &made->asked, count);
 }
 
 const char* assay_case_attribute(const assay_case* made, const char* name) {
+  if (made == nullptr) return nullptr;
   const auto found = made->attributes.find(name == nullptr ? "" : name);
   return found == made->attributes.end() ? nullptr : found->second.c_str();
 }

@@ -22,7 +22,7 @@ struct Said {
   std::string text;
 };
 
-using Tensors = std::vector<assay_tensor>;
+using Tensors = std::vector<assay_array>;
 
 Said judge(const char* line, const char* contract, const Tensors& tensors, unsigned flags = 0) {
   char* text = nullptr;
@@ -33,8 +33,8 @@ Said judge(const char* line, const char* contract, const Tensors& tensors, unsig
 }
 
 template <typename T>
-assay_tensor tensor(const char* name, const char* type, const std::vector<std::int64_t>& shape,
-                    const std::vector<T>& data) {
+assay_array tensor(const char* name, const char* type, const std::vector<std::int64_t>& shape,
+                   const std::vector<T>& data) {
   return {name,         type,
           shape.data(), static_cast<std::int32_t>(shape.size()),
           data.data(),  data.size() * sizeof(T)};
@@ -71,9 +71,9 @@ TEST(JudgeLibrary, tells_what_cannot_be_judged_and_what_is_allowed) {
     Tensors tensors;
     const char* word;
   };
-  const assay_tensor no_data = {"x", "F32", kShape.data(), 2, nullptr, 16};
-  const assay_tensor no_name = {nullptr, "F32", kShape.data(), 2, kX.data(), 16};
-  const assay_tensor axes = {"x", "F32", kShape.data(), 100, kX.data(), 16};
+  const assay_array no_data = {"x", "F32", kShape.data(), 2, nullptr, 16};
+  const assay_array no_name = {nullptr, "F32", kShape.data(), 2, kX.data(), 16};
+  const assay_array axes = {"x", "F32", kShape.data(), 100, kX.data(), 16};
   const std::vector<Row> rows = {
       {nullptr, kContract, right, "no case line was given"},
       {"sofmax rows=2 cols=2", kContract, right, "softmax"},
@@ -94,6 +94,14 @@ TEST(JudgeLibrary, tells_what_cannot_be_judged_and_what_is_allowed) {
     EXPECT_NE(said.text.find(row.word), std::string::npos) << row.word << " in: " << said.text;
   }
   EXPECT_EQ(judge(kLine, kContract, right, 6).code, ASSAY_USAGE);
+  // A shape is one of the elements that are there; how many axes they are cut into is the caller's.
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{-2, -2}, {0, 4}, {INT64_MAX, 4}, {4, 4}, {}})
+    EXPECT_EQ(judge(kLine, kContract, {tensor("x", "F32", shape, kX), right[1]}).code, ASSAY_USAGE)
+        << shape.size();
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4}, {1, 2, 2}})
+    EXPECT_EQ(judge(kLine, kContract, {tensor("x", "F32", shape, kX), right[1]}).code, ASSAY_GREEN);
+  EXPECT_EQ(judge(kLine, kContract, {tensor("x", "FLOAT", kShape, kX), right[1]}).code, ASSAY_USAGE);
   char* text = nullptr;
   EXPECT_EQ(assay_judge(kLine, kContract, 0, nullptr, 2, &text), ASSAY_USAGE);
   EXPECT_NE(std::string(text).find("no tensors were given"), std::string::npos) << text;
@@ -165,15 +173,15 @@ TEST(JudgeLibrary, makes_the_inputs_that_a_run_of_the_case_has) {
     assay_case* made = nullptr;
     ASSERT_EQ(assay_make_case(line, &made, nullptr), ASSAY_GREEN);
     std::size_t inputs = 0, outputs = 0;
-    const assay_tensor* first = assay_case_inputs(made, &inputs);
-    const assay_tensor* asked = assay_case_outputs(made, &outputs);
+    const assay_array* first = assay_case_inputs(made, &inputs);
+    const assay_array* asked = assay_case_outputs(made, &outputs);
     const assay::Inputs expected = assay::make_inputs(assay::one_case_of(line, "test"), assay::input_lists());
     std::size_t planes = 0;
     for (const auto& [name, tensor] : expected.set)
       for (const assay::Plane& plane : tensor.planes) {
         ++planes;
         const auto* found = std::find_if(
-            first, first + inputs, [&](const assay_tensor& t) { return t.name == name + plane.spec.suffix; });
+            first, first + inputs, [&](const assay_array& t) { return t.name == name + plane.spec.suffix; });
         ASSERT_NE(found, first + inputs) << name;
         ASSERT_EQ(found->bytes, plane.bytes.size());
         EXPECT_EQ(std::memcmp(found->data, plane.bytes.data(), found->bytes), 0) << line << " " << name;
@@ -187,6 +195,11 @@ TEST(JudgeLibrary, makes_the_inputs_that_a_run_of_the_case_has) {
     assay_free_case(made);
   }
   assay_free_case(nullptr);
+  std::size_t of_none = 7;
+  EXPECT_EQ(assay_case_inputs(nullptr, &of_none), nullptr);
+  EXPECT_EQ(of_none, 0U);
+  EXPECT_EQ(assay_truth_limits(nullptr, nullptr), nullptr);
+  EXPECT_EQ(assay_case_attribute(nullptr, "cols"), nullptr);
   for (const auto& [line, word] :
        {std::pair{"softmax rows=3", "cols"}, {"softmax rows=3 cols=4 fault=nan", "two runs"}}) {
     assay_case* made = nullptr;
@@ -207,7 +220,7 @@ TEST(JudgeLibrary, tells_the_exact_value_and_the_limit_of_each_element) {
   assay_truths* made = nullptr;
   ASSERT_EQ(assay_make_truths(kLine, kContract, tensors.data(), 1, &made, nullptr), ASSAY_GREEN);
   std::size_t count = 0;
-  const assay_tensor* values = assay_truth_values(made, &count);
+  const assay_array* values = assay_truth_values(made, &count);
   ASSERT_EQ(count, 1U);
   EXPECT_STREQ(values->name, "y");
   EXPECT_STREQ(values->type, "F64");

@@ -107,6 +107,30 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             self.assertTrue(all(pool.map(finds, range(64))))
 
+    def test_arrays_of_another_byte_order_and_whole_numbers_are_what_they_say(self):
+        swapped = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in self.inputs.items()}
+        self.judged(self.y.astype(">f4"), inputs=swapped)
+        self.assertRaises(assay.Finding, self.judged, (self.y * numpy.float32(1.01)).astype(">f4"), inputs=swapped)
+        x = self.x.reshape(6, 40)
+        assay.check([int(i) for i in x.argmax(-1)], op="argmax", inputs={"x": x})
+        self.assertRaises(assay.Finding, assay.check, [0] * 6, op="argmax", inputs={"x": x})
+
+    def test_one_formula_from_many_threads_is_one_op(self):
+        formula = "op doubled_by_threads\nsizes rows, cols\nin  x[rows,cols] dtype\nout y[r,i] dtype = 2 * x[r,i]\n"
+        x = self.x.reshape(6, 40)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda _: assay.check(2 * x, formula=formula, inputs={"x": x}), range(64)))
+        self.judged(self.y)
+
+    def test_mistakes_are_value_errors_with_a_text(self):
+        for more, word in (({"op": "q4_0"}, "assay list ops"), ({"op": 3}, "as a text"), ({"contract": {"acc": "f32"}}, "a text, as in"),
+                           ({"contract": "acc=f64\0foo"}, "a text, as in"), ({"inputs": [self.x]}, "a dict"), ({"fill": "ramp"}, "fill=ramp")):
+            with self.assertRaises(ValueError) as refused:
+                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+            self.assertIn(word, str(refused.exception))
+        for line in ("softmax rows", ""):
+            self.assertRaises(ValueError, lambda line=line: assay.Case(line).inputs)
+
     def test_truths_are_what_check_judges_by(self):
         y, limit = assay.truth(op="rmsnorm", inputs=self.inputs, contract="acc=f32", eps=1e-5)["y"]
         self.assertEqual(y.shape, (6, 40))

@@ -8,7 +8,7 @@ static float x[ROWS * COLS], y[ROWS * COLS];
 
 int main(void) {
   const int64_t shape[] = {ROWS, COLS};
-  const assay_tensor tensors[] = {{"x", "F32", shape, 2, x, sizeof x}, {"y", "F32", shape, 2, y, sizeof y}};
+  const assay_array tensors[] = {{"x", "F32", shape, 2, x, sizeof x}, {"y", "F32", shape, 2, y, sizeof y}};
   char* text = NULL;
   int r, i, code;
   for (i = 0; i < ROWS * COLS; ++i) x[i] = sinf((float)i);

@@ -42,6 +42,8 @@ def _judge(line, planes, contract, strict, process):
     __tracebackhide__ = True
     if process not in ("", "own"):
         raise ValueError(f"process={process!r}; allowed: 'own', a process for this call; '', this one")
+    if not isinstance(contract, str) or "\0" in contract:
+        raise ValueError(f"contract={contract!r}: a text, as in 'acc=f32 order=any'")
     judged = _judged_apart if process else library.judge
     code, text = judged(line, planes, contract or None, strict)
     if code == library.FINDING:
@@ -52,18 +54,34 @@ def _judge(line, planes, contract, strict, process):
 
 
 def _op(op, formula):
-    if bool(op) == bool(formula):
-        raise ValueError("one of op and formula is given")
+    if bool(op) == bool(formula) or not isinstance(op, str) or not isinstance(formula, str):
+        raise ValueError("one of op and formula is given, as a text")
     return op or op_of(formula)
 
 
 def _first_output(op, attributes):
-    return next(name for name, row in tensors_of(op, attributes).items() if row[2])
+    name = next((name for name, row in tensors_of(op, attributes).items() if row[2]), None)
+    if name is None:
+        raise ValueError(f"op={op} is none: assay list ops")
+    return name
+
+
+def _planes(table, arrays):
+    """name -> Plane; whole numbers of Python where the op has whole numbers, 16 bits widened where it has f32."""
+    if not isinstance(arrays, dict):
+        raise ValueError(f"inputs and outputs are a dict of arrays by name, not {type(arrays).__name__}")
+    planes = {}
+    for name, array in arrays.items():
+        form = table[name][1] if name in table else ""
+        if form == "int32" and isinstance(array, (list, tuple)):
+            import numpy
+            array = numpy.asarray(array, numpy.int32)
+        planes[name] = plane_of(array, copy=False).widened(form)
+    return planes
 
 
 def _line_and_planes(op, arrays, attributes):
-    table = tensors_of(op, attributes)
-    planes = {name: plane_of(array, copy=False).widened(table[name][1] if name in table else "") for name, array in arrays.items()}
+    planes = _planes(tensors_of(op, attributes), arrays)
     return line_of(op, planes, attributes)[0], planes
 
 
@@ -75,6 +93,8 @@ def check(output, *, op="", formula="", inputs, contract="", strict=False, proce
     pass, raises Finding with its text otherwise, and ValueError for what cannot be judged."""
     __tracebackhide__ = True
     op = _op(op, formula)
+    if not isinstance(inputs, dict):
+        raise ValueError(f"inputs are a dict of arrays by name, not {type(inputs).__name__}")
     outputs = output if isinstance(output, dict) else {_first_output(op, attributes): output}
     line, planes = _line_and_planes(op, dict(inputs, **outputs), attributes)
     return _judge(line, planes, contract, strict, process)
@@ -92,7 +112,10 @@ class Case:
 
     def __init__(self, line):
         self.line = line
-        self.op, *words = line.split()
+        self.op, *words = line.split() or [""]
+        odd = [word for word in words if "=" not in word]
+        if odd:
+            raise ValueError(f"{line!r}: {odd[0]!r} is no key=value")
         self.attributes = dict(word.split("=", 1) for word in words)
         self._planes = None
 
@@ -119,7 +142,7 @@ class Case:
         """As check(): the kernel's output, or a dict of them by name."""
         __tracebackhide__ = True
         outputs = output if isinstance(output, dict) else {_first_output(self.op, self.attributes): output}
-        outputs = {name: plane_of(array, copy=False) for name, array in outputs.items()}
+        outputs = _planes(tensors_of(self.op, self.attributes), outputs)
         return _judge(self.line, dict(self.planes, **outputs), contract, strict, process)
 
 

@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 
 from assay import library, program
 
+OF_CASES = ("after", "backend", "fault", "fill", "layout", "seed", "variant")  # words of a case that are no attributes of its op
 FILES = "ASSAY_OPS"  # files of formulas, which every program of assay takes up
-_formulas = {}
+_formulas, _lock = {}, threading.Lock()
 
 
 def op_of(formula):
@@ -19,18 +21,19 @@ def op_of(formula):
     if named is None:
         raise ValueError("a formula has a line `op NAME`: docs/formulas.md")
     name = named[1]
-    if name in _formulas and _formulas[name] != formula:
-        raise ValueError(f"another formula of the name {name} was given before: a process has one of each")
-    if name not in _formulas:
-        library.add_formula(formula)  # before the programs' list has it: a library that starts later takes up that list
-        folder = tempfile.mkdtemp(prefix="assay_formula_")
-        atexit.register(shutil.rmtree, folder, True)
-        path = os.path.join(folder, name + ".op")
-        with open(path, "w") as file:
-            file.write(formula)
-        before = os.environ.get(FILES)
-        os.environ[FILES] = before + ":" + path if before else path
-        _formulas[name] = formula
+    with _lock:
+        if name in _formulas and _formulas[name] != formula:
+            raise ValueError(f"another formula of the name {name} was given before: a process has one of each")
+        if name not in _formulas:
+            library.add_formula(formula)  # before the programs' list has it: a library that starts later takes up that list
+            folder = tempfile.mkdtemp(prefix="assay_formula_")
+            atexit.register(shutil.rmtree, folder, True)
+            path = os.path.join(folder, name + ".op")
+            with open(path, "w") as file:
+                file.write(formula)
+            before = os.environ.get(FILES)
+            os.environ[FILES] = before + ":" + path if before else path
+            _formulas[name] = formula
     return name
 
 
@@ -89,5 +92,8 @@ def line_of(op, planes, attributes):
     for name in planes:
         if name not in table:
             raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
+    for key in attributes:
+        if key in OF_CASES:
+            raise ValueError(f"{key}={attributes[key]}: how inputs are made and by whom is no question of tensors that are there already")
     values = dict(inferred(op, table, planes), **{key: str(value) for key, value in attributes.items()})
     return " ".join([op] + [f"{key}={value}" for key, value in values.items()]), table

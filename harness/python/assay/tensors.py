@@ -77,6 +77,8 @@ def plane_of(array, copy=True):
         here = numpy.from_dlpack(array)
     else:
         here = numpy.asarray(array, numpy.float32)
+    if here.dtype.byteorder not in "=|" and not here.dtype.isnative:
+        here = here.astype(here.dtype.newbyteorder("="))
     return Plane(here.dtype.name, here.shape, kept(bytes_of(numpy.ascontiguousarray(here))) if here.size else b"")
 
 
