@@ -122,6 +122,11 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
       throw InputError(
           InputErrorKind::unknown_name,
           fmt::format("no plug-in file '{}' (in a case, %3A is a colon of the path itself)", excerpt(base)));
+    if (fs::is_directory(choice.info.file, error))
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("backend '{}' is a folder; allowed: a plug-in (.so), or a file of Python (.py)",
+                      excerpt(base)));
     if (const BackendInfo* loader = loader_of(choice.info.file, known)) {
       choice.info.worker = loader->worker;
       choice.info.witness = loader->witness;
@@ -141,6 +146,10 @@ BackendChoice choose_backend(std::string_view name, const std::vector<BackendInf
       throw InputError(InputErrorKind::bad_value, fmt::format("backend '{}' was not built: {}; to get it: {}",
                                                               b.name, b.not_built, b.install));
     choice.info = b;
+    const std::string file = options.substr(0, options.find(','));
+    if (file.ends_with(".py") && !is_there(fs::absolute(file)))
+      throw InputError(InputErrorKind::unknown_name,
+                       fmt::format("backend '{}': no file '{}'", excerpt(base), excerpt(file)));
     return choice;
   }
   throw InputError(InputErrorKind::unknown_name,

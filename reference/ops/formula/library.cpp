@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -275,7 +276,10 @@ class Library {
     std::ostringstream text;
     text << stream.rdbuf();
     if (!stream)
-      throw InputError(InputErrorKind::bad_value, fmt::format("{}: no formula can be read from it", path));
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("{}: no formula can be read from it: {}", path,
+                      std::filesystem::exists(path) ? "it is no file of text" : "there is no such file"));
     try {
       take(text.str());
     } catch (const InputError& e) {
