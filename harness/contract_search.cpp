@@ -49,7 +49,8 @@ std::vector<std::string> ladder(const ContractKey& key) {
   return {};
 }
 
-// log2 of a limit. One that decides an element is as wide as the last bit of an f32, or a few of them would outweigh the rest.
+// log2 of a limit. One that decides an element is as wide as the last bit of an f32, or a few of them would
+// outweigh the rest.
 double width_of(double limit, double value) {
   const double least = std::isfinite(value) ? std::fabs(value) * 0x1p-24 : 0;
   const double width = std::max({limit, least, 0x1p-149});
@@ -71,7 +72,8 @@ class Search {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
   }
 
-  // Of a contract that holds every call so far, one that loses the first is not looked at further unless `whole`.
+  // Of a contract that holds every call so far, one that loses the first is not looked at further unless
+  // `whole`.
   const Held& of(const std::string& text, bool whole) {
     const auto found = known_.find(text);
     if (found != known_.end() && (!whole || found->second.second)) return found->second.first;
@@ -156,7 +158,8 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
     best = chosen;
     return moved;
   };
-  // First to where all calls are inside, by the key that brings most of them there; then narrower, key by key.
+  // First to where all calls are inside, by the key that brings most of them there; then narrower, key by
+  // key.
   const auto from = [&](const Contract& start) {
     best = start;
     while (inside(best) < calls.size() && move(keys)) {

@@ -1,13 +1,14 @@
-// The contract is found, not written: the narrowest words under which recorded calls of a kernel stay within their limits.
+// The contract is found, not written: the narrowest words under which recorded calls of a kernel stay
+// within their limits.
 //
 //   every key has a ladder of values (accumulators, orders, ulps, the words of its list). From a first contract the one change of a
 //   key is made that brings most calls inside of their limits, until all are; then each key takes the narrowest value under which
 //   they stay: that of the smallest mean of log2(limit) over all outputs.
 //
-// That is the narrowest contract; of errors that are a tenth of their limit it asks too much of the kernel. In the proposed one
-// every word that the calls do not force is the op's default. A word is forced where, beside the others as proposed, a call is
-// outside of its limit under a narrower one. Keys that are counts of a schedule (chunk, tile, split) and texts stay as the first contract has
-// them.
+// That is the narrowest contract; of errors that are a tenth of their limit it asks too much of the kernel.
+// In the proposed one every word that the calls do not force is the op's default. A word is forced where,
+// beside the others as proposed, a call is outside of its limit under a narrower one. Keys that are counts
+// of a schedule (chunk, tile, split) and texts stay as the first contract has them.
 #pragma once
 
 #include <functional>

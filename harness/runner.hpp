@@ -19,8 +19,8 @@ struct RunSettings {
   WorkerSettings workers = {};
   std::map<std::size_t, CaseResult> known =
       {};  // results that are there already, by the case's place in the plan
-  // Workers that are open already, for the first job: a backend's libraries take seconds to load. They stay their owner's, who
-  // has made no call with them.
+  // Workers that are open already, for the first job: a backend's libraries take seconds to load. They stay
+  // their owner's, who has made no call with them.
   Workers* opened = nullptr;
   std::vector<std::size_t> order = {};  // in which the plan's groups are begun; empty: as they stand
   std::function<bool()> stopped = [] { return false; };  // asked before each case

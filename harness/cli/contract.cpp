@@ -1,4 +1,5 @@
-// assay contract: the arithmetic that a kernel's outputs allow, and what of it changed from one build to the next.
+// assay contract: the arithmetic that a kernel's outputs allow, and what of it changed from one build to
+// the next.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +25,8 @@ bool says(const std::string& line, std::string_view key) {
   return line.find(fmt::format(" {}=", key)) != std::string::npos;
 }
 
-// The cases of the words: an op stands for its example; without a fill every one that knows the op, without a seed so many.
+// The cases of the words: an op stands for its example; without a fill every one that knows the op, without
+// a seed so many.
 std::vector<Case> cases_of(const Arguments& a, const InputLists& lists) {
   std::vector<Case> all;
   for (const std::string& word : a.words) {

@@ -1,4 +1,5 @@
-// assay export, assay shrink, assay repro: a case with its data in one file, the smallest that still fails, and a script that shows it.
+// assay export, assay shrink, assay repro: a case with its data in one file, the smallest that still fails,
+// and a script that shows it.
 #include "harness/culprit/repro.hpp"
 #include "harness/culprit/shrink.hpp"
 

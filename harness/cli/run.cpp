@@ -46,8 +46,8 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
   return described;
 }
 
-// What is wrong with the plan's variants, where a backend lists none of such a name: a list need not be whole, so that it is told
-// when nothing was judged.
+// What is wrong with the plan's variants, where a backend lists none of such a name: a list need not be
+// whole, so that it is told when nothing was judged.
 std::string unknown_variant(const Plan& plan, Workers& workers) {
   for (const auto& g : plan.groups)
     for (const auto& c : g.cases) {

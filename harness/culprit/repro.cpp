@@ -17,10 +17,12 @@
 namespace assay::culprit {
 namespace {
 
-// Of an op: exact(element's index) in Python, in terms of its inputs as flat lists of Decimal, and of A, its attributes.
+// Of an op: exact(element's index) in Python, in terms of its inputs as flat lists of Decimal, and of A,
+// its attributes.
 struct Definition {
   std::string_view exact;
-  // The same by PyTorch, of tensors that tensor(name) makes; empty where there is none. What it stands for by name and value.
+  // The same by PyTorch, of tensors that tensor(name) makes; empty where there is none. What it stands for
+  // by name and value.
   std::string_view torch = {};
   std::map<std::string_view, std::string_view> plain = {};
   std::map<std::string_view, std::string_view> needs =

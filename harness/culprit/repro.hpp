@@ -1,4 +1,5 @@
-// A finding as a script that needs nothing of assay: what one attaches to an issue of the library that has the defect.
+// A finding as a script that needs nothing of assay: what one attaches to an issue of the library that has
+// the defect.
 #pragma once
 
 #include <string>
@@ -7,10 +8,11 @@
 
 namespace assay::culprit {
 
-// A program for Python 3.9 or later and its standard library, at most 60 lines: the inputs, the op's definition in 200 decimal digits
-// for the worst element, what the kernel made of it, and the interval in which every kernel lies that keeps the contract. It prints
-// all of them, and ends with 1 where the result is outside. For PyTorch's own functions it calls them again (torch is needed then).
-// Throws InputError for a finding that takes a run to see (a crash, a path, unwritten memory), an op or attribute without such a
+// A program for Python 3.9 or later and its standard library, at most 60 lines: the inputs, the op's
+// definition in 200 decimal digits for the worst element, what the kernel made of it, and the interval in
+// which every kernel lies that keeps the contract. It prints all of them, and ends with 1 where the result
+// is outside. For PyTorch's own functions it calls them again (torch is needed then). Throws InputError for
+// a finding that takes a run to see (a crash, a path, unwritten memory), an op or attribute without such a
 // definition, and inputs too large for a script: those are to be shrunk first.
 std::string repro_script(const Specimen& specimen, const Finding& finding, const Provenance& provenance);
 

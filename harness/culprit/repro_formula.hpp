@@ -13,8 +13,8 @@ struct PythonFormula {
   std::vector<std::string> stored;  // earlier outputs that it reads, as the kernel stored them
 };
 
-// What is rounded in between (casts, a let's format) is not rounded there: the definition, and not its arithmetic. Tensors are read by
-// at(NAME, index...), attributes from A.
+// What is rounded in between (casts, a let's format) is not rounded there: the definition, and not its
+// arithmetic. Tensors are read by at(NAME, index...), attributes from A.
 PythonFormula python_formula(const formula::Text& formula, const std::string& output);
 
 }  // namespace assay::culprit

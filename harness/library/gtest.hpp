@@ -1,4 +1,5 @@
-// Judge a kernel of yours inside your own GoogleTest program: installed as <assay/gtest.hpp>; C++14 or later, of any compiler.
+// Judge a kernel of yours inside your own GoogleTest program: installed as <assay/gtest.hpp>; C++14 or
+// later, of any compiler.
 //
 //   #include <assay/gtest.hpp>
 //
@@ -12,10 +13,11 @@
 //                  });
 //   }
 //
-// Link assay::gtest. The line is a case line: its sets multiply, and the lambda runs twice per case. Outputs stand in
-// poisoned memory, each time another: an element that stays unwritten fails, whatever the limit, and so does one whose input was
-// written to. The kernel runs in this process, so a crash is a crash of the test; for time-outs, crash verdicts, reads out of
-// bounds and bits that do not repeat, write a plug-in (assay/assay_backend.h).
+// Link assay::gtest. The line is a case line: its sets multiply, and the lambda runs twice per case.
+// Outputs stand in poisoned memory, each time another: an element that stays unwritten fails, whatever the
+// limit, and so does one whose input was written to. The kernel runs in this process, so a crash is a crash
+// of the test; for time-outs, crash verdicts, reads out of bounds and bits that do not repeat, write a
+// plug-in (assay/assay_backend.h).
 #pragma once
 
 #include <gtest/gtest.h>

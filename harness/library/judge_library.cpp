@@ -131,8 +131,8 @@ char* kept(std::string_view text) {
   return copy;
 }
 
-// The code and the text of what `call` returns or throws. Nothing is judged by a thread whose arithmetic is not what the
-// proofs assume.
+// The code and the text of what `call` returns or throws. Nothing is judged by a thread whose arithmetic is
+// not what the proofs assume.
 template <typename Call>
 int answered(std::string& text, const Call& call) {
   try {

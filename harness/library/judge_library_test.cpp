@@ -1,4 +1,5 @@
-// The library through its header alone: what `assay judge` says, in the caller's arithmetic, threads and memory.
+// The library through its header alone: what `assay judge` says, in the caller's arithmetic, threads and
+// memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -19,8 +19,8 @@ using std::chrono::milliseconds;
 
 // For a worker whose channel is closed to end with a status of its own, and for a backend to close its device.
 constexpr milliseconds kExitGrace{1000};
-// Addresses, not memory: what nobody touches costs nothing. More is had with a new process, which may take seconds to load its
-// libraries; of the addresses that a sandbox leaves this is the small part.
+// Addresses, not memory: what nobody touches costs nothing. More is had with a new process, which may take
+// seconds to load its libraries; of the addresses that a sandbox leaves this is the small part.
 constexpr std::size_t kFirstMemoryBytes = std::size_t{4} << 30, kLeastMemoryBytes = std::size_t{256} << 20;
 constexpr std::size_t kShareOfAddresses = 16;
 

@@ -154,8 +154,8 @@ Score score(const StepModel& step, std::span<const float> q, const float* k, int
 
 // Levels differ in ds only: order-free, or by the declared order (by inspection where it is sequential).
 enum class ScoreError : std::uint8_t { order_free, ordered };
-// behind: what is rounded to `scores` is known to be the logit with its cap and bias. computed: every S_j as the kernel has it;
-// empty: none.
+// behind: what is rounded to `scores` is known to be the logit with its cap and bias. computed: every S_j
+// as the kernel has it; empty: none.
 RowLogits row_logits(const AttentionArithmetic& how, const KeyValues& kv, const QueryRow& row,
                      ScoreError error, bool behind, std::span<const float> computed = {});
 

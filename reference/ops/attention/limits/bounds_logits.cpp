@@ -12,8 +12,9 @@ struct LogitError {
   double x, e;  // without the part that depends on the largest logit
 };
 
-// `behind`: a cast to `scores` is known to stand behind the soft cap and the bias; else it may be the scaled product that is cast,
-// whose error a cap brings down, |z| sech^2 z < 1/2, and a bias that cancels it does not.
+// `behind`: a cast to `scores` is known to stand behind the soft cap and the bias; else it may be the
+// scaled product that is cast, whose error a cap brings down, |z| sech^2 z < 1/2, and a bias that cancels
+// it does not.
 LogitError logit(const AttentionArithmetic& how, const QueryRow& row, const FormatModel& scores, double s,
                  double ds, std::int64_t j, bool behind) {
   const double scaled = row.scale * s;

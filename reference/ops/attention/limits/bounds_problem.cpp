@@ -325,7 +325,8 @@ AttentionLimits leveled_limits(const AttentionProblem& problem, const Contract& 
           base.value[out + c] = centre, base.limit[out + c] = limit;
         }
       };
-      // The emulator of a problem belongs to one thread; and a thread is not worth less than some milliseconds.
+      // The emulator of a problem belongs to one thread; and a thread is not worth less than some
+      // milliseconds.
       const std::int64_t rows = g.rows * g.group();
       const bool small = static_cast<double>(rows) * static_cast<double>(keys * (g.d + g.dv)) < 0x1p20;
       parallel_units(static_cast<std::size_t>(rows), of_row, emulated || small ? 1 : 0);
