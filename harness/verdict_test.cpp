@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "reference/parallel.hpp"
@@ -106,6 +107,10 @@ TEST(Compare, many_elements_are_judged_as_a_few_are) {
     EXPECT_FALSE(c.ok || c.unclaimed || c.zeros_would_pass);
     EXPECT_EQ(c.errors[octave_of(true, 0.25)], kCount - 2);
   }
+  got.back() = kNaN;  // of the last octave, in the last part
+  const Comparison c = compare(truth, got);
+  EXPECT_EQ(c.errors.back(), 1U);
+  EXPECT_EQ(std::accumulate(c.errors.begin(), c.errors.end(), std::size_t{0}), kCount);
   set_reference_threads(1);
 }
 

@@ -42,6 +42,19 @@ struct FivePlanes {
   Layout layout;
 };
 
+// The first byte that is mapped is one of a guard, and its nearest plane is the first; none of it lies in front.
+TEST(FindingsOfAddresses, a_fault_at_either_end_of_the_memory_is_placed_and_one_beyond_is_not) {
+  const FivePlanes five;
+  const auto start = static_cast<std::int64_t>(five.layout.slots[0].start);
+  const RunResult first = five.fault(0, -start, "read"), in_front = five.fault(0, -start - 1, "read");
+  EXPECT_EQ(first.plane, "a");
+  EXPECT_EQ(in_front.plane, "");
+  EXPECT_EQ(in_front.status, RunStatus::crash);
+  const auto end = static_cast<std::int64_t>(five.layout.bytes) - start;
+  EXPECT_EQ(five.fault(0, end - 1, "read").plane, "e");
+  EXPECT_EQ(five.fault(0, end, "read").plane, "");
+}
+
 TEST(FindingsOfAddresses, the_nearest_plane_is_named_with_the_distance) {
   const FivePlanes five;
   for (std::size_t plane = 0; plane < 5; ++plane) {
