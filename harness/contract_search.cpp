@@ -17,15 +17,10 @@ namespace {
 constexpr int kMostRounds = 4;       // of all keys; the second mostly moves none
 constexpr double kUnclaimed = 1024;  // log2 of a limit that claims nothing
 
-std::vector<std::string> words_of(std::string_view list) {
-  std::vector<std::string> words;
-  for (const std::string_view word : listed_words(list)) words.emplace_back(word);
-  return words;
-}
-
 // Values of a key, one of which a kernel may have. Empty: the key stays as it is.
 std::vector<std::string> ladder(const ContractKey& key) {
   using Words = std::vector<std::string>;
+  Words words;
   if (key.name == "level" || key.name == "schedule" || key.name.ends_with("_abs")) return {};
   // How a store rounds, overflows and flushes: most calls do not tell.
   if (key.name == "round" || key.name == "overflow" || key.name == "nan" || key.name == "ftz") return {};
@@ -41,7 +36,8 @@ std::vector<std::string> ladder(const ContractKey& key) {
                  ? Words{"0.5", "1", "2", "4", "8", "16", "32", "64", "128", "256", "1024", "4096"}
                  : Words{"0", "1", "2", "3", "4"};
     case ContractValue::word:
-      return words_of(key.words);
+      for (const std::string_view word : listed_words(key.words)) words.emplace_back(word);
+      return words;
     case ContractValue::integer:
     case ContractValue::text:
       return {};
@@ -82,39 +78,37 @@ class Search {
   std::size_t tried() const { return known_.size(); }
 
  private:
-  Held measure(const std::string& text, bool whole) {
+  Held measure(const std::string& text, bool whole) try {
+    const Contract contract = Contract::parse(text, calls_.front().c.op->contract);
     Held held;
+    held.possible = true;
     double sum = 0;
     std::size_t outputs = 0, blind = 0;
     for (std::size_t n = 0; n < order_.size(); ++n) {
       const RecordedCall& call = calls_[order_[n]];
-      try {
-        const Contract contract = Contract::parse(text, call.c.op->contract);
-        const auto truths = call.c.op->truth(call.c.attributes, call.inputs.set, contract);
-        held.possible = true;
-        for (const Truth& t : truths) {
-          outputs += t.limit.size();
-          for (std::size_t i = 0; i < t.limit.size(); ++i) sum += width_of(t.limit[i], t.value[i]);
-        }
-        blind += is_blind(sharpness(truths, call.inputs.tensors)) ? 1 : 0;
-        const Verdict v = judge_outputs(call.c, contract, call.inputs, truths, call.outputs);
-        if (v.status != Status::wrong) {
-          ++held.inside;
-          continue;
-        }
-        if (held.what.empty()) held.first = order_[n], held.what = v.summary;
-        if (!whole) {  // what rules one contract out often rules out the next
-          std::rotate(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(n),
-                      order_.begin() + static_cast<std::ptrdiff_t>(n) + 1);
-          return held;
-        }
-      } catch (const InputError&) {  // words that do not go together
-        return {};
+      const auto truths = call.c.op->truth(call.c.attributes, call.inputs.set, contract);
+      for (const Truth& t : truths) {
+        outputs += t.limit.size();
+        for (std::size_t i = 0; i < t.limit.size(); ++i) sum += width_of(t.limit[i], t.value[i]);
+      }
+      blind += is_blind(sharpness(truths, call.inputs.tensors)) ? 1 : 0;
+      const Verdict v = judge_outputs(call.c, contract, call.inputs, truths, call.outputs);
+      if (v.status != Status::wrong) {
+        ++held.inside;
+        continue;
+      }
+      if (held.what.empty()) held.first = order_[n], held.what = v.summary;
+      if (!whole) {  // what rules one contract out often rules out the next
+        const auto at = order_.begin() + static_cast<std::ptrdiff_t>(n);
+        std::rotate(order_.begin(), at, at + 1);
+        return held;
       }
     }
     if (2 * blind > calls_.size()) return {};
     held.width = outputs == 0 ? 0 : sum / static_cast<double>(outputs);
     return held;
+  } catch (const InputError&) {  // words that do not go together
+    return {};
   }
 
   std::span<const RecordedCall> calls_;

@@ -82,6 +82,13 @@ bool names_seed(const CaseSet& set) {
 
 }  // namespace
 
+std::optional<std::string> variant_for(const Op& op, const std::string& name) {
+  const std::size_t colon = name.find(':');
+  if (colon == std::string::npos || find_op(name.substr(0, colon)) == nullptr) return name;
+  if (name.substr(0, colon) != op.name) return std::nullopt;
+  return name.substr(colon + 1);
+}
+
 Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
                const std::vector<BackendInfo>& known, const InputLists& lists, const VariantsOf& variants) {
   // Those of --backend are checked even if no case is left to them; the default ones when a case names none.
@@ -112,13 +119,10 @@ Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
           names = at->second.empty() ? std::vector<std::string>{""} : at->second;
         }
         for (const auto& name : names) {
-          // OP:NAME is a variant of one op alone; another colon is part of the name.
-          std::size_t colon = name.find(':');
-          if (colon != std::string::npos && find_op(name.substr(0, colon)) == nullptr)
-            colon = std::string::npos;
-          if (colon != std::string::npos && name.substr(0, colon) != base.op->name) continue;
+          const std::optional<std::string> variant = variant_for(*base.op, name);
+          if (!variant) continue;
           Case c = base;
-          c.backend = backend, c.variant = colon == std::string::npos ? name : name.substr(colon + 1);
+          c.backend = backend, c.variant = *variant;
           const std::string text = c.line();
           if (!options.filter.empty() && !std::regex_search(text, filter)) continue;
           const auto [at, added] = group_of.try_emplace(c.inputs(), plan.groups.size());

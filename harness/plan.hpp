@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct Plan {
   // Cases that were left out because they require a backend that PlanOptions::backends lacks: how many, by its name.
   std::map<std::string, std::size_t> elsewhere;
 };
+
+// The variant that a name of a backend's list stands for in a case of this op: of OP:NAME, which is of one op alone, NAME; another
+// colon is part of the name. Nothing where it is another op's.
+std::optional<std::string> variant_for(const Op& op, const std::string& name);
 
 // variants(backend): the names that variant=all stands for.
 using VariantsOf = std::function<std::vector<std::string>(const std::string& backend)>;

@@ -18,6 +18,13 @@ Contract declared_in(const CaseFile& file, const std::optional<std::string>& con
 
 }  // namespace
 
+void refuse_fault(const Case& c) {
+  if (c.fault != "none")
+    throw InputError(
+        InputErrorKind::bad_value,
+        fmt::format("{}: what a fault asks for takes two runs: judge a backend with assay run", c.line()));
+}
+
 std::vector<Truth> truths_of_recorded(const CaseFile& file, const std::optional<std::string>& contract) {
   return file.c.op->truth(file.c.attributes, file.set, declared_in(file, contract));
 }
@@ -28,10 +35,7 @@ CaseResult judge_recorded(const CaseFile& file, const std::optional<std::string>
     throw InputError(
         InputErrorKind::bad_value,
         fmt::format("{}: the file has no outputs: judge a backend on it with assay run", c.line()));
-  if (c.fault != "none")
-    throw InputError(
-        InputErrorKind::bad_value,
-        fmt::format("{}: what a fault asks for takes two runs: judge a backend with assay run", c.line()));
+  refuse_fault(c);
   Inputs inputs;
   inputs.tensors = c.op->tensors(c.attributes);
   inputs.set = file.set;

@@ -10,6 +10,9 @@
 
 namespace assay {
 
+// Throws InputError for a case with a fault, whose requirement takes two runs of a kernel.
+void refuse_fault(const Case& c);
+
 // The verdict over the file's outputs, which is that of a run that left them: pass, wrong, distrust; with `strict` blind. Who
 // wrote and read what, whether the bits repeat and which kernel ran cannot be told from a record. `contract`: in place of the
 // one that the file names; without either, the op's defaults. Throws InputError for a file without outputs, of a case with a

@@ -33,15 +33,14 @@ std::vector<Case> cases_of(const Arguments& a, const InputLists& lists) {
     std::string line = word;
     if (const Op* named = find_op(word))
       for (const auto& [key, value] : example_of(*named)) line += fmt::format(" {}={}", key, value);
-    for (Case c : expand(parse_case(line)))
+    const bool one_fill = says(line, "fill"), one_seed = says(line, "seed");
+    for (const Case& c : expand(parse_case(line)))
       for (const Fill& fill : lists.fills) {
-        if (!fill.op.empty() && fill.op != c.op->name) continue;
-        if (says(line, "fill") ? fill.name != c.fill : false) continue;
-        for (int seed = 1; seed <= (says(line, "seed") ? 1 : a.seeds); ++seed) {
-          Case one = c;
+        if (one_fill ? fill.name != c.fill : !fill.op.empty() && fill.op != c.op->name) continue;
+        for (int n = 0; n < (one_seed ? 1 : a.seeds); ++n) {
+          Case& one = all.emplace_back(c);
           one.fill = fill.name;
-          if (!says(line, "seed")) one.seed = static_cast<std::uint64_t>(seed);
-          all.push_back(std::move(one));
+          if (!one_seed) one.seed = static_cast<std::uint64_t>(n + 1);
         }
       }
   }

@@ -33,18 +33,29 @@ void require_case_file(const std::string& path) {
                      fmt::format("--out '{}': a case file is named PATH.safetensors", path));
 }
 
-int export_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
-  require_case_file(a.file);
+struct Judged {
+  Specimen specimen;
+  Finding finding;
+};
+
+// The case of the command line, judged once.
+Judged judged(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
   const auto known = known_backends();
   Workers workers(known, stopped_by(signals));
   const Case c = culprit::one_case(a.word, a.backend);
   (void)workers.open(c.backend);
-  const Specimen specimen{c, make_inputs(c, lists)};
+  Specimen specimen{c, make_inputs(c, lists)};
   JudgeOptions judge;
   judge.timeout = milliseconds(a.timeout_seconds);
-  const Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
+  Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
+  return {std::move(specimen), std::move(finding)};
+}
+
+int export_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
+  require_case_file(a.file);
+  const auto [specimen, finding] = judged(a, lists, signals);
   write_report(a.file, print_case_file(culprit::case_file_of(specimen, finding, kProvenance)));
-  fmt::print("{}: {}{}{}\n", c.line(), to_string(finding.symptom.status),
+  fmt::print("{}: {}{}{}\n", specimen.c.line(), to_string(finding.symptom.status),
              finding.result.verdict.summary.empty() ? "" : ": ", finding.result.verdict.summary);
   fmt::print("written: {}; judge it with: assay run {}\n", a.file, a.file);
   return kGreen;
@@ -82,16 +93,10 @@ int shrink_case(const Arguments& a, const InputLists& lists, const StopSignals& 
 }
 
 int repro_case(const Arguments& a, const InputLists& lists, const StopSignals& signals) {
-  const auto known = known_backends();
-  Workers workers(known, stopped_by(signals));
-  const Case c = culprit::one_case(a.word, a.backend);
-  (void)workers.open(c.backend);
-  const Specimen specimen{c, make_inputs(c, lists)};
-  JudgeOptions judge;
-  judge.timeout = milliseconds(a.timeout_seconds);
-  const Finding finding = culprit::judge_specimen(specimen, lists, workers, judge);
+  const auto [specimen, finding] = judged(a, lists, signals);
   if (finding.result.verdict.green()) {
-    fmt::print(stderr, "{}: {}: there is nothing to show\n", c.line(), to_string(finding.symptom.status));
+    fmt::print(stderr, "{}: {}: there is nothing to show\n", specimen.c.line(),
+               to_string(finding.symptom.status));
     return kNothingJudged;
   }
   const std::string script = culprit::repro_script(specimen, finding, kProvenance);
@@ -157,8 +162,8 @@ void add_repro(const Command& program, int& exit_code, const InputLists& lists) 
       "It prints the exact value of the worst element, what the kernel made of it and the interval that the "
       "declared\n"
       "arithmetic allows, in at most 60 lines of Python, for the issue tracker of whose kernel it is.\n"
-      "Example:\n  assay repro 'softmax rows=1 cols=96 fill=extreme' -b museum:variant=max_of_first_warp -o "
-      "repro.py");
+      "Example:\n  assay repro 'softmax rows=1 cols=96 fill=extreme backend=museum "
+      "variant=max_of_first_warp' -o repro.py");
 }
 
 }  // namespace assay

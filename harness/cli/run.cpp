@@ -46,23 +46,18 @@ std::map<std::string, std::string> describe_backends(const Plan& plan, Workers& 
   return described;
 }
 
-// What is wrong with the plan's variants, where a backend lists none of such a name: a list need not be
-// whole, so that it is told when nothing was judged.
+// What is wrong with the variant of the plan's first case, where its backend lists none of such a name: a list need not be whole,
+// so that it is told when nothing was judged.
 std::string unknown_variant(const Plan& plan, Workers& workers) {
-  for (const auto& g : plan.groups)
-    for (const auto& c : g.cases) {
-      const std::vector<std::string> listed = workers.open(c.backend).variants;
-      std::vector<std::string> allowed;
-      for (const std::string& name : listed)
-        if (const auto colon = name.find(':');
-            colon == std::string::npos || name.substr(0, colon) == c.op->name)
-          allowed.push_back(colon == std::string::npos ? name : name.substr(colon + 1));
-      if (c.variant.empty() || std::ranges::find(allowed, c.variant) != allowed.end()) return "";
-      return allowed.empty() ? fmt::format("backend '{}' has no variants of {}", c.backend, c.op->name)
-                             : fmt::format("backend '{}' has no variant '{}' of {}; {}", c.backend, c.variant,
-                                           c.op->name, suggest(c.variant, allowed));
-    }
-  return "";
+  const Case& c = plan.groups.front().cases.front();
+  if (c.variant.empty()) return "";
+  std::vector<std::string> allowed;
+  for (const std::string& name : workers.open(c.backend).variants)
+    if (const auto variant = variant_for(*c.op, name)) allowed.push_back(*variant);
+  if (std::ranges::find(allowed, c.variant) != allowed.end()) return "";
+  if (allowed.empty()) return fmt::format("backend '{}' has no variants of {}", c.backend, c.op->name);
+  return fmt::format("backend '{}' has no variant '{}' of {}; {}", c.backend, c.variant, c.op->name,
+                     suggest(c.variant, allowed));
 }
 
 // Where the results go as they come, when no --record says so: beside the report, while that is not there yet. What an

@@ -10,6 +10,7 @@
 #include <map>
 #include <string_view>
 
+#include "harness/verdict.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/format.hpp"
 #include "reference/ops/formula/library.hpp"
@@ -31,7 +32,7 @@ struct Definition {
 
 constexpr std::string_view kVisible = R"(def visible(r, j, n, rows):
     if A["mask"] == "random":
-        return mask[r * A["ROW"] + j] != 0
+        return mask[r * (A["len"] if "len" in A else A["cols"]) + j] != 0
     past = n - rows + r - j  # keys between this one and the row's own
     return A["mask"] == "none" or 0 <= past < (A["window"] if A["mask"] == "window" else past + 1)
 )";
@@ -149,27 +150,6 @@ std::string python_value(const std::string& text) {
   return text.find_first_not_of("-0123456789") == std::string::npos ? text : fmt::format("D(\"{}\")", text);
 }
 
-struct Worst {
-  std::size_t at = 0;
-  double value = 0, limit = 0, got = 0;
-};
-
-Worst worst_of(const Truth& truth, const std::vector<double>& got) {
-  Worst worst;
-  double most = -1;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double value = truth.value[i], limit = truth.limit[i];
-    if (!(limit < std::numeric_limits<double>::infinity())) continue;
-    const bool same = (std::isnan(value) && std::isnan(got[i])) || value == got[i];
-    const double error = std::fabs(got[i] - value);
-    const double ratio = same                              ? 0
-                         : std::isnan(error) || limit == 0 ? std::numeric_limits<double>::max()
-                                                           : error / limit;
-    if (ratio > most) most = ratio, worst = {i, value, limit, got[i]};
-  }
-  return worst;
-}
-
 std::string index_of(std::size_t at, const Shape& shape, std::string_view separator) {
   std::vector<std::int64_t> index(shape.size());
   auto left = static_cast<std::int64_t>(at);
@@ -190,8 +170,8 @@ bool is_plain(const Case& c, const std::map<std::string_view, std::string_view>&
 }
 
 // The call of the kernel; where it is none of PyTorch's own, what was recorded.
-std::string kernel_of(const Specimen& s, const Finding& found, const Definition& definition,
-                      const Worst& worst, const std::string& index) {
+std::string kernel_of(const Specimen& s, const Finding& found, const Definition& definition, double got,
+                      const std::string& index) {
   static const std::map<std::string_view, std::string_view> kTypes = {
       {"f32", "float32"}, {"f16", "float16"}, {"bf16", "bfloat16"}};
   std::vector<std::string> tensors;
@@ -209,14 +189,14 @@ std::string kernel_of(const Specimen& s, const Finding& found, const Definition&
     return fmt::format(
         "def kernel():  # {}: as it was recorded; put the call of your library here\n    return {}\n",
         found.result.expected_path.empty() ? "what was judged" : found.result.expected_path,
-        python_float(worst.got));
+        python_float(got));
   const bool on_device = s.c.backend.find("device=cuda") != std::string::npos;
   return fmt::format(
       "def kernel():\n    import torch\n    rows = {{{}}}\n    def tensor(name):\n        data, shape, kind "
       "= rows[name]\n"
       "        return torch.tensor([float(n) for n in data], dtype=kind, device=\"{}\").reshape(shape)\n"
       "    return {}[{}].item()  # when judged: {}\n",
-      fmt::join(tensors, ", "), on_device ? "cuda" : "cpu", definition.torch, index, python_float(worst.got));
+      fmt::join(tensors, ", "), on_device ? "cuda" : "cpu", definition.torch, index, python_float(got));
 }
 
 }  // namespace
@@ -246,7 +226,9 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
   const auto output = std::ranges::find(s.inputs.tensors, found.symptom.output, &TensorSpec::name);
   if (truth == found.truths.end() || output == s.inputs.tensors.end())
     refuse(s.c, "no output was judged to its end");
-  const Worst worst = worst_of(*truth, decode_output(found.got.at(truth->output)));
+  const std::vector<double> outputs = decode_output(found.got.at(truth->output));
+  const std::size_t worst = compare(*truth, outputs).worst;
+  const double middle = truth->value[worst], limit = truth->limit[worst];
 
   PythonFormula python;
   if (written != nullptr) python = python_formula(written->text(), truth->output);
@@ -267,7 +249,7 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
   std::string attributes;
   for (const auto& [name, value] : s.c.attributes.all())
     attributes += fmt::format("{}\"{}\": {}", attributes.empty() ? "" : ", ", name, python_value(value));
-  const std::string index = index_of(worst.at, output->shape, ", ");
+  const std::string index = index_of(worst, output->shape, ", ");
   const std::string where = fmt::format("{}[{}]", truth->output, index);
   Case bare = s.c;
   bare.backend.clear(), bare.variant.clear();
@@ -288,19 +270,11 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
       "\ndef numbers(kind, text):\n    return [D(n) for n, in struct.iter_unpack(\"<\" + kind, "
       "bytes.fromhex(text))]\n\n";
   text += inputs + fmt::format("A = {{{}}}\n\n", attributes);
-  if (definition.exact.find("visible(") != std::string_view::npos) {
-    std::string visible(kVisible);
-    const std::string_view length = s.c.op->name == "attention" ? "len" : "cols";
-    visible.replace(visible.find("ROW"), 3, length);
-    if (s.c.op->name != "attention") {  // which has no window
-      const std::string_view of_window = " < (A[\"window\"] if A[\"mask\"] == \"window\" else past + 1)";
-      visible.erase(visible.find(of_window), of_window.size());
-    }
-    text += visible + "\n";
-  }
+  if (definition.exact.find("visible(") != std::string_view::npos) text += std::string(kVisible) + "\n";
   if (definition.exact.find("cap(") != std::string_view::npos) text += std::string(kCap) + "\n";
   if (written != nullptr) text += std::string(kAt) + "\n" + python.text;
-  text += std::string(definition.exact) + "\n" + kernel_of(s, found, definition, worst, index) + "\n";
+  text +=
+      std::string(definition.exact) + "\n" + kernel_of(s, found, definition, outputs[worst], index) + "\n";
   text += fmt::format(
       "low, high = {}, {}\nvalue, got = exact({}), kernel()\n"
       "print(f\"{}: exact {{value:.12g}}, got {{got:.9g}}, allowed {{low:.9g}} .. {{high:.9g}}\")\n"
@@ -312,7 +286,7 @@ std::string repro_script(const Specimen& s, const Finding& found, const Provenan
       "print(\"inside\" if inside else \"outside\" if not low < high or got - got != 0 else\n"
       "      f\"outside: {{abs(got - (low + high) / 2) / ((high - low) / 2):.3g}} times the bound\")\n"
       "sys.exit(0 if inside else 1)\n",
-      python_float(worst.value - worst.limit), python_float(worst.value + worst.limit), index, where);
+      python_float(middle - limit), python_float(middle + limit), index, where);
   return text;
 }
 

@@ -58,10 +58,7 @@ struct assay_case {
   std::map<std::string, std::string, std::less<>> attributes;
 
   explicit assay_case(const Case& c) {
-    if (c.fault != "none")
-      throw InputError(
-          InputErrorKind::bad_value,
-          fmt::format("{}: what a fault asks for takes two runs: judge a backend with assay run", c.line()));
+    refuse_fault(c);
     Inputs inputs = make_inputs(c, input_lists());
     set = std::move(inputs.set);
     for (const TensorSpec& t : inputs.tensors)
@@ -131,26 +128,28 @@ char* kept(std::string_view text) {
   return copy;
 }
 
-// The code and the text of what `call` returns or throws. Nothing is judged by a thread whose arithmetic is
-// not what the proofs assume.
+// What `call` returns, and at *text what it says or throws; text may be nullptr. Nothing is judged by a thread whose
+// arithmetic is not what the proofs assume.
 template <typename Call>
-int answered(std::string& text, const Call& call) {
+int answered(char** text, const Call& call) {
+  std::string said;
+  int code = kCannotRun;
   try {
     const DefaultArithmetic arithmetic;
-    if (const auto failures = self_test(); !failures.empty()) {
-      text = describe(failures);
-      return kCannotRun;
-    }
-    return call();
+    if (const auto failures = self_test(); !failures.empty())
+      said = describe(failures);
+    else
+      code = call(said);
   } catch (const InputError& e) {
-    text = e.what();
-    return kUsage;
+    said = e.what();
+    code = kUsage;
   } catch (const std::bad_alloc&) {
-    text = "not enough memory";
+    said = "not enough memory";
   } catch (const std::exception& e) {
-    text = e.what();
+    said = e.what();
   }
-  return kCannotRun;
+  if (text != nullptr) *text = kept(said);
+  return code;
 }
 
 template <typename T>
@@ -218,14 +217,12 @@ std::optional<std::string> optional_text(const char* text) {
 // What `maker` returns, for the caller; nullptr where it throws.
 template <typename Made, typename Maker>
 int make(Made** made, char** text, const Maker& maker) {
-  std::string said;
   std::unique_ptr<Made> whole;
-  const int code = answered(said, [&] {
+  const int code = answered(text, [&](std::string&) {
     const std::shared_lock reading(formulas());
     whole = maker();
-    return static_cast<int>(kGreen);
+    return kGreen;
   });
-  if (text != nullptr) *text = kept(said);
   if (made != nullptr) *made = whole.release();
   return code;
 }
@@ -236,8 +233,7 @@ extern "C" {
 
 int assay_judge(const char* line, const char* contract, unsigned flags, const assay_array* tensors,
                 size_t count, char** text) {
-  std::string said;
-  const int code = answered(said, [&] {
+  return answered(text, [&](std::string& said) {
     if ((flags & ~static_cast<unsigned>(ASSAY_STRICT)) != 0)
       throw InputError(InputErrorKind::bad_value, fmt::format("flags {:#x}; allowed: 0 and ASSAY_STRICT ({})",
                                                               flags, static_cast<int>(ASSAY_STRICT)));
@@ -245,10 +241,8 @@ int assay_judge(const char* line, const char* contract, unsigned flags, const as
     const CaseResult result =
         judge_recorded(recorded(line, tensors, count, true), optional_text(contract), flags != 0);
     said = judged_text(result, kWhere);
-    return static_cast<int>(result.verdict.green() ? kGreen : kFinding);
+    return result.verdict.green() ? kGreen : kFinding;
   });
-  if (text != nullptr) *text = kept(said);
-  return code;
 }
 
 int assay_make_truths(const char* line, const char* contract, const assay_array* tensors, size_t count,
@@ -267,14 +261,11 @@ const assay_array* assay_truth_limits(const assay_truths* made, size_t* count) {
 void assay_free_truths(assay_truths* made) { delete made; }
 
 int assay_list_cases(const char* line, char** text) {
-  std::string said;
-  const int code = answered(said, [&] {
+  return answered(text, [&](std::string& said) {
     const std::shared_lock reading(formulas());
     for (const Case& c : expand(parse_case(given(line, "case line was")))) said += c.line() + "\n";
-    return static_cast<int>(kGreen);
+    return kGreen;
   });
-  if (text != nullptr) *text = kept(said);
-  return code;
 }
 
 int assay_make_case(const char* line, assay_case** made, char** text) {
@@ -300,17 +291,14 @@ void assay_free_case(assay_case* made) { delete made; }
 
 int assay_add_formula(const char* formula, char** text) {
   static std::set<std::string, std::less<>> known;  // under the lock
-  std::string said;
-  const int code = answered(said, [&] {
+  return answered(text, [&](std::string&) {
     const std::string_view its_text = given(formula, "formula was");
     const std::unique_lock writing(formulas());
-    if (known.contains(its_text)) return static_cast<int>(kGreen);
+    if (known.contains(its_text)) return kGreen;
     (void)assay::formula::add(its_text);
     known.emplace(its_text);
-    return static_cast<int>(kGreen);
+    return kGreen;
   });
-  if (text != nullptr) *text = kept(said);
-  return code;
 }
 
 void assay_set_threads(int threads) { set_reference_threads(threads > 0 ? threads : available_processors()); }
