@@ -58,10 +58,10 @@ void make_matchable(CaseSet& set, std::string_view where) {
         bool taken = false;
         for (const Op* o : every_op()) {
           if (taken || (set.op != "*" && set.op != o->name)) continue;
-          for (const AttributeSpec& spec : o->attributes) {
+          for (const KeySpec& spec : o->attributes) {
             if (spec.name != key) continue;
             try {
-              spelling = canonical_attribute(spec, plain);
+              spelling = KeyTable("attribute", o->attributes).canonical(spec, plain);
               taken = true;
             } catch (const InputError& e) {
               refusal = e.what();

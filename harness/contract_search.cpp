@@ -18,28 +18,29 @@ constexpr int kMostRounds = 4;       // of all keys; the second mostly moves non
 constexpr double kUnclaimed = 1024;  // log2 of a limit that claims nothing
 
 // Values of a key, one of which a kernel may have. Empty: the key stays as it is.
-std::vector<std::string> ladder(const ContractKey& key) {
+std::vector<std::string> ladder(const KeySpec& key) {
   using Words = std::vector<std::string>;
   Words words;
   if (key.name == "level" || key.name == "schedule" || key.name.ends_with("_abs")) return {};
   // How a store rounds, overflows and flushes: most calls do not tell.
   if (key.name == "round" || key.name == "overflow" || key.name == "nan" || key.name == "ftz") return {};
   switch (key.kind) {
-    case ContractValue::accumulator:
+    case KeyKind::accumulator:
       return {"f64", "f32", "bf16", "f16"};
-    case ContractValue::format:
+    case KeyKind::rounding:
       return {"f32", "tf32", "f16", "bf16"};
-    case ContractValue::order:
+    case KeyKind::order:
       return {"tree", "sequential", "lanes:4", "lanes:8", "lanes:16", "lanes:32", "lanes:64", "any"};
-    case ContractValue::number:
-      return key.words == kUlps
+    case KeyKind::real:
+      return key.allowed == kUlps
                  ? Words{"0.5", "1", "2", "4", "8", "16", "32", "64", "128", "256", "1024", "4096"}
                  : Words{"0", "1", "2", "3", "4"};
-    case ContractValue::word:
-      for (const std::string_view word : listed_words(key.words)) words.emplace_back(word);
+    case KeyKind::word:
+      for (const std::string_view word : listed_words(key.allowed)) words.emplace_back(word);
       return words;
-    case ContractValue::integer:
-    case ContractValue::text:
+    case KeyKind::format:
+    case KeyKind::integer:
+    case KeyKind::text:
       return {};
   }
   return {};
@@ -129,7 +130,7 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
   const auto& keys = calls.front().c.op->contract;
   Search search(calls);
   Contract best;
-  const auto with = [&](const ContractKey& key, const std::string& value) -> std::optional<Contract> {
+  const auto with = [&](const KeySpec& key, const std::string& value) -> std::optional<Contract> {
     try {
       return Contract::parse(best.with(key.name, value).print(), keys);
     } catch (const InputError&) {
@@ -138,10 +139,10 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
   };
   const auto inside = [&](const Contract& contract) { return search.of(contract.print(), true).inside; };
   // Where `best` moves best by one key, of these.
-  const auto move = [&](std::span<const ContractKey> among) {
+  const auto move = [&](std::span<const KeySpec> among) {
     Contract chosen = best;
     Held of_chosen = search.of(best.print(), true);
-    for (const ContractKey& key : among)
+    for (const KeySpec& key : among)
       for (const std::string& value : ladder(key)) {
         const std::optional<Contract> other = with(key, value);
         if (!other || *other == best || stopped()) continue;
@@ -161,7 +162,7 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
     bool moved = inside(best) == calls.size();
     for (int round = 0; moved && round < kMostRounds && !stopped(); ++round) {
       moved = false;
-      for (const ContractKey& key : keys) moved |= move({&key, 1});
+      for (const KeySpec& key : keys) moved |= move({&key, 1});
     }
     return best;
   };
@@ -180,7 +181,7 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
     return search.of(contract.print(), false).inside == calls.size();
   };
   if (holds(best))
-    for (const ContractKey& key : keys) {
+    for (const KeySpec& key : keys) {
       if (stopped() || ladder(key).empty() || key.fallback.empty() || key.fallback.starts_with('@')) continue;
       if (const auto wide = with(key, std::string(key.fallback)); wide && holds(*wide)) best = *wide;
     }
@@ -188,7 +189,7 @@ Proposal propose_contract(const Contract& first, std::span<const RecordedCall> c
   const Held held = search.of(best.print(), true);
   out.inside = held.inside;
   if (held.inside < calls.size()) out.outside = fmt::format("{}: {}", calls[held.first].c.line(), held.what);
-  for (const ContractKey& key : keys) {
+  for (const KeySpec& key : keys) {
     const std::vector<std::string> values = ladder(key);
     if (values.empty()) continue;
     ProposedWord word{std::string(key.name), std::string(best.text(key.name)), {}};

@@ -77,7 +77,7 @@ std::vector<std::vector<std::string>> ModelShapes::together(const Op& op,
     std::vector<std::string> values;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const auto found = model.find(names[i]);
-      const auto spec = std::ranges::find(op.attributes, attributes[i], &AttributeSpec::name);
+      const auto spec = std::ranges::find(op.attributes, attributes[i], &KeySpec::name);
       const bool needed = spec == op.attributes.end() || spec->fallback.empty();
       if (found == model.end() && needed) break;
       values.push_back(found == model.end() ? "" : found->second);

@@ -11,7 +11,7 @@ namespace assay {
 std::string format_label(const Case& c) {
   std::vector<std::string> seen;
   for (const auto& a : c.op->attributes) {
-    if (a.kind != AttributeKind::format) continue;
+    if (a.kind != KeyKind::format) continue;
     const std::string& value = c.attributes.text(a.name);
     if (std::ranges::find(seen, value) == seen.end()) seen.push_back(value);
   }

@@ -46,11 +46,10 @@ std::vector<std::string> all_values(const Op& op, const std::string& key, const 
       if (of_an_op && v.substr(0, colon) == op.name) add(v.substr(colon + 1));
     }
   } else {
-    const auto spec = std::ranges::find(op.attributes, key, &AttributeSpec::name);
-    if (spec != op.attributes.end() && spec->kind == AttributeKind::format && spec->allowed.empty())
+    const auto spec = std::ranges::find(op.attributes, key, &KeySpec::name);
+    if (spec != op.attributes.end() && spec->kind == KeyKind::format && spec->allowed.empty())
       for (const auto& f : formats()) add(std::string(f.name));
-    else if (spec != op.attributes.end() &&
-             (spec->kind == AttributeKind::format || spec->kind == AttributeKind::word))
+    else if (spec != op.attributes.end() && (spec->kind == KeyKind::format || spec->kind == KeyKind::word))
       for (const std::string_view word : listed_words(spec->allowed)) all.emplace_back(word);
     else
       throw InputError(
@@ -89,7 +88,7 @@ double work(const Case& c) {
       axes.insert(axes.end(), t.shape.begin(), t.shape.end());
     }
   for (const auto& a : c.op->attributes) {
-    if (a.kind != AttributeKind::integer) continue;
+    if (a.kind != KeyKind::integer) continue;
     const std::int64_t n = c.attributes.integer(a.name);
     if (std::ranges::find(axes, n) == axes.end()) longest = std::max(longest, static_cast<double>(n));
   }
@@ -206,9 +205,9 @@ std::string StrangerLine::pair_text(const Choice& c, std::size_t f, std::size_t 
 std::optional<Choice> StrangerLine::taken(const Choice& start, OpReach& known) {
   std::vector<std::size_t> joint, sizes;  // formats and words: conditions on two of them at once are common
   for (std::size_t i = 0; i < factors_.size(); ++i) {
-    const auto spec = std::ranges::find(op_->attributes, factors_[i].keys.front(), &AttributeSpec::name);
+    const auto spec = std::ranges::find(op_->attributes, factors_[i].keys.front(), &KeySpec::name);
     if (spec == op_->attributes.end()) continue;
-    const bool number = spec->kind == AttributeKind::integer || spec->kind == AttributeKind::real;
+    const bool number = spec->kind == KeyKind::integer || spec->kind == KeyKind::real;
     (number ? sizes : joint).push_back(i);
   }
   std::set<std::string> tried;

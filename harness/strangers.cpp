@@ -83,11 +83,11 @@ std::string line_of(const formula::FormulaOp& f) {
   const Op& o = f.op();
   const Attributes example = Attributes::complete(o.attributes, example_of(o));
   std::string line(o.name);
-  for (const AttributeSpec& spec : o.attributes) {
+  for (const KeySpec& spec : o.attributes) {
     const std::string name(spec.name);
-    if (spec.kind == AttributeKind::real) continue;
+    if (spec.kind == KeyKind::real) continue;
     line += fmt::format(" {}={}", name, example.text(name));
-    if (spec.kind != AttributeKind::integer) {
+    if (spec.kind != KeyKind::integer) {
       for (const std::string_view word : listed_words(spec.allowed))
         if (!word.empty() && word != example.text(name)) line += fmt::format(",{}", word);
       continue;
@@ -97,7 +97,7 @@ std::string line_of(const formula::FormulaOp& f) {
          {2 * sizes[0], 1L, 2L, 3L, sizes[0] + 1, 16L, 33L, 4 * sizes[0], 64L, 128L, 100L}) {
       if (std::ranges::find(sizes, n) != sizes.end()) continue;
       try {
-        (void)canonical_attribute(spec, fmt::format("{}", n));
+        (void)KeyTable("attribute", o.attributes).canonical(spec, fmt::format("{}", n));
         line += fmt::format(",{}", n);
         sizes.push_back(n);
       } catch (const InputError&) {  // beyond the attribute's own range

@@ -24,7 +24,7 @@ void copy_rows(const assay_tensor& from, assay::Plane& to) {
 
 assay::Attributes attributes_of(const Call& call, const assay::Op& op) {
   std::map<std::string, std::string> given;
-  for (const assay::AttributeSpec& spec : op.attributes)
+  for (const assay::KeySpec& spec : op.attributes)
     given[std::string(spec.name)] = std::string(call.text(spec.name));
   return assay::Attributes::complete(op.attributes, given);
 }

@@ -26,7 +26,7 @@ const assay::formula::FormulaOp& formula_of(const Call& call) {
 // What the plain kernel does: sums in sequence, nothing fused, functions of the C library in more than f64.
 std::string contract_of(const assay::Op& op) {
   std::string text;
-  for (const assay::ContractKey& key : op.contract) {
+  for (const assay::KeySpec& key : op.contract) {
     const std::string_view name = key.name;
     const auto says = [&](std::string_view value) {
       text += std::string(name) + "=" + std::string(value) + " ";

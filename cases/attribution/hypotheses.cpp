@@ -104,9 +104,8 @@ struct Held {
 
 // Whether a case has the formats and the path of another, so that the same code has to be right there.
 bool alike(const Op& op, const Attributes& a, const Attributes& b) {
-  return std::ranges::all_of(op.attributes, [&](const AttributeSpec& spec) {
-    return (spec.kind != AttributeKind::format && spec.name != "path") ||
-           a.text(spec.name) == b.text(spec.name);
+  return std::ranges::all_of(op.attributes, [&](const KeySpec& spec) {
+    return (spec.kind != KeyKind::format && spec.name != "path") || a.text(spec.name) == b.text(spec.name);
   });
 }
 

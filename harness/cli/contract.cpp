@@ -95,7 +95,7 @@ Found found_of(const std::string& backend, std::vector<Case> cases, const InputL
 // The words that say something: those that are not the op's defaults.
 std::string short_text(const Contract& contract, const Op& op) {
   std::string text;
-  for (const ContractKey& key : op.contract) {
+  for (const KeySpec& key : op.contract) {
     const std::string_view value = contract.text(key.name);
     const bool same = value == key.fallback ||
                       (key.fallback.starts_with('@') && value == contract.text(key.fallback.substr(1)));

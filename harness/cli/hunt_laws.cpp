@@ -38,7 +38,7 @@ std::vector<LawResult> broken_laws(const std::vector<Case>& cases, std::span<con
 LawResult smallest_case(const LawResult& found, std::chrono::milliseconds budget, const LawHunt& hunt) {
   const auto end = std::chrono::steady_clock::now() + budget;
   LawResult best = found;
-  const auto smaller = [&](const AttributeSpec& spec) {
+  const auto smaller = [&](const KeySpec& spec) {
     const std::int64_t is = best.c.attributes.integer(spec.name);
     for (const std::int64_t to : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, is / 2, is - 1}) {
       if (to < 0 || to >= is || hunt.stopped() || std::chrono::steady_clock::now() > end) continue;
@@ -57,8 +57,8 @@ LawResult smallest_case(const LawResult& found, std::chrono::milliseconds budget
   };
   for (bool again = true; again;) {
     again = false;
-    for (const AttributeSpec& spec : best.c.op->attributes)
-      if (spec.kind == AttributeKind::integer) again = smaller(spec) || again;
+    for (const KeySpec& spec : best.c.op->attributes)
+      if (spec.kind == KeyKind::integer) again = smaller(spec) || again;
   }
   return best;
 }

@@ -92,31 +92,6 @@ std::string default_text(std::string_view fallback) {
   return fmt::format("default {}", fallback);
 }
 
-std::string allowed_text(const AttributeSpec& a) {
-  if (!a.allowed.empty()) return std::string(a.allowed);
-  return a.kind == AttributeKind::format ? "any format" : "";
-}
-
-std::string allowed_text(const ContractKey& k) {
-  switch (k.kind) {
-    case ContractValue::accumulator:
-      return "accumulator";
-    case ContractValue::format:
-      return "format";
-    case ContractValue::number:
-      return k.words.empty() ? "number" : std::string(k.words);
-    case ContractValue::integer:
-      return "integer";
-    case ContractValue::order:
-      return std::string(kOrderWords);
-    case ContractValue::text:
-      return "text without blanks";
-    case ContractValue::word:
-      break;
-  }
-  return std::string(k.words);
-}
-
 std::string_view specials_of(const ScalarFormat& f) {
   switch (f.specials) {
     case Specials::ieee:
@@ -224,7 +199,7 @@ std::string manual_page(const Op& o, bool markdown) {
       rows.push_back(
           {std::string(k.name), default_text(k.fallback), allowed_text(k), std::string(k.meaning)});
     page.table({"key", "default", "allowed", "meaning"}, rows);
-    if (std::ranges::find(o.contract, ContractValue::order, &ContractKey::kind) != o.contract.end()) {
+    if (std::ranges::find(o.contract, KeyKind::order, &KeySpec::kind) != o.contract.end()) {
       page.section("orders", "of the n terms of a sum");
       rows.clear();
       for (const OrderMeaning& each : kOrderMeanings)

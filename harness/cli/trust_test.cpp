@@ -71,7 +71,7 @@ TEST(Trust, green_stands_over_judged_outputs_alone_in_every_report) {
 TEST(Trust, an_error_that_leaves_no_bit_of_a_number_is_no_contract) {
   const Outcome o = softmax("boundless");
   EXPECT_EQ(o.code, 1);
-  EXPECT_TRUE(has(o.text, "contract exp_ulp=16777216; a decimal of 0..65536")) << o.text;
+  EXPECT_TRUE(has(o.text, "contract key exp_ulp=16777216: allowed: 0..65536")) << o.text;
 }
 
 TEST(Trust, a_promise_that_is_misspelt_is_an_error) {

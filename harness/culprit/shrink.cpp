@@ -23,8 +23,8 @@ bool worth_shrinking(Status s) {
          s != Status::distrust && s != Status::blind && s != Status::suspect;
 }
 
-const AttributeSpec* attribute(const Op& op, std::string_view name) {
-  const auto found = std::ranges::find(op.attributes, name, &AttributeSpec::name);
+const KeySpec* attribute(const Op& op, std::string_view name) {
+  const auto found = std::ranges::find(op.attributes, name, &KeySpec::name);
   return found == op.attributes.end() ? nullptr : &*found;
 }
 
@@ -136,7 +136,7 @@ class Shrinker {
     const CaseSet set = parse_case(best_.c.line());
     for (const auto& [key, values] : set.sets) {
       if (key == "backend" || key == "variant" || key == "after" || over()) continue;
-      const AttributeSpec* spec = attribute(*best_.c.op, key);
+      const KeySpec* spec = attribute(*best_.c.op, key);
       // What must be given says which kernel it is.
       if (spec != nullptr && spec->fallback.empty()) continue;
       if (key == "fault") {
@@ -151,7 +151,7 @@ class Shrinker {
         continue;
       }
       std::vector<std::string> plainer{""};
-      if (spec != nullptr && spec->kind == AttributeKind::format) plainer.push_back("f32");
+      if (spec != nullptr && spec->kind == KeyKind::format) plainer.push_back("f32");
       for (const std::string& value : plainer) {
         const auto c = changed(key, value);
         if (!c) continue;
@@ -172,8 +172,8 @@ class Shrinker {
 
   std::vector<std::string> integers() const {
     std::vector<std::string> names;
-    for (const AttributeSpec& spec : best_.c.op->attributes)
-      if (spec.kind == AttributeKind::integer) names.emplace_back(spec.name);
+    for (const KeySpec& spec : best_.c.op->attributes)
+      if (spec.kind == KeyKind::integer) names.emplace_back(spec.name);
     return names;
   }
 

@@ -16,11 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string printed = contract.print();
   const Contract again = Contract::parse(printed, o.contract);
   require(again == contract && again.print() == printed, "a printed contract is read as itself", printed);
-  for (const ContractKey& key : o.contract) {
-    if (key.kind == ContractValue::integer) {
+  for (const KeySpec& key : o.contract) {
+    if (key.kind == KeyKind::integer) {
       const std::int64_t n = contract.integer(key.name);
       require(n >= 1 && n <= kMostDeclared, "a count is within its bounds", printed);
-    } else if (key.kind == ContractValue::number) {
+    } else if (key.kind == KeyKind::real) {
       const double x = contract.number(key.name);
       require(x >= 0 && x <= static_cast<double>(kMostDeclared), "a number is within its bounds", printed);
     } else {

@@ -12,14 +12,14 @@
 namespace assay {
 namespace {
 
-constexpr auto kKeys = std::to_array<ContractKey>({
-    {"qk", ContractValue::accumulator, "f32", "", "scores"},
-    {"chunk", ContractValue::integer, "64", "", "keys a step"},
-    {"p", ContractValue::format, "f32", "", "weights' format"},
-    {"exp_ulp", ContractValue::number, "2", "", "error of exp"},
-    {"order", ContractValue::order, "any", "", "order of the sum"},
-    {"exp", ContractValue::word, "e", "e|base2", "which exponential"},
-    {"out", ContractValue::format, "", "", "the output's format"},
+constexpr auto kKeys = std::to_array<KeySpec>({
+    {"qk", KeyKind::accumulator, "f32", "", "scores"},
+    {"chunk", KeyKind::integer, "64", "", "keys a step"},
+    {"p", KeyKind::rounding, "f32", "", "weights' format"},
+    {"exp_ulp", KeyKind::real, "2", "", "error of exp"},
+    {"order", KeyKind::order, "any", "", "order of the sum"},
+    {"exp", KeyKind::word, "e", "e|base2", "which exponential"},
+    {"out", KeyKind::rounding, "", "", "the output's format"},
 });
 
 std::string refusal(std::string_view text, InputErrorKind kind) {

@@ -74,39 +74,38 @@
 namespace assay {
 
 inline constexpr std::array kQuantiseKeys = {
-    ContractKey{"scale", ContractValue::word, "divide", "divide|reciprocal|inverse|any",
-                "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
-    ContractKey{"divisor", ContractValue::word, "largest", "largest|half_more",
-                "D of int8 and int4, in a rule too: the largest code, 127 or 7, or 127.5 or 7.5"},
-    ContractKey{
-        "scale_ulp", ContractValue::number, "0", "0..8",
+    KeySpec{"scale", KeyKind::word, "divide", "divide|reciprocal|inverse|any",
+            "absmax / D, absmax times a rounded 1 / D, or 1 / a rounded D / absmax"},
+    KeySpec{"divisor", KeyKind::word, "largest", "largest|half_more",
+            "D of int8 and int4, in a rule too: the largest code, 127 or 7, or 127.5 or 7.5"},
+    KeySpec{
+        "scale_ulp", KeyKind::real, "0", "0..8",
         "units in the last place that the scale may be off its rounded formula; 0 to 2 in a block format"},
-    ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
-                "the stored f32 scale is rounded to this; block formats have their own"},
-    ContractKey{"code", ContractValue::word, "any", "divide|reciprocal|direct|any",
-                "x / scale, times a rounded 1 / scale, or times a rounded D / absmax"},
-    ContractKey{"code_scale", ContractValue::word, "any", "stored|exact|any",
-                "codes from the scale as stored, or as it was before scale_format"},
-    ContractKey{"quotient", ContractValue::word, "f32", "f32|f16|bf16",
-                "rounded to this before it becomes a code (of a scalar format x itself is); not in a block "
-                "format, whose rule "
-                "has f32"},
-    ContractKey{"round", ContractValue::word, "nearest_even",
-                "nearest_even|nearest_away|toward_zero|stochastic",
-                "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
-                "block formats "
-                "are as their rule says"},
-    ContractKey{
-        "subnormals", ContractValue::word, "keep", "keep|zero",
+    KeySpec{"scale_format", KeyKind::word, "f32", "f32|f16|bf16",
+            "the stored f32 scale is rounded to this; block formats have their own"},
+    KeySpec{"code", KeyKind::word, "any", "divide|reciprocal|direct|any",
+            "x / scale, times a rounded 1 / scale, or times a rounded D / absmax"},
+    KeySpec{"code_scale", KeyKind::word, "any", "stored|exact|any",
+            "codes from the scale as stored, or as it was before scale_format"},
+    KeySpec{"quotient", KeyKind::word, "f32", "f32|f16|bf16",
+            "rounded to this before it becomes a code (of a scalar format x itself is); not in a block "
+            "format, whose rule "
+            "has f32"},
+    KeySpec{"round", KeyKind::word, "nearest_even", "nearest_even|nearest_away|toward_zero|stochastic",
+            "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
+            "block formats "
+            "are as their rule says"},
+    KeySpec{
+        "subnormals", KeyKind::word, "keep", "keep|zero",
         "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},
-    ContractKey{"overflow", ContractValue::word, "saturate", "saturate|ieee", "beyond the largest code"},
-    ContractKey{"nan", ContractValue::word, "propagate", "propagate|zero", "what a NaN becomes"},
-    ContractKey{"int_range", ContractValue::word, "any", "full|symmetric|any",
-                "the least integer code: -128 (-8), or -127 (-7)"},
-    ContractKey{"mx_scale", ContractValue::word, "floor", "floor|ceil|even|rceil",
-                "how an OCP MX block rounds its scale"},
-    ContractKey{"absmax", ContractValue::word, "any", "finite|any",
-                "of a group with a NaN or Inf: that of its finite elements, or undefined"},
+    KeySpec{"overflow", KeyKind::word, "saturate", "saturate|ieee", "beyond the largest code"},
+    KeySpec{"nan", KeyKind::word, "propagate", "propagate|zero", "what a NaN becomes"},
+    KeySpec{"int_range", KeyKind::word, "any", "full|symmetric|any",
+            "the least integer code: -128 (-8), or -127 (-7)"},
+    KeySpec{"mx_scale", KeyKind::word, "floor", "floor|ceil|even|rceil",
+            "how an OCP MX block rounds its scale"},
+    KeySpec{"absmax", KeyKind::word, "any", "finite|any",
+            "of a group with a NaN or Inf: that of its finite elements, or undefined"},
 };
 
 EncodePolicy quantise_policy(const Contract& contract);

@@ -17,16 +17,16 @@ extern const Op kArgmax;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "candidates of a row"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
-    AttributeSpec{"checked", AttributeKind::word, "no", "no|yes", "report a NaN as -(index + 1)"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "candidates of a row"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x"},
+    KeySpec{"checked", KeyKind::word, "no", "no|yes", "report a NaN as -(index + 1)"},
 };
 
 constexpr std::array kContract = {
-    ContractKey{"nan", ContractValue::word, "loses", "loses|wins",
-                "loses: a loop of > from element 0 on; wins: a row with a NaN gives the first one's index; "
-                "of checked=no"},
+    KeySpec{"nan", KeyKind::word, "loses", "loses|wins",
+            "loses: a loop of > from element 0 on; wins: a row with a NaN gives the first one's index; "
+            "of checked=no"},
 };
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {

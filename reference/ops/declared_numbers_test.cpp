@@ -64,11 +64,11 @@ TEST(DeclaredNumbers, none_sizes_what_the_judge_does) {
         c.put(spec.name, x);
       }
       EXPECT_NO_THROW(c.truths(base)) << row.op << " " << base;
-      for (const ContractKey& key : c.op_row->contract)
+      for (const KeySpec& key : c.op_row->contract)
         for (const char* value : {"2147483647", "100000000", "lanes:2147483647", "blocks:2147483647"}) {
-          const bool is_order = key.kind == ContractValue::order;
+          const bool is_order = key.kind == KeyKind::order;
           if (is_order != (std::string_view(value).find(':') != std::string_view::npos)) continue;
-          if (!is_order && key.kind != ContractValue::integer && key.kind != ContractValue::number) continue;
+          if (!is_order && key.kind != KeyKind::integer && key.kind != KeyKind::real) continue;
           if (std::string_view(base).find(std::string(key.name) + "=") != std::string_view::npos) continue;
           const std::string contract = std::string(base) + " " + std::string(key.name) + "=" + value;
           try {

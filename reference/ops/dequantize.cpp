@@ -37,20 +37,19 @@ extern const Op kDequantize;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of the format's block"},
-    AttributeSpec{"from", AttributeKind::format, "", "", "format of x"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of y"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "a multiple of the format's block"},
+    KeySpec{"from", KeyKind::format, "", "", "format of x"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of y"},
 };
 
 constexpr auto kContract = with_store_keys(std::array{
-    ContractKey{"scale_format", ContractValue::word, "f32", "f32|f16|bf16",
-                "an f32 scale is rounded to this before it multiplies, both of two"},
-    ContractKey{"mid", ContractValue::accumulator, "f32", "",
-                "the type of code times scale, where there is a scale"},
-    ContractKey{"roundings", ContractValue::number, "1", kMostRoundings,
-                "in mid, from code and scale to the number stored: none, one, or so many at most; an exact "
-                "step is none"},
+    KeySpec{"scale_format", KeyKind::word, "f32", "f32|f16|bf16",
+            "an f32 scale is rounded to this before it multiplies, both of two"},
+    KeySpec{"mid", KeyKind::accumulator, "f32", "", "the type of code times scale, where there is a scale"},
+    KeySpec{"roundings", KeyKind::real, "1", kMostRoundings,
+            "in mid, from code and scale to the number stored: none, one, or so many at most; an exact "
+            "step is none"},
 });
 
 constexpr EncodePolicy kIeee{.overflow = Overflow::ieee};

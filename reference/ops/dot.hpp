@@ -37,29 +37,26 @@
 namespace assay {
 
 inline constexpr std::array kDotKeys = {
-    ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "how products are summed: a type or a matrix unit"},
-    ContractKey{
-        "order", ContractValue::order, "any", "",
-        "of the additions; with a matrix unit sequential says: blocks in ascending k, padded at the end"},
-    ContractKey{"promote", ContractValue::number, "0", "",
-                "matrix unit: blocks between promotions to f32; 0: never", "none"},
-    ContractKey{"dequant_roundings", ContractValue::number, "1", kMostRoundings,
-                "f32 roundings from a stored code to an operand: none, one, or so many at most; an exact "
-                "step is none"},
-    ContractKey{"epilogue_roundings", ContractValue::number, "3", kMostRoundings,
-                "f32 roundings that apply the scales (q8: to a block), in any order, at most; the conversion "
-                "of an integer sum "
-                "is one"},
-    ContractKey{
-        "block", ContractValue::integer, "1", "",
-        "matrix unit, order not told: products of every block but the last of a partial sum, at least",
-        "2147483647"},
-    ContractKey{"split", ContractValue::number, "0", "",
-                "matrix unit, order not told: partial sums that are added, each rounded (integers exact), at "
-                "most; 0: any "
-                "number",
-                "1"},
+    KeySpec{"acc", KeyKind::accumulator, "f32", "", "how products are summed: a type or a matrix unit"},
+    KeySpec{"order", KeyKind::order, "any", "",
+            "of the additions; with a matrix unit sequential says: blocks in ascending k, padded at the end"},
+    KeySpec{"promote", KeyKind::real, "0", "", "matrix unit: blocks between promotions to f32; 0: never",
+            "none"},
+    KeySpec{"dequant_roundings", KeyKind::real, "1", kMostRoundings,
+            "f32 roundings from a stored code to an operand: none, one, or so many at most; an exact "
+            "step is none"},
+    KeySpec{"epilogue_roundings", KeyKind::real, "3", kMostRoundings,
+            "f32 roundings that apply the scales (q8: to a block), in any order, at most; the conversion "
+            "of an integer sum "
+            "is one"},
+    KeySpec{"block", KeyKind::integer, "1", "",
+            "matrix unit, order not told: products of every block but the last of a partial sum, at least",
+            "2147483647"},
+    KeySpec{"split", KeyKind::real, "0", "",
+            "matrix unit, order not told: partial sums that are added, each rounded (integers exact), at "
+            "most; 0: any "
+            "number",
+            "1"},
 };
 
 struct DotResult {

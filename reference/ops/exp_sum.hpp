@@ -57,20 +57,19 @@
 namespace assay {
 
 inline constexpr std::array kExpSumKeys = {
-    ContractKey{
-        "acc", ContractValue::accumulator, "f32", "",
+    KeySpec{
+        "acc", KeyKind::accumulator, "f32", "",
         "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
         "they are"},
-    ContractKey{"order", ContractValue::order, "any", "",
-                "in which the sum is formed; masked terms have places, a sink is first or last"},
-    ContractKey{"exp", ContractValue::word, "e", "e|base2",
-                "base2: exp2(log2(e) (s - m)), two more roundings"},
-    ContractKey{"exp_ulp", ContractValue::number, "2", kUlps,
-                "error of exp, in units in the last place of acc, its subnormal steps included; below 0.5: "
-                "of models whose "
-                "functions are not rounded"},
-    ContractKey{"rescales", ContractValue::number, "0", "",
-                "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},
+    KeySpec{"order", KeyKind::order, "any", "",
+            "in which the sum is formed; masked terms have places, a sink is first or last"},
+    KeySpec{"exp", KeyKind::word, "e", "e|base2", "base2: exp2(log2(e) (s - m)), two more roundings"},
+    KeySpec{"exp_ulp", KeyKind::real, "2", kUlps,
+            "error of exp, in units in the last place of acc, its subnormal steps included; below 0.5: "
+            "of models whose "
+            "functions are not rounded"},
+    KeySpec{"rescales", KeyKind::real, "0", "",
+            "times an online kernel multiplies its sum by exp(old - new maximum); 0: two passes"},
 };
 
 struct ExpSum {

@@ -36,17 +36,15 @@ extern const Op kKvWrite;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"tokens", AttributeKind::integer, "", "1..1048576", "written by this request"},
-    AttributeSpec{"heads", AttributeKind::integer, "", "1..1024", "KV heads"},
-    AttributeSpec{"d", AttributeKind::integer, "", "1..65536", "elements of a head"},
-    AttributeSpec{"to", AttributeKind::format, "", "", "format of the cache: scaled or block"},
-    AttributeSpec{
-        "policy", AttributeKind::word, "fixed", "fixed|locked|request|token|head|calibrated",
-        "of the scale: 1, absmax(first) / constant, absmax / D of x, a token or a head, or of first"},
-    AttributeSpec{"constant", AttributeKind::real, "200", "1e-3..1e6",
-                  "policy=locked: absmax is divided by it"},
-    AttributeSpec{"page", AttributeKind::integer, "0", "0..65536", "tokens of a page; 0: not paged"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and first"},
+    KeySpec{"tokens", KeyKind::integer, "", "1..1048576", "written by this request"},
+    KeySpec{"heads", KeyKind::integer, "", "1..1024", "KV heads"},
+    KeySpec{"d", KeyKind::integer, "", "1..65536", "elements of a head"},
+    KeySpec{"to", KeyKind::format, "", "", "format of the cache: scaled or block"},
+    KeySpec{"policy", KeyKind::word, "fixed", "fixed|locked|request|token|head|calibrated",
+            "of the scale: 1, absmax(first) / constant, absmax / D of x, a token or a head, or of first"},
+    KeySpec{"constant", KeyKind::real, "200", "1e-3..1e6", "policy=locked: absmax is divided by it"},
+    KeySpec{"page", KeyKind::integer, "0", "0..65536", "tokens of a page; 0: not paged"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x and first"},
 };
 
 bool looks_back(const Attributes& a) {

@@ -33,16 +33,15 @@ extern const Op kLayernorm;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "elements that are normalised together"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
-    AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1",
-                  "added to the variance, as a number of acc or of f32"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "elements that are normalised together"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x and y"},
+    KeySpec{"eps", KeyKind::real, "1e-5", "1e-30..1", "added to the variance, as a number of acc or of f32"},
 };
 
 constexpr auto kContract = with_norm_keys(with_replay_keys(std::array{
-    ContractKey{
-        "variance", ContractValue::word, "two_pass", "two_pass|one_pass|welford",
+    KeySpec{
+        "variance", KeyKind::word, "two_pass", "two_pass|one_pass|welford",
         "the algorithm; a variance that comes out negative is clamped at 0; welford: M += (x - M) / k, S += "
         "(x - M before) (x - M after), parts merged by Chan's formula, its products in any association"},
 }));

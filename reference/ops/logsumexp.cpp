@@ -34,9 +34,9 @@ extern const Op kLogsumexp;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "terms of a row"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "terms of a row"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -45,11 +45,10 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"log_ulp", ContractValue::number, "2", kUlps,
-                "error of log, in units in the last place of acc"},
-    ContractKey{"log_abs", ContractValue::number, "0", "0..0.0625",
-                "absolute error of log between 1/2 and 2, besides log_ulp (__logf: 3.6e-7)"},
-    ContractKey{"base", ContractValue::word, "e", "e|2", "of the logarithm that is stored"},
+    KeySpec{"log_ulp", KeyKind::real, "2", kUlps, "error of log, in units in the last place of acc"},
+    KeySpec{"log_abs", KeyKind::real, "0", "0..0.0625",
+            "absolute error of log between 1/2 and 2, besides log_ulp (__logf: 3.6e-7)"},
+    KeySpec{"base", KeyKind::word, "e", "e|2", "of the logarithm that is stored"},
 }));
 
 std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contract& contract) {

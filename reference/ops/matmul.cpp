@@ -47,14 +47,14 @@ extern const Op kMatmul;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"m", AttributeKind::integer, "", "1..1048576", "rows of a (tokens)"},
-    AttributeSpec{"n", AttributeKind::integer, "", "1..1048576", "rows of b (output channels)"},
-    AttributeSpec{"k", AttributeKind::integer, "", "1..1048576", "length of the dot products"},
-    AttributeSpec{"a", AttributeKind::format, "bf16", "", "format of a"},
-    AttributeSpec{"b", AttributeKind::format, "@a", "", "format of b"},
-    AttributeSpec{"dtype", AttributeKind::format, "bf16", "f32|f16|bf16", "of y"},
-    AttributeSpec{"path", AttributeKind::word, "auto",
-                  "auto|f32|tf32|f16|bf16|codes|blocks|e4m3fn|q8|q8_1|q8_K", "what is multiplied"},
+    KeySpec{"m", KeyKind::integer, "", "1..1048576", "rows of a (tokens)"},
+    KeySpec{"n", KeyKind::integer, "", "1..1048576", "rows of b (output channels)"},
+    KeySpec{"k", KeyKind::integer, "", "1..1048576", "length of the dot products"},
+    KeySpec{"a", KeyKind::format, "bf16", "", "format of a"},
+    KeySpec{"b", KeyKind::format, "@a", "", "format of b"},
+    KeySpec{"dtype", KeyKind::format, "bf16", "f32|f16|bf16", "of y"},
+    KeySpec{"path", KeyKind::word, "auto", "auto|f32|tf32|f16|bf16|codes|blocks|e4m3fn|q8|q8_1|q8_K",
+            "what is multiplied"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -65,19 +65,18 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kDotKeys[4],
     kDotKeys[5],
     kDotKeys[6],
-    ContractKey{"scale", ContractValue::word, "any", "any|divide|reciprocal|inverse",
-                "path=e4m3fn, D = 448, and q8, D = 127: absmax / D, absmax times a rounded 1 / D, or 1 / (D "
-                "/ absmax)"},
-    ContractKey{"code", ContractValue::word, "any", "any|divide|reciprocal|direct",
-                "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax)"},
-    ContractKey{"ties", ContractValue::word, "any", "any|even|away",
-                "path=q8: a quotient half-way between two codes"},
-    ContractKey{"scale_format", ContractValue::word, "f16", "f16|f32",
-                "path=q8: what the scales of activations are stored in"},
-    ContractKey{"sums", ContractValue::word, "codes", "codes|values",
-                "path=q8_1: a block's sum is d times that of its codes, or that of x before it is quantised"},
-    ContractKey{"tf32", ContractValue::word, "any", "any|nearest_even|nearest_away|toward_zero",
-                "path=tf32: how operands are rounded to it"},
+    KeySpec{"scale", KeyKind::word, "any", "any|divide|reciprocal|inverse",
+            "path=e4m3fn, D = 448, and q8, D = 127: absmax / D, absmax times a rounded 1 / D, or 1 / (D "
+            "/ absmax)"},
+    KeySpec{"code", KeyKind::word, "any", "any|divide|reciprocal|direct",
+            "path=e4m3fn, q8: x / scale, x times a rounded 1 / scale, or x (D / absmax)"},
+    KeySpec{"ties", KeyKind::word, "any", "any|even|away", "path=q8: a quotient half-way between two codes"},
+    KeySpec{"scale_format", KeyKind::word, "f16", "f16|f32",
+            "path=q8: what the scales of activations are stored in"},
+    KeySpec{"sums", KeyKind::word, "codes", "codes|values",
+            "path=q8_1: a block's sum is d times that of its codes, or that of x before it is quantised"},
+    KeySpec{"tf32", KeyKind::word, "any", "any|nearest_even|nearest_away|toward_zero",
+            "path=tf32: how operands are rounded to it"},
 }));
 
 // Whether what the infinities of two rows make of their product is what every kernel makes of it. Infinite operands must still be

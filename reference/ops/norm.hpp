@@ -11,25 +11,24 @@
 namespace assay {
 
 inline constexpr std::array kNormKeys = {
-    ContractKey{
-        "acc", ContractValue::accumulator, "f32", "",
+    KeySpec{
+        "acc", KeyKind::accumulator, "f32", "",
         "the type of every intermediate result, of a maximum and a sum of one term too; inputs are read as "
         "they are"},
-    ContractKey{"order", ContractValue::order, "any", "", "in which sums over a row are formed"},
-    ContractKey{"rsqrt_ulp", ContractValue::number, "2", kUlps,
-                "error of 1/sqrt, in units in the last place of acc"},
-    ContractKey{"div_ulp", ContractValue::number, "2", kUlps,
-                "error of the division by the row length, or of 1/length, which is then multiplied; a "
-                "quotient keeps its sign; 0.5: rounded to nearest"},
-    ContractKey{"mid", ContractValue::word, "acc", "acc|f32|f16|bf16",
-                "the normalised x is rounded to this before gamma; acc: it is not"},
-    ContractKey{"product", ContractValue::word, "any", "any|x_inv_gamma|x_gamma_inv|gamma_inv_x",
-                "which of x, 1/sqrt and gamma are multiplied first"},
-    ContractKey{"gamma", ContractValue::word, "f32", "f32|f16|bf16",
-                "gamma and beta are rounded to this as they are read"},
+    KeySpec{"order", KeyKind::order, "any", "", "in which sums over a row are formed"},
+    KeySpec{"rsqrt_ulp", KeyKind::real, "2", kUlps, "error of 1/sqrt, in units in the last place of acc"},
+    KeySpec{"div_ulp", KeyKind::real, "2", kUlps,
+            "error of the division by the row length, or of 1/length, which is then multiplied; a "
+            "quotient keeps its sign; 0.5: rounded to nearest"},
+    KeySpec{"mid", KeyKind::word, "acc", "acc|f32|f16|bf16",
+            "the normalised x is rounded to this before gamma; acc: it is not"},
+    KeySpec{"product", KeyKind::word, "any", "any|x_inv_gamma|x_gamma_inv|gamma_inv_x",
+            "which of x, 1/sqrt and gamma are multiplied first"},
+    KeySpec{"gamma", KeyKind::word, "f32", "f32|f16|bf16",
+            "gamma and beta are rounded to this as they are read"},
 };
 template <std::size_t N>
-constexpr auto with_norm_keys(const std::array<ContractKey, N>& own) {
+constexpr auto with_norm_keys(const std::array<KeySpec, N>& own) {
   return with_store_keys(joined(own, kNormKeys));
 }
 

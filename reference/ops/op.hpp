@@ -18,27 +18,12 @@
 
 namespace assay {
 
-enum class AttributeKind : std::uint8_t { integer, real, word, format };
-
-struct AttributeSpec {
-  std::string_view name;
-  AttributeKind kind;
-  std::string_view fallback;  // "" when it must be given
-  std::string_view allowed;  // integer and real: "1..1048576"; word: "none|causal|window"; format: "" for any
-  std::string_view meaning;
-};
-
-// The one spelling of a value: integers without leading zeros, reals as short as they can be. Throws InputError bad_value
-// for one that is not allowed.
-std::string canonical_attribute(const AttributeSpec& spec, const std::string& text);
-
 // name -> text, every attribute of the op present after Attributes::complete.
 class Attributes {
  public:
   // Fills in defaults. Throws InputError: unknown_name (listing the op's attributes), bad_value (saying what is
   // allowed).
-  static Attributes complete(std::span<const AttributeSpec> specs,
-                             const std::map<std::string, std::string>& given);
+  static Attributes complete(std::span<const KeySpec> specs, const std::map<std::string, std::string>& given);
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   const std::string& text(std::string_view name) const;
@@ -132,8 +117,8 @@ struct Op {
   std::string_view signature;
   std::string_view
       example;  // "rows=4 cols=33 dtype=bf16": attributes of a small case that every kernel should take
-  std::span<const AttributeSpec> attributes;
-  std::span<const ContractKey> contract;
+  std::span<const KeySpec> attributes;
+  std::span<const KeySpec> contract;
   OpCall<std::vector<TensorSpec>(const Attributes&)> tensors;  // throws InputError on an impossible shape
   OpCall<void(const Attributes&, std::uint64_t seed, TensorSet& inputs)>
       indices;  // nullptr when the op has none

@@ -73,25 +73,22 @@ struct StoredEnds {
 };
 StoredEnds stored_ends(const Store& store, double low, double high);
 
-// The keys that every rounding op's contract ends with: with_store_keys(std::array{ContractKey{...}, ...}).
+// The keys that every rounding op's contract ends with: with_store_keys(std::array{KeySpec{...}, ...}).
 inline constexpr std::array kStoreKeys = {
-    ContractKey{
-        "out", ContractValue::word, "dtype", "dtype|f32|f16|bf16",
-        "where that is another type than the output's: rounded to this first, to nearest even or Inf"},
-    ContractKey{"round", ContractValue::word, "nearest_even",
-                "nearest_even|nearest_away|toward_zero|stochastic",
-                "rounding to the output; stochastic: to either neighbour"},
-    ContractKey{"overflow", ContractValue::word, "ieee", "ieee|saturate",
-                "beyond the output's largest number"},
-    ContractKey{
-        "ftz", ContractValue::word, "no", "no|yes",
+    KeySpec{"out", KeyKind::word, "dtype", "dtype|f32|f16|bf16",
+            "where that is another type than the output's: rounded to this first, to nearest even or Inf"},
+    KeySpec{"round", KeyKind::word, "nearest_even", "nearest_even|nearest_away|toward_zero|stochastic",
+            "rounding to the output; stochastic: to either neighbour"},
+    KeySpec{"overflow", KeyKind::word, "ieee", "ieee|saturate", "beyond the output's largest number"},
+    KeySpec{
+        "ftz", KeyKind::word, "no", "no|yes",
         "what is subnormal in the type computed in, or in one that it is rounded to, before that rounding or "
         "after it, may become zero; in a matrix unit operands and sums below 2^-126 alone, no product; FP8 "
         "and FP4 "
         "keep their subnormals"},
 };
 template <std::size_t N>
-constexpr auto with_store_keys(const std::array<ContractKey, N>& own) {
+constexpr auto with_store_keys(const std::array<KeySpec, N>& own) {
   return joined(own, kStoreKeys);
 }
 

@@ -46,7 +46,7 @@ std::vector<Attributes> settings(const Op& o) {
   std::vector<Attributes> list{Attributes::complete(o.attributes, example)};
   for (const auto& a : o.attributes) {
     std::vector<std::string_view> values;
-    if (a.kind == AttributeKind::word) values = listed_words(a.allowed);
+    if (a.kind == KeyKind::word) values = listed_words(a.allowed);
     if (a.name == "page") values = {"0", "1", "16"};
     for (const auto value : values) {
       Given given = example;

@@ -19,10 +19,10 @@ extern const Op kQuantize;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of the format's block"},
-    AttributeSpec{"to", AttributeKind::format, "", "", "format of y"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "a multiple of the format's block"},
+    KeySpec{"to", KeyKind::format, "", "", "format of y"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x"},
 };
 
 void check(const Attributes& a) { check_quantiser(format(a.text("to")), "quantize"); }

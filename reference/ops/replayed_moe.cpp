@@ -24,21 +24,18 @@ struct MoeSchedule {
 };
 
 constexpr std::array kKeys = {
-    ScheduleKey{"exp", "libm", kRowExps, "of silu"},
-    ScheduleKey{"silu", "quotient", "quotient|sigmoid", "g / (1 + e^-g), or g times a reciprocal"},
-    ScheduleKey{"combine", "experts", "experts|slots", "the order of a token's experts"},
-    ScheduleKey{"code", "division", "division|reciprocal", "of h on path=codes"}};
-constexpr ScheduleGrammar kGrammar("schedule of moe", kKeys);
+    schedule_key("exp", "libm", kRowExps, "of silu"),
+    schedule_key("silu", "quotient", "quotient|sigmoid", "g / (1 + e^-g), or g times a reciprocal"),
+    schedule_key("combine", "experts", "experts|slots", "the order of a token's experts"),
+    schedule_key("code", "division", "division|reciprocal", "of h on path=codes")};
+constexpr KeyTable kTable("key of a schedule of moe", kKeys);
 
 MoeSchedule parse_moe_schedule(std::string_view text) {
-  MoeSchedule s;
-  std::string own;  // without those of its two products
-  for (const auto& [key, value] : schedule_pairs(text, ""))
-    if (!key.starts_with("up.") && !key.starts_with("down.")) own += fmt::format(" {}={}", key, value);
-  for (const auto& [key, value] : kGrammar.pairs(own, "")) {
-    kGrammar.word(key, value);
-    (key == "exp" ? s.exp : key == "silu" ? s.silu : key == "combine" ? s.combine : s.code) = value;
-  }
+  std::vector<KeyPair> own;  // without those of its two products
+  for (const KeyPair& pair : key_pairs("schedule of moe", text))
+    if (!pair.key.starts_with("up.") && !pair.key.starts_with("down.")) own.push_back(pair);
+  const std::vector<std::string> values = kTable.complete(own);
+  MoeSchedule s{values[0], values[1], values[2], values[3], {}, {}};
   s.up = parse_grouped_schedule(text, "up."), s.down = parse_grouped_schedule(text, "down.");
   return s;
 }

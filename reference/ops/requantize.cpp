@@ -25,17 +25,17 @@ extern const Op kRequantize;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of both formats' blocks"},
-    AttributeSpec{"from", AttributeKind::format, "", "", "format of x"},
-    AttributeSpec{"to", AttributeKind::format, "", "", "format of y"},
-    AttributeSpec{"scale", AttributeKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "a multiple of both formats' blocks"},
+    KeySpec{"from", KeyKind::format, "", "", "format of x"},
+    KeySpec{"to", KeyKind::format, "", "", "format of y"},
+    KeySpec{"scale", KeyKind::word, "absmax", "absmax|one", "how the scales of y are chosen"},
 };
 
 constexpr auto kContract =
     joined(kQuantiseKeys,
-           std::array{ContractKey{
-               "roundings", ContractValue::number, "1", kMostRoundings,
+           std::array{KeySpec{
+               "roundings", KeyKind::real, "1", kMostRoundings,
                "f32 roundings while x is decoded, the last to the f32 that is quantised: 0 is as 1"}});
 
 void check(const Attributes& a) {

@@ -27,11 +27,11 @@ extern const Op kRmsnorm;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "elements that are normalised together"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
-    AttributeSpec{"eps", AttributeKind::real, "1e-5", "1e-30..1",
-                  "added to the mean square, as a number of acc or of f32"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "elements that are normalised together"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x and y"},
+    KeySpec{"eps", KeyKind::real, "1e-5", "1e-30..1",
+            "added to the mean square, as a number of acc or of f32"},
 };
 
 constexpr auto kContract = with_norm_keys(kReplayKeys);

@@ -24,11 +24,11 @@ std::optional<Contract> second_opinion(const Op& op, const Attributes& attribute
                                        const Contract& contract) {
   Contract likely = contract;
   bool changed = false;
-  for (const ContractKey& key : op.contract) {
-    if (key.kind == ContractValue::accumulator &&
+  for (const KeySpec& key : op.contract) {
+    if (key.kind == KeyKind::accumulator &&
         accumulator(contract.text(key.name)).kind == Accumulator::Kind::unit)
       return std::nullopt;
-    if (key.kind != ContractValue::order || contract.text(key.name) != "any") continue;
+    if (key.kind != KeyKind::order || contract.text(key.name) != "any") continue;
     likely = likely.with(key.name, "likely");
     changed = true;
   }

@@ -62,16 +62,15 @@ extern const Op kSoftmax;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "logits of a row"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
-    AttributeSpec{"mask", AttributeKind::word, "none", "none|causal|random",
-                  "which logits are visible; causal: i <= cols - rows + r"},
-    AttributeSpec{"sinks", AttributeKind::word, "no", "no|yes", "one more logit per row in the denominator"},
-    AttributeSpec{"softcap", AttributeKind::real, "0", "0..1e6",
-                  "c in c tanh(s / c), a number of acc; 0 is none"},
-    AttributeSpec{"temperature", AttributeKind::real, "1", "1e-6..1e6",
-                  "x is divided by it, a number of acc; 1: no division"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "logits of a row"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x and y"},
+    KeySpec{"mask", KeyKind::word, "none", "none|causal|random",
+            "which logits are visible; causal: i <= cols - rows + r"},
+    KeySpec{"sinks", KeyKind::word, "no", "no|yes", "one more logit per row in the denominator"},
+    KeySpec{"softcap", KeyKind::real, "0", "0..1e6", "c in c tanh(s / c), a number of acc; 0 is none"},
+    KeySpec{"temperature", KeyKind::real, "1", "1e-6..1e6",
+            "x is divided by it, a number of acc; 1: no division"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
@@ -80,15 +79,14 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     kExpSumKeys[2],
     kExpSumKeys[3],
     kExpSumKeys[4],
-    ContractKey{"tanh_ulp", ContractValue::number, "4", kUlps,
-                "error of tanh (softcap); tanh(0) is 0; tanh.approx: 8192"},
-    ContractKey{
-        "div_ulp", ContractValue::number, "2", kUlps,
-        "error of a quotient, or of reciprocal and product where 1/S is normal; 0.5: rounded to nearest"},
-    ContractKey{"weights", ContractValue::word, "acc", "acc|f32|f16|bf16",
-                "format in which exp, against the maximum of its time, is kept between its sum and the "
-                "quotient; acc: as "
-                "it was summed"},
+    KeySpec{"tanh_ulp", KeyKind::real, "4", kUlps,
+            "error of tanh (softcap); tanh(0) is 0; tanh.approx: 8192"},
+    KeySpec{"div_ulp", KeyKind::real, "2", kUlps,
+            "error of a quotient, or of reciprocal and product where 1/S is normal; 0.5: rounded to nearest"},
+    KeySpec{"weights", KeyKind::word, "acc", "acc|f32|f16|bf16",
+            "format in which exp, against the maximum of its time, is kept between its sum and the "
+            "quotient; acc: as "
+            "it was summed"},
 }));
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {

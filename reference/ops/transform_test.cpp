@@ -231,7 +231,7 @@ TEST(Ops, every_row_is_complete_and_its_contract_parses_from_nothing) {
     EXPECT_NE(each.truth, nullptr);
     const Contract c = Contract::parse("", each.contract);
     EXPECT_EQ(Contract::parse(c.print(), each.contract), c) << each.name;
-    for (const AttributeSpec& spec : each.attributes)
+    for (const KeySpec& spec : each.attributes)
       EXPECT_FALSE(spec.meaning.empty()) << each.name << "." << spec.name;
   }
 }

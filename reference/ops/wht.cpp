@@ -45,21 +45,19 @@ extern const Op kWht;
 namespace {
 
 constexpr std::array kAttributes = {
-    AttributeSpec{"rows", AttributeKind::integer, "", "1..1048576", "independent rows"},
-    AttributeSpec{"cols", AttributeKind::integer, "", "1..16777216", "a multiple of points"},
-    AttributeSpec{"points", AttributeKind::integer, "32", "1..65536", "of one transform, a power of two"},
-    AttributeSpec{"signs", AttributeKind::word, "none", "none|tq3|random",
-                  "of the diagonal D; tq3 repeats its 32"},
-    AttributeSpec{"inverse", AttributeKind::word, "no", "no|yes", "D H x instead of H D x"},
-    AttributeSpec{"dtype", AttributeKind::format, "f32", "f32|f16|bf16", "of x and y"},
+    KeySpec{"rows", KeyKind::integer, "", "1..1048576", "independent rows"},
+    KeySpec{"cols", KeyKind::integer, "", "1..16777216", "a multiple of points"},
+    KeySpec{"points", KeyKind::integer, "32", "1..65536", "of one transform, a power of two"},
+    KeySpec{"signs", KeyKind::word, "none", "none|tq3|random", "of the diagonal D; tq3 repeats its 32"},
+    KeySpec{"inverse", KeyKind::word, "no", "no|yes", "D H x instead of H D x"},
+    KeySpec{"dtype", KeyKind::format, "f32", "f32|f16|bf16", "of x and y"},
 };
 
 constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
-    ContractKey{"acc", ContractValue::accumulator, "f32", "",
-                "the type of every sum, and of a term that is held alone"},
-    ContractKey{"order", ContractValue::order, "any", "",
-                "in which the points are added; the butterfly is a tree"},
-    ContractKey{"scale", ContractValue::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
+    KeySpec{"acc", KeyKind::accumulator, "f32", "",
+            "the type of every sum, and of a term that is held alone"},
+    KeySpec{"order", KeyKind::order, "any", "", "in which the points are added; the butterfly is a tree"},
+    KeySpec{"scale", KeyKind::word, "once", "once|levels", "where 1/sqrt(points) is applied"},
 }));
 
 void check(const Attributes& a) {

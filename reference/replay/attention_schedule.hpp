@@ -83,7 +83,7 @@
 #include <string>
 #include <string_view>
 
-#include "reference/replay/schedule_text.hpp"
+#include "reference/arithmetic/keys.hpp"
 
 namespace assay {
 
@@ -193,7 +193,7 @@ struct AttentionSchedule {
 // Whether qk or pv names a matrix unit.
 bool sums_in_a_unit(std::string_view products);
 
-std::span<const ScheduleKey> attention_schedule_keys();
+std::span<const KeySpec> attention_schedule_keys();
 // Keys that are left out have their defaults. Throws InputError unknown_name or bad_value.
 AttentionSchedule parse_attention_schedule(std::string_view text);
 // Canonical: keys in the table's order, those at their defaults left out, but for what every kernel is asked first: qk, pv, p, out, tile.

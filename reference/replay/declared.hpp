@@ -19,18 +19,18 @@ std::string contradiction(const Contract& contract, const Schedule& schedule, st
 // Keys of a contract that may declare a schedule whole: schedule=acc:f32/lanes:16, level=replay. Of outputs whose inputs are finite
 // numbers the truth is then what the schedule stores, with limit 0 (+0 and -0 are one number); the others keep the limit that the
 // rest of the contract gives.
-inline constexpr ContractKey kScheduleKey{
-    "schedule", ContractValue::text, "none", "",
+inline constexpr KeySpec kScheduleKey{
+    "schedule", KeyKind::text, "none", "",
     "level=replay: all that decides the bits, key:value/key:value, as `assay identify` prints it"};
 inline constexpr std::array kReplayKeys = {
-    ContractKey{"level", ContractValue::word, "limit", "limit|replay",
-                "replay: every stored bit must be that of `schedule`", "none"},
+    KeySpec{"level", KeyKind::word, "limit", "limit|replay",
+            "replay: every stored bit must be that of `schedule`", "none"},
     kScheduleKey,
 };
 
 // keys, then those two.
 template <std::size_t N>
-constexpr auto with_replay_keys(const std::array<ContractKey, N>& own) {
+constexpr auto with_replay_keys(const std::array<KeySpec, N>& own) {
   return joined(own, kReplayKeys);
 }
 

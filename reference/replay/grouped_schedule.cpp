@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "reference/arithmetic/keys.hpp"
 #include "reference/near_names.hpp"
-#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 namespace {
@@ -26,18 +26,18 @@ std::int64_t count_of(std::string_view key, std::string_view text) {
 }
 
 // The pairs whose keys begin with `prefix` in place of those of the same name in `own`.
-std::string replaced(const std::vector<SchedulePair>& own, const std::vector<SchedulePair>& pairs,
+std::string replaced(const std::vector<KeyPair>& own, const std::vector<KeyPair>& pairs,
                      std::string_view prefix) {
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
   };
-  for (const SchedulePair& p : own)
-    if (std::ranges::none_of(pairs, [&](const SchedulePair& q) {
+  for (const KeyPair& p : own)
+    if (std::ranges::none_of(pairs, [&](const KeyPair& q) {
           return q.key.starts_with(prefix) && q.key.substr(prefix.size()) == p.key;
         }))
       add(p.key, p.value);
-  for (const SchedulePair& q : pairs)
+  for (const KeyPair& q : pairs)
     if (q.key.starts_with(prefix)) add(q.key.substr(prefix.size()), q.value);
   return text;
 }
@@ -45,13 +45,13 @@ std::string replaced(const std::vector<SchedulePair>& own, const std::vector<Sch
 // What `other` says where it says something else than `own`, each key behind `prefix`.
 std::string differences(const Schedule& own, const Schedule& other, std::string_view prefix) {
   const std::string mine = print_schedule(own), theirs = print_schedule(other);
-  const auto value_in = [](const std::string& printed, const ScheduleKey& key) {
-    const std::vector<SchedulePair> pairs = schedule_pairs(printed, "");
-    const auto found = std::ranges::find(pairs, key.name, &SchedulePair::key);
+  const auto value_in = [](const std::string& printed, const KeySpec& key) {
+    const std::vector<KeyPair> pairs = key_pairs("schedule", printed);
+    const auto found = std::ranges::find(pairs, key.name, &KeyPair::key);
     return std::string(found == pairs.end() ? key.fallback : found->value);
   };
   std::string text;
-  for (const ScheduleKey& key : schedule_keys())
+  for (const KeySpec& key : schedule_keys())
     if (const std::string value = value_in(theirs, key); value != value_in(mine, key))
       text += fmt::format(" {}{}={}", prefix, key.name, value);
   return text;
@@ -62,11 +62,11 @@ std::string differences(const Schedule& own, const Schedule& other, std::string_
 GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view prefix) {
   constexpr std::string_view kLeft = "left.", kSecond = "second.", kBelow = "below";
   GroupedSchedule s;
-  const std::vector<SchedulePair> pairs = schedule_pairs(text, prefix);
-  std::vector<SchedulePair> own;
+  const std::vector<KeyPair> pairs = key_pairs("schedule", text, prefix);
+  std::vector<KeyPair> own;
   std::vector<std::string_view> belows;  // "below16."
   bool has_left = false, has_second = false;
-  for (const SchedulePair& p : pairs) {
+  for (const KeyPair& p : pairs) {
     if (p.key == "rows" || p.key == "columns") {
       if (s.rows != 1 || s.columns != 1)
         throw InputError(InputErrorKind::bad_value,
@@ -97,7 +97,7 @@ GroupedSchedule parse_grouped_schedule(std::string_view text, std::string_view p
   s.grouped = parse_schedule(replaced(own, {}, kLeft));
   const std::string left = replaced(own, pairs, kLeft);
   s.left = parse_schedule(left);
-  if (has_second) s.second = parse_schedule(replaced(schedule_pairs(left, ""), pairs, kSecond));
+  if (has_second) s.second = parse_schedule(replaced(key_pairs("schedule", left), pairs, kSecond));
   if ((groups && s.grouped == s.left) || s.second == s.left)
     throw InputError(InputErrorKind::bad_value,
                      "schedule: left.* or second.* says what the others say; wanted: none of it");

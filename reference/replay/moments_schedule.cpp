@@ -12,20 +12,20 @@ namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    ScheduleKey{"lanes", "1", "1..65536", "moments side by side"},
-    ScheduleKey{"chunk", "0", "0..65536", "terms of a lane after which its moments begin anew"},
-    ScheduleKey{"merge", "sequential", "sequential|carry",
-                "chunks one after another, or as a binary counter carries, what is left into the lowest"},
-    ScheduleKey{"share", "quotient", "quotient|reciprocal", "d / n, d (1 / n)"},
-    ScheduleKey{"fma", "no", "no|yes", "the last product of a sum is not rounded"},
-    ScheduleKey{"join", "nested", "nested|shared", "of chunks: S + (S + d d c n), (S + S) + (c d)(d n)"},
-    ScheduleKey{"lane_join", "nested", "nested|shared", "the same of lanes"},
-    ScheduleKey{"fold", "sequential", kFoldWords, "how the lanes are joined"},
-    ScheduleKey{"passes", "one", "one|pairs", "whether the second of two passes has moments of its own"},
+    schedule_key("lanes", "1", "1..65536", "moments side by side"),
+    schedule_key("chunk", "0", "0..65536", "terms of a lane after which its moments begin anew"),
+    schedule_key("merge", "sequential", "sequential|carry",
+                 "chunks one after another, or as a binary counter carries, what is left into the lowest"),
+    schedule_key("share", "quotient", "quotient|reciprocal", "d / n, d (1 / n)"),
+    schedule_key("fma", "no", "no|yes", "the last product of a sum is not rounded"),
+    schedule_key("join", "nested", "nested|shared", "of chunks: S + (S + d d c n), (S + S) + (c d)(d n)"),
+    schedule_key("lane_join", "nested", "nested|shared", "the same of lanes"),
+    schedule_key("fold", "sequential", kFoldWords, "how the lanes are joined"),
+    schedule_key("passes", "one", "one|pairs", "whether the second of two passes has moments of its own"),
 };
 constexpr std::string_view kPrefix = "moments.";
 
-constexpr ScheduleGrammar kGrammar("schedule", kKeys, kPrefix);
+constexpr KeyTable kTable("schedule key", kKeys, kPrefix);
 
 std::string value_of(const MomentsSchedule& s, std::string_view key) {
   if (key == "lanes") return std::to_string(s.lanes);
@@ -95,14 +95,16 @@ struct Chunks {
 
 }  // namespace
 
-std::span<const ScheduleKey> moments_keys() { return kKeys; }
+std::span<const KeySpec> moments_keys() { return kKeys; }
 
 MomentsSchedule parse_moments(std::string_view text) {
   MomentsSchedule s;
-  for (const auto& [name, value] : kGrammar.pairs(text, kPrefix)) {
-    const auto second = [&, name = name, value = value] { return kGrammar.word(name, value) == 1; };
-    if (name == "lanes") s.lanes = kGrammar.number(name, value);
-    if (name == "chunk") s.chunk = kGrammar.number(name, value);
+  const std::vector<std::string> values = kTable.complete(kTable.pairs(text));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string_view name = kKeys[i].name, value = values[i];
+    const auto second = [&] { return kTable.word(name, value) == 1; };
+    if (name == "lanes") s.lanes = kTable.number(name, value);
+    if (name == "chunk") s.chunk = kTable.number(name, value);
     if (name == "merge") s.merge = second() ? MomentsSchedule::carry : MomentsSchedule::sequential;
     if (name == "share") s.reciprocal = second();
     if (name == "fma") s.fma = second();
@@ -117,7 +119,7 @@ MomentsSchedule parse_moments(std::string_view text) {
 
 std::string print_moments(const MomentsSchedule& s) {
   std::string text;
-  for (const ScheduleKey& key : kKeys)
+  for (const KeySpec& key : kKeys)
     if (const std::string value = value_of(s, key.name); value != key.fallback)
       text += fmt::format("{}{}{}={}", text.empty() ? "" : " ", kPrefix, key.name, value);
   return text;

@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/arithmetic/keys.hpp"
 #include "reference/replay/fold.hpp"
-#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 
@@ -40,7 +40,7 @@ struct MomentsSchedule {
   bool operator==(const MomentsSchedule&) const = default;
 };
 
-std::span<const ScheduleKey> moments_keys();
+std::span<const KeySpec> moments_keys();
 
 // Pairs of `text` whose keys begin with "moments."; others are left alone. Throws InputError unknown_name or bad_value.
 MomentsSchedule parse_moments(std::string_view text);

@@ -11,12 +11,16 @@
 namespace assay {
 namespace {
 
+std::vector<KeySpec> table_of(std::string_view op) {
+  std::vector<KeySpec> keys;
+  for (const RowScheduleKey* key : row_keys(op)) keys.push_back(*key);
+  return keys;
+}
+
 std::size_t index_of(std::string_view op, std::string_view name) {
   for (std::size_t i = 0; i < kRowScheduleKeys.size(); ++i)
     if (kRowScheduleKeys[i].name == name && has_word(kRowScheduleKeys[i].ops, op)) return i;
-  std::vector<std::string> known;
-  for (const RowScheduleKey& key : kRowScheduleKeys)
-    if (has_word(key.ops, op)) known.emplace_back(key.name);
+  std::vector<std::string> known = names_of(table_of(op));
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_sum()) known.emplace_back("sum.acc");
   if (RowSchedule of{std::string(op), {}, {}, {}}; of.has_squares()) known.emplace_back("squares.acc");
   if (op == "layernorm") known.emplace_back("moments.lanes");
@@ -25,7 +29,7 @@ std::size_t index_of(std::string_view op, std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string_view> row_words(const RowScheduleKey& key) { return listed_words(key.words); }
+std::vector<std::string_view> row_words(const RowScheduleKey& key) { return listed_words(key.allowed); }
 
 bool has_row_schedule(std::string_view op) { return !row_keys(op).empty(); }
 
@@ -38,18 +42,14 @@ std::vector<const RowScheduleKey*> row_keys(std::string_view op) {
 
 std::string_view RowSchedule::word(std::string_view key) const {
   const std::size_t i = index_of(op, key);
-  return word_at(kRowScheduleKeys[i].words, choice[i]);
+  return listed_words(kRowScheduleKeys[i].allowed).at(choice[i]);
 }
 
 RowSchedule RowSchedule::with(std::string_view key, std::string_view word) const {
   const std::size_t i = index_of(op, key);
-  const std::vector<std::string_view> words = row_words(kRowScheduleKeys[i]);
-  const auto at = std::ranges::find(words, word);
-  if (at == words.end())
-    throw InputError(InputErrorKind::bad_value, fmt::format("schedule: {}={}; allowed: {}", key,
-                                                            excerpt(word), kRowScheduleKeys[i].words));
+  const KeySpec row[] = {kRowScheduleKeys[i]};
   RowSchedule other = *this;
-  other.choice[i] = static_cast<std::uint8_t>(at - words.begin());
+  other.choice[i] = static_cast<std::uint8_t>(KeyTable("schedule key", row).word(key, word));
   return other;
 }
 
@@ -62,28 +62,26 @@ bool RowSchedule::has_squares() const {
 }
 
 bool RowSchedule::is_possible() const {
-  return op != "layernorm" || word("centre") == "difference" ||
-         (word("product") == "x_inv_gamma" && word("root") != "quotient");
+  const std::vector<KeySpec> keys = table_of(op);
+  std::vector<std::string> words;
+  for (const KeySpec& key : keys) words.emplace_back(word(key.name));
+  return KeyTable("schedule key", keys).unmet(words).empty();
 }
 
 RowSchedule parse_row_schedule(std::string_view op, std::string_view text) {
   RowSchedule s;
   s.op = op;
-  std::vector<std::string_view> seen;
-  for (const auto& [key, value] : schedule_pairs(text, "")) {
-    if (key.starts_with("sum.") || key.starts_with("squares.") || key.starts_with("moments.")) continue;
-    if (std::ranges::find(seen, key) != seen.end())
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("schedule of {}: {} is given twice", op, excerpt(key)));
-    seen.push_back(key);
-    s = s.with(key, value);
+  std::vector<KeyPair> own;  // without those of its sums
+  for (const KeyPair& pair : key_pairs("schedule", text)) {
+    if (pair.key.starts_with("sum.") || pair.key.starts_with("squares.") || pair.key.starts_with("moments."))
+      continue;
+    index_of(op, pair.key);  // names the sums' keys too where it refuses
+    own.push_back(pair);
   }
-  if (!s.is_possible())
-    throw InputError(
-        InputErrorKind::bad_value,
-        fmt::format(
-            "schedule of {}: centre={} with product={} root={}; allowed: x_inv_gamma, inverse or nearest", op,
-            s.word("centre"), s.word("product"), s.word("root")));
+  const std::vector<KeySpec> keys = table_of(op);
+  const std::string noun = fmt::format("key of a schedule of {}", op);
+  const std::vector<std::string> words = KeyTable(noun, keys).complete(own);
+  for (std::size_t i = 0; i < keys.size(); ++i) s = s.with(keys[i].name, words[i]);
   const auto allowed = [&](const char* prefix, bool has_it) {
     if (!has_it && (" " + std::string(text)).find(std::string(" ") + prefix) != std::string::npos)
       throw InputError(InputErrorKind::bad_value,

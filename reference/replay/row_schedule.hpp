@@ -30,44 +30,43 @@
 
 namespace assay {
 
-// `words`: those allowed, the fallback first; a fallback of none is a step that most calls do not have, and is not printed. `ops`: the
-// ops whose schedules have the key.
-struct RowScheduleKey {
-  std::string_view name, ops, words, meaning;
+// `ops`: the ops whose schedules have the key. Its first word is the fallback; a fallback of none is a step that most calls do not have,
+// and is not printed.
+struct RowScheduleKey : KeySpec {
+  std::string_view ops;
 };
+constexpr RowScheduleKey row_key(std::string_view name, std::string_view ops, std::string_view words,
+                                 std::string_view meaning, std::string_view needs = {}) {
+  return {{name, KeyKind::word, words.substr(0, words.find('|')), words, meaning, {}, needs}, ops};
+}
 inline constexpr std::array kRowScheduleKeys = {
-    RowScheduleKey{"variance", "layernorm", "two_pass|one_pass|welford",
-                   "squares of x - m; of x, less m^2 and held at 0; running, as moments say"},
-    RowScheduleKey{"exp", "softmax|logsumexp",
-                   "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest|cuda_expf|ex2",
-                   "the exponential: exponentials.hpp"},
-    RowScheduleKey{"temperature", "softmax", "none|division|reciprocal", "x / t, or x times a rounded 1 / t"},
-    RowScheduleKey{
-        "cap", "softmax", "none|libm|libm_reciprocal|nearest|nearest_reciprocal",
-        "tanh by this machine's C library or rounded once; of x / c, or of x times a rounded 1 / c"},
-    RowScheduleKey{"hidden", "softmax", "none|closed|zero",
-                   "logits behind a mask take no lane, or a 0 in theirs"},
-    RowScheduleKey{
-        "sink", "softmax", "none|libm|own|libm_keys|own_keys",
-        "its exp by this machine's C library or as the others; keys: the maximum is that of the keys"},
-    RowScheduleKey{"quotient", "softmax", "reciprocal|division|approx",
-                   "e (1 / sum), e / sum, e rcp.approx(sum)"},
-    RowScheduleKey{"log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"},
-    RowScheduleKey{"mean", "rmsnorm|layernorm", "division|reciprocal|approx|approx_fma",
-                   "sum / n; the sum times a rounded 1 / n, or times rcp.approx(n), and of squares eps in "
-                   "the same rounding"},
-    RowScheduleKey{"root", "rmsnorm|layernorm", "inverse|quotient|nearest|rsqrt|approx",
-                   "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding; "
-                   "rsqrt.approx(v); rcp.approx(sqrt.approx(v))"},
-    RowScheduleKey{"product", "rmsnorm|layernorm", "x_inv_gamma|x_gamma_inv|inv_gamma_x",
-                   "(x f) gamma, (x gamma) f, x (f gamma)"},
-    RowScheduleKey{"centre", "layernorm", "difference|product|product_fma",
-                   "x - m first, or x f - m f, fma: in one rounding behind that of m f; product=x_inv_gamma"},
-    RowScheduleKey{"shift", "layernorm", "add|fma", "whether the last product and beta are one rounding"},
-    RowScheduleKey{"stages", "wht", "ascending|descending",
-                   "butterflies over 1, 2, 4, ... or over n/2, ..., 1"},
-    RowScheduleKey{"scale", "wht", "last|first|each",
-                   "a factor 1 / sqrt(n) behind or before the stages, or 1 / sqrt(2) in each"},
+    row_key("variance", "layernorm", "two_pass|one_pass|welford",
+            "squares of x - m; of x, less m^2 and held at 0; running, as moments say"),
+    row_key("exp", "softmax|logsumexp", "libm|taylor7|taylor7_mul|sleef|degree5|arm|nearest|cuda_expf|ex2",
+            "the exponential: exponentials.hpp"),
+    row_key("temperature", "softmax", "none|division|reciprocal", "x / t, or x times a rounded 1 / t"),
+    row_key("cap", "softmax", "none|libm|libm_reciprocal|nearest|nearest_reciprocal",
+            "tanh by this machine's C library or rounded once; of x / c, or of x times a rounded 1 / c"),
+    row_key("hidden", "softmax", "none|closed|zero", "logits behind a mask take no lane, or a 0 in theirs"),
+    row_key("sink", "softmax", "none|libm|own|libm_keys|own_keys",
+            "its exp by this machine's C library or as the others; keys: the maximum is that of the keys"),
+    row_key("quotient", "softmax", "reciprocal|division|approx", "e (1 / sum), e / sum, e rcp.approx(sum)"),
+    row_key("log", "logsumexp", "libm|nearest", "this machine's C library's, or rounded once"),
+    row_key("mean", "rmsnorm|layernorm", "division|reciprocal|approx|approx_fma",
+            "sum / n; the sum times a rounded 1 / n, or times rcp.approx(n), and of squares eps in "
+            "the same rounding"),
+    row_key("root", "rmsnorm|layernorm", "inverse|quotient|nearest|rsqrt|approx",
+            "1 / sqrt(v) in two roundings; x / sqrt(v); 1 / sqrt(v) in one rounding; "
+            "rsqrt.approx(v); rcp.approx(sqrt.approx(v))"),
+    row_key("product", "rmsnorm|layernorm", "x_inv_gamma|x_gamma_inv|inv_gamma_x",
+            "(x f) gamma, (x gamma) f, x (f gamma)"),
+    row_key("centre", "layernorm", "difference|product|product_fma",
+            "x - m first, or x f - m f, fma: in one rounding behind that of m f",
+            "product=x_inv_gamma root!=quotient"),
+    row_key("shift", "layernorm", "add|fma", "whether the last product and beta are one rounding"),
+    row_key("stages", "wht", "ascending|descending", "butterflies over 1, 2, 4, ... or over n/2, ..., 1"),
+    row_key("scale", "wht", "last|first|each",
+            "a factor 1 / sqrt(n) behind or before the stages, or 1 / sqrt(2) in each"),
 };
 
 struct RowSchedule {

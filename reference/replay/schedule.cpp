@@ -13,31 +13,32 @@ namespace assay {
 namespace {
 
 constexpr std::array kKeys = {
-    ScheduleKey{"acc", "f32", "f64|f32|f16|bf16|i32, or a matrix unit", "what a step adds in"},
-    ScheduleKey{"fma", "no", "no|yes", "product and sum are one rounding"},
-    ScheduleKey{"lanes", "1", "1..65536", "partial sums of a chunk"},
-    ScheduleKey{"pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"},
-    ScheduleKey{"fold", "halving", kFoldWords, "how the lanes are added"},
-    ScheduleKey{"head", "0", "0..65536", "terms ahead of the first pass"},
-    ScheduleKey{"head_at", "lane", "lane|apart",
-                "whether the first lane takes these, or they are a sum of their own, added at the end"},
-    ScheduleKey{"tail", "lanes", "lanes|vector:W|first:W|after|apart|refold|before:W|folded:W",
-                "where the terms behind the last whole pass over the lanes go"},
-    ScheduleKey{"cascade", "0", "0, 2..65536",
-                "terms of a lane whose sum joins the level above, and joins of a level"},
-    ScheduleKey{"order", "ascending", "ascending|descending|swapped|second",
-                "of the terms, or of the unit's blocks"},
-    ScheduleKey{"chunk", "0", "0..2147483647",
-                "terms that are summed from zero before they join a slice's sum"},
-    ScheduleKey{"chunk_acc", "f32", "f64|f32|f16|bf16", "in which they join"},
-    ScheduleKey{"split", "1", "1..65536", "slices"},
-    ScheduleKey{"slicing", "even", "even|balanced|proportional|interleaved|cuts:A.B.C",
-                "how terms are shared out"},
-    ScheduleKey{"quantum", "1", "1..1048576", "terms that no slice divides"},
-    ScheduleKey{"part", "f32", "f64|f32|f16|bf16", "in which a slice's sum is kept"},
-    ScheduleKey{"merge", "sequential", "as fold", "how the slices' sums are added"},
-    ScheduleKey{"merge_acc", "f32", "f64|f32|f16|bf16", "in which they are added"},
-    ScheduleKey{"scales", "none", "none|a_b|b_a|product", "(c sa) sb, (c sb) sa or c (sa sb)"},
+    schedule_key("acc", "f32", "f64|f32|f16|bf16|i32, or a matrix unit", "what a step adds in"),
+    schedule_key("fma", "no", "no|yes", "product and sum are one rounding"),
+    schedule_key("lanes", "1", "1..65536", "partial sums of a chunk"),
+    schedule_key("pack", "1", "1..65536", "neighbouring terms that one lane takes at a time"),
+    schedule_key("fold", "halving", kFoldWords, "how the lanes are added"),
+    schedule_key("head", "0", "0..65536", "terms ahead of the first pass"),
+    schedule_key("head_at", "lane", "lane|apart",
+                 "whether the first lane takes these, or they are a sum of their own, added at the end",
+                 "head!=0"),
+    schedule_key("tail", "lanes", "lanes|vector:W|first:W|after|apart|refold|before:W|folded:W",
+                 "where the terms behind the last whole pass over the lanes go"),
+    schedule_key("cascade", "0", "0, 2..65536",
+                 "terms of a lane whose sum joins the level above, and joins of a level"),
+    schedule_key("order", "ascending", "ascending|descending|swapped|second",
+                 "of the terms, or of the unit's blocks"),
+    schedule_key("chunk", "0", "0..2147483647",
+                 "terms that are summed from zero before they join a slice's sum"),
+    schedule_key("chunk_acc", "f32", "f64|f32|f16|bf16", "in which they join"),
+    schedule_key("split", "1", "1..65536", "slices"),
+    schedule_key("slicing", "even", "even|balanced|proportional|interleaved|cuts:A.B.C",
+                 "how terms are shared out"),
+    schedule_key("quantum", "1", "1..1048576", "terms that no slice divides"),
+    schedule_key("part", "f32", "f64|f32|f16|bf16", "in which a slice's sum is kept"),
+    schedule_key("merge", "sequential", "as fold", "how the slices' sums are added"),
+    schedule_key("merge_acc", "f32", "f64|f32|f16|bf16", "in which they are added"),
+    schedule_key("scales", "none", "none|a_b|b_a|product", "(c sa) sb, (c sb) sa or c (sa sb)"),
 };
 constexpr std::array<std::string_view, 5> kSlicings = {"even", "balanced", "proportional", "interleaved",
                                                        "cuts"};
@@ -49,7 +50,7 @@ bool is_wide(Tail tail) {
 constexpr std::array<std::string_view, 4> kFloats = {"f64", "f32", "f16", "bf16"};
 constexpr std::array<std::string_view, 4> kScales = {"none", "a_b", "b_a", "product"};
 
-constexpr ScheduleGrammar kGrammar("schedule", kKeys);
+constexpr KeyTable kTable("schedule key", kKeys);
 
 void set(Schedule& s, std::string_view key, std::string_view value) {
   const auto tail_of = [&](std::string_view text) { return text.substr(0, text.find(':')); };
@@ -57,58 +58,57 @@ void set(Schedule& s, std::string_view key, std::string_view value) {
     Accumulator known;
     if (!find_accumulator(value, known) || (known.kind == Accumulator::Kind::integer && value != "i32") ||
         (known.unit != nullptr && known.unit->combine == Combine::wrap))
-      kGrammar.refuse(key, value);
+      kTable.refuse(key, value);
     s.acc = value;
   } else if (key == "fma") {
-    s.fma = kGrammar.word(key, value) == 1;
+    s.fma = kTable.word(key, value) == 1;
   } else if (key == "lanes") {
-    s.lanes = kGrammar.number(key, value);
+    s.lanes = kTable.number(key, value);
   } else if (key == "pack") {
-    s.pack = kGrammar.number(key, value);
+    s.pack = kTable.number(key, value);
   } else if (key == "fold") {
     s.fold = value;
   } else if (key == "tail") {
-    s.tail = static_cast<Tail>(kGrammar.word(key, tail_of(value), kTails));
+    s.tail = static_cast<Tail>(kTable.word(key, tail_of(value), kTails));
     const bool wide = is_wide(s.tail);
     const bool has_width = value.find(':') != std::string_view::npos;
-    if (wide != has_width) kGrammar.refuse(key, value);
-    s.tail_width = wide ? kGrammar.number(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
+    if (wide != has_width) kTable.refuse(key, value);
+    s.tail_width = wide ? kTable.number(key, value.substr(value.find(':') + 1), 1, 65536) : 0;
   } else if (key == "head") {
-    s.head = kGrammar.number(key, value);
+    s.head = kTable.number(key, value);
   } else if (key == "head_at") {
-    s.head_apart = kGrammar.word(key, value) == 1;
+    s.head_apart = kTable.word(key, value) == 1;
   } else if (key == "cascade") {
-    s.cascade = kGrammar.number(key, value, 0, 65536);
-    if (s.cascade == 1) kGrammar.refuse(key, value);
+    s.cascade = kTable.number(key, value);
   } else if (key == "order") {
-    const std::size_t order = kGrammar.word(key, value);
+    const std::size_t order = kTable.word(key, value);
     s.descending = order == 1, s.swapped = order == 2, s.second_first = order == 3;
   } else if (key == "chunk") {
-    s.chunk = kGrammar.number(key, value);
+    s.chunk = kTable.number(key, value);
   } else if (key == "chunk_acc") {
-    s.chunk_acc = kFloats[kGrammar.word(key, value)];
+    s.chunk_acc = kFloats[kTable.word(key, value)];
   } else if (key == "split") {
-    s.split = kGrammar.number(key, value);
+    s.split = kTable.number(key, value);
   } else if (key == "slicing") {
-    s.slicing = static_cast<Slicing>(kGrammar.word(key, tail_of(value), kSlicings));
+    s.slicing = static_cast<Slicing>(kTable.word(key, tail_of(value), kSlicings));
     if ((s.slicing == Slicing::cuts) != (value.find(':') != std::string_view::npos))
-      kGrammar.refuse(key, value);
+      kTable.refuse(key, value);
     s.cuts.clear();
     if (s.slicing == Slicing::cuts)
       for (const std::string_view cut : listed_words(value.substr(value.find(':') + 1), '.')) {
-        s.cuts.push_back(kGrammar.number(key, cut, 1, INT32_MAX));
-        if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) kGrammar.refuse(key, value);
+        s.cuts.push_back(kTable.number(key, cut, 1, INT32_MAX));
+        if (s.cuts.size() > 1 && s.cuts[s.cuts.size() - 2] >= s.cuts.back()) kTable.refuse(key, value);
       }
   } else if (key == "quantum") {
-    s.quantum = kGrammar.number(key, value);
+    s.quantum = kTable.number(key, value);
   } else if (key == "part") {
-    s.part = kFloats[kGrammar.word(key, value)];
+    s.part = kFloats[kTable.word(key, value)];
   } else if (key == "merge") {
     s.merge = value;
   } else if (key == "merge_acc") {
-    s.merge_acc = kFloats[kGrammar.word(key, value)];
+    s.merge_acc = kFloats[kTable.word(key, value)];
   } else if (key == "scales") {
-    s.scales = kScales[kGrammar.word(key, value)];
+    s.scales = kScales[kTable.word(key, value)];
   }
 }
 
@@ -176,11 +176,10 @@ void finish(Schedule& s) {
                                                             s.chunk, s.acc, s.unit()->group));
   const bool is_left =
       s.tail != Tail::folded || !left_of(fold_of(s.fold, s.lanes), s.lanes, s.tail_width).empty();
-  if (s.tail_width > s.lanes || !is_left) kGrammar.refuse("tail", value_of(s, "tail"));
-  if (s.head_apart && s.head == 0) kGrammar.refuse("head_at", "apart");
+  if (s.tail_width > s.lanes || !is_left) kTable.refuse("tail", value_of(s, "tail"));
   if (s.slicing == Slicing::cuts) {
     const auto count = static_cast<std::int64_t>(s.cuts.size()) + 1;
-    if (s.split != 1 && s.split != count) kGrammar.refuse("slicing", value_of(s, "slicing"));
+    if (s.split != 1 && s.split != count) kTable.refuse("slicing", value_of(s, "slicing"));
     s.split = count;
   }
   s.fold = to_string(fold_of(s.fold, s.lanes), s.lanes);
@@ -189,18 +188,20 @@ void finish(Schedule& s) {
 
 }  // namespace
 
-std::span<const ScheduleKey> schedule_keys() { return kKeys; }
+std::span<const KeySpec> schedule_keys() { return kKeys; }
 
 Schedule parse_schedule(std::string_view text, std::string_view prefix) {
   Schedule s;
-  for (const auto& [key, value] : kGrammar.pairs(text, prefix)) set(s, key, value);
+  const KeyTable table("schedule key", kKeys, prefix);
+  const std::vector<std::string> values = table.complete(table.pairs(text));
+  for (std::size_t i = 0; i < values.size(); ++i) set(s, kKeys[i].name, values[i]);
   finish(s);
   return s;
 }
 
 std::string print_schedule(const Schedule& schedule, std::string_view prefix) {
   std::string text;
-  for (const ScheduleKey& key : kKeys) {
+  for (const KeySpec& key : kKeys) {
     const std::string value = value_of(schedule, key.name);
     if (key.name == "split" && schedule.slicing == Slicing::cuts) continue;  // the cuts say it
     if (value != key.fallback || key.name == "acc")

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "reference/arithmetic/accumulator.hpp"
+#include "reference/arithmetic/keys.hpp"
 #include "reference/replay/fold.hpp"
-#include "reference/replay/schedule_text.hpp"
 
 namespace assay {
 
@@ -79,7 +79,7 @@ struct Schedule {
 };
 
 // What `assay identify --help` and the errors are made of.
-std::span<const ScheduleKey> schedule_keys();
+std::span<const KeySpec> schedule_keys();
 
 // `text` as above; keys that are left out have their defaults. With a prefix ("qk.") only keys that begin with it are taken, and
 // others are left alone: attention has three sums. A value may also be separated by ':' and pairs by '/', the form in which

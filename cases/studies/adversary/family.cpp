@@ -72,11 +72,11 @@ Point parse_point(std::string_view text) {
 }
 
 bool Words::knows(std::string_view key) const {
-  return std::ranges::any_of(op_.contract, [&](const ContractKey& each) { return each.name == key; });
+  return std::ranges::any_of(op_.contract, [&](const KeySpec& each) { return each.name == key; });
 }
 
 bool Words::say(std::string_view key, std::string_view value) {
-  const auto found = std::ranges::find(op_.contract, key, &ContractKey::name);
+  const auto found = std::ranges::find(op_.contract, key, &KeySpec::name);
   if (found == op_.contract.end()) return false;
   const std::string said = fmt::format("{}={}", key, value);
   try {

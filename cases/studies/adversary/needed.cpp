@@ -32,7 +32,7 @@ std::string_view plain_schedule(std::string_view op_name) {
 // another word than `word`, or the op refuses the other.
 std::vector<Contract> others_of(const Contract& said, const ContractWord& word) {
   const Op& row = op(word.op);
-  const auto key = std::ranges::find(row.contract, std::string_view(word.key), &ContractKey::name);
+  const auto key = std::ranges::find(row.contract, std::string_view(word.key), &KeySpec::name);
   if (key == row.contract.end()) throw unknown_name("contract key", word.key, names_of(row.contract));
   std::vector<Contract> others;
   if (word.value == kAnyValue) {
@@ -40,7 +40,7 @@ std::vector<Contract> others_of(const Contract& said, const ContractWord& word) 
     return others;
   }
   if (said.text(word.key) != word.value) return others;
-  for (const std::string& other : words_of(key->words)) {
+  for (const std::string& other : words_of(key->allowed)) {
     if (other == word.value) continue;
     try {
       Contract changed = said.with(word.key, other);
@@ -127,11 +127,11 @@ std::vector<ContractWord> contract_words() {
   std::vector<ContractWord> all;
   for (const Op& row : ops()) {
     if (std::ranges::find(families(), row.name, &Family::op) == families().end()) continue;
-    for (const ContractKey& key : row.contract) {
-      if (key.kind == ContractValue::text || key.ideal == "none") continue;
-      if (key.kind == ContractValue::integer && key.ideal.empty()) continue;
-      if (key.kind == ContractValue::word)
-        for (const std::string& value : words_of(key.words))
+    for (const KeySpec& key : row.contract) {
+      if (key.kind == KeyKind::text || key.ideal == "none") continue;
+      if (key.kind == KeyKind::integer && key.ideal.empty()) continue;
+      if (key.kind == KeyKind::word)
+        for (const std::string& value : words_of(key.allowed))
           all.push_back({std::string(row.name), std::string(key.name), value});
       else
         all.push_back({std::string(row.name), std::string(key.name), std::string(kAnyValue)});

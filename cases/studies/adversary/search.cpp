@@ -106,7 +106,7 @@ Contract contract_of(const Point& point, const Attributes& attributes) {
 // What differs from an op's defaults, in the order of its list.
 std::string brief(const Contract& contract, const Op& row) {
   std::string text;
-  for (const ContractKey& key : row.contract)
+  for (const KeySpec& key : row.contract)
     if (contract.text(key.name) != key.fallback)
       text += fmt::format("{}{}={}", text.empty() ? "" : " ", key.name, contract.text(key.name));
   return text;

@@ -145,7 +145,7 @@ std::vector<Evidence> evidence_of(const RowPiece& piece, const std::vector<const
   std::vector<Evidence> list;
   const std::string text = " " + print_schedule(*piece.schedule) + " ";
   const std::vector<Tampered> others = tampered(*piece.schedule, answers.front()->a.k);
-  for (const ScheduleKey& key : schedule_keys()) {
+  for (const KeySpec& key : schedule_keys()) {
     const std::size_t at = text.find(fmt::format(" {}=", key.name));
     Evidence e{std::string(key.name), std::string(key.fallback), "", true};
     if (at != std::string::npos) {

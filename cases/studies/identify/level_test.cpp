@@ -200,7 +200,7 @@ TEST_F(Level, a_schedule_that_is_none_or_does_not_fit_is_refused_with_what_is_al
   expect_refused(gemm + "misfit", "scheduled", "acc=f32 is declared, the bits are those of acc=f64");
   expect_refused(gemm + "no_order", "scheduled", "order=sequential is declared");
   expect_refused("moe tokens=4 hidden=64 inter=48 experts=4 topk=3 a=f32 dtype=f32 variant=no_word",
-                 "scheduled", "combine=tree; allowed: experts|slots");
+                 "scheduled", "combine=tree: allowed: experts|slots");
   expect_refused("matmul m=2 n=2 k=64 a=e4m3fn_tensor dtype=f32 variant=hopper_fp8.replay.as_scales:none",
                  "emulated", "allowed: a_b|b_a|product");
   expect_refused("attention heads=2 d=64 len=20 kv=f16 dtype=f16 sinks=yes variant=hopper_f16.replay",

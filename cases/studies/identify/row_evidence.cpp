@@ -18,8 +18,8 @@ std::string value_in(const std::string& printed, const std::string& field) {
   if (at == std::string::npos) {
     const std::string bare = field.substr(field.find('.') + 1);
     if (field.starts_with("moments."))
-      return std::string(std::ranges::find(moments_keys(), bare, &ScheduleKey::name)->fallback);
-    for (const ScheduleKey& key : schedule_keys())
+      return std::string(std::ranges::find(moments_keys(), bare, &KeySpec::name)->fallback);
+    for (const KeySpec& key : schedule_keys())
       if (key.name == bare) return std::string(key.fallback);
     return "";
   }

@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::size_t kMostCells = 65536;  // of one line
 
-using Kind = AttributeKind;
+using Kind = KeyKind;
 
-constexpr AttributeSpec kCommon[] = {
+constexpr KeySpec kCommon[] = {
     {"len", Kind::integer, "", "16..4194304", "keys"},
     {"needles", Kind::integer, "256", "1..65536", "queries, each with a needle of its own"},
     {"depth", Kind::word, "spread", "spread|0|0.125|0.25|0.375|0.5|0.625|0.75|0.875|1",
@@ -34,7 +34,7 @@ constexpr AttributeSpec kCommon[] = {
      "added to four channels of K, in units of the deviation of the others"},
     {"rotate", Kind::word, "none", "none|qk", "whether q and K are stored rotated, in groups of 32"},
 };
-constexpr AttributeSpec kQk[] = {
+constexpr KeySpec kQk[] = {
     {"k", Kind::format, "f16", "", "format of K"},
     {"v", Kind::format, "f32", "", "format of V"},
     {"near", Kind::integer, "4", "2..8",
@@ -45,7 +45,7 @@ constexpr AttributeSpec kQk[] = {
     {"eta", Kind::real, "1.7", "0..100",
      "the query's part that no key has, in units of the part that one has"},
 };
-constexpr AttributeSpec kPv[] = {
+constexpr KeySpec kPv[] = {
     {"k", Kind::format, "e4m3fn", "", "format of K"},
     {"v", Kind::format, "@k", "", "format of V"},
     {"score", Kind::real, "8.9", "0..1000", "logit of the needle"},
@@ -54,8 +54,8 @@ constexpr AttributeSpec kPv[] = {
      "deviation of V's channel means, in units of the deviation within a channel"},
 };
 
-std::vector<AttributeSpec> joined(std::span<const AttributeSpec> own) {
-  std::vector<AttributeSpec> all(std::begin(kCommon), std::end(kCommon));
+std::vector<KeySpec> joined(std::span<const KeySpec> own) {
+  std::vector<KeySpec> all(std::begin(kCommon), std::end(kCommon));
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }
@@ -118,14 +118,14 @@ Cell make_cell(Probe probe, Given given, std::string_view where) {
 
 }  // namespace
 
-std::span<const AttributeSpec> keys_of(Probe probe) {
-  static const std::vector<AttributeSpec> qk = joined(kQk), pv = joined(kPv);
+std::span<const KeySpec> keys_of(Probe probe) {
+  static const std::vector<KeySpec> qk = joined(kQk), pv = joined(kPv);
   return probe == Probe::qk ? qk : pv;
 }
 
 std::string Cell::inputs() const {
   std::string text = probe == Probe::qk ? "qk" : "pv";
-  for (const AttributeSpec& spec : keys_of(probe)) {
+  for (const KeySpec& spec : keys_of(probe)) {
     const std::string& value = attributes.text(spec.name);
     const bool is_default = spec.fallback.starts_with('@') ? value == attributes.text(spec.fallback.substr(1))
                                                            : value == spec.fallback;

@@ -34,7 +34,7 @@ struct Cell {
   double work() const;
 };
 
-std::span<const AttributeSpec> keys_of(Probe probe);
+std::span<const KeySpec> keys_of(Probe probe);
 
 // All cells that a line stands for; those without backend= get each of `backends`. Throws InputError: an unknown probe or
 // key (with the near ones), a value that is not allowed, more needles than keys, more than 65,536 cells.

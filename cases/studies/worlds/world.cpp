@@ -50,27 +50,27 @@ World named(std::string op, std::string_view size, Words attributes, Keys contra
 std::string_view declared(const World& world, std::string_view key) {
   for (const auto& [name, value] : world.contract)
     if (name == key) return value;
-  for (const ContractKey& k : op(world.op).contract)
+  for (const KeySpec& k : op(world.op).contract)
     if (k.name == key) return k.fallback;
   throw InputError(InputErrorKind::unknown_name, "no contract key '" + std::string(key) + "'");
 }
 
 std::string_view meaning(const World& world, std::string_view key) {
-  for (const ContractKey& k : op(world.op).contract)
+  for (const KeySpec& k : op(world.op).contract)
     if (k.name == key) return k.meaning;
   return {};
 }
 
 bool has_word(std::string_view the_op, std::string_view key, std::string_view word) {
-  for (const ContractKey& k : op(the_op).contract)
-    if (k.name == key) return word.empty() || assay::has_word(k.words, word);
+  for (const KeySpec& k : op(the_op).contract)
+    if (k.name == key) return word.empty() || assay::has_word(k.allowed, word);
   return false;
 }
 
 Set stored(const Set& results, const World& world, std::string_view dtype) {
   // An op that has no such key stores to nearest, without flushing, and infinities beyond the largest number.
   const auto has = [&](std::string_view key) {
-    return std::ranges::any_of(op(world.op).contract, [&](const ContractKey& k) { return k.name == key; });
+    return std::ranges::any_of(op(world.op).contract, [&](const KeySpec& k) { return k.name == key; });
   };
   const auto word = [&](std::string_view key) {
     return has(key) ? declared(world, key) : std::string_view();

@@ -5,120 +5,115 @@
 namespace assay {
 namespace {
 
-constexpr AttributeSpec kAttributes[] = {
-    {"batch", AttributeKind::integer, "1", "1..65536", "sequences"},
-    {"heads", AttributeKind::integer, "", "1..65536", "query heads"},
-    {"kv_heads", AttributeKind::integer, "@heads", "1..65536", "heads of K and V; divides heads"},
-    {"d", AttributeKind::integer, "", "1..65536", "width of a q or k row"},
-    {"dv", AttributeKind::integer, "@d", "1..65536", "width of a v or output row"},
-    {"q", AttributeKind::integer, "1", "1..1048576", "query rows of each sequence"},
-    {"len", AttributeKind::integer, "", "1..4194304", "keys of a sequence (the longest, when ragged)"},
-    {"kv", AttributeKind::format, "f16", "", "format of K and V"},
-    {"k", AttributeKind::format, "@kv", "", "format of K"},
-    {"v", AttributeKind::format, "@kv", "", "format of V"},
-    {"dtype", AttributeKind::format, "f16", "f32|f16|bf16", "format of q and of the output"},
-    {"mask", AttributeKind::word, "none", "none|causal|window|random",
+constexpr KeySpec kAttributes[] = {
+    {"batch", KeyKind::integer, "1", "1..65536", "sequences"},
+    {"heads", KeyKind::integer, "", "1..65536", "query heads"},
+    {"kv_heads", KeyKind::integer, "@heads", "1..65536", "heads of K and V; divides heads"},
+    {"d", KeyKind::integer, "", "1..65536", "width of a q or k row"},
+    {"dv", KeyKind::integer, "@d", "1..65536", "width of a v or output row"},
+    {"q", KeyKind::integer, "1", "1..1048576", "query rows of each sequence"},
+    {"len", KeyKind::integer, "", "1..4194304", "keys of a sequence (the longest, when ragged)"},
+    {"kv", KeyKind::format, "f16", "", "format of K and V"},
+    {"k", KeyKind::format, "@kv", "", "format of K"},
+    {"v", KeyKind::format, "@kv", "", "format of V"},
+    {"dtype", KeyKind::format, "f16", "f32|f16|bf16", "format of q and of the output"},
+    {"mask", KeyKind::word, "none", "none|causal|window|random",
      "which keys a row sees; bottom-right aligned"},
-    {"window", AttributeKind::integer, "0", "0..4194304",
-     "keys that a row of mask=window sees, itself included"},
-    {"softcap", AttributeKind::real, "0", "0..1000000", "softcap tanh(s / softcap), at least 1e-12; 0: none"},
-    {"sinks", AttributeKind::word, "no", "no|yes", "one more logit per head in the denominator"},
-    {"alibi", AttributeKind::word, "no", "no|yes", "- slope |i - j| added to the logits"},
-    {"page", AttributeKind::integer, "0", "0..65536", "keys per page; 0: contiguous"},
-    {"scale", AttributeKind::real, "0", "0..1000000", "of q.k, at least 1e-12; 0: 1/sqrt(d)"},
-    {"rotate", AttributeKind::word, "none", "none|qk|qkv",
-     "what is stored rotated by the 32-point tq3 transform"},
-    {"lengths", AttributeKind::word, "full", "full|ragged",
-     "keys of each sequence: len, or a length of its own"},
+    {"window", KeyKind::integer, "0", "0..4194304", "keys that a row of mask=window sees, itself included"},
+    {"softcap", KeyKind::real, "0", "0..1000000", "softcap tanh(s / softcap), at least 1e-12; 0: none"},
+    {"sinks", KeyKind::word, "no", "no|yes", "one more logit per head in the denominator"},
+    {"alibi", KeyKind::word, "no", "no|yes", "- slope |i - j| added to the logits"},
+    {"page", KeyKind::integer, "0", "0..65536", "keys per page; 0: contiguous"},
+    {"scale", KeyKind::real, "0", "0..1000000", "of q.k, at least 1e-12; 0: 1/sqrt(d)"},
+    {"rotate", KeyKind::word, "none", "none|qk|qkv", "what is stored rotated by the 32-point tq3 transform"},
+    {"lengths", KeyKind::word, "full", "full|ragged", "keys of each sequence: len, or a length of its own"},
 };
 
-constexpr ContractKey kContract[] = {
-    {"qk", ContractValue::accumulator, "f32", "", "how q.k is summed, of operands in their own types"},
-    {"chunk", ContractValue::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
-    {"qk_block", ContractValue::integer, "1", "",
+constexpr KeySpec kContract[] = {
+    {"qk", KeyKind::accumulator, "f32", "", "how q.k is summed, of operands in their own types"},
+    {"chunk", KeyKind::integer, "1048576", "", "products per partial sum of q.k, then added in f32"},
+    {"qk_block", KeyKind::integer, "1", "",
      "products that each block of a matrix unit holds at least, in every order, the last of a partial sum of "
      "q.k apart"},
-    {"scores", ContractValue::word, "f32", "f32|tf32|f16|bf16",
+    {"scores", KeyKind::word, "f32", "f32|tf32|f16|bf16",
      "format that scaled logits, in base e or 2, are rounded to once, before softcap and slope or behind "
      "them "
      "(level=emu: behind)"},
-    {"q", ContractValue::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
+    {"q", KeyKind::word, "none", "none|f16|bf16|q8_0|q8_1|q8_K|e4m3fn|e4m3fnuz|e5m2",
      "format that q is converted to first, to nearest; FP8: one scale per row and head, absmax / the largest "
      "number; q8_1: q8_0 and its "
      "blocks' sums d times that of the codes in f16, for K's minimum, or the offset of q4_0 and q5_0"},
-    {"convert", ContractValue::word, "none", "none|f16|bf16",
+    {"convert", KeyKind::word, "none", "none|f16|bf16",
      "format that K and V as decoded, code times scale, are converted to first, to nearest"},
-    {"v_inverse", ContractValue::word, "value", "value|row",
+    {"v_inverse", KeyKind::word, "value", "value|row",
      "where V in tq3_0 is transformed back: each block as it is decoded (as K is, by butterflies in f32), or "
      "the sum, once per output row"},
-    {"tile", ContractValue::integer, "64", "", "keys per step of the online softmax"},
-    {"exp_ulp", ContractValue::number, "2", kUlps,
+    {"tile", KeyKind::integer, "64", "", "keys per step of the online softmax"},
+    {"exp_ulp", KeyKind::real, "2", kUlps,
      "error of exp in ulps of f32 (correctly rounded: 0.5), and of the log of a merge; exp(0) is 1 and "
      "log(1) 0; a rescale of a row is one factor, a number of f32"},
-    {"tanh_ulp", ContractValue::number, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
-    {"div_ulp", ContractValue::number, "2", kUlps,
-     "error of a quotient, or of reciprocal and product together"},
-    {"p", ContractValue::format, "f32", "",
+    {"tanh_ulp", KeyKind::real, "4", kUlps, "error of tanh (softcap) in ulps of f32; tanh(0) is 0"},
+    {"div_ulp", KeyKind::real, "2", kUlps, "error of a quotient, or of reciprocal and product together"},
+    {"p", KeyKind::rounding, "f32", "",
      "format of the weights that enter PV; one beyond its largest number is saturated, Inf or NaN "
      "(level=emu: FP8 is saturated)"},
-    {"p_shift", ContractValue::number, "0", "0..64",
-     "weights are multiplied by 2^this before the rounding to p"},
-    {"denominator", ContractValue::word, "exact", "exact|cast",
+    {"p_shift", KeyKind::real, "0", "0..64", "weights are multiplied by 2^this before the rounding to p"},
+    {"denominator", KeyKind::word, "exact", "exact|cast",
      "row sum of weights before rounding to p, or after it, p_shift included (a log-sum-exp of a part is "
      "without it)"},
-    {"rowsum", ContractValue::accumulator, "f32", "", "how the row sum is formed"},
-    {"pv", ContractValue::accumulator, "f32", "", "how p.v is summed"},
-    {"promote", ContractValue::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
-    {"pv_block", ContractValue::integer, "1", "",
+    {"rowsum", KeyKind::accumulator, "f32", "", "how the row sum is formed"},
+    {"pv", KeyKind::accumulator, "f32", "", "how p.v is summed"},
+    {"promote", KeyKind::integer, "1048576", "", "keys per partial sum of p.v, then added in f32"},
+    {"pv_block", KeyKind::integer, "1", "",
      "keys that each block of a matrix unit holds at least, in every order, the last of a partial sum of p.v "
      "apart"},
-    {"split", ContractValue::integer, "1", "", "parts of the keys computed apart and merged in f32"},
-    {"part", ContractValue::integer, "4194304", "",
+    {"split", KeyKind::integer, "1", "", "parts of the keys computed apart and merged in f32"},
+    {"part", KeyKind::integer, "4194304", "",
      "most keys of a part, where split is above 1; the default: one part may hold all keys"},
-    {"out", ContractValue::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
-    {"order", ContractValue::word, "any", "any|tiles|descending|sequential",
+    {"out", KeyKind::word, "dtype", "dtype|f32|f16|bf16", "format of the result before it is stored"},
+    {"order", KeyKind::word, "any", "any|tiles|descending|sequential",
      "order of the tiles; sequential: and of keys and products in them, weights entering the row sum one at "
      "a time"},
-    {"qk_order", ContractValue::order, "any", "", "order of the products of a partial sum of q.k"},
-    {"pv_order", ContractValue::order, "any", "", "order of the keys of a partial sum of p.v"},
-    {"rowsum_order", ContractValue::order, "any", "",
+    {"qk_order", KeyKind::order, "any", "", "order of the products of a partial sum of q.k"},
+    {"pv_order", KeyKind::order, "any", "", "order of the keys of a partial sum of p.v"},
+    {"rowsum_order", KeyKind::order, "any", "",
      "order of the row sum: any: of all keys; sequential, lanes:N: of all keys in N running sums; else of a "
      "tile's "
      "weights, whose sum is added to the running one"},
-    {"argument", ContractValue::word, "any", "any|rounded",
+    {"argument", KeyKind::word, "any", "any|rounded",
      "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
      "that subtraction; a "
      "maximum that stays rescales by 1"},
-    {"scaling", ContractValue::word, "any", "any|scores|q|q_rounded",
+    {"scaling", KeyKind::word, "any", "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
      "which is of no FP8, and q under a unit: into its format); any: scores, or q and no rounding to a "
      "format"},
-    {"tiles", ContractValue::word, "any", "any|aligned",
+    {"tiles", KeyKind::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
      "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
      "begin at "
      "key 0, at the first key that the row or a part of it sees, with a page, or are counted from the end"},
-    {"sink", ContractValue::word, "any", "any|first|last",
+    {"sink", KeyKind::word, "any", "any|first|last",
      "when the running maximum and sum meet the sink, which raises the maximum where it is above it: before "
      "the keys or after them"},
-    {"lag", ContractValue::number, "0", "",
+    {"lag", KeyKind::real, "0", "",
      "a running maximum is kept until a logit is above it by more than this, in base e (lazy rescaling); 0: "
      "never"},
-    {"merge", ContractValue::word, "any", "any|once|states",
+    {"merge", KeyKind::word, "any", "any|once|states",
      "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
      "and sums, one after the other; any: or log-sum-exps so"},
-    {"weights", ContractValue::word, "running", "running|shares",
+    {"weights", KeyKind::word, "running", "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided first by the whole row "
      "sum, a sum of the same exps"},
-    {"empty", ContractValue::word, "zero", "zero|mean|nan|any",
+    {"empty", KeyKind::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
      "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "
      "logarithms), with a sink 0"},
-    {"hidden", ContractValue::word, "skipped", "skipped|added",
+    {"hidden", KeyKind::word, "skipped", "skipped|added",
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "
      "or an infinity of theirs makes NaN"},
-    {"level", ContractValue::word, "ca", "detap|detord|ca|emu|replay",
+    {"level", KeyKind::word, "ca", "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
      "step: numbers decoded to f32, but for codes under one scale of the tensor, the head or a row of q, "
      "which "
@@ -134,7 +129,7 @@ constexpr ContractKey kContract[] = {
 
 }  // namespace
 
-std::span<const AttributeSpec> attention_attributes() { return kAttributes; }
-std::span<const ContractKey> attention_contract() { return kContract; }
+std::span<const KeySpec> attention_attributes() { return kAttributes; }
+std::span<const KeySpec> attention_contract() { return kContract; }
 
 }  // namespace assay

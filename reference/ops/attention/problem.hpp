@@ -28,8 +28,8 @@
 namespace assay {
 
 // What the row of the op in ops.cpp points to: its attributes, contract keys, tensors and index tensors.
-std::span<const AttributeSpec> attention_attributes();
-std::span<const ContractKey> attention_contract();
+std::span<const KeySpec> attention_attributes();
+std::span<const KeySpec> attention_contract();
 std::vector<TensorSpec> attention_tensors(const Attributes& attributes);
 void attention_indices(const Attributes& attributes, std::uint64_t seed, TensorSet& inputs);
 

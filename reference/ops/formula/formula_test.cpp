@@ -91,7 +91,7 @@ TEST(Formula, a_mistake_is_told_with_its_place_and_what_is_allowed) {
 TEST(Formula, keys_follow_from_the_formula_alone) {
   const FormulaOp f(with("op scaled", "op scaled"));
   std::string names;
-  for (const ContractKey& k : f.op().contract) names += std::string(k.name) + " ";
+  for (const KeySpec& k : f.op().contract) names += std::string(k.name) + " ";
   EXPECT_EQ(names,
             "acc ftz round overflow ms.acc ms.order ms.div_ulp ms.fma inv.acc inv.rsqrt_ulp y.acc y.products "
             "z.acc ");

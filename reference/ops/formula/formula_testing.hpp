@@ -59,7 +59,7 @@ inline TensorSet draw_inputs(const Op& op, const Attributes& a, Dice& dice, Draw
 
 inline std::string draw_contract(const Op& op, Dice& dice) {
   std::string text;
-  for (const ContractKey& k : op.contract) {
+  for (const KeySpec& k : op.contract) {
     const std::string name(k.name);
     const auto says = [&](const std::string& value) { text += name + "=" + value + " "; };
     if (name == "acc" || name.ends_with(".acc")) {
@@ -83,7 +83,7 @@ inline std::string draw_contract(const Op& op, Dice& dice) {
       says(dice.of({"any", "lower"}));
     } else if (name.ends_with(".products")) {
       says(dice.of({"any", "written"}));
-    } else if (k.words.starts_with("acc|")) {
+    } else if (k.allowed.starts_with("acc|")) {
       says(dice.of({"acc", "f16", "bf16"}));
     }
   }

@@ -56,7 +56,7 @@ struct FormulaOp::Parts {
   Keys keys;
   std::map<std::string, std::vector<Node>> axes;  // of each tensor
   std::deque<std::string> words;
-  std::vector<AttributeSpec> attributes;
+  std::vector<KeySpec> attributes;
   std::string formula, signature, example;
   Op op;
 
@@ -71,18 +71,18 @@ struct FormulaOp::Parts {
     keys = std::move(outline.keys);
     axes = std::move(outline.axes);
     for (const Size& s : text.sizes)
-      attributes.push_back({s.name, AttributeKind::integer, "", s.range, "a size of the formula"});
+      attributes.push_back({s.name, KeyKind::integer, "", s.range, "a size of the formula"});
     for (const AttributeLine& a : text.attributes) {
-      const AttributeKind kind = a.kind == "real"   ? AttributeKind::real
-                                 : a.kind == "int"  ? AttributeKind::integer
-                                 : a.kind == "word" ? AttributeKind::word
-                                                    : AttributeKind::format;
-      const std::string_view meaning =
-          kind == AttributeKind::format ? "a format of the formula" : "of the formula";
+      const KeyKind kind = a.kind == "real"   ? KeyKind::real
+                           : a.kind == "int"  ? KeyKind::integer
+                           : a.kind == "word" ? KeyKind::word
+                                              : KeyKind::format;
+      const std::string_view meaning = kind == KeyKind::format ? "a format of the formula" : "of the formula";
       attributes.push_back({a.name, kind, a.fallback, a.allowed, meaning});
     }
-    for (AttributeSpec& spec : attributes)
-      if (!spec.fallback.empty()) spec.fallback = keep(canonical_attribute(spec, std::string(spec.fallback)));
+    for (KeySpec& spec : attributes)
+      if (!spec.fallback.empty())
+        spec.fallback = keep(KeyTable("attribute", attributes).canonical(spec, spec.fallback));
     for (const Input& in : text.inputs) signature += in.name + brackets(in.axes) + " " + in.format + "\n";
     for (const Equation& e : text.equations)
       if (e.kind == EquationKind::out) {

@@ -39,9 +39,9 @@ long double function_value(const std::string& f, long double x) {
 
 }  // namespace
 
-Member::Member(std::span<const ContractKey> keys, const Contract& contract, std::uint64_t seed)
+Member::Member(std::span<const KeySpec> keys, const Contract& contract, std::uint64_t seed)
     : state_(seed), plain_(seed == 0) {
-  for (const ContractKey& k : keys) contract_.emplace(k.name, contract.text(k.name));
+  for (const KeySpec& k : keys) contract_.emplace(k.name, contract.text(k.name));
   flush_ = contract_.at("ftz") == "yes" && !plain_ && coin();
 }
 

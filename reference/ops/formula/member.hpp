@@ -29,7 +29,7 @@ class Member {
     bool product = false;
   };
   // seed 0: plain.
-  Member(std::span<const ContractKey> keys, const Contract& contract, std::uint64_t seed);
+  Member(std::span<const KeySpec> keys, const Contract& contract, std::uint64_t seed);
 
   void begin(const std::string& equation);
   Num number(double v) { return {v}; }

@@ -136,12 +136,12 @@ class Maker {
   // --- keys ---
   void global(const std::string& name, const std::string& fallback, const std::string& words,
               const std::string& meaning) {
-    keys_.add(name, ContractValue::word, fallback, words, meaning);
+    keys_.add(name, KeyKind::word, fallback, words, meaning);
   }
   std::string asked(const std::string& name, const std::string& fallback) const {
     return contract_ != nullptr ? std::string(contract_->text(name)) : fallback;
   }
-  std::string key(const Equation& e, const std::string& what, ContractValue kind, const std::string& fallback,
+  std::string key(const Equation& e, const std::string& what, KeyKind kind, const std::string& fallback,
                   const std::string& words, const std::string& meaning) {
     const std::string name = e.name + "." + what;
     if (!keys_.has(name)) keys_.add(name, kind, fallback, words, meaning);
@@ -149,7 +149,7 @@ class Maker {
   }
   double number_key(const std::string& what, const std::string& fallback, const std::string& words,
                     const std::string& meaning) {
-    return std::strtod(key(*e_, what, ContractValue::number, fallback, words, meaning).c_str(), nullptr);
+    return std::strtod(key(*e_, what, KeyKind::real, fallback, words, meaning).c_str(), nullptr);
   }
 
   // --- names and sizes ---
@@ -269,7 +269,7 @@ class Maker {
 
   std::string asked_acc(const Equation& e) {
     if (!rounds(e.value)) return asked("acc", "f32");
-    return key(e, "acc", ContractValue::word, "@acc", "f64|f32|f16|bf16",
+    return key(e, "acc", KeyKind::word, "@acc", "f64|f32|f16|bf16",
                fmt::format("every operation of {} is rounded to it", e.name));
   }
   // Whether any of its operations may round: then it has an accumulator.
@@ -345,7 +345,7 @@ class Maker {
         return (&other != &e || e.kind == EquationKind::state) && mentions(other.value, e.name);
       });
       if (again) {
-        const std::string word = key(e, "read", ContractValue::word, "any", "any|stored|computed",
+        const std::string word = key(e, "read", KeyKind::word, "any", "any|stored|computed",
                                      fmt::format("what later lines read of {}: rounded to its format, or "
                                                  "before that",
                                                  e.name));
@@ -683,7 +683,7 @@ class Maker {
       fail(e_->at, fmt::format("more than {} factors in a product of {}: name a part of it by let",
                                kMostFactors, e_->name));
     if (s.indices.size() > 2 &&
-        key(*e_, "products", ContractValue::word, "any", "any|written",
+        key(*e_, "products", KeyKind::word, "any", "any|written",
             "in which order a product of three and more factors is formed") == "written")
       s.indices = {a, b};
     return emit(std::move(s));
@@ -712,7 +712,7 @@ class Maker {
       if (user < 0) continue;
       const Step& s = steps()[user];
       if (s.what != Do::add && s.what != Do::subtract && s.what != Do::sum) continue;
-      steps()[k].fused = fused_of(key(*e_, "fma", ContractValue::word, "any", "any|no|yes",
+      steps()[k].fused = fused_of(key(*e_, "fma", KeyKind::word, "any", "any|no|yes",
                                       "a product and the addition that takes it are one rounding"));
       // Of two products that are added one is fused, and the other rounded.
       const bool both = s.what != Do::sum && takes_product(s.args[0]) && takes_product(s.args[1]);
@@ -736,7 +736,7 @@ class Maker {
       } else {
         if (tensor(to) >= 0 || is_size(to))
           fail(n.at, fmt::format("cast(WORD, x): {} is a name already; a new word becomes a key", to));
-        to = key(*e_, to, ContractValue::word, "acc", "acc|f32|f16|bf16|e4m3fn|e5m2",
+        to = key(*e_, to, KeyKind::word, "acc", "acc|f32|f16|bf16|e4m3fn|e5m2",
                  "format that it is rounded to; acc: it is not");
       }
     }
@@ -872,7 +872,7 @@ class Maker {
       s.real = false;
       s.args[2] = n.name == "top" ? expression(n.args[1], true) : whole_constant(0);
       if (steps()[s.args[2]].real) fail(n.args[1].at, "the rank of top(rank, i: x) is an integer");
-      s.lower_first = key(*e_, "ties", ContractValue::word, "any", "any|lower",
+      s.lower_first = key(*e_, "ties", KeyKind::word, "any", "any|lower",
                           "lower: of equal numbers the lower index goes first") == "lower";
       return reduced(std::move(s));
     }
@@ -881,7 +881,7 @@ class Maker {
            "a second sum in one equation: give the first a name of its own by `let`, so that each has "
            "its own keys");
     s.what = Do::sum;
-    s.order = order_of(key(*e_, "order", ContractValue::order, "any", "", "order of its sum"));
+    s.order = order_of(key(*e_, "order", KeyKind::order, "any", "", "order of its sum"));
     const int total = reduced(std::move(s));
     if (n.name == "sum") return total;
     if (bounded) fail(n.at, "a mean goes over a whole axis; divide a sum by its count");
@@ -918,14 +918,14 @@ const ScalarFormat& accumulator_format(std::string_view name) {
   return name == "f64" ? kF64 : scalar_format(name);
 }
 
-void Keys::add(const std::string& name, ContractValue kind, const std::string& fallback,
-               const std::string& words, const std::string& meaning) {
+void Keys::add(const std::string& name, KeyKind kind, const std::string& fallback, const std::string& words,
+               const std::string& meaning) {
   const auto kept = [&](const std::string& text) -> std::string_view { return texts_.emplace_back(text); };
   rows_.push_back({kept(name), kind, kept(fallback), kept(words), kept(meaning)});
 }
 
 bool Keys::has(std::string_view name) const {
-  return std::ranges::find(rows_, name, &ContractKey::name) != rows_.end();
+  return std::ranges::find(rows_, name, &KeySpec::name) != rows_.end();
 }
 
 Outline outline_of(const Text& text) {

@@ -168,14 +168,14 @@ struct Plan {
 // The keys of a formula's contract, with the texts that they refer to.
 class Keys {
  public:
-  void add(const std::string& name, ContractValue kind, const std::string& fallback, const std::string& words,
+  void add(const std::string& name, KeyKind kind, const std::string& fallback, const std::string& words,
            const std::string& meaning);
-  const std::vector<ContractKey>& rows() const { return rows_; }
+  const std::vector<KeySpec>& rows() const { return rows_; }
   bool has(std::string_view name) const;
 
  private:
   std::deque<std::string> texts_;
-  std::vector<ContractKey> rows_;
+  std::vector<KeySpec> rows_;
 };
 // What follows from a text alone: the contract's keys, and each output's axes.
 struct Outline {

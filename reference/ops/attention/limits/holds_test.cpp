@@ -122,7 +122,7 @@ TEST(AttentionHolds, kernels_within_their_contract_are_not_accused_and_faulty_on
 // is built on it.
 TEST(AttentionHolds, exp_of_0_is_1_by_the_manual) {
   bool said = false;
-  for (const ContractKey& key : attention_contract())
+  for (const KeySpec& key : attention_contract())
     said |= key.name == "exp_ulp" && key.meaning.find("exp(0) is 1") != std::string_view::npos;
   EXPECT_TRUE(said);
   const Row two =

@@ -112,7 +112,7 @@ TEST(AttentionOfStrangers, equal_logits_may_meet_two_tanhs) {
 
 TEST(AttentionOfStrangers, the_manual_says_what_functions_give_and_what_is_rescaled) {
   const auto said = [](std::string_view key, std::string_view what) {
-    for (const ContractKey& row : op("attention").contract)
+    for (const KeySpec& row : op("attention").contract)
       if (row.name == key) return row.meaning.find(what) != std::string_view::npos;
     return false;
   };
