@@ -13,8 +13,8 @@ enum class InputErrorKind {
   bad_value,       // an attribute or contract value outside its domain
   shape_mismatch,  // tensors that do not fit each other or their bytes
   ragged_block,    // a block that does not divide its row
-  bad_contract,  // a contract that cannot be judged by: what it declares does not fit itself, the op or the case
-  bad_scale,     // a scale that is negative, NaN or infinite, or a zero that would be a divisor
+  bad_contract,    // keys that do not go together, or a contract that does not fit the op or the case
+  bad_scale,       // a scale that is negative, NaN or infinite, or a zero that would be a divisor
 };
 
 constexpr std::string_view to_string(InputErrorKind kind) {

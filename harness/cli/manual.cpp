@@ -10,7 +10,10 @@
 #include "reference/formats/block.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/operand.hpp"
+#include "reference/ops/replayed_moe.hpp"
 #include "reference/ops/signature.hpp"
+#include "reference/replay/attention_schedule.hpp"
+#include "reference/replay/row_schedule.hpp"
 
 namespace assay {
 namespace {
@@ -90,6 +93,16 @@ std::string default_text(std::string_view fallback) {
   if (fallback.empty()) return "required";
   if (fallback.starts_with('@')) return fmt::format("default: that of {}", fallback.substr(1));
   return fmt::format("default {}", fallback);
+}
+
+// A table's keys, as every page shows them.
+void add_keys(Page& page, std::span<const KeySpec> keys, const char* title) {
+  std::vector<Row> rows;
+  for (const KeySpec& k : keys)
+    rows.push_back(
+        {std::string(k.name), default_text(k.fallback), allowed_text(k),
+         k.needs.empty() ? std::string(k.meaning) : fmt::format("{}; needs {}", k.meaning, k.needs)});
+  page.table({title, "default", "allowed", "meaning"}, rows);
 }
 
 std::string_view specials_of(const ScalarFormat& f) {
@@ -172,13 +185,10 @@ std::string manual_page(const Op& o, bool markdown) {
     page.table({"input", "output"}, lines);
   }
   page.section("attributes", "the words of a case; formats are those of `assay list formats`");
+  add_keys(page, o.attributes, "attribute");
   std::vector<Row> rows;
-  for (const auto& a : o.attributes)
-    rows.push_back({std::string(a.name), default_text(a.fallback), allowed_text(a), std::string(a.meaning)});
-  page.table({"attribute", "default", "allowed", "meaning"}, rows);
   if (o.name == "matmul" || o.name == "moe") {
     page.section("paths", "what is multiplied");
-    rows.clear();
     for (const PathMeaning& each : kPathMeanings)
       rows.push_back({std::string(each.path), std::string(each.meaning)});
     page.table({"path", "meaning"}, rows);
@@ -190,15 +200,11 @@ std::string manual_page(const Op& o, bool markdown) {
   if (o.contract.empty()) {
     page.section("contract", "none; the result is exact, and any other is wrong");
   } else {
-    page.section(
-        "contract",
-        "what a backend declares of its arithmetic; an accumulator is f16, bf16, f32, f64, i32 or a unit "
-        "of `assay list units`");
-    rows.clear();
-    for (const auto& k : o.contract)
-      rows.push_back(
-          {std::string(k.name), default_text(k.fallback), allowed_text(k), std::string(k.meaning)});
-    page.table({"key", "default", "allowed", "meaning"}, rows);
+    page.section("contract",
+                 "what a backend declares of its arithmetic; matrix units are those of `assay list units`; "
+                 "key=a|b and "
+                 "key!=a|b behind needs are of other keys, and of a/b one is enough");
+    add_keys(page, o.contract, "key");
     if (std::ranges::find(o.contract, KeyKind::order, &KeySpec::kind) != o.contract.end()) {
       page.section("orders", "of the n terms of a sum");
       rows.clear();
@@ -229,15 +235,45 @@ std::string manual_page(const Op& o, bool markdown) {
   return std::move(page).text();
 }
 
+std::string schedule_page(bool markdown) {
+  Page page(markdown);
+  page.title("schedules", "all that decides the bits of a call, as `assay identify` finds it");
+  page.section("sum", "of matmul; of an op below behind a prefix: sum., squares., up., down.");
+  add_keys(page, schedule_keys(), "key");
+  page.section("moments", "of variance=welford, behind moments.");
+  add_keys(page, moments_keys(), "key");
+  for (const std::string& name : op_names())
+    if (has_row_schedule(name)) {
+      std::vector<KeySpec> keys;
+      for (const RowScheduleKey* key : row_keys(name)) keys.push_back(*key);
+      page.section(name, "steps of a row, all in f32 where no word says otherwise");
+      add_keys(page, keys, "key");
+    }
+  page.section("moe", "beside the sums up. and down.");
+  add_keys(page, moe_schedule_keys(), "key");
+  page.section("attention", "each step is written out in reference/replay/attention_schedule.hpp");
+  add_keys(page, attention_schedule_keys(), "key");
+  return std::move(page).text();
+}
+
 void add_manual(const Command& program, int& exit_code) {
   auto words = std::make_shared<std::vector<std::string>>();
   auto markdown = std::make_shared<bool>(false);
-  const Command command = program.subcommand("manual", "Print the page of an op or a format, or of every op");
-  command.option("name", *words, "Ops and formats; none: all ops; formats: all formats");
+  const Command command =
+      program.subcommand("manual", "Print the page of an op, a format or the schedules, or of every op");
+  command.option("name", *words,
+                 "Ops and formats; none: all ops; formats: all formats; schedules: their keys");
   command.flag("--markdown", *markdown, "As Markdown");
-  command.footer("Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual --markdown");
+  command.footer(
+      "Examples:\n  assay manual softmax\n  assay manual q4_K\n  assay manual schedules\n  assay manual "
+      "--markdown");
   command.callback([words, markdown, &exit_code] {
     if (words->empty()) *words = op_names();
+    exit_code = kGreen;
+    if (*words == std::vector<std::string>{"schedules"}) {
+      fmt::print("{}", schedule_page(*markdown));
+      return;
+    }
     if (*words == std::vector<std::string>{"formats"}) {
       words->clear();
       for (const auto& f : formats()) words->emplace_back(f.name);
@@ -247,7 +283,6 @@ void add_manual(const Command& program, int& exit_code) {
       fmt::print("{}{}", i == 0 ? "" : "\n",
                  f != nullptr ? manual_page(*f, *markdown) : manual_page(op((*words)[i]), *markdown));
     }
-    exit_code = kGreen;
   });
 }
 

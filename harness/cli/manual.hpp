@@ -11,5 +11,7 @@ namespace assay {
 std::string manual_page(const Op& op, bool markdown);
 // Planes, bytes, order of codes, quantiser.
 std::string manual_page(const Format& format, bool markdown);
+// The keys of every kind of schedule.
+std::string schedule_page(bool markdown);
 
 }  // namespace assay

@@ -226,7 +226,7 @@ std::vector<std::string> KeyTable::complete(std::span<const KeyPair> given) cons
     all.push_back(*std::move(values[i]));
   }
   if (const std::string why = unmet(all); !why.empty())
-    throw InputError(InputErrorKind::bad_value, fmt::format("{} {}", noun_, why));
+    throw InputError(InputErrorKind::bad_contract, fmt::format("{} {}", noun_, why));
   return all;
 }
 

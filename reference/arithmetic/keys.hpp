@@ -53,7 +53,7 @@ std::vector<KeyPair> key_pairs(std::string_view noun, std::string_view text, std
 // What a value may be, as manual and refusals say it: "1..64", "f32|f16", "any format".
 std::string allowed_text(const KeySpec& key);
 
-// Everything throws InputError: unknown_name of a key, bad_value of a value. `noun` is what a message calls a key ("attribute", "contract
+// Everything throws InputError: unknown_name of a key, bad_value of a value, bad_contract of values that do not go together. `noun` is what a message calls a key ("attribute", "contract
 // key"); it says prefix, key, value, and what is allowed.
 class KeyTable {
  public:

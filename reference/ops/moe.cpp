@@ -86,8 +86,13 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
     KeySpec{"expert_out", KeyKind::rounding, "f32", "", "w2 h is rounded to this before its weight"},
     KeySpec{"weight", KeyKind::word, "after", "after|before",
             "c (w2 h), or w2 (c h): the weight before h is rounded or quantised; slots are added in f32"},
-    KeySpec{"experts", KeyKind::word, "any", "any|distinct",
-            "distinct: nothing is claimed of a token that names an expert twice"},
+    KeySpec{"experts",
+            KeyKind::word,
+            "any",
+            "any|distinct",
+            "distinct: nothing is claimed of a token that names an expert twice",
+            {},
+            "level!=replay"},
 }));
 
 void check(const Attributes& a) {

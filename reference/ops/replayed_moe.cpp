@@ -43,8 +43,6 @@ MoeSchedule parse_moe_schedule(std::string_view text) {
 MoeSchedule declared(const std::string& text, const Attributes& a, const Contract& contract) {
   MoeSchedule s = parse_moe_schedule(text);
   require_plain_store(contract);
-  if (contract.text("experts") != "any")
-    refuse_contract("level=replay with experts=distinct; allowed: experts=any");
   const MoePaths paths = moe_paths(a);
   const auto is_integer = [&](const char* key) { return format(a.text(key)).element.starts_with("int"); };
   // acc=i32 is of products of integer codes; the other product of such a call is summed in f32.
@@ -144,6 +142,8 @@ ReplayRows hidden_rows(std::vector<float> h, std::int64_t inter, std::string_vie
 }
 
 }  // namespace
+
+std::span<const KeySpec> moe_schedule_keys() { return kKeys; }
 
 struct MoeReplay::Data {
   const Attributes& a;

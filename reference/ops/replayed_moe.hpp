@@ -17,6 +17,9 @@
 
 namespace assay {
 
+// exp, silu, combine, code.
+std::span<const KeySpec> moe_schedule_keys();
+
 // Of every output whose token meets finite numbers only, truth.value becomes what the schedule stores and truth.limit 0; the others stay
 // as they are. Throws InputError bad_contract: a schedule that is none, or does not fit the operands or the rest of the contract.
 // One call, any number of contracts: operands are made once, the first products once for all schedules in a row that share theirs.

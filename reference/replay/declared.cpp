@@ -69,16 +69,6 @@ std::string contradiction(const Contract& contract, const Schedule& s, std::int6
   return "";
 }
 
-bool is_judged_by_replay(const Contract& contract) {
-  const bool replay = contract.text("level") == "replay", has = contract.text("schedule") != "none";
-  if (replay && !has)
-    refuse_contract("level=replay without a schedule; wanted: schedule=key:value/..., level=replay");
-  if (has && !replay)
-    refuse_contract(fmt::format("schedule={} with level={}; wanted: level=replay, or no schedule",
-                                excerpt(contract.text("schedule")), contract.text("level")));
-  return replay;
-}
-
 void refuse_contract(const std::string& why) { throw InputError(InputErrorKind::bad_contract, why); }
 
 void require_plain_store(const Contract& contract) {

@@ -194,8 +194,8 @@ TEST_F(Level, one_changed_step_is_wrong_and_named) {
 
 TEST_F(Level, a_schedule_that_is_none_or_does_not_fit_is_refused_with_what_is_allowed) {
   const std::string gemm = "matmul m=2 n=2 k=64 a=f32 dtype=f32 variant=";
-  expect_refused(gemm + "no_schedule", "scheduled", "level=replay without a schedule; wanted: schedule=");
-  expect_refused(gemm + "no_level", "scheduled", "with level=limit; wanted: level=replay");
+  expect_refused(gemm + "no_schedule", "scheduled", "level=replay needs schedule!=none, not schedule=none");
+  expect_refused(gemm + "no_level", "scheduled", "needs level=replay, not level=limit");
   expect_refused(gemm + "unreadable", "scheduled", "did you mean 'chunk'");
   expect_refused(gemm + "misfit", "scheduled", "acc=f32 is declared, the bits are those of acc=f64");
   expect_refused(gemm + "no_order", "scheduled", "order=sequential is declared");

@@ -150,32 +150,17 @@ double largest_product(const AttentionProblem& problem, const Contract& contract
   return scale * std::max(1.0, largest / scalar_format(contract.text("q")).max_finite);
 }
 
-// Sums of integers are of codes alone, which no word here makes of weights; one order may not be said in two ways.
-void refuse_contradictions(const Contract& contract) {
+// Sums of integers are of codes alone, which no word here makes of weights.
+void refuse_integers(const Contract& contract) {
   for (const char* key : {"qk", "pv", "rowsum"})
     if (accumulator(contract.text(key)).kind == Accumulator::Kind::integer)
       refuse_contract(
           fmt::format("{}={}: f32, f16, bf16 or a matrix unit is allowed", key, contract.text(key)));
-  if (contract.text("scaling") == "q_rounded" && quantises_rows(contract.text("q")))
-    refuse_contract(
-        fmt::format("scaling=q_rounded with q={}, whose codes are scaled already; allowed: any, scores, q",
-                    contract.text("q")));
-  for (const char* key : {"qk_order", "pv_order", "rowsum_order"}) {
-    const std::string_view word = contract.text(key);
-    if (contract.text("order") == "sequential" && word != "any" && word != "sequential")
-      refuse_contract(
-          fmt::format("{}={} with order=sequential, which says it of keys and products too; allowed: any, "
-                      "sequential",
-                      key, word));
-  }
 }
 
 std::vector<Truth> truth(const Attributes& attributes, const TensorSet& inputs, const Contract& contract) {
   AttentionProblem problem(attributes, inputs);
-  refuse_contradictions(contract);
-  if (contract.text("weights") == "shares" && contract.text("denominator") == "cast")
-    refuse_contract(
-        "denominator=cast with weights=shares: the row sum is there before anything is cast; allowed: exact");
+  refuse_integers(contract);
   if (contract.text("v_inverse") == "row") problem.defer_inverse();
   AttentionProblem converted = problem;
   Conversions conversions = apply_conversions(converted, contract);

@@ -74,20 +74,42 @@ constexpr KeySpec kContract[] = {
     {"order", KeyKind::word, "any", "any|tiles|descending|sequential",
      "order of the tiles; sequential: and of keys and products in them, weights entering the row sum one at "
      "a time"},
-    {"qk_order", KeyKind::order, "any", "", "order of the products of a partial sum of q.k"},
-    {"pv_order", KeyKind::order, "any", "", "order of the keys of a partial sum of p.v"},
-    {"rowsum_order", KeyKind::order, "any", "",
+    {"qk_order",
+     KeyKind::order,
+     "any",
+     "",
+     "order of the products of a partial sum of q.k",
+     {},
+     "order!=sequential/qk_order=sequential"},
+    {"pv_order",
+     KeyKind::order,
+     "any",
+     "",
+     "order of the keys of a partial sum of p.v",
+     {},
+     "order!=sequential/pv_order=sequential"},
+    {"rowsum_order",
+     KeyKind::order,
+     "any",
+     "",
      "order of the row sum: any: of all keys; sequential, lanes:N: of all keys in N running sums; else of a "
      "tile's "
-     "weights, whose sum is added to the running one"},
+     "weights, whose sum is added to the running one",
+     {},
+     "order!=sequential/rowsum_order=sequential"},
     {"argument", KeyKind::word, "any", "any|rounded",
      "rounded: a logit, times log2 e or not, is rounded before the maximum is subtracted; any: or fused with "
      "that subtraction; a "
      "maximum that stays rescales by 1"},
-    {"scaling", KeyKind::word, "any", "any|scores|q|q_rounded",
+    {"scaling",
+     KeyKind::word,
+     "any",
+     "any|scores|q|q_rounded",
      "what the softmax scale multiplies: q.k, or q before it, in f32 and after its conversion (q_rounded, "
      "which is of no FP8, and q under a unit: into its format); any: scores, or q and no rounding to a "
-     "format"},
+     "format",
+     {},
+     "q_rounded: q!=e4m3fn|e4m3fnuz|e5m2"},
     {"tiles", KeyKind::word, "any", "any|aligned",
      "aligned: tiles begin at multiples of `tile` from key 0, and each part of a split is a run of "
      "ceil(tiles / split) of a sequence's tiles, the first from key 0, the last what is left; any: they "
@@ -102,9 +124,14 @@ constexpr KeySpec kContract[] = {
     {"merge", KeyKind::word, "any", "any|once|states",
      "parts: once: all scaled to their largest, divided by their sums before or not; states: running maxima "
      "and sums, one after the other; any: or log-sum-exps so"},
-    {"weights", KeyKind::word, "running", "running|shares",
+    {"weights",
+     KeyKind::word,
+     "running",
+     "running|shares",
      "what is rounded to p: relative to a running maximum, or shares: divided first by the whole row "
-     "sum, a sum of the same exps"},
+     "sum, a sum of the same exps",
+     {},
+     "shares: denominator!=cast"},
     {"empty", KeyKind::word, "zero", "zero|mean|nan|any",
      "what a row that sees no key gives; mean: of V over the sequence (the lowest number of f32 is added as "
      "a mask to logits in base e; nothing is claimed where scores is narrower, or parts are merged by "
@@ -113,7 +140,10 @@ constexpr KeySpec kContract[] = {
      "keys that a mask hides; added: -Inf is added to their logits and their weight of 0 meets V, so that a "
      "NaN "
      "or an infinity of theirs makes NaN"},
-    {"level", KeyKind::word, "ca", "detap|detord|ca|emu|replay",
+    {"level",
+     KeyKind::word,
+     "ca",
+     "detap|detord|ca|emu|replay",
      "sharpest derivation; above detap of declared scaling, tiles, sink, merge; emu: of one kernel, step by "
      "step: numbers decoded to f32, but for codes under one scale of the tensor, the head or a row of q, "
      "which "
@@ -123,7 +153,9 @@ constexpr KeySpec kContract[] = {
      "each "
      "sum of it rounded to rowsum, weights before it not; "
      "registers rescaled in their own type; each part divided by its sum, then weighed by exp of its "
-     "log-sum-exp less the largest; replay: bits"},
+     "log-sum-exp less the largest; replay: bits",
+     {},
+     "replay: schedule!=none scores=f32 out=dtype"},
     kScheduleKey,
 };
 

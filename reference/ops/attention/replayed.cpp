@@ -48,10 +48,6 @@ struct Declared {
 Declared declared(const std::string& text, const AttentionGeometry& g, const Contract& contract) {
   Declared d{parse_attention_schedule(text), g.k_format};
   require_attention_schedule(g, d.schedule);
-  for (const auto& [key, plain] : {std::pair{"scores", "f32"}, {"out", "dtype"}})
-    if (contract.text(key) != plain)
-      refuse_contract(
-          fmt::format("level=replay with {}={}; allowed: {}={}", key, contract.text(key), key, plain));
   for (const auto& [key, of] : {std::pair{"qk", d.schedule.qk},
                                 {"pv", d.schedule.pv},
                                 {"p", d.schedule.p},
