@@ -85,7 +85,6 @@ TEST(Schedule, a_contradiction_is_refused_with_what_is_allowed) {
                            "acc",
                            "acc=f32 acc=f32",
                            "chunk=-1",
-                           "split=01",
                            "scales=sum"})
     EXPECT_THROW(static_cast<void>(parse_schedule(text)), InputError) << text;
 }
