@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reference/arithmetic/keys.hpp"
+#include "reference/error.hpp"
 
 namespace assay {
 namespace {
