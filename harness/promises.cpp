@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "reference/arithmetic/keys.hpp"
 #include "reference/error.hpp"
+#include "reference/ops/op.hpp"
 
 namespace assay {
 namespace {
