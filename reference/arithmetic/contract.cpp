@@ -28,7 +28,7 @@ const std::string& find(const std::vector<std::pair<std::string, std::string>>& 
 }  // namespace
 
 Contract Contract::parse(std::string_view text, std::span<const KeySpec> keys) {
-  const KeyTable table("contract", keys);
+  const KeyTable table("contract key", keys);
   std::vector<std::string> values = table.complete(table.pairs(text, KeyText::plain));
   Contract contract;
   for (std::size_t i = 0; i < keys.size(); ++i)
