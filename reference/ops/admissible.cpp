@@ -99,12 +99,13 @@ class BlockMoves {
     std::vector<double> limit(values_.size());
     for (std::size_t i = 0; i < limit.size(); ++i) {
       const auto& [by, farthest] = scale[i / block_];
-      const double size = std::fabs(value_[i]), by_first = first[i] + (has_minimum() ? second[i] : 0);
+      const double size = std::fabs(value_[i]), moved_by = size > 0 ? size * by : 0,  // by may be Inf
+          by_first = first[i] + (has_minimum() ? second[i] : 0);
       // The extreme's own move is the scale's.
       const double apart = !has_one_scale()   ? own[i] + by_first
-                           : size == farthest ? std::max(own[i], size * by)
-                                              : own[i] + size * by;
-      limit[i] = apart + rule(Rule::block_step, own[i] * by);
+                           : size == farthest ? std::max(own[i], moved_by)
+                                              : own[i] + moved_by;
+      limit[i] = apart + rule(Rule::block_step, own[i] > 0 ? own[i] * by : 0);
       // By more than an ulp of f16 a scale changes where another element is the extreme: other signs, other codes.
       if (by > 2 * kUlpF16) limit[i] = std::max(limit[i], own[i] + by_first);
     }
