@@ -25,11 +25,9 @@ enum class Rule : std::uint8_t {
   // Attention (ops/attention/limits).
   logit_sum,
   logit_conversion,
-  logit_scale,
   logit_argument,
   logit_scores,
   logit_softcap,
-  logit_bias,
   logit_q_underflow,
   logit_overflow,
   weight_exp,
@@ -160,12 +158,11 @@ inline constexpr auto kRules = std::to_array<RuleRow>({
     // Attention.
     {Rule::logit_sum, "logit_sum", "q.k is summed in its accumulator"},
     {Rule::logit_conversion, "logit_conversion", "q and K are converted, or decoded with a rounding"},
-    {Rule::logit_scale, "logit_scale", "the scale, its factor log2 e and their product with q.k are rounded"},
     {Rule::logit_argument, "logit_argument",
-     "the exponents formed from a logit and a running maximum are rounded"},
+     "the way from q.k to an exponent: scale, log2 e, bias, the difference from a running maximum, each "
+     "rounded"},
     {Rule::logit_scores, "logit_scores", "logits are rounded to `scores`"},
     {Rule::logit_softcap, "logit_softcap", "tanh errs, and the products around it are rounded"},
-    {Rule::logit_bias, "logit_bias", "the bias of ALiBi and its sum are rounded"},
     {Rule::logit_q_underflow, "logit_q_underflow", "q times the scale underflows before q.k"},
     {Rule::logit_overflow, "logit_overflow",
      "nothing is claimed where a logit, or what it is made of, may overflow", kCondition},

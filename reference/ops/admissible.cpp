@@ -20,7 +20,9 @@
 namespace assay {
 namespace {
 
-constexpr double kHalfUlpF16 = 0x1p-11;  // relative
+constexpr double kUlpF16 = 0x1p-10;  // relative
+constexpr double kUnit32 = 0x1p-24;
+constexpr double kMoved = 4;  // u, a quotient from ours: the header derives it
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 void admit_scalar(Truth& truth, const Format& to, std::span<const float> values, const Contract& contract) {
@@ -45,9 +47,10 @@ void admit_scalar(Truth& truth, const Format& to, std::span<const float> values,
 class BlockMoves {
  public:
   BlockMoves(const Format& to, std::span<const float> values, std::span<const double> radius,
-             const EncodePolicy& policy)
+             const EncodePolicy& policy, double scale_ulp)
       : to_(to),
         policy_(policy),
+        reach_(((to.name == "iq4_nl" ? 134 : kMoved) + 2 * scale_ulp + 1) * kUnit32),
         values_(values.begin(), values.end()),
         radius_(radius.begin(), radius.end()),
         value_(stored(values_)),
@@ -83,20 +86,30 @@ class BlockMoves {
       }
     });
     if (rotated()) return all;
+    const std::vector<double> together = changes_of_shifts();
+    for (std::size_t i = 0; i < first.size(); ++i) first[i] = std::max(first[i], together[i]);
     if (summed())
       // Every element in doubt moves the sums; the scale that they make together is rounded once more.
       for (std::size_t i = 0; i < all.size(); ++i)
         if (several[i / block_] != 0) {
           first[i] = std::max(first[i], all[i] - own[i]);
-          first[i] += kHalfUlpF16 * 2 * (std::fabs(value_[i]) + own[i]);
+          first[i] += kUlpF16 * (std::fabs(value_[i]) + own[i]);
         }
-    // A code step that is moved along with a scale: less than 2^-8 of either.
-    const bool two = has_minimum();
+    const std::vector<ScaleChange> scale = scale_changes(own, first);
     std::vector<double> limit(values_.size());
-    for (std::size_t i = 0; i < limit.size(); ++i)
-      limit[i] = (own[i] + first[i] + (two ? second[i] : 0)) * (1 + rule(Rule::block_step, 0x1p-8));
-    for (const int signs : {-1, 0, 1})
-      for (const double sign : {-1.0, 1.0}) add_shifted(signs, sign, limit);
+    for (std::size_t i = 0; i < limit.size(); ++i) {
+      const auto& [by, farthest] = scale[i / block_];
+      const double size = std::fabs(value_[i]), moved_by = size > 0 ? size * by : 0,  // by may be Inf
+          by_first = first[i] + (has_minimum() ? second[i] : 0);
+      // The extreme's own move is the scale's.
+      const double apart = !has_one_scale()   ? own[i] + by_first
+                           : size == farthest ? std::max(own[i], moved_by)
+                                              : own[i] + moved_by;
+      limit[i] = apart + rule(Rule::block_step, own[i] > 0 ? own[i] * by : 0);
+      // By more than an ulp of f16 a scale changes where another element is the extreme: other signs, other codes.
+      if (by > 2 * kUlpF16) limit[i] = std::max(limit[i], own[i] + by_first);
+    }
+    add_shifted(limit);
     return limit;
   }
 
@@ -106,6 +119,10 @@ class BlockMoves {
   bool summed() const { return to_.name == "iq4_nl"; }  // the scale is a quotient of sums over codes
   // Two numbers are stored besides the codes, and x less the least element is what is divided.
   bool has_minimum() const { return to_.name == "q4_1" || to_.name == "q5_1"; }
+  // An f16 scale stands alone beside the codes, and of exact elements their own moves say all of the codes.
+  bool has_one_scale() const {
+    return radius_.empty() && (to_.name == "q8_0" || to_.name == "q4_0" || to_.name == "q5_0");
+  }
   std::vector<std::size_t> every_block() const {
     std::vector<std::size_t> every(blocks());
     std::iota(every.begin(), every.end(), std::size_t{0});
@@ -129,7 +146,7 @@ class BlockMoves {
     const double more = radius_.empty() ? 0 : mirrored ? -radius_[i] : radius_[i];
     const double divided = has_minimum() ? std::max<double>(std::fabs(x), x - least_[i / block_]) : 0;
     const double by = rule(Rule::block_move, rotated()       ? 0x1p-20 * size_[i / block_]
-                                             : has_minimum() ? 0x1p-21 * divided
+                                             : has_minimum() ? reach_ * divided
                                                              : reach_ * x) +
                       more;
     // A finite number is read as a finite one: moved to Inf it would poison its block, which no kernel does.
@@ -155,42 +172,83 @@ class BlockMoves {
       }
   }
 
-  // All elements, or all of a sign, are moved together: extremes that several share. Where that changes a block, codes that were
-  // decided may be no longer, and each element is moved again.
-  void add_shifted(int signs, double sign, std::vector<double>& limit) const {
-    std::vector<float> x = values_;
-    for (std::size_t i = 0; i < x.size(); ++i)
-      if (signs == 0 || (signs < 0) == std::signbit(x[i])) x[i] = moved(i, sign);
-    const Encoded before = encoded(values_), after = encoded(x);
-    std::vector<std::size_t> of;
-    std::vector<float> some;
-    std::vector<double> base;
+  // All elements, or all of a sign, are moved together: extremes that several share.
+  template <typename See>
+  void for_each_shift(See see) const {
+    for (const int signs : {-1, 0, 1})
+      for (const double sign : {-1.0, 1.0}) {
+        std::vector<float> x = values_;
+        for (std::size_t i = 0; i < x.size(); ++i)
+          if (signs == 0 || (signs < 0) == std::signbit(x[i])) x[i] = moved(i, sign);
+        see(x);
+      }
+  }
+  std::vector<double> changes_of_shifts() const {
+    std::vector<double> most(values_.size());
+    for_each_shift([&](const std::vector<float>& x) {
+      const std::vector<double> changed = stored(x);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        most[i] = std::max(most[i], std::fabs(changed[i] - value_[i]));
+    });
+    return most;
+  }
+  // Where a shift changes a block, codes that were decided may be no longer, and each element is moved again.
+  void add_shifted(std::vector<double>& limit) const {
+    const Encoded before = encoded(values_);
+    for_each_shift([&](const std::vector<float>& x) {
+      const Encoded after = encoded(x);
+      std::vector<std::size_t> of;
+      std::vector<float> some;
+      std::vector<double> base;
+      for (std::size_t b = 0; b < blocks(); ++b) {
+        if (same_block(before, after, b)) continue;
+        of.push_back(b);
+        for (std::size_t i = b * block_; i < (b + 1) * block_; ++i)
+          some.push_back(x[i]), base.push_back(value_[i]);
+      }
+      if (of.empty()) return;
+      // By an ulp: which of several extremes is taken is another question than what a kernel's scale of it is.
+      for (const bool by_an_ulp : {false, true})
+        for_each_move(
+            some, base, of,
+            [&](std::size_t i, std::size_t, double change) {
+              double& own = limit[of[i / block_] * block_ + i % block_];
+              own = std::max(own, change);
+            },
+            by_an_ulp);
+    });
+  }
+
+  // By how much of itself a block's scale changes, as its element shows that is farthest from the least number,
+  // or from 0, and how far that is.
+  struct ScaleChange {
+    double by = 0, farthest = 0;
+  };
+  std::vector<ScaleChange> scale_changes(const std::vector<double>& own,
+                                         const std::vector<double>& first) const {
+    std::vector<ScaleChange> changes(blocks());
     for (std::size_t b = 0; b < blocks(); ++b) {
-      if (same_block(before, after, b)) continue;
-      of.push_back(b);
-      for (std::size_t i = b * block_; i < (b + 1) * block_; ++i)
-        some.push_back(x[i]), base.push_back(value_[i]);
+      const std::span<const double> block(value_.data() + b * block_, block_);
+      const double from = has_minimum() ? *std::ranges::min_element(block) : 0;
+      auto& [by, farthest] = changes[b];
+      for (std::size_t i = b * block_; i < (b + 1) * block_; ++i) {
+        const double size = std::fabs(value_[i] - from);
+        if (size < farthest || size == 0) continue;
+        const double change = std::max(own[i], first[i]) / size;
+        by = size > farthest ? change : std::max(by, change);
+        farthest = size;
+      }
     }
-    if (of.empty()) return;
-    const std::vector<double> shifted = stored(some);
-    const auto widen = [&](std::size_t i, double change) {
-      double& own = limit[of[i / block_] * block_ + i % block_];
-      own = std::max(own, change);
-    };
-    for (std::size_t i = 0; i < some.size(); ++i) widen(i, std::fabs(shifted[i] - base[i]));
-    // By an ulp: which of several extremes is taken is another question than what a kernel's scale of it is.
-    for (const bool by_an_ulp : {false, true})
-      for_each_move(
-          some, base, of, [&](std::size_t i, std::size_t, double change) { widen(i, change); }, by_an_ulp);
+    return changes;
   }
 
   const Format& to_;
   EncodePolicy policy_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
   // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each
-  // and one of the quotient, in the kernel and in ours, are within 134 u < 2^-16; all elements moved together
-  // move it as far.
-  double reach_ = to_.name == "iq4_nl" ? 0x1p-16 : 0x1p-21;
+  // and one of the quotient, in the kernel and in ours, are within 134 u; all elements moved together move it
+  // as far.
+  double reach_;
   std::vector<float> values_;
   std::vector<double> radius_;  // how far the values may be off; empty: not at all
   std::vector<double> value_;
@@ -263,12 +321,13 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> given, s
   const bool finite_absmax = contract.text("absmax") == "finite", is_mxfp8 = to.name.starts_with("mxfp8");
   const std::vector<float> replaced = is_mxfp8 ? std::vector<float>() : finite_alone(to, given);
   const std::span<const float> values = is_mxfp8 ? given : replaced;
-  const BlockMoves moves(to, values, radius, policy);
+  const double scale_ulp = contract.number("scale_ulp");
+  const BlockMoves moves(to, values, radius, policy, scale_ulp);
   truth.value = moves.value();
   truth.limit = moves.limits();
   if (to.name == "mxfp4_ggml" && rule(Rule::mx_logarithm, 1) > 0) {
     policy.mx_exact = true;
-    const BlockMoves exact(to, values, radius, policy);
+    const BlockMoves exact(to, values, radius, policy, scale_ulp);
     const std::vector<double> limit = exact.limits();
     for (std::size_t i = 0; i < values.size(); ++i)
       truth.limit[i] = std::max(truth.limit[i], std::fabs(exact.value()[i] - truth.value[i]) + limit[i]);

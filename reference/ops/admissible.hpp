@@ -31,13 +31,20 @@
 // Scalar formats: one rounding, limit 0 (int8: and int_range), after one to `quotient` where that is narrower.
 //
 // Block formats: the rule of formats/blocks/<name>.cpp, for OCP MX that of mx_scale. Its scale is monotone in the
-// block's extreme elements and its codes are monotone in the quotient, both computed by a kernel within 8 roundings of
-// f32; so every element in turn is moved by a relative 2^-21 either way (a whole block's extreme and each quotient
-// alike); where x less the least element m is divided (q4_1, q5_1), by 2^-21 of x - m, and in iq4_nl, whose
-// scale is a quotient of sums, by 2^-16. The element's own change and the largest that another's move makes
-// (the scale's; the two largest where a minimum or a group's scale is stored besides; in iq4_nl, whose sums every code in doubt
-// moves, all of them and an ulp of the f16 scale) may come together, and their sum is admitted. All elements, or all of one sign, are moved together as well, for extremes that
-// several share; a block that this changes has other codes on the boundary, and each of its elements is moved
+// block's extreme elements and its codes are monotone in the quotient. A kernel's f32 scale d is the rounding of a quotient t of
+// an extreme that is within u of ours (a rounded 1 / D, or D / absmax, is one rounding more), so the next number at most, and
+// `scale_ulp` numbers on. With m in [1, 2) the significand of d, an ulp of d is 2 u / m of it and the rounding of 1 / d at most u m / 2 of that:
+// both together, in the kernel and in ours, (2 / m + m) u <= 3 u. The product with x is rounded last, as ours is, and monotone;
+// in a fused code = x / d + 1/2 it is not, u more. So a kernel's code lies between those of x (1 +- 4 u), and 2 u more for each of
+// scale_ulp; a move is u longer, for it is rounded to f32. Every element in turn is moved so far either way (a whole block's
+// extreme and each quotient alike); where x less the least element m is divided (q4_1, q5_1), by that of x - m, and in iq4_nl, whose
+// scale is a quotient of sums, by 134 u. What changes in an element of value v then, with r the part that its block's scale changes by:
+//   one f16 scale and nothing else (q8_0, q4_0, q5_0; elements that are exact)   own (1 + r) + |v| r
+//   others                                                                      own (1 + r) + first
+// own: its own move; first: the largest that another's move makes (the scale's; the two largest where a minimum
+// is stored besides; in iq4_nl, whose sums every code in doubt moves, all of them and an ulp of the f16 scale). r is what is seen in the
+// block's farthest element; own r is a code's step under the other scale. All elements, or all of one sign, are moved together as
+// well, for extremes that several share; a block that this changes has other codes on the boundary, and each of its elements is moved
 // once more. tq3_0 rotates the block first: there an element is moved by 2^-20 of the block's absmax, which
 // moves every rotated coordinate, and all changes add up. nvfp4, whose global scale belongs to every block,
 // has a derivation of its own: admissible_nvfp4.cpp; so have formats whose scales are searched for:

@@ -11,6 +11,10 @@
 namespace assay {
 namespace {
 
+// tq3_0: what a number's 32 products may lose, in units of `tiny`, where a block's norm is below so many smallest normals; and the
+// partial sums that it is made of. The header derives them.
+constexpr double kRotatedProducts = 92, kNormalAbove = 280, kRotatedSums = 30;
+
 // What the products of one term's factors may lose.
 struct Losses {
   double underflow = 0;  // the largest t_P |R|
@@ -133,8 +137,10 @@ std::vector<Enclosure> Decoding::operator()(std::int64_t first, std::span<const 
       const double relative = std::max(after, cancelled);
       error += rule(Rule::decode_rounding, relative * (1 + 0x1p-40));
       error += rule(Rule::decode_underflow, (roundings_ - 1) * (a.underflow + b.underflow) * k.most());
-      if (rotated)
-        error += rule(Rule::decode_rotated_underflow, 32 * roundings_ * mid_.tiny * std::max(1.0, norm));
+      if (rotated) {
+        const double products = norm < kNormalAbove * normal_ ? kRotatedProducts * mid_.tiny : 0;
+        error += rule(Rule::decode_rotated_underflow, (products + kRotatedSums * mid_.tiny_add) * k.most());
+      }
       if (std::fabs(w) < 2 * normal_ || (minimum != 0 && std::min(product, minimum) < 2 * normal_))
         error += rule(Rule::decode_last_underflow, (minimum == 0 ? 1 : 2) * k.half_step());
     }

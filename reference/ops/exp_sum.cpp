@@ -27,8 +27,9 @@ struct Exp {
         normal(acc.normal) {}
   double direct(double distance, double logit, double max_error) const {
     const bool vanishes = !((distance - logit - max_error) * (1 - b * u) >= normal);
-    return std::log1p(E) + rule(Rule::exp_logit, logit) + (vanishes ? a : 0) +
-           rule(Rule::exp_argument, b * u * (distance + logit + max_error));
+    const double argument = distance + logit + max_error;
+    return std::log1p(E) + rule(Rule::exp_logit, logit) + (vanishes ? std::min(a, b * argument) : 0) +
+           rule(Rule::exp_argument, b * u * argument);
   }
   double rescaled(double distance, double max_error, double drift) const {
     if (rescales == 0) return 0;

@@ -2,7 +2,8 @@
 //
 // u, tiny: of `acc`; E = 2 exp_ulp u (an ulp is at most 2 u relative); b = 1, and 3 under exp=base2; a = tiny of the
 // difference, whose operands may be wider than acc, and tiny more under base2: by so much an argument of exp is off that
-// underflows, 0 where |s_j - m| is too large.
+// underflows, and by b times what it is at most, for one rounding takes no more than all and makes no more than twice of a
+// number; 0 where |s_j - m| is too large.
 //
 // A kernel holds logits t_j with |t_j - s_j| <= e_j, subtracts a number M of its own that is the same for the whole
 // row (its largest t: |M - m| <= e_max = max e_j), and forms

@@ -1,5 +1,7 @@
 // dequantize, by roundings that are drawn adversely or step by step.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <span>
 
 #include "cases/studies/adversary/decoding.hpp"
@@ -42,19 +44,21 @@ double roundings_of(std::string_view steps, std::string_view name, std::string_v
 
 namespace {
 
+bool is_rotated_in_steps(std::string_view steps) { return steps.starts_with("rotate"); }
+
 constexpr Axis kDequantizeShape[] = {
     {"rows", "1|2"},
     {"cols", "64|256"},
     {"from",
      "q8_0|q4_0|q4_1|q5_1|nvfp4|mxfp4|mxfp8|e4m3fn_tensor|e4m3fn_tok|int8_tok|int4_g32|f16|bf16|e5m2|tq3_0_"
-     "c2|nvfp4|int4_g32_tensor|int4_ch_tensor|q2_K|q4_K|q6_K|mxfp4_ggml"},
+     "c2|tq3_0_c2s1|nvfp4|int4_g32_tensor|int4_ch_tensor|q2_K|q4_K|q6_K|mxfp4_ggml"},
     {"dtype", "f32|f16|bf16"},
 };
 constexpr Axis kDequantizeKernel[] = {
     {"mid", "f32|f32|f16|bf16"},
     {"roundings", "1|1|2|3"},
     {"scale_format", "f32|f32|f32|f16|bf16"},
-    {"steps", "none|none|left|right|first_last|rotate"},
+    {"steps", "none|none|left|right|first_last|rotate|rotate_scale"},
     {"sides", "up|down|random"},
     {"way", "saturates|saturates|stays"},
     ASSAY_STORE_AXES,
@@ -66,18 +70,25 @@ void dequantize_contract(const Attributes& a, const Choices& c, Words& words) {
   const std::string& from = a.text("from");
   words.say("roundings", is_decoded_in_steps(from, choice(c, "steps"))
                              ? roundings_of(choice(c, "steps"), from, choice(c, "mid"))
-                         : choice(c, "steps") == "rotate" ? 7  // a factor, a product and five additions
-                                                          : positive_number(c, "roundings"));
+                         : is_rotated_in_steps(choice(c, "steps")) ? 7  // a factor, a product, five additions
+                                                                   : positive_number(c, "roundings"));
   say_store(c, words);
 }
 
-// tq3_0: its numbers times 1 / sqrt(32) first, and their transform by a butterfly in the type.
-std::vector<double> rotated_back(const Arithmetic& m, std::vector<double> x) {
+// tq3_0: its terms in the type, rounded once or as level times a rounded d / sqrt(32), and their transform by a
+// butterfly.
+std::vector<double> rotated_back(const Arithmetic& m, const Encoded& tensor, bool scale_first) {
+  std::vector<double> x(static_cast<std::size_t>(element_count(tensor.shape)));
+  decode_range_rotated(tensor, 0, x);
+  const auto layout = std::ranges::find(tq3_layouts(), tensor.format, &Tq3Layout::name);
+  const double root = std::sqrt(32.0);
   for (std::size_t first = 0; first < x.size(); first += 32) {
     const std::span<double> block = std::span(x).subspan(first, 32);
-    apply_signs(block, std::span(&kTq3Signs, 1));
-    hadamard(block);
-    for (double& each : block) each = m.round(each / 32);  // (H D x / sqrt(32)) / sqrt(32)
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, tensor.planes[0].bytes.data() + first / 32 * layout->bytes + layout->scale_offset, 2);
+    const double d = decode(scalar_format("f16"), bits);
+    for (double& each : block)
+      each = scale_first && d != 0 ? m.mul(m.round(each / d), m.round(d / root)) : m.round(each / root);
     for (std::size_t h = 1; h < 32; h *= 2)
       for (std::size_t i = 0; i < 32; ++i) {
         if ((i & h) != 0) continue;
@@ -109,8 +120,9 @@ Outputs dequantize_run(const Problem& p) {
   if (rounds_scale)
     for (Factors& each : parts)
       each.scale = Arithmetic(narrow).round(each.scale), each.second = Arithmetic(narrow).round(each.second);
-  const bool rotates = p.is("steps", "rotate") && p.attributes.text("from").starts_with("tq3");
-  const std::vector<double> rotated = rotates ? rotated_back(m, p.tensor("x")) : std::vector<double>();
+  const bool rotates = is_rotated_in_steps(p.text("steps")) && p.attributes.text("from").starts_with("tq3");
+  const std::vector<double> rotated =
+      rotates ? rotated_back(m, p.set.at("x"), p.is("steps", "rotate_scale")) : std::vector<double>();
   for (double x : p.tensor("x")) {
     const int side = sides.of(i++);
     if (rounds_scale && std::isfinite(x))

@@ -91,9 +91,9 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   words.say("nan", choice(c, "nan"));
   words.say("int_range", sharp ? choice(c, "integers") : "any");
   words.say("mx_scale", choice(c, "exponent"));
+  words.say("scale_ulp", choice(c, "scale_ulp"));
   if (block) return;
   words.say("divisor", choice(c, "divisor"));
-  words.say("scale_ulp", choice(c, "scale_ulp"));
   words.say("scale_format", choice(c, "scale_format"));
   if (sharp) words.say("code_scale", choice(c, "code_scale"));
   words.say("quotient", choice(c, "quotient"));

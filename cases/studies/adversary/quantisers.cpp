@@ -74,6 +74,14 @@ double divisor_of(const Problem& p, double divisor) {
   return p.is("divisor", "half_more") && (divisor == 127 || divisor == 7) ? divisor + 0.5 : divisor;
 }
 
+double moved_by_ulps(const Problem& p, double scale, std::int64_t index) {
+  const int side = Sides(p.text("sides"), p.seed(), 0).of(index);
+  const double to = side > 0 ? std::copysign(HUGE_VAL, scale) : 0;
+  for (int i = 0; i < static_cast<int>(p.number("scale_ulp")) && side != 0; ++i)
+    scale = static_cast<double>(std::nextafter(static_cast<float>(scale), static_cast<float>(to)));
+  return scale;
+}
+
 GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::int64_t index,
                          std::string_view scale_format) {
   const Arithmetic f32("f32");
@@ -82,10 +90,7 @@ GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::i
   double scale = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, divisor))
                  : p.is("scale", "inverse")  ? f32.div(1, multiplier)
                                              : f32.div(absmax, divisor);
-  const int side = Sides(p.text("sides"), p.seed(), 0).of(index);
-  for (int i = 0; i < static_cast<int>(p.number("scale_ulp")); ++i)
-    if (side != 0)
-      scale = static_cast<double>(std::nextafter(static_cast<float>(scale), side > 0 ? HUGE_VALF : 0.0F));
+  scale = moved_by_ulps(p, scale, index);
   if (scale == 0) scale = 1;  // a constant: no error is made in it
   const bool narrow = scale_format == "f16" || scale_format == "bf16";
   const double stored = narrow ? Arithmetic(scale_format).round(scale) : scale;

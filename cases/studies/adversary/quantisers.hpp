@@ -20,6 +20,8 @@ struct GroupScale {
 EncodePolicy policy_of(const Problem& p);
 // Of finite elements; choice absmax: an Inf counts as the largest f32.
 double absmax_of(const Problem& p, const Group& group);
+// A scale in f32, up to scale_ulp numbers on, to the side of `sides`.
+double moved_by_ulps(const Problem& p, double scale, std::int64_t index);
 // Choices scale, scale_ulp, sides, scale_format, code_scale, zero_scale. divisor: D.
 GroupScale dynamic_scale(const Problem& p, double absmax, double divisor, std::int64_t index,
                          std::string_view scale_format);

@@ -18,31 +18,46 @@ double signed_extreme(const Group& group) {
 // An integer holds no NaN and no infinity: 0 * Inf converts to 0, what is beyond the codes saturates.
 double converted(double q) { return std::isnan(q) ? 0 : std::clamp(q, -1024.0, 1024.0); }
 
-// 1 / d, straight from the extreme, or the quotient itself.
+// 1 / d, straight from the range that `top` codes span, or the quotient itself, by d or by that range.
 class Quotient {
  public:
-  Quotient(const Problem& p, double d, double straight)
-      : d_(d),
-        inverse_(d == 0                   ? 0
-                 : p.is("code", "absmax") ? straight
-                                          : Arithmetic("f32").div(1, d)),
-        divides_(p.is("code", "divide") && d != 0) {}
+  Quotient(const Problem& p, double d, double top, double range)
+      : f32_("f32"),
+        how_(d == 0 ? "none" : p.text("code")),
+        d_(d),
+        top_(top),
+        range_(range),
+        inverse_(d == 0             ? 0
+                 : how_ == "absmax" ? f32_.div(top, range)
+                                    : f32_.div(1, d)) {}
   double operator()(double x) const {
-    return converted(divides_ ? Arithmetic("f32").div(x, d_) : Arithmetic("f32").mul(x, inverse_));
+    const double multiplied = how_ == "product" ? f32_.mul(x, top_) : x;
+    if (how_ == "product" && std::isfinite(multiplied)) return converted(f32_.div(multiplied, range_));
+    return converted(how_ == "divide" ? f32_.div(x, d_) : f32_.mul(x, inverse_));
   }
 
  private:
-  double d_, inverse_;
-  bool divides_;
+  Arithmetic f32_;
+  std::string how_;
+  double d_, top_, range_, inverse_;
 };
+
+// The scale in f32, of a range that `top` codes span, and up to scale_ulp numbers on.
+double block_scale(const Problem& p, double range, double top, std::int64_t index) {
+  const Arithmetic f32("f32");
+  const double inverse = f32.div(top, range);
+  const bool by_inverse = p.is("scale", "inverse") && range != 0 && std::isfinite(inverse) && inverse != 0;
+  const double d = p.is("scale", "reciprocal") ? f32.mul(range, f32.div(1, top))
+                   : by_inverse                ? f32.div(1, inverse)
+                                               : f32.div(range, top);
+  return d == 0 ? 0 : moved_by_ulps(p, d, index);
+}
 
 // ggml's q8_0: plain and vector code have ties away or to even.
 void q8_0(const Problem& p, Group& group) {
-  const Arithmetic f32("f32"), f16("f16");
-  const double absmax = std::fabs(signed_extreme(group));
-  const double d = p.is("scale", "reciprocal") ? f32.mul(absmax, f32.div(1, 127)) : f32.div(absmax, 127);
-  const double stored = f16.round(d);
-  const Quotient quotient(p, d, f32.div(127, absmax));
+  const double absmax = std::fabs(signed_extreme(group)), d = block_scale(p, absmax, 127, 0);
+  const double stored = Arithmetic("f16").round(d);
+  const Quotient quotient(p, d, 127, absmax);
   for (double* x : group) {
     const double q = quotient(*x);
     const double code = p.is("round", "nearest_even") ? std::nearbyint(q) : std::round(q);
@@ -53,8 +68,9 @@ void q8_0(const Problem& p, Group& group) {
 // q4_0, q5_0: d = the signed extreme / -offset.
 void offset_nibbles(const Problem& p, double offset, Group& group) {
   const Arithmetic f32("f32"), f16("f16");
-  const double extreme = signed_extreme(group), d = f32.div(extreme, -offset), stored = f16.round(d);
-  const Quotient quotient(p, d, f32.div(-offset, extreme));
+  const double extreme = signed_extreme(group), d = block_scale(p, extreme, -offset, 0),
+               stored = f16.round(d);
+  const Quotient quotient(p, d, -offset, extreme);
   for (double* x : group) {
     const double q = quotient(*x);
     const double code = std::clamp(std::trunc(f32.add(q, offset + 0.5)), 0.0, 2 * offset - 1) - offset;
@@ -68,8 +84,8 @@ void minimum_nibbles(const Problem& p, double top, Group& group) {
   double low = *group[0], high = low;
   for (const double* x : group) low = std::min(low, *x), high = std::max(high, *x);
   const double range = f32.sub(high, low);
-  const double d = p.is("scale", "reciprocal") ? f32.mul(range, f32.div(1, top)) : f32.div(range, top);
-  const Quotient quotient(p, d, f32.div(top, range));
+  const double d = block_scale(p, range, top, 0);
+  const Quotient quotient(p, d, top, range);
   for (double* x : group) {
     const double q = quotient(f32.sub(*x, low));
     const double code = std::clamp(std::trunc(f32.add(q, 0.5)), 0.0, top);
@@ -92,7 +108,7 @@ constexpr double kLeastExtreme = 1e-15;
 void iq4_nl(const Problem& p, Group& group) {
   const Arithmetic f32("f32"), f16("f16");
   const double extreme = signed_extreme(group), d = f32.div(extreme, -127);
-  const Quotient quotient(p, d, f32.div(-127, extreme));
+  const Quotient quotient(p, d, -127, extreme);
   std::vector<double> entries, products, squares;
   const bool tiny = std::fabs(extreme) < kLeastExtreme;
   for (const double* x : group) {
@@ -186,6 +202,9 @@ void quantise_nvfp4(const Problem& p, Group& all) {
   }
 }
 
+// Of sum x^4, what the rule lets comparisons of a search lose, less what these sums do.
+constexpr double kSearchLoss = 0x1p-15 * (1 - 0x1p-10);
+
 // The search begins at the plain step, tries some about it, and keeps what has the smallest error.
 void quantise_searched(const Problem& p, std::string_view name, Group& block) {
   const ScaleSearch& search = *format(name).block->search;
@@ -213,14 +232,18 @@ void quantise_searched(const Problem& p, std::string_view name, Group& block) {
       return sum;
     };
     const double plain = f32.div(extreme, search.far_code);
-    double best = plain, least = error(plain);
-    // Of those that are no worse than the first the farthest, or the best.
+    double best = plain, least = error(plain), fourths = 0;
+    for (std::size_t i = first; i < first + size; ++i) fourths += std::pow(*block[i], 4);
+    // Of those that are no worse than the first, or no worse than comparisons may lose, the farthest, or the best.
+    const double worst = least + (p.is("scale", "inverse") ? kSearchLoss * fourths : 0);
+    const auto is_farther = [&](double s) { return error(s) <= worst && std::fabs(s) > std::fabs(best); };
     for (int i = 0; i < 40 && reach > 0; ++i) {
-      const double s = f32.mul(plain, (draw.coin(4) ? -1 : 1) * (1 + reach * (2 * draw.uniform() - 1))),
-                   e = error(s);
-      if (p.is("scale", "divide") ? e < least : e <= error(plain) && std::fabs(s) > std::fabs(best))
-        best = s, least = e;
+      const double s = f32.mul(plain, (draw.coin(4) ? -1 : 1) * (1 + reach * (2 * draw.uniform() - 1)));
+      if (p.is("scale", "divide") ? error(s) < least : is_farther(s)) best = s, least = error(s);
     }
+    for (double more = 0x1p-4; more > 0x1p-20 && reach > 0 && !p.is("scale", "divide"); more /= 2)
+      if (const double s = f32.mul(best, 1 + more); is_farther(s) && std::fabs(s) <= 2 * std::fabs(plain))
+        best = s;
     steps.push_back(best);
     largest = std::max(largest, std::fabs(best));
   }

@@ -97,8 +97,10 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
   }
   double lambda = rule(Rule::logit_sum, sum) + g.scale * conversions;
   if (kernel.scales_q) lambda += rule(Rule::logit_q_underflow, 0x1p-149 * root * row.k_norm);
+  const double of_exponent = kernel.lag > 1 ? 9 : 5, most = x + lambda;  // as the kernel has it
   lambda +=
-      rule(Rule::logit_scale, 4 * kU * b) + rule(Rule::logit_argument, (kernel.lag > 1 ? 10 : 6) * kU * x);
+      rule(Rule::logit_argument,
+           kU * (1 + 8 * kU) * (2 * (b + lambda) + of_exponent * most + (g.alibi ? row.bias_max + most : 0)));
   if (kernel.scores_cast) {
     lambda += rule(Rule::logit_scores, kernel.scores.u * x + kernel.scores.tiny);
     // Of base 2: log2 e times as large.
@@ -109,7 +111,6 @@ double logit_error(const AttentionGeometry& g, const Kernel& kernel, const Atten
     lambda +=
         rule(Rule::logit_softcap, std::min(g.softcap, b + lambda) * kU *
                                       (8 + 2 * kernel.tanh_ulp + 2 * std::max(0.0, kernel.div_ulp - 2)));
-  if (g.alibi) lambda += rule(Rule::logit_bias, 4 * kU * row.bias_max + kU * x);
   return lambda;
 }
 

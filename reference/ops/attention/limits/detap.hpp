@@ -26,14 +26,21 @@
 //                               tq3_0: 10 u, for each of 5 stages of butterflies is sqrt(2) times an
 //                               orthogonal map whose sums round by u of themselves, so by u of the 2-norm of
 //                               the block, and level, scale, 1 / sqrt(32) and their products round as much
-//      4 u B                    scale rounded to f32, folded with log2 e; its product
-//      6 u X                    exponent formed from x'_j and the running maximum: a difference of up to 2
-//                               X is rounded, is multiplied by a rounded log2 e (u X, as what all keys
-//                               share cancels), and rounded again: 5 u X; or x'_j log2 e and the maximum
-//                               are rounded first, u X each, or the maximum alone inside of a fused
-//                               operation. With the rescales: the running maximum only grows, so the
-//                               exponents of all rescales of a key telescope to at most 2 X; with a lag a
-//                               weight's exponent may go up and its rescale down: 4 X, 10 u X
+//      2 u B + 5 u X            from S_j to an exponent. f32(scale), log2 e in f32 and products of such factors are
+//                               common to all keys: a relative error each of x_j, for what it does to the maximum all
+//                               keys share. A difference from the maximum is up to 2 X, and so is that times log2 e. In u X:
+//                                 f32(scale) 1, its product with S_j 1, the difference 2, log2 e 1, their product 2: 7
+//                                 the same by an fma(x'_j, log2 e, -f32(m log2 e)):              1, 1, 1, 2: 5
+//                                 scale log2 e as one factor 3, its product 1, the difference 2: 6; in an fma: 5
+//                                 q times scale before: f32(scale) 1, the products 1, and 5 behind it: 7; q times
+//                                 scale log2 e, 3, or one after the other, 1, 1, 1, the last products 1, and 2: 6
+//                               and a natural exp has no log2 e. 2 of the 7 are of the scale, so of B; both of them
+//                               with the errors of x_j so far, for it is the kernel's numbers that are rounded.
+//                               With the rescales: the running maximum only grows, so the exponents of all rescales of
+//                               a key telescope to at most 2 X; with a lag a weight's exponent may go up and its rescale
+//                               down: 4 X, 9 u X
+//      u |bias|max + u X        ALiBi: slope times distance, and the sum; times log2 e as above, or with log2 e in the
+//                               slope, 2 in place of 3
 //      u X shared(changes)      argument=any: a fused S scale - f32(m scale) rounds the m that it
 //                               subtracts, and not the one that the next rescale begins with: each rescale
 //                               errs anew
@@ -41,7 +48,6 @@
 //      min(softcap, B) u (8 + 2 tanh_ulp + 2 max(0, div_ulp - 2))
 //                               errors relative to the capped logit, softcap |tanh z| <= min(softcap, B);
 //                               those of z by |z| sech^2 z <= |tanh z|
-//      4 u |bias|max + u X      ALiBi: slope * distance, scale of base 2, sum
 //      u (6 + 3 m) (X + L + 2) + 2 u exp_ulp (L + 1 + 0.7 m),  L = ln n + lag + [denominator=cast] p_shift ln 2
 //                               split > 1, merge=once: rounding of lse = m + ln l, and of the exponents
 //                               formed from it (m = 0); merge=any: that of m merges more, each the log of one
