@@ -14,7 +14,8 @@
 namespace assay::cpu_witness {
 namespace {
 
-std::string map_file() { return "/tmp/perf-" + std::to_string(getpid()) + ".map"; }
+constexpr const char* kFolderOfPerf = "/tmp";  // wherever temporary files are otherwise
+std::string map_file() { return std::string(kFolderOfPerf) + "/perf-" + std::to_string(getpid()) + ".map"; }
 
 struct Stamp {
   ino_t file;

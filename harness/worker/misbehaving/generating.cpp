@@ -23,7 +23,8 @@ using Code = int (*)();
 void* pages(void* at, int rights) {
   return mmap(at, kPage, rights, MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
 }
-std::string map_file() { return "/tmp/perf-" + std::to_string(getpid()) + ".map"; }
+constexpr const char* kFolderOfPerf = "/tmp";  // wherever temporary files are otherwise
+std::string map_file() { return std::string(kFolderOfPerf) + "/perf-" + std::to_string(getpid()) + ".map"; }
 
 // A routine that returns 2.
 Code generated(const char* name) {
