@@ -142,6 +142,23 @@ Inputs make_inputs(const Case& c, const InputLists& lists) {
   return inputs;
 }
 
+void check_inputs(const Case& c, const InputLists& lists) {
+  (void)find_fault(lists, c.fault, c.op->name);
+  const auto path = file_of_fill(c.fill);
+  if (!path) {
+    (void)find_fill(lists, c.fill, c.op->name);
+    return;
+  }
+  const Inputs inputs = make_inputs(c, lists);
+  try {
+    (void)c.op->truth(c.attributes, inputs.set, Contract::parse("", c.op->contract));
+  } catch (const InputError& e) {
+    const std::string_view text = e.what();
+    throw InputError(e.kind(),
+                     fmt::format("case file '{}': {}", *path, text.substr(to_string(e.kind()).size() + 2)));
+  }
+}
+
 struct FaultSites::Before : Filled {};
 
 FaultSites::FaultSites(const InputLists& lists) : lists_(lists) {}

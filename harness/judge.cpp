@@ -166,8 +166,12 @@ Workers::Entry& Workers::current(const std::string& backend) {
 
 reply::Opened Workers::open(const std::string& backend) {
   const auto opened = of(backend).worker->open();
-  if (const auto* refused = std::get_if<reply::Refused>(&opened))
+  if (const auto* refused = std::get_if<reply::Refused>(&opened)) {
+    if (refused->mistake)
+      throw InputError(InputErrorKind::bad_value,
+                       fmt::format("backend '{}' cannot be opened: {}", backend, refused->reason));
     throw std::runtime_error(fmt::format("backend '{}' cannot run here: {}", backend, refused->reason));
+  }
   const auto& here = std::get<reply::Opened>(opened);
   // A file may have kernels of formulas that this run does not know, beside others.
   const bool any =

@@ -43,24 +43,6 @@ std::vector<std::string> chosen_backends(const PlanOptions& options, const std::
   return names;
 }
 
-// A fill that is there. A file is read whole, and the reference asked for its truth: what is damaged, an expert or a page that
-// there is not, a scale that is none, ends the run before a kernel is given it and blamed for it.
-void check_fill(const Case& c, const InputLists& lists) {
-  const auto path = file_of_fill(c.fill);
-  if (!path) {
-    (void)find_fill(lists, c.fill, c.op->name);
-    return;
-  }
-  const Inputs inputs = make_inputs(c, lists);
-  try {
-    (void)c.op->truth(c.attributes, inputs.set, Contract::parse("", c.op->contract));
-  } catch (const InputError& e) {
-    const std::string_view text = e.what();
-    throw InputError(e.kind(),
-                     fmt::format("case file '{}': {}", *path, text.substr(to_string(e.kind()).size() + 2)));
-  }
-}
-
 // Where a case that names a backend may run: there, if --backend names it too or nobody said --backend. Options that the
 // case leaves open are those of --backend.
 std::vector<std::string> required_backends(const std::string& required,
@@ -105,8 +87,7 @@ Plan make_plan(const std::vector<SuiteLine>& lines, const PlanOptions& options,
     if (options.seed_given && !names_seed(set))
       set.sets.emplace_back("seed", std::vector{fmt::format("{}", options.seed)});
     for (const auto& base : expand(set, line.where)) {
-      check_fill(base, lists);
-      (void)find_fault(lists, base.fault, base.op->name);
+      check_inputs(base, lists);
       if (base.backend.empty() && backends.empty()) backends = chosen_backends(options, known);
       const auto here = base.backend.empty() ? backends : required_backends(base.backend, options.backends);
       if (here.empty()) ++plan.elsewhere[base.backend];

@@ -81,6 +81,7 @@ struct Summary {
   std::vector<std::string> stale;      // expectations that this run did not confirm
   std::size_t outputs = 0;             // elements of the cases that were judged
   std::size_t left = 0;                // cases that --budget left no time for
+  std::size_t laws_left = 0;           // promised laws, each on one case, likewise
   std::size_t left_out =
       0;  // of a suite that was made: their inputs show nothing, and they are no part of it
   std::vector<std::string> unshown;  // the ops of which such a suite has nothing else

@@ -111,6 +111,9 @@ class Console : public Reporter {
     if (s.left > 0)
       fmt::print("{} of {} cases were left when the budget was spent, or with -x a finding was there\n",
                  with_commas(s.left), with_commas(header_.cases));
+    if (s.laws_left > 0)
+      fmt::print("{} promised law{} not checked: a share of the budget was spent, or the run was stopped\n",
+                 with_commas(s.laws_left), s.laws_left == 1 ? " was" : "s were");
     if (!s.ended_by.empty())
       fmt::print("ended by {}: {} of {} cases were judged\n", s.ended_by, with_commas(s.cases),
                  with_commas(header_.cases));

@@ -89,6 +89,7 @@ class JsonReport : public Reporter {
                             {"blind", s.blind},
                             {"unwitnessed", s.unwitnessed},
                             {"left", s.left},
+                            {"laws_left", s.laws_left},
                             {"left_out", s.left_out},
                             {"outputs", s.outputs},
                             {"wall_seconds", s.wall_seconds},

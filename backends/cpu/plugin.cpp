@@ -4,6 +4,7 @@
 
 #include "backends/assay_backend.h"
 #include "backends/cpu/kernels.hpp"
+#include "backends/plugin/options.hpp"
 
 namespace assay_cpu {
 namespace {

@@ -1,6 +1,7 @@
 // The C boundary.
 #include "backends/emulated/kernels.hpp"
 #include "backends/emulated/variants.hpp"
+#include "backends/plugin/options.hpp"
 #include "reference/error.hpp"
 
 namespace assay_emulated {

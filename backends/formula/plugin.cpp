@@ -5,6 +5,7 @@
 
 #include "backends/emulated/tensors.hpp"
 #include "backends/plugin/kernels.hpp"
+#include "backends/plugin/options.hpp"
 #include "reference/error.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/ops/formula/member.hpp"
@@ -96,11 +97,11 @@ void add_formula(const std::string& path) {
   std::ifstream stream(path);
   std::ostringstream text;
   text << stream.rdbuf();
-  if (!stream) throw Failed("no formula can be read from '" + path + "'; allowed: formula, or formula:FILE");
+  if (!stream) assay_plugin::refuse_option(path, "none, or a file with a formula that can be read");
   try {
     (void)assay::formula::add(text.str());
   } catch (const assay::InputError& e) {
-    throw Failed(path + ": " + e.what());
+    throw Failed("option '" + path + "': " + e.what());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "backends/assay_backend.h"
 #include "backends/gpu/kernels.hpp"
+#include "backends/plugin/options.hpp"
 
 #ifndef ASSAY_GPU_NAME
 #define ASSAY_GPU_NAME "cuda"
@@ -79,9 +80,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
   static std::optional<Backend> device;
   const std::string_view wanted = options == nullptr ? "" : options;
   return opened(reason, [&] {
-    if (!wanted.empty() && wanted != "guards=no")
-      throw Failed("the " ASSAY_GPU_NAME " backend has the option guards=no, got '" + std::string(wanted) +
-                   "'");
+    if (!wanted.empty() && wanted != "guards=no") assay_plugin::refuse_option(wanted, "guards=no");
     Backend backend;
     backend.device = open_device();
     backend.guards = wanted.empty();

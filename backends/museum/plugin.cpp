@@ -3,6 +3,7 @@
 
 #include "backends/museum/museum.hpp"
 #include "backends/plugin/kernels.hpp"
+#include "backends/plugin/options.hpp"
 
 namespace assay_museum {
 namespace {

@@ -60,10 +60,4 @@ const assay_backend* opened(char* reason, F f) noexcept {
   return guarded(reason, [&] { backend = f(); }) == ASSAY_OK ? backend : nullptr;
 }
 
-// Of a backend that has no options. Throws Failed when there are some.
-inline void no_options(std::string_view backend, const char* options) {
-  if (options == nullptr || options[0] == '\0') return;
-  throw Failed("the " + std::string(backend) + " backend has no options, got '" + options + "'");
-}
-
 }  // namespace assay_plugin

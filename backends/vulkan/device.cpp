@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/plugin/call.hpp"
+#include "backends/plugin/options.hpp"
 #include "backends/vulkan/shaders.hpp"
 
 namespace assay_vulkan {
@@ -28,7 +29,7 @@ Device::Device(std::string_view options) {
     if (rest.rfind("subgroup=", 0) == 0)
       subgroup = static_cast<std::uint32_t>(std::strtoul(rest.c_str() + 9, &end, 10));
     if (end == nullptr || *end != '\0' || subgroup == 0) {
-      throw Failed("options are DEVICE or DEVICE+subgroup=N, not '" + std::string(options) + "'");
+      assay_plugin::refuse_option(options, "DEVICE or DEVICE+subgroup=N");
     }
   }
   setenv("XDG_RUNTIME_DIR", "/tmp", 0);  // Mesa's drivers want one

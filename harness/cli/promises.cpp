@@ -68,31 +68,37 @@ std::vector<SuiteLine> lines_for_laws(const std::vector<std::string>& backends, 
   return lines;
 }
 
-std::size_t judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
-                           std::uint64_t seed, std::span<const Law> laws,
-                           const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
-                           const JudgeOptions& options, const std::function<bool()>& stopped,
-                           const std::function<void(CaseResult&)>& found) {
-  std::size_t count = 0;
-  for (const Case& c : planned_cases(lines, {backend}, seed, known, lists, workers)) {
-    if (stopped()) break;
-    const DeclareResult declared = workers.of(backend).worker->declare(make_empty_call(c));
-    if (declared.status != RunStatus::done) continue;
-    const Promises promises = promises_of(declared.declaration.promises);
+PromisesJudged judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
+                              std::uint64_t seed, std::span<const Law> laws,
+                              const std::vector<BackendInfo>& known, const InputLists& lists,
+                              Workers& workers, const JudgeOptions& options,
+                              const std::function<bool()>& stopped,
+                              const std::function<void(CaseResult&)>& found) {
+  PromisesJudged judged;
+  const std::vector<Case> cases = planned_cases(lines, {backend}, seed, known, lists, workers);
+  std::vector<WorkerCall> calls;
+  for (const Case& c : cases) calls.push_back(make_empty_call(c));
+  const std::vector<DeclareResult> declared = workers.of(backend).worker->declare(calls);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (declared[i].status != RunStatus::done) continue;
+    const Promises promises = promises_of(declared[i].declaration.promises);
     std::optional<LawCall> base;
     for (const Law& law : laws) {
       if (!promises.law(law.name)) continue;
-      if (stopped()) return count;
-      if (!base) base = LawCall{c, make_inputs(c, lists)};
+      if (stopped()) {
+        ++judged.left;
+        continue;
+      }
+      if (!base) base = LawCall{cases[i], make_inputs(cases[i], lists)};
       const auto r = checked(law, *base, workers, lists, options);
       if (!r || r->outcome == LawOutcome::not_run) continue;
-      ++count;
+      ++judged.checked;
       if (!r->red()) continue;
-      CaseResult result = as_result(*r, declared.declaration.contract);
+      CaseResult result = as_result(*r, declared[i].declaration.contract);
       found(result);
     }
   }
-  return count;
+  return judged;
 }
 
 }  // namespace assay

@@ -21,12 +21,18 @@ std::vector<Case> planned_cases(const std::vector<SuiteLine>& lines, const std::
                                 std::uint64_t seed, const std::vector<BackendInfo>& known,
                                 const InputLists& lists, Workers& workers);
 
-// How many laws were checked on the cases of lines_for_laws(). `found` gets each promise that is broken, as the verdict `law`;
-// `stopped` is asked before each law.
-std::size_t judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
-                           std::uint64_t seed, std::span<const Law> laws,
-                           const std::vector<BackendInfo>& known, const InputLists& lists, Workers& workers,
-                           const JudgeOptions& options, const std::function<bool()>& stopped,
-                           const std::function<void(CaseResult&)>& found);
+// Promised laws, each on one case, of lines_for_laws().
+struct PromisesJudged {
+  std::size_t checked = 0;  // where the law says something of the case
+  std::size_t left = 0;     // not begun
+};
+
+// `found` gets each promise that is broken, as the verdict `law`; `stopped` is asked before each law.
+PromisesJudged judge_promises(const std::vector<SuiteLine>& lines, const std::string& backend,
+                              std::uint64_t seed, std::span<const Law> laws,
+                              const std::vector<BackendInfo>& known, const InputLists& lists,
+                              Workers& workers, const JudgeOptions& options,
+                              const std::function<bool()>& stopped,
+                              const std::function<void(CaseResult&)>& found);
 
 }  // namespace assay

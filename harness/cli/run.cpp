@@ -251,10 +251,12 @@ int run(RunArguments a, const InputLists& lists, std::span<const Law> laws, cons
     };
     for (const auto& [backend, lines] : of_laws) {
       const std::size_t before = broken_promises;
-      const std::size_t checked = judge_promises(lines, backend, a.plan.seed, laws, known, lists, workers,
-                                                 settings.judge, out_of_time, broken);
-      if (checked > 0 && !a.detail.quiet)
-        fmt::print("{} promises laws: {} checked, {} broken\n", backend, checked, broken_promises - before);
+      const PromisesJudged judged = judge_promises(lines, backend, a.plan.seed, laws, known, lists, workers,
+                                                   settings.judge, out_of_time, broken);
+      summary.laws_left += judged.left;
+      if (judged.checked > 0 && !a.detail.quiet)
+        fmt::print("{} promises laws: {} checked, {} broken\n", backend, judged.checked,
+                   broken_promises - before);
     }
   }
   if (!generated) settings.opened = &workers;  // the making of a suite has asked its workers many things

@@ -74,7 +74,7 @@ int marked_processes() {
   return found;
 }
 bool none_is_left() {
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 500; ++i) {
     if (marked_processes() == 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -150,7 +150,7 @@ TEST(Signals, stop_the_run_with_whole_reports_that_say_so) {
     const pid_t child = start({"run", "softmax rows=2,3 cols=8 variant=correct,hang", "-b", FAULTY_SOFTMAX,
                                "--timeout", "300", "--jobs", "1", "--json", scratch.file("r.json"), "--junit",
                                scratch.file("r.xml"), "--record", scratch.file("r.jsonl")});
-    for (int i = 0; i < 500 && text_of(scratch.file("r.jsonl")).find("\"place\"") == std::string::npos; ++i)
+    while (text_of(scratch.file("r.jsonl")).find("\"place\"") == std::string::npos)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     kill(child, signal);
     EXPECT_EQ(wait_for(child), 128 + signal);

@@ -251,6 +251,45 @@ TEST(Trust, a_finding_outlives_the_budget_that_its_repetition_would_take) {
   EXPECT_EQ(softmax("naps", "--budget 0.4").code, 0);
 }
 
+// A mistake is told as one, with what was got, where, and what is allowed; what this machine lacks is none (125).
+TEST(Trust, a_backend_that_is_named_wrongly_is_wrong_usage) {
+  const Scratch scratch;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::ofstream(scratch.file(name)) << text;
+    return scratch.file(name);
+  };
+  const std::string kSubject = "from assay_subjects import subject\n@subject(op='softmax', contract='')\n";
+  struct Row {
+    std::string backend;
+    int code;
+    std::vector<std::string> says;
+  };
+  for (const Row& row :
+       {Row{file("empty.so", ""), 2, {"empty.so: file too short", "allowed: a shared library"}},
+        {file("text.so", std::string(999, 'x')), 2, {"text.so: invalid ELF header", "allowed: a shared"}},
+        {"cpu:foo=bar", 2, {"backend 'cpu:foo=bar'", "option 'foo=bar'", "cpu has no options"}},
+        {"museum:1", 2, {"option '1'", "museum has no options"}},
+        {FAULTY_SOFTMAX ":absent", 125, {"cannot run here: no such device here"}},
+        {file("syntax.py", "def f(:\n"), 2, {"syntax.py", "SyntaxError", "line 1"}},
+        {file("name.py", "subjct(1)\n"), 2, {"NameError", "subjct", "name.py:1"}},
+        {file("none.py", "import sys\n"), 2, {"registers no subject; allowed: "}},
+        {file("arrays.py",
+              kSubject.substr(0, kSubject.size() - 2) + ", arrays='list')\ndef f(call, x): return x\n"),
+         2,
+         {"arrays='list'", "torch or numpy is allowed"}},
+        {file("option.py", kSubject + "def f(call, x): return x\n") + ":device=tpu",
+         2,
+         {"option device=tpu", "are known"}},
+        {file("lacks.py", "import no_such_library\n"),
+         125,
+         {"cannot run here", "No module named 'no_such_library'"}}}) {
+    const Outcome o = assay("run -q 'softmax rows=3 cols=8' -b '" + row.backend + "'");
+    EXPECT_EQ(o.code, row.code) << row.backend << ": " << o.text;
+    for (const std::string& part : row.says)
+      EXPECT_TRUE(has(o.text, part)) << part << " is not in " << o.text;
+  }
+}
+
 TEST(Trust, on_the_console_no_variant_hides_behind_the_findings_of_another) {
   const Outcome o =
       assay("run -q -j 1 'softmax rows=3 cols=8,9,10,11,12,13,14 variant=wrong,nan,correct' " + kFaulty);

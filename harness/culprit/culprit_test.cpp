@@ -1,7 +1,7 @@
 // The programs around a finding, as a person starts them: export, run FILE, shrink, attribute, hunt.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -33,6 +33,13 @@ class Culprit : public testing::Test {
       ("culprit_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) +
        std::to_string(getpid()));
 };
+
+// Of all programs that ended, which a busy machine does not make longer.
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_CHILDREN, &used);
+  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+}
 
 const std::string kAbyss = "attention heads=2 d=64 len=256 fill=abyss";
 
@@ -113,12 +120,12 @@ TEST_F(Culprit, a_shrunk_file_fails_alike_and_its_counterpart_passes) {
         Row{"quantize rows=16 cols=1024 to=int8_tok fill=quotient_ties", "reciprocal_for_divide", 3072},
         Row{"matmul m=4 n=32 k=128 a=bf16 b=bf16 dtype=bf16", "exception_in_log", 3072}}) {
     const std::string variant = row.variant;
-    const auto start = std::chrono::steady_clock::now();
+    const double start = processor_seconds();
     const Outcome shrunk =
-        assay(std::string("shrink '") + row.line + " backend=museum variant=" + variant +
+        assay(std::string("shrink --budget 600 '") + row.line + " backend=museum variant=" + variant +
               "' --counterpart museum --counterpart-variant " + variant + ".correct -o s.safetensors");
     EXPECT_EQ(shrunk.code, 1) << shrunk.text;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    EXPECT_LT(processor_seconds() - start, 30);
     EXPECT_NE(shrunk.text.find("How to run it"), std::string::npos);
     EXPECT_LT(read("s.safetensors").size(), row.bytes);
     EXPECT_EQ(assay("run s.safetensors").code, 1);

@@ -263,7 +263,10 @@ void assay_free_truths(assay_truths* made) { delete made; }
 int assay_list_cases(const char* line, char** text) {
   return answered(text, [&](std::string& said) {
     const std::shared_lock reading(formulas());
-    for (const Case& c : expand(parse_case(given(line, "case line was")))) said += c.line() + "\n";
+    for (const Case& c : expand(parse_case(given(line, "case line was")))) {
+      check_inputs(c, input_lists());
+      said += c.line() + "\n";
+    }
     return kGreen;
   });
 }

@@ -214,6 +214,13 @@ TEST(JudgeLibrary, makes_the_inputs_that_a_run_of_the_case_has) {
   EXPECT_EQ(assay_list_cases("softmax rows=1,2 cols=4", &listed), ASSAY_GREEN);
   EXPECT_STREQ(listed, "softmax rows=1 cols=4 seed=1\nsoftmax rows=2 cols=4 seed=1\n");
   assay_free(listed);
+  for (const auto& [line, word] : {std::pair{"softmax rows=1 cols=4 fill=gausian", "did you mean 'gaussian'"},
+                                   {"softmax rows=1 cols=4 fault=nann", "no fault 'nann'"},
+                                   {"softmax rows=1 cols=4 fill=nosuch.safetensors", "nosuch.safetensors"}}) {
+    EXPECT_EQ(assay_list_cases(line, &listed), ASSAY_USAGE) << line;
+    EXPECT_NE(std::string(listed).find(word), std::string::npos) << listed;
+    assay_free(listed);
+  }
 }
 
 TEST(JudgeLibrary, tells_the_exact_value_and_the_limit_of_each_element) {

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "harness/worker/test_call.hpp"
@@ -104,6 +105,43 @@ TEST(CpuWitness, sees_the_routines_that_were_entered) {
     EXPECT_EQ(seen, first);
     EXPECT_EQ(result.trace.witness->unwatched,
               result.trace.kernels);  // words of its own, not names of functions
+  }
+#else
+  watched_run("", "");
+  if (HasFailure()) return;
+  GTEST_SKIP() << "the witness of the CPU is written for x86-64 and AArch64";
+#endif
+}
+
+// What has no symbol in the plug-in is seen all the same, and was not seen where another routine did the work.
+TEST(CpuWitness, sees_what_was_generated_and_what_a_library_beside_it_has) {
+#ifdef ASSAY_CPU_WITNESS
+  WorkerOptions options = worker_options("assay_generating.so");
+  options.witness = ASSAY_CPU_WITNESS;
+  Worker worker(options);
+  struct Row {
+    const char *variant, *announced;
+    bool seen, could_be;
+  };
+  for (const Row& row : {Row{"fast", "generated_fast", true, true},
+                         {"slow", "generated_fast", false, true},
+                         {"unnamed", "generated_none", false, false},
+                         {"late", "generated_late", false, false},  // made in the middle of the run
+                         {"brought", "brought_factor", true, true},
+                         {"other", "brought_factor", false, true},
+                         {"fast", "generated_fast", true, true},
+                         {"freed", "generated_fast", true, false},
+                         {"data", "generated_fast", false, false}}) {
+    TwiceCall call(row.variant);
+    call.request().second_run = false;
+    const RunResult result = worker.run(call.request());
+    ASSERT_EQ(result.status, RunStatus::done) << row.variant << ": " << result.reason;
+    ASSERT_TRUE(result.trace.witness.has_value()) << absence(result);
+    const auto& kernels = result.trace.witness->kernels;
+    const bool seen =
+        std::ranges::any_of(kernels, [&](const SeenKernel& k) { return k.name == row.announced; });
+    EXPECT_EQ(seen, row.seen) << row.variant;
+    EXPECT_EQ(result.trace.witness->unwatched.empty(), row.could_be) << row.variant;
   }
 #else
   watched_run("", "");

@@ -19,6 +19,9 @@ struct CrashContext {
   const volatile std::byte* memory = nullptr;
   volatile std::size_t memory_bytes = 0;
   volatile std::int64_t id = 0;  // of the request
+  volatile bool ending = false;  // the report is made: what follows is the system's
+  // Whether a handler of what the worker loaded took a fault that is not in its memory; nullptr: there is none.
+  bool (*volatile taken)(int, siginfo_t*, void*) = nullptr;
 };
 inline CrashContext g_crash_context;
 
@@ -91,6 +94,9 @@ inline void handle(int signal, siginfo_t* info, void* context) {
   const auto base = reinterpret_cast<std::uint64_t>(g_crash_context.memory);
   const bool inside =
       has_address && base != 0 && address >= base && address - base < g_crash_context.memory_bytes;
+  if (!inside && has_address && g_crash_context.taken != nullptr &&
+      g_crash_context.taken(signal, info, context))
+    return;
   Line line;
   line.text("{\"type\":\"crash\",\"id\":");
   line.number(static_cast<std::uint64_t>(g_crash_context.id));
@@ -107,7 +113,9 @@ inline void handle(int signal, siginfo_t* info, void* context) {
   line.text(",\"access\":\"");
   line.text(signal == SIGSEGV ? access_of(context) : "unknown");
   line.text("\"}\n");
-  line.send();
+  const bool was_sent = has_address && info->si_code <= 0;  // by raise() or kill(): no access, and no address
+  if (!was_sent) line.send();
+  g_crash_context.ending = true;
   ::signal(signal, SIG_DFL);  // the exit status then names the signal
   ::raise(signal);
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -18,6 +19,11 @@ using Clock = std::chrono::steady_clock;
 
 // Of a machine under load: what is waited for beyond it did not end by its limit.
 constexpr milliseconds kSlack{20'000};
+
+double number_before(const std::string& text, const char* unit) {
+  const std::size_t end = text.find(unit);
+  return end == std::string::npos ? std::nan("") : std::stod(text.substr(text.rfind(' ', end - 1) + 1));
+}
 
 class Limits : public WorkerFixture {
  protected:
@@ -41,10 +47,10 @@ class Limits : public WorkerFixture {
 TEST_F(Limits, what_waits_is_measured_by_the_clock_and_may_wait_longer_than_it_may_compute) {
   const RunResult stopped = run_unruly("stop_itself", milliseconds(300));
   EXPECT_EQ(stopped.status, RunStatus::hang);
-  EXPECT_EQ(stopped.reason.find("hang: 0.0 s of processor time in 1."), 0U) << stopped.reason;
-  EXPECT_NE(stopped.reason.find(" s wall"), std::string::npos) << stopped.reason;
+  EXPECT_EQ(stopped.reason.find("hang: 0.0 s of processor time in "), 0U) << stopped.reason;
+  EXPECT_GE(number_before(stopped.reason, " s wall"), 1.5) << stopped.reason;
   EXPECT_GE(took_, milliseconds(1'500));
-  const RunResult napped = run_unruly("take_a_nap", milliseconds(300));
+  const RunResult napped = run_unruly("take_a_nap", milliseconds(500));  // of 600
   EXPECT_EQ(napped.status, RunStatus::done) << napped.reason;
 }
 
@@ -52,12 +58,10 @@ TEST_F(Limits, processor_time_is_that_of_the_busiest_thread_of_all_processes) {
   const RunResult result = run_unruly("children_spin", milliseconds(500));
   EXPECT_EQ(result.status, RunStatus::hang);
   // Its own thread waits; on a machine that gives the children little the limit by the clock, five times as long, may end them.
-  const std::size_t seconds = result.reason.find(" s of processor time"),
-                    number = result.reason.rfind(' ', seconds - 1);
-  ASSERT_NE(seconds, std::string::npos) << result.reason;
-  EXPECT_GT(std::stod(result.reason.substr(number + 1)), 0) << result.reason;
-  EXPECT_EQ(run_unruly("child_writes", milliseconds(500)).status, RunStatus::done);
-  EXPECT_EQ(run_unruly("many_threads", milliseconds(600)).status, RunStatus::done);
+  EXPECT_GT(number_before(result.reason, " s of processor time"), 0) << result.reason;
+  EXPECT_EQ(run_unruly("child_writes", kSlack).status, RunStatus::done);
+  // 1.6 s in all, for which a busy machine has five times the limit by the clock.
+  EXPECT_EQ(run_unruly("many_threads", milliseconds(1'500)).status, RunStatus::done);
 }
 
 TEST_F(Limits, a_line_without_an_end_is_ended) {

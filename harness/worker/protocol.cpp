@@ -118,7 +118,11 @@ std::string to_line(std::int64_t id, const Reply& message) {
                 if (!m.ops.empty()) opened["ops"] = m.ops;
                 return opened;
               },
-              [](const reply::Refused& m) { return Json{{"type", "refused"}, {"reason", m.reason}}; },
+              [](const reply::Refused& m) {
+                Json refused{{"type", "refused"}, {"reason", m.reason}};
+                if (m.mistake) refused["mistake"] = true;
+                return refused;
+              },
               [](const reply::Declared& m) {
                 Json json{{"type", "declared"},
                           {"contract", m.contract},

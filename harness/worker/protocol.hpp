@@ -124,6 +124,8 @@ struct Opened {
 };
 struct Refused {  // the backend cannot be opened: not a fault of this run
   std::string reason;
+  bool mistake =
+      false;  // of whoever named it: no plug-in, a text that is no program, options that it does not know
 };
 struct Declared {
   std::string contract;

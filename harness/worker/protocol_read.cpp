@@ -200,7 +200,7 @@ NumberedReply parse_reply(std::string_view line) {
                            names("variants"),
                            json.contains("ops") ? names("ops") : std::vector<std::string>{}};
     }
-    if (type == "refused") return reply::Refused{reason_of(json)};
+    if (type == "refused") return reply::Refused{reason_of(json), json.value("mistake", false)};
     if (type == "declared") {
       reply::Declared declared{whole(json.at("contract"), kTextBytes), whole(json.at("path"), kTextBytes),
                                whole(json.at("promises"), kTextBytes)};

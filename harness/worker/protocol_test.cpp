@@ -46,6 +46,7 @@ TEST(Protocol, every_reply_is_a_fixed_point_of_print_and_parse) {
       reply::Hello{std::string(kProtocolName), kProtocolVersion, true},
       reply::Opened{"cpu", "one line", {"scalar", "AVX3"}},
       reply::Refused{"no device"},
+      reply::Refused{"no such option", true},
       reply::Declared{"qk=f32", "decode_e4m3fn", "deterministic=yes"},
       reply::Declared{"qk=f32", "", "", 64},
       reply::Unsupported{"d=96"},

@@ -52,8 +52,8 @@ RunResult Worker::attempt(const RunRequest& request, const PlaneSet& set, Poison
     result.reason = fmt::format("{} bytes of tensors and guards: {}", layout.bytes, error.what());
     return result;
   }
-  if (auto reason = start()) {
-    result.reason = *reason;
+  if (auto refused = start()) {
+    result.reason = refused->reason;
     return result;
   }
   arena_->use(layout.bytes);

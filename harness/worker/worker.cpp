@@ -178,20 +178,20 @@ void Worker::make_room(std::size_t bytes) {
   memory_bytes_ = arena_->bytes();
 }
 
-std::optional<std::string> Worker::refuse(std::string reason, bool timed_out) {
+reply::Refused Worker::refuse(reply::Refused refused, bool timed_out) {
   discard();
   // A machine under load may have been the cause of one time-out, but not of every case's.
-  if (!opened_before_ && (!timed_out || ++open_timeouts_ > 1)) refusal_ = reason;
-  return reason;
+  if (!opened_before_ && (!timed_out || ++open_timeouts_ > 1)) refusal_ = refused;
+  return refused;
 }
 
-std::optional<std::string> Worker::start() {
+std::optional<reply::Refused> Worker::start() {
   if (opened_) {
     if (process_->quiet() && undisturbed()) return std::nullopt;
     discard();  // the case that is guilty of it has its verdict, and this one is not to suffer
   }
   if (refusal_) return refusal_;
-  if (const std::string& low = raise_host_limits(); !low.empty()) return refuse(low, false);
+  if (const std::string& low = raise_host_limits(); !low.empty()) return refuse({low}, false);
   try {
     if (!arena_) arena_ = arena_of(memory_bytes_, std::min(memory_bytes_, kLeastMemoryBytes));
     memory_bytes_ = arena_->bytes();
@@ -204,46 +204,46 @@ std::optional<std::string> Worker::start() {
                        options_.stop_descriptor,
                        options_.line_bytes});
   } catch (const std::system_error& error) {
-    return refuse(error.what(), false);
+    return refuse({error.what()}, false);
   }
   ++starts_;
   const auto failed = [&](const std::string& what, const Exchange& answer) {
     const bool timed_out = answer.status == RunStatus::hang;
     if (answer.not_started) {
       --starts_;
-      return refuse(answer.reason, false);
+      return refuse({answer.reason}, false);
     }
-    return refuse(what + ": " + answer.reason +
-                      (timed_out ? fmt::format(" (open timeout {} ms)", options_.open_timeout.count()) : ""),
+    return refuse({what + ": " + answer.reason +
+                   (timed_out ? fmt::format(" (open timeout {} ms)", options_.open_timeout.count()) : "")},
                   timed_out);
   };
   const Exchange hello = ask(request::Hello{}, options_.open_timeout, false);
   if (!hello.reply) return failed(options_.command[0], hello);
   const auto* greeting = std::get_if<reply::Hello>(&*hello.reply);
   if (greeting == nullptr || greeting->protocol != kProtocolName || greeting->version != kProtocolVersion) {
-    return refuse(
-        fmt::format("{} does not speak {} version {}", options_.command[0], kProtocolName, kProtocolVersion),
-        false);
+    return refuse({fmt::format("{} does not speak {} version {}", options_.command[0], kProtocolName,
+                               kProtocolVersion)},
+                  false);
   }
   guards_ = greeting->guards;
   const Exchange open = ask(request::Open{options_.plugin, options_.options}, options_.open_timeout, true);
   if (!open.reply) return failed(options_.plugin + ", while it was opened", open);
-  if (const auto* refused = std::get_if<reply::Refused>(&*open.reply)) return refuse(refused->reason, false);
+  if (const auto* refused = std::get_if<reply::Refused>(&*open.reply)) return refuse(*refused, false);
   const auto* opened = std::get_if<reply::Opened>(&*open.reply);
   if (opened == nullptr)
-    return refuse(options_.command[0] + " did not answer open with opened or refused", false);
+    return refuse({options_.command[0] + " did not answer open with opened or refused"}, false);
   opened_ = *opened;
   opened_before_ = true;
   return std::nullopt;
 }
 
 std::variant<reply::Opened, reply::Refused> Worker::open() {
-  if (auto reason = start()) return reply::Refused{*reason};
+  if (auto refused = start()) return *refused;
   return *opened_;
 }
 
 DeclareResult Worker::declare(const WorkerCall& call, milliseconds timeout) {
-  if (auto reason = start()) return {RunStatus::failed, *reason, {}, {}};
+  if (auto refused = start()) return {RunStatus::failed, refused->reason, {}, {}};
   return declared(ask(request::Declare{call_message(call, plane_set(call, 1), nullptr)}, timeout, true));
 }
 
@@ -251,8 +251,8 @@ std::vector<DeclareResult> Worker::declare(std::span<const WorkerCall> calls, mi
   constexpr std::size_t kAtOnce = 64;
   std::vector<DeclareResult> results;
   while (results.size() < calls.size()) {
-    if (auto reason = start()) {
-      results.push_back({RunStatus::failed, *reason, {}, {}});
+    if (auto refused = start()) {
+      results.push_back({RunStatus::failed, refused->reason, {}, {}});
       continue;
     }
     std::string lines;

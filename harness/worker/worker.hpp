@@ -133,8 +133,8 @@ class Worker {
  private:
   struct Exchange;
 
-  std::optional<std::string> start();  // hello and open; the reason when the backend cannot be opened
-  std::optional<std::string> refuse(std::string reason, bool timed_out);
+  std::optional<reply::Refused> start();  // hello and open; the reason when the backend cannot be opened
+  reply::Refused refuse(reply::Refused refused, bool timed_out);
   void make_room(std::size_t bytes);  // throws std::system_error
   bool undisturbed();
   void discard();
@@ -159,7 +159,8 @@ class Worker {
   std::int64_t asked_id_ = 0, ping_id_ = 0;
   int open_timeouts_ = 0;
   std::optional<reply::Opened> opened_;
-  std::optional<std::string> refusal_;  // of a backend that never opened: asked once, after a time-out twice
+  std::optional<reply::Refused>
+      refusal_;  // of a backend that never opened: asked once, after a time-out twice
   bool opened_before_ = false;
   bool guards_ = false;
   int starts_ = 0;

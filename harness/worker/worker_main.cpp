@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <link.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -58,6 +60,18 @@ void end_with_parent() {
     }
     _exit(kExitChannelLost);
   }).detach();
+}
+
+// Whether a file is made to be loaded on this machine, whatever it may lack here.
+bool is_shared_library(const std::string& path) {
+  const auto head_of = [](const std::string& file) {
+    ElfW(Ehdr) head{};
+    std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&head), sizeof head);
+    return head;
+  };
+  const ElfW(Ehdr) own = head_of("/proc/self/exe"), its = head_of(path);
+  return std::memcmp(own.e_ident, its.e_ident, EI_VERSION) == 0 && its.e_machine == own.e_machine &&
+         its.e_type == ET_DYN;
 }
 
 // Filled by the plug-in's callbacks, which may come from its own threads.
@@ -149,15 +163,24 @@ class Server {
   Reply answer(const request::Open& open) {
     if (backend_ != nullptr) return reply::Refused{"a backend is open already"};
     void* library = dlopen(open.plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return reply::Refused{fmt::format("cannot load {}: {}", open.plugin, dlerror())};
+    if (library == nullptr) {
+      const bool mistake = !is_shared_library(open.plugin);
+      return reply::Refused{
+          fmt::format(
+              "cannot load {}: {}{}", open.plugin, dlerror(),
+              mistake ? "; allowed: a shared library of this machine (.so), or a file of Python (.py)" : ""),
+          mistake};
+    }
     const auto entry = reinterpret_cast<assay_backend_open_fn>(dlsym(library, "assay_backend_open"));
     if (entry == nullptr)
-      return reply::Refused{open.plugin + " is no plug-in: it does not export assay_backend_open"};
+      return reply::Refused{
+          open.plugin + " is no plug-in: it does not export assay_backend_open (assay_backend.h)", true};
     char reason[kReasonBytes] = "";
     const assay_backend* backend = entry(open.options.c_str(), reason);
     if (backend == nullptr) {
       const std::string why = bounded_text(reason, kReasonBytes);
-      return reply::Refused{why.empty() ? open.plugin + " does not open, and gives no reason" : why};
+      return reply::Refused{why.empty() ? open.plugin + " does not open, and gives no reason" : why,
+                            why.starts_with("option")};
     }
     if (backend->version != ASSAY_BACKEND_VERSION) {
       return reply::Refused{
@@ -165,7 +188,7 @@ class Server {
                       open.plugin, backend->version, ASSAY_BACKEND_VERSION)};
     }
     if (backend->declare == nullptr || backend->run == nullptr) {
-      return reply::Refused{open.plugin + " leaves declare or run empty"};
+      return reply::Refused{open.plugin + " leaves declare or run empty", true};
     }
     backend_ = backend;
     reply::Opened opened{bounded_text(backend->name, 4096),

@@ -167,15 +167,16 @@ struct Refusal {
   const char* plugin;
   const char* options;
   const char* reason;  // a part of it
+  bool mistake = false;
 };
 class WorkerRefusal : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(WorkerRefusal, names_its_cause) {
   WorkerOptions options = worker_options(GetParam().plugin, GetParam().options);
-  options.open_timeout = milliseconds(300);
   Worker worker(options);
   const auto answer = worker.open();
   ASSERT_TRUE(std::holds_alternative<reply::Refused>(answer));
+  EXPECT_EQ(std::get<reply::Refused>(answer).mistake, GetParam().mistake);
   EXPECT_NE(std::get<reply::Refused>(answer).reason.find(GetParam().reason), std::string::npos)
       << std::get<reply::Refused>(answer).reason;
   TwiceCall call("correct");
@@ -188,8 +189,8 @@ TEST_P(WorkerRefusal, names_its_cause) {
 INSTANTIATE_TEST_SUITE_P(
     Open, WorkerRefusal,
     ::testing::Values(Refusal{"assay_wrong_version.so", "", "is built for version 43 of assay_backend.h"},
-                      Refusal{"assay_no_entry.so", "", "does not export assay_backend_open"},
-                      Refusal{"no_such_file.so", "", "cannot load"},
+                      Refusal{"assay_no_entry.so", "", "does not export assay_backend_open", true},
+                      Refusal{"no_such_file.so", "", "cannot load", true},
                       Refusal{"assay_misbehaving.so", "absent", "no such device"},
                       Refusal{"assay_misbehaving.so", "crash", "while it was opened: SIGABRT"}));
 

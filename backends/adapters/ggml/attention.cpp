@@ -115,7 +115,7 @@ void build_attention(const Call& call, Graph& graph) {
   const ggml_type k_type = k_given->type, v_type = vt->type;
   const std::string k_name = ggml_type_name(k_type), v_name = ggml_type_name(v_type),
                     op_name = "flash_attn_ext_";
-  graph.kernel = op_name + k_name + "_" + v_name;
+  graph.name = op_name + k_name + "_" + v_name;
   // Variant prec_f32 asks ggml for GGML_PREC_F32, and declares what that promises.
   const bool asks_f32 = call.variant() == "prec_f32";
   if (asks_f32 && !asked_for_f32(node)) throw Unsupported("ggml refuses GGML_PREC_F32");
@@ -127,9 +127,9 @@ void build_attention(const Call& call, Graph& graph) {
   if (one_wide_type && rows >= kTile && v.shape[3] % floats_of_a_vector() == 0 && !version_before(0, 9, 6)) {
     if (version_before(0, 9, 8))
       throw Unsupported("64 query rows or more: how ggml 0.9.6 and 0.9.7 sum them is not described");
-    graph.kernel += "_tiled";
+    graph.name += "_tiled";
     // The only path that multiplies by no routine of the tables.
-    graph.evidence = [declared = graph.kernel, op_name](const Entered& seen) {
+    graph.evidence = [declared = graph.name, op_name](const Entered& seen) {
       return seen.products.empty() && seen.encoders.empty()
                  ? declared
                  : op_name + names_of(seen.products) + "_one_key_at_a_time";
@@ -141,7 +141,15 @@ void build_attention(const Call& call, Graph& graph) {
   // f16, with any other V it is f32. One row of one sequence over 512 keys or more is split among the threads.
   const bool split = one_wide_type && rows == 1 && batch == 1 && keys >= 512 && graph.threads > 1 &&
                      !version_before(0, 9, 6);
-  if (split) graph.kernel += "_split";
+  if (split) graph.name += "_split";
+  graph.routine = library_symbol("ggml_compute_forward_flash_attn_ext");
+  graph.others = [=](const Entered& seen) {
+    std::vector<std::string> all{encoder_name(q_type)};
+    const bool nothing_to_see = seen.products.empty() && !seen.encoders.empty();  // no row sees a key
+    if (!nothing_to_see)
+      all.insert(all.end(), {product_name(k_type), ggml_is_quantized(v_type) ? decoder_name(v_type) : ""});
+    return all;
+  };
   // Of K the product is entered, of q the encoder to its partner, of V the decoder, if it has one that is not built in.
   graph.evidence = [=, suffix = std::string(split ? "_split" : "")](const Entered& seen) {
     if (seen.products.empty() && seen.encoders.empty()) return op_name + k_name + "_" + v_name + "_tiled";

@@ -22,14 +22,19 @@ std::string codec_kernel(const Call& call) {
   const assay_tensor& packed = call.op() == "quantize" ? call.output("y") : call.input("x");
   const ggml_type type = type_of(packed);
   const std::string name = ggml_type_name(type);
+  const auto named = [](const std::string& symbol, const std::string& otherwise) {
+    return symbol.empty() ? otherwise : symbol;
+  };
   if (call.op() == "dequantize") {
     if (!traits(packed).to_float) throw Unsupported("ggml has no to_float for " + name);
-    return "to_float_" + name;
+    return named(decoder_name(type), "to_float_" + name);
   }
   const auto* cpu = ggml_get_type_traits_cpu(type);
   if (wants_cpu(call) ? !cpu || !cpu->from_float : !traits(packed).from_float_ref)
     throw Unsupported("ggml has no from_float for " + name);
-  return (wants_cpu(call) ? "from_float_" : "from_float_ref_") + name;
+  if (wants_cpu(call)) return named(encoder_name(type), "from_float_" + name);
+  return named(symbol_of(reinterpret_cast<const void*>(traits(packed).from_float_ref)),
+               "from_float_ref_" + name);
 }
 
 std::string codec_contract(const Call& call) {

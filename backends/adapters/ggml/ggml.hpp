@@ -41,9 +41,12 @@ class Graph {
   bool supported_by(ggml_backend_dev_t device) const;  // every node
   void run(ggml_backend_t backend);                    // upload, compute, download
 
-  std::string kernel;  // the declared path: ggml's op and the types it meets
-  // What the path was, from the routines that were entered on a CPU; none: nothing shows it, and the declared one is announced.
+  std::string name;  // ggml's op and the types it meets: the declared path, where no symbol stands for it
+  // What `name` was, from the routines that were entered on a CPU; none: nothing shows it.
   std::function<std::string(const Entered&)> evidence;
+  // On a CPU: the library's routine that stands for the op, "" for none, and those that must have run beside it.
+  std::string routine;
+  std::function<std::vector<std::string>(const Entered&)> others;
   std::string contract;  // the arithmetic as we read ggml's sources
   int threads = 1;       // of the backend: keys are split among them
 

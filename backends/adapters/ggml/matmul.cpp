@@ -26,7 +26,13 @@ void build_matmul(const Call& call, Graph& graph) {
     throw Unsupported("ggml multiplies " + std::string(weights) + " weights by path " + wanted);
   // Some shapes go to blocked products (llamafile's) that no table names: the path leaves those open, and nothing else.
   const std::string name = ggml_type_name(type);
-  graph.kernel = "mul_mat_" + name + "*";
+  graph.name = "mul_mat_" + name + "*";
+  if (library_symbol("llamafile_sgemm").empty()) {
+    graph.routine = product_name(type);
+    graph.others = [partner](const Entered&) {
+      return std::vector{partner == GGML_TYPE_F32 ? std::string() : encoder_name(partner)};
+    };
+  }
   graph.evidence = [name](const Entered& seen) {
     if (!seen.decoders.empty()) return "mul_mat_decoded_from_" + names_of(seen.decoders);
     return "mul_mat_" + (seen.products.empty() ? name + "_blocked" : names_of(seen.products));

@@ -1,9 +1,9 @@
 #include <ggml-cpu.h>
 
-#include <charconv>
 #include <memory>
 
 #include "backends/adapters/ggml/ggml.hpp"
+#include "backends/plugin/options.hpp"
 
 namespace assay_ggml {
 namespace {
@@ -30,22 +30,16 @@ struct Options {
 };
 
 Options parse_options(std::string_view text) {
-  constexpr std::string_view kThreads = "threads=";
   Options options;
   while (!text.empty()) {
     const auto end = text.find(',');
     const std::string_view part = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (!part.starts_with(kThreads)) {
+    if (!part.starts_with("threads=")) {
       options.device = part;
       continue;
     }
-    const std::string_view number = part.substr(kThreads.size());
-    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), options.threads);
-    if (error != std::errc() || stop != number.data() + number.size() || options.threads < 1 ||
-        options.threads > kMostThreads)
-      throw Failed("option " + std::string(part) + ": allowed are threads=1 to " +
-                   std::to_string(kMostThreads));
+    options.threads = threads_of_option(part, kMostThreads);
   }
   return options;
 }
@@ -63,6 +57,23 @@ void build(const Call& call, Graph& graph) {
   throw Unsupported("this adapter has no graph for " + std::string(call.op()));
 }
 
+std::string path_of(const Graph& graph, const State& state) {
+  return state.on_cpu && !graph.routine.empty() ? graph.routine : graph.name;
+}
+
+// What the tables of routines show to be another path is announced as such, and never as the declared one.
+void announce(const Graph& graph, const State& state, const Trace& trace) {
+  const Entered entered = entered_routines();
+  const std::string seen = state.on_cpu && graph.evidence ? graph.evidence(entered) : graph.name;
+  const bool open = graph.name.ends_with('*');
+  const bool holds =
+      open ? seen.starts_with(graph.name.substr(0, graph.name.size() - 1)) : seen == graph.name;
+  trace.kernel(holds && state.on_cpu && !graph.routine.empty() ? graph.routine : seen);
+  if (!state.on_cpu || !graph.others) return;
+  for (const std::string& routine : graph.others(entered))
+    if (!routine.empty()) trace.kernel(routine);
+}
+
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
   return declared(declaration, [&] {
     const Call call(*c);
@@ -71,11 +82,11 @@ assay_status declare(void* self, const assay_call* c, assay_declaration* declara
       kernel = codec_kernel(call), contract = codec_contract(call);
     } else {
       Graph graph;
-      graph.threads = threads_of(call, *static_cast<State*>(self));
+      const State& state = *static_cast<State*>(self);
+      graph.threads = threads_of(call, state);
       build(call, graph);
-      if (!graph.supported_by(static_cast<State*>(self)->device))
-        throw Unsupported("the device does not support this op");
-      kernel = graph.kernel, contract = graph.contract;
+      if (!graph.supported_by(state.device)) throw Unsupported("the device does not support this op");
+      kernel = path_of(graph, state), contract = graph.contract;
     }
     return Declared{contract, kernel, "deterministic=yes"};
   });
@@ -97,8 +108,7 @@ assay_status run(void* self, const assay_call* c, const assay_trace* trace, char
     if (state.on_cpu) ggml_backend_cpu_set_n_threads(state.backend, graph.threads);
     forget_routines();
     graph.run(state.backend);
-    const bool seen = state.on_cpu && graph.evidence;
-    trace->kernel(trace->self, (seen ? graph.evidence(entered_routines()) : graph.kernel).c_str());
+    announce(graph, state, Trace(trace));
   });
 }
 
@@ -124,7 +134,7 @@ extern "C" const assay_backend* assay_backend_open(const char* options, char* re
     state->threads = asked.threads;
     state->device = !asked.device.empty() ? ggml_backend_dev_by_name(asked.device.c_str())
                                           : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!state->device) throw Failed("no ggml device '" + asked.device + "'; its registry lists: " + names);
+    if (!state->device) refuse_option(asked.device, "threads=N, and a device of ggml's registry: " + names);
     state->backend = ggml_backend_dev_init(state->device, nullptr);
     if (!state->backend)
       throw Failed(std::string("ggml could not start its device ") + ggml_backend_dev_name(state->device));

@@ -2,6 +2,7 @@
 // that notes its type and goes on to the library's own, so that what is noted is what was entered, whoever called it.
 #include "backends/adapters/ggml/routines.hpp"
 
+#include <dlfcn.h>
 #include <ggml-cpu.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,6 +24,12 @@ std::atomic<bool>& entered(Kind kind, ggml_type type) {
   return flags[static_cast<std::size_t>(kind)][static_cast<std::size_t>(type)];
 }
 void note(Kind kind, ggml_type type) { entered(kind, type).store(true, std::memory_order_relaxed); }
+
+// Of the library's own routines, before they were replaced.
+std::string& name_of(Kind kind, ggml_type type) {
+  static std::array<std::array<std::string, GGML_TYPE_COUNT>, 3> names;
+  return names[static_cast<std::size_t>(kind)][static_cast<std::size_t>(type)];
+}
 
 template <typename Function>
 void replace(const Function& slot, Function with) {
@@ -59,6 +66,9 @@ struct Routines {
     const ggml_type_traits_cpu& cpu = *ggml_get_type_traits_cpu(kType);
     const ggml_type_traits& base = *ggml_get_type_traits(kType);
     product = cpu.vec_dot, encoder = cpu.from_float, decoder = base.to_float;
+    name_of(Kind::product, kType) = symbol_of(reinterpret_cast<const void*>(product));
+    name_of(Kind::decoder, kType) = symbol_of(reinterpret_cast<const void*>(decoder));
+    name_of(Kind::encoder, kType) = symbol_of(reinterpret_cast<const void*>(encoder));
     if (product) replace<ggml_vec_dot_t>(cpu.vec_dot, noted_product);
     if (encoder) replace<ggml_from_float_t>(cpu.from_float, noted_encoder);
     if (decoder) replace<ggml_to_float_t>(base.to_float, noted_decoder);
@@ -99,5 +109,24 @@ std::string names_of(const std::vector<ggml_type>& types) {
   for (const ggml_type type : types) names += std::string(names.empty() ? "" : "+") + ggml_type_name(type);
   return names;
 }
+
+std::string symbol_of(const void* function) {
+  Dl_info info{};
+  const bool known = function != nullptr && dladdr(function, &info) != 0 && info.dli_saddr == function;
+  return known && info.dli_sname != nullptr ? info.dli_sname : "";
+}
+
+std::string library_symbol(const char* name) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(ggml_get_type_traits_cpu), &info) == 0) return "";
+  void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  const bool exported = library != nullptr && dlsym(library, name) != nullptr;
+  if (library != nullptr) dlclose(library);
+  return exported ? name : "";
+}
+
+std::string product_name(ggml_type type) { return name_of(Kind::product, type); }
+std::string decoder_name(ggml_type type) { return name_of(Kind::decoder, type); }
+std::string encoder_name(ggml_type type) { return name_of(Kind::encoder, type); }
 
 }  // namespace assay_ggml

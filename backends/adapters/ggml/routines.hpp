@@ -24,4 +24,12 @@ Entered entered_routines();  // since they were forgotten, by any thread
 
 std::string names_of(const std::vector<ggml_type>& types);  // "q4_0+f16"
 
+// The symbols by which a witness knows the library's own routines: ggml_vec_dot_q4_0_q8_0, dequantize_row_q4_0, quantize_row_q8_0.
+// "" where there is none, as in a library whose symbols are hidden.
+std::string product_name(ggml_type type);
+std::string decoder_name(ggml_type type);
+std::string encoder_name(ggml_type type);
+std::string symbol_of(const void* function);
+std::string library_symbol(const char* name);  // the name itself, if ggml's CPU library exports it
+
 }  // namespace assay_ggml

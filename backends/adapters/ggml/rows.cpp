@@ -14,7 +14,8 @@ void build_softmax(const Call& call, Graph& graph) {
   if (sinks) throw Unsupported("ggml's sinks are per head of a batched softmax, not per row");
   ggml_tensor* node = ggml_soft_max_ext(graph.context(), graph.input(x), nullptr,
                                         static_cast<float>(1.0 / call.real("temperature")), 0.0F);
-  graph.kernel = "soft_max";
+  graph.name = "soft_max";
+  graph.routine = library_symbol("ggml_compute_forward_soft_max");
   // A scale of 1/temperature is one more rounding of each logit; ggml_vec_soft_max_f32 sums in double
   // (ggml_float) and its own vector exp is accurate to 1.45 ulp (ggml/src/ggml-cpu/vec.h: "maximum error
   // is 1.45358 plus 0.5 ulps"). In front of the doubles stand at most 4 levels of pairs, of a vector of 16 f32; behind
@@ -28,7 +29,8 @@ void build_layernorm(const Call& call, Graph& graph) {
   ggml_context* c = graph.context();
   ggml_tensor* node = ggml_norm(c, graph.input(call.input("x")), static_cast<float>(call.real("eps")));
   node = ggml_add(c, ggml_mul(c, node, graph.input(call.input("gamma"))), graph.input(call.input("beta")));
-  graph.kernel = "norm";
+  graph.name = "norm";
+  graph.routine = library_symbol("ggml_compute_forward_norm");
   graph.contract = "acc=f32 variance=two_pass product=x_inv_gamma out=f32";
   graph.finish(node, call.output("y"));
 }
@@ -38,7 +40,10 @@ void build_rmsnorm(const Call& call, Graph& graph) {
   ggml_context* c = graph.context();
   ggml_tensor* node = ggml_rms_norm(c, graph.input(call.input("x")), static_cast<float>(call.real("eps")));
   node = ggml_mul(c, node, graph.input(call.input("gamma")));
-  graph.kernel = "rms_norm";
+  graph.name = "rms_norm";
+  // Newer versions have one for the product too: the path leaves the end of the name open.
+  graph.routine = library_symbol("ggml_compute_forward_rms_norm");
+  if (!graph.routine.empty()) graph.routine += '*';
   graph.contract = "acc=f32 product=x_inv_gamma out=f32";
   graph.finish(node, call.output("y"));
 }

@@ -20,6 +20,8 @@ Prepared prepare_layernorm(const Call& call, const dnnl::engine& engine) {
                  {DNNL_ARG_SCALE, bind(row_major(gamma), engine, gamma)},
                  {DNNL_ARG_SHIFT, bind(row_major(beta), engine, beta)}};
   p.implementation = pd.impl_info_str();
+  if (p.implementation.starts_with("simple_layer_normalization"))
+    p.routine = "lnorm_utils::jit_stat_and_data_kernel_t*";
   p.contract = "acc=f32 variance=two_pass out=" + dtype_name(y);
   return p;
 }

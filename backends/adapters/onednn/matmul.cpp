@@ -45,6 +45,9 @@ Prepared prepare_matmul(const Call& call, const dnnl::engine& engine) {
                  {DNNL_ARG_WEIGHTS, bind(b_desc, engine, b)},
                  {DNNL_ARG_DST, bind(y_desc, engine, y)}};
   p.implementation = pd.impl_info_str();
+  if (p.implementation.starts_with("brg")) p.routine = "jit_brgemm_kernel_t*";
+  if (p.implementation.starts_with("gemm:jit"))
+    p.routine = "jit_*";  // by operands, shape and processor one of many
   // The dot products of bf16 pairs (vdpbf16ps, tdpbf16ps) read subnormal operands as zero and flush subnormal results,
   // whatever the processor's mode (Intel SDM). f32 and f16 operands go through fused multiply-adds, which keep them.
   const bool flushes = std::string_view(a.format) == "bf16";

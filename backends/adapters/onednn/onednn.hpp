@@ -17,6 +17,7 @@ struct Prepared {
   dnnl::primitive primitive;
   std::unordered_map<int, dnnl::memory> arguments;
   std::string implementation;  // the library's own name for the kernel: "jit:avx512_core"
+  std::string routine;         // that it generated for it, as it names it to perf; "" for none
   std::string contract;
 };
 

@@ -1,12 +1,15 @@
 #include <memory>
 
 #include "backends/adapters/onednn/onednn.hpp"
+#include "backends/plugin/options.hpp"
 
 // Of libgomp, which Debian's oneDNN runs on whatever compiler this is built with; a compiler's own omp.h may be another's.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace assay_onednn {
 namespace {
+
+constexpr int kMostThreads = 512;
 
 struct State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -33,10 +36,24 @@ Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
   }
 }
 
+std::string path_of(const Prepared& p) { return p.routine.empty() ? p.implementation : p.routine; }
+
+// oneDNN names the routines that it generates where a witness finds them, in the map of perf. Those of its products it
+// generates for all of them when the first one runs: here, and not in the middle of a case.
+void name_what_is_generated() {
+  if (dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_LINUX_PERFMAP) != dnnl_success) return;
+  const float one = 1;
+  float product = 0;
+  dnnl_sgemm('N', 'N', 1, 1, 1, 1, &one, 1, &one, 1, 0, &product, 1);
+  const std::int8_t code = 1, none = 0;
+  std::int32_t sum = 0;
+  dnnl_gemm_s8s8s32('N', 'N', 'F', 1, 1, 1, 1, &code, 1, none, &code, 1, none, 0, &sum, 1, &sum);
+}
+
 assay_status declare(void* self, const assay_call* c, assay_declaration* declaration) {
   return declared(declaration, [&] {
     const Prepared p = prepare_or_refuse(Call(*c), static_cast<State*>(self)->engine);
-    return Declared{p.contract, p.implementation, "deterministic=yes"};
+    return Declared{p.contract, path_of(p), "deterministic=yes"};
   });
 }
 
@@ -46,7 +63,9 @@ assay_status run(void* self, const assay_call* c, const assay_trace* trace, char
     const Prepared p = prepare_or_refuse(Call(*c), state.engine);
     p.primitive.execute(state.stream, p.arguments);
     state.stream.wait();
-    trace->kernel(trace->self, p.implementation.c_str());
+    const Trace told(trace);
+    told.kernel(path_of(p));
+    told.note("implementation", p.implementation);
   });
 }
 
@@ -86,10 +105,10 @@ std::string dtype_name(const assay_tensor& t) { return t.format; }
 extern "C" const assay_backend* assay_backend_open(const char* options, char* reason) {
   using namespace assay_onednn;
   return opened(reason, [&] {
-    int threads = 1;  // the harness runs several workers side by side
-    if (*options != '\0' && std::sscanf(options, "threads=%d", &threads) != 1)
-      throw Failed(std::string("options '") + options + "': allowed: threads=N");
+    // By default one: the harness runs several workers side by side.
+    const int threads = *options == '\0' ? 1 : threads_of_option(options, kMostThreads);
     omp_set_num_threads(threads);
+    name_what_is_generated();
     auto state = std::make_unique<State>();
     const dnnl_version_t* v = dnnl_version();
     state->description = "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +

@@ -40,6 +40,10 @@ class Unsupported(Exception):
     """This op, these formats, these shapes: the text says what is missing."""
 
 
+class Mistake(ValueError):
+    """A plug-in's file, or an option, is wrong: the text says what is allowed. Nothing is missing on this machine."""
+
+
 def need(condition, reason):
     if not condition:
         raise Unsupported(reason)
@@ -247,7 +251,7 @@ def resolved(part, call):
 class Subject:
     def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch"):
         if arrays not in ("torch", "numpy"):
-            raise ValueError(f"arrays={arrays!r}: torch or numpy is allowed")
+            raise Mistake(f"arrays={arrays!r}: torch or numpy is allowed")
         self.function, self.op, self.variant, self.device = function, op, variant, device or ("cpu" if arrays == "numpy" else "")
         self.arrays = arrays
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
@@ -302,7 +306,7 @@ def subject(op, contract, path="", variant="", promises="deterministic=yes", dev
     def register(function):
         for other in SUBJECTS:
             if (other.op, other.variant, other.function.__module__) == (op, variant, function.__module__):
-                raise ValueError(f"op={op} variant={variant!r} is registered twice, as {other.function.__name__} and "
+                raise Mistake(f"op={op} variant={variant!r} is registered twice, as {other.function.__name__} and "
                                  f"{function.__name__}: the second would never be called")
         SUBJECTS.append(Subject(function, op, variant, contract, path, promises, device, alignment, arrays))
         return function

@@ -79,20 +79,21 @@ class Worker:
                 chosen[key] = value
             else:
                 known = ", ".join(f"{k}={'|'.join(v)}" for k, v in OPTIONS.items())
-                return {"type": "refused", "reason": f"option {option}: FILE, {known} are known"}
+                return {"type": "refused", "mistake": True, "reason": f"option {option}: FILE, {known} are known"}
         try:
             self.device = assay_subjects.DEVICE = pick_device(chosen["device"])
             if self.device == "cpu" and chosen["guards"] != "on":
-                raise ValueError(f"guards={chosen['guards']} is of a device, and this run is on the CPU, where guards stay")
+                raise assay_subjects.Mistake(f"guards={chosen['guards']} is of a device, and this run is on the CPU, where guards stay")
             guards = self.guard(chosen["guards"]) if self.device == "cuda" else ""
             sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
             spec = importlib.util.spec_from_file_location(assay_subjects.PLUGIN, file)
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         except BaseException as error:  # a library that is missing, or sys.exit() in a script: reported, not a fault
-            return {"type": "refused", "reason": f"{file}: {described(error)}"}
+            wrong = isinstance(error, (SyntaxError, NameError, assay_subjects.Mistake))
+            return {"type": "refused", "mistake": wrong, "reason": f"{file}: {described(error)}"}
         if not assay_subjects.SUBJECTS:
-            return {"type": "refused", "reason": f"{file} registers no subject"}
+            return {"type": "refused", "mistake": True, "reason": f"{file} registers no subject; allowed: a file with a function under @subject"}
         description = getattr(module, "DESCRIPTION", os.path.basename(file))
         standing = guards + self.witness.standing() if self.device == "cuda" else ", watched by Python's profiler"
         return {"type": "opened", "name": os.path.splitext(os.path.basename(file))[0],

@@ -100,8 +100,8 @@ typedef struct assay_backend {
   void (*close)(void* self);
 } assay_backend;
 
-/* The one exported symbol. `options` is the text after the colon of backend=NAME:OPTIONS, "" without one. Returns NULL
- * and a reason (256 bytes) when the device, driver or library is missing: that is reported, not fatal. */
+/* The one exported symbol. `options`: what follows the colon of backend=NAME:OPTIONS, or "". Returns NULL and a reason (256
+ * bytes) when something is missing here; one that begins with "option" says that `options` are wrong. Both are reported. */
 typedef const assay_backend* (*assay_backend_open_fn)(const char* options, char* reason);
 #if defined(__GNUC__)
 #define ASSAY_EXPORT __attribute__((visibility("default")))

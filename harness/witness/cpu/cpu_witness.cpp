@@ -34,12 +34,13 @@ bool is_of_a_driver(const Module& module) {
   return is;
 }
 
-void watch_new_modules() {
+void watch_what_is_new() {
   for (const Module& module : new_modules()) {
     if (is_of_a_driver(module)) continue;
     watch_routines(module);
     watch_allocations(module);
   }
+  watch_generated(newly_generated());
 }
 
 }  // namespace
@@ -47,6 +48,7 @@ void watch_new_modules() {
 extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_open(void) {
   for (const Module& there : new_modules())
     if (there.file.find(kStandardLibrary) != std::string::npos) watch_allocations(there);
+  forget_older_map();
   return watch_traps();
 }
 
@@ -59,7 +61,7 @@ extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void) {
   const Allocated taken = allocations();
   witness.allocated_bytes = taken.all, witness.peak_bytes = taken.peak;
   text = assay::witness_text(witness);
-  watch_new_modules();
+  watch_what_is_new();
   forget_routines();
   forget_allocations();
   return text.c_str();
@@ -67,7 +69,7 @@ extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_collect(void) {
 
 extern "C" ASSAY_WITNESS_EXPORT const char* assay_witness_scope(void) {
   static std::string text;
-  watch_new_modules();
+  watch_what_is_new();
   const std::size_t routines = watched_routines();
   text = routines == 0 ? "" : std::to_string(routines) + (routines == 1 ? " routine" : " routines");
   return text.c_str();

@@ -37,16 +37,21 @@ std::uintptr_t counter_of(const ucontext_t& c) { return c.uc_mcontext.pc; }
 void set_counter(ucontext_t& c, std::uintptr_t to) { c.uc_mcontext.pc = to; }
 #endif
 
+constexpr std::size_t kHeadBytes = 16;  // by which generated code is known again
+
 struct Routine {
   Instruction own = 0;                     // what stood there
   std::vector<std::string> names;          // of one entry
   std::atomic<std::uint32_t> entered = 0;  // the how manieth of this run; 0: not
-  bool of_plugin = false;
+  enum class From : std::uint8_t { plugin, library, generated } from = From::library;
+  std::uint32_t since = 0;  // the run behind which it was met
+  std::string head = {};    // generated: its first bytes, without a breakpoint
 };
 // By entry. Published whole: a thread of the plug-in may be in the handler while the next run is prepared.
 using Table = std::vector<std::pair<std::uintptr_t, Routine*>>;
 std::atomic<const Table*> g_table = nullptr;
 std::atomic<std::uint32_t> g_entered = 0;
+std::uint32_t g_runs = 0;
 
 void write_code(std::uintptr_t entry, Instruction code) {
   auto* at = reinterpret_cast<Instruction*>(entry);
@@ -113,6 +118,34 @@ std::map<std::uintptr_t, std::vector<std::string>> functions_of(const Module& mo
   return found;
 }
 
+// Whether the code that was named still stands there, with a breakpoint or without.
+bool is_there(std::uintptr_t entry, const Routine& routine, const CodeRanges& code) {
+  if (!code.contain(entry, routine.head.size())) return false;
+  std::string now(reinterpret_cast<const char*>(entry), routine.head.size());
+  Instruction first{};
+  std::memcpy(&first, now.data(), sizeof first);
+  if (first == kBreakpoint) std::memcpy(now.data(), &routine.own, sizeof routine.own);
+  return now == routine.head;
+}
+
+// What a library generated it may free, and then the memory is somebody's data: nothing is written there any more.
+void drop_generated_that_are_gone() {
+  const auto generated = [](const auto& one) { return one.second->from == Routine::From::generated; };
+  if (std::ranges::none_of(*g_table.load(), generated)) return;
+  const CodeRanges code;
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  Table left = *g_table.load();
+  const std::size_t gone = std::erase_if(left, [&](const auto& one) {
+    if (!generated(one)) return false;
+    const auto& [entry, routine] = one;
+    if (!is_there(entry, *routine, code)) return true;
+    if (code.writable(entry)) return false;
+    const std::uintptr_t first = entry / page * page, end = entry + sizeof(Instruction);
+    return mprotect(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE | PROT_EXEC) != 0;
+  });
+  if (gone > 0) g_table.store(new Table(std::move(left)));
+}
+
 }  // namespace
 
 const char* watch_traps() {
@@ -139,7 +172,8 @@ void watch_routines(const Module& module) {
       auto* routine = new Routine;  // never deleted: a late thread may still meet its breakpoint
       std::memcpy(&routine->own, reinterpret_cast<const void*>(module.base + address), sizeof routine->own);
       routine->names = std::move(names);
-      routine->of_plugin = module.base == plugin;
+      routine->from = module.base == plugin ? Routine::From::plugin : Routine::From::library;
+      routine->since = g_runs;
       table.emplace_back(module.base + address, routine);
     }
   }
@@ -149,9 +183,31 @@ void watch_routines(const Module& module) {
 
 std::size_t watched_routines() { return g_table.load() == nullptr ? 0 : g_table.load()->size(); }
 
+void watch_generated(const std::vector<Generated>& fresh) {
+  if (fresh.empty()) return;
+  const CodeRanges code;
+  Table table = g_table.load() == nullptr ? Table{} : *g_table.load();
+  for (const Generated& one : fresh) {
+    const std::size_t bytes = std::min(one.bytes, kHeadBytes);
+    std::erase_if(table, [&](const auto& known) { return known.first == one.entry; });
+    if (bytes < sizeof(Instruction) || !code.contain(one.entry, bytes)) continue;
+    auto* routine = new Routine;  // as those of modules
+    std::memcpy(&routine->own, reinterpret_cast<const void*>(one.entry), sizeof routine->own);
+    routine->names = {one.name};
+    routine->from = Routine::From::generated;
+    routine->since = g_runs;
+    routine->head.assign(reinterpret_cast<const char*>(one.entry), bytes);
+    table.emplace_back(one.entry, routine);
+  }
+  std::ranges::sort(table);
+  g_table.store(new Table(std::move(table)));
+}
+
 void forget_routines() {
   if (g_table.load() == nullptr) return;
+  ++g_runs;
   g_entered.store(0);
+  drop_generated_that_are_gone();
   for (const auto& [entry, routine] : *g_table.load()) {
     routine->entered.store(0);
     write_code(entry, kBreakpoint);
@@ -171,12 +227,18 @@ std::vector<std::string> entered_routines() {
 
 bool is_watched(std::string_view name) {
   if (g_table.load() == nullptr) return false;
-  const auto is_it = [&](const std::string& symbol) {
+  const auto is_it = [&](const Routine& routine, const std::string& symbol) {
+    if (routine.from == Routine::From::library)
+      return name.ends_with('*') ? symbol.starts_with(name.substr(0, name.size() - 1)) : symbol == name;
     const std::string text = demangled(symbol);
     return text.find("std::") != 0 && text.find(" std::") == std::string::npos && names_kernel(name, text);
   };
   return std::ranges::any_of(*g_table.load(), [&](const auto& one) {
-    return one.second->of_plugin && std::ranges::any_of(one.second->names, is_it);
+    const Routine& routine = *one.second;
+    const bool before_the_run = routine.since + 1 < g_runs;
+    return before_the_run && std::ranges::any_of(routine.names, [&](const std::string& symbol) {
+             return is_it(routine, symbol);
+           });
   });
 }
 

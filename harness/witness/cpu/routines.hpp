@@ -11,17 +11,21 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/witness/cpu/generated.hpp"
 #include "harness/witness/cpu/modules.hpp"
 
 namespace assay::cpu_witness {
 
 const char* watch_traps();  // once; nullptr, or why it cannot
 void watch_routines(const Module& module);
+void watch_generated(const std::vector<Generated>& fresh);
 std::size_t watched_routines();               // how many, of all modules
 void forget_routines();                       // arms every breakpoint again
 std::vector<std::string> entered_routines();  // since they were forgotten, in that order, demangled
-// Whether a routine of this name would be seen: one of the plug-in itself, which is the first module that came. Of the libraries
-// that it brings, and of the standard library's templates in it, a name that happens to be the same (clear, run) says nothing.
+// Whether a routine of this name would have been seen in the run that was collected last, which it was met before: one of the
+// plug-in itself, which is the first module that came, one that was generated, or a symbol of a library that it brings which
+// is the name whole. Less of a library's names, and those of the standard library's templates in the plug-in, happen to be the
+// same (clear, run) and say nothing.
 bool is_watched(std::string_view name);
 
 }  // namespace assay::cpu_witness

@@ -1,5 +1,7 @@
 // Memory that is not the kernel's own, or not any more.
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -43,6 +45,9 @@ void add_nothing_of(const Call& c, const volatile float& place) {
   c.twice();
   c.y.at(0, 0) = c.y.at(0, 0) + 0 * place;  // a NaN remains
 }
+
+sigjmp_buf g_before_the_fault;
+void out_of_the_fault(int) { siglongjmp(g_before_the_fault, 1); }
 
 // Rights that the worker took are given back before the deed.
 bool open_pages(const void* address, std::size_t bytes) {
@@ -97,6 +102,22 @@ constexpr Variant kVariants[] = {
     {"read_one_past_the_end",
      [](Call& c) { add_nothing_of(c, *reinterpret_cast<volatile float*>(end_of(c.x))); }},
     {"read_one_before_the_start", [](Call& c) { add_nothing_of(c, c.x.at(0, -1)); }},
+    {"read_past_behind_its_own_handler",
+     [](Call& c) {
+       const auto before = signal(SIGSEGV, out_of_the_fault);
+       if (sigsetjmp(g_before_the_fault, 1) == 0)
+         add_nothing_of(c, *reinterpret_cast<volatile float*>(end_of(c.x) + kPage));
+       signal(SIGSEGV, before);
+       c.twice();
+     }},
+    {"fault_of_its_own_behind_its_own_handler",
+     [](Call& c) {
+       const auto before = signal(SIGSEGV, out_of_the_fault);
+       for (int time = 0; time < 2; ++time)
+         if (sigsetjmp(g_before_the_fault, 1) == 0) *opaque<volatile int*>(nullptr) = 1;
+       signal(SIGSEGV, before);
+       c.twice();
+     }},
     {"read_the_gap", [](Call& c) { add_nothing_of(c, c.x.at(0, c.x.cols)); }},
     {"read_the_output_first",
      [](Call& c) {
