@@ -9,8 +9,8 @@ import struct
 
 import numpy as np
 
-HIDDEN, WIDE, LAYERS = 256, 384, 2
-SIZES = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (64, HIDDEN), "self_attn.v_proj": (64, HIDDEN),
+HIDDEN, WIDE, LAYERS = 256, 128, 2
+SIZES = {"self_attn.q_proj": (128, HIDDEN), "self_attn.k_proj": (64, HIDDEN), "self_attn.v_proj": (64, HIDDEN),
          "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (WIDE, HIDDEN), "mlp.up_proj": (WIDE, HIDDEN), "mlp.down_proj": (HIDDEN, WIDE)}
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"), "I8": np.dtype("i1"),

@@ -34,6 +34,8 @@ def groups_of(report):
 def modules_table(report, compared):
     rows = [["modules", "", "an engine chooses", "the bytes are", "bits"] + (["error", "best"] if compared else [])]
     for name, modules in groups_of(report):
+        if modules[0].plain and not modules[0].meant:
+            continue
         weights, size = sum(m.weights for m in modules), sum(m.bytes for m in modules)
         row = [name, str(len(modules)), modules[0].declared, modules[0].stored, f"{8 * size / weights:.2f}" if weights else ""]
         if compared:
@@ -41,7 +43,16 @@ def modules_table(report, compared):
             worst = max(with_error, key=lambda m: m.error / m.best if m.best else m.error, default=None)
             row += ["", ""] if worst is None else [f"{worst.error:.3g}", f"{worst.best:.3g}"]
         rows.append(row)
-    return table(rows)
+    return table(rows) if len(rows) > 1 else "  no module is quantised"
+
+
+def left_plain(report):
+    """A line for the modules that are plain numbers and are meant to be."""
+    left = {}
+    for module in report.modules:
+        if module.plain and not module.meant:
+            left.setdefault(module.stored, []).append(module.group)
+    return "; ".join(f"{len(groups)} in {kind}: {', '.join(dict.fromkeys(groups))}" for kind, groups in left.items())
 
 
 def lines_of(found):
@@ -61,7 +72,7 @@ def text_of(report, seconds, against):
     out = [f"checkpoint {checkpoint.path}: {len(checkpoint.files)} file{'s' * (len(checkpoint.files) != 1)}, "
            f"{len(checkpoint.tensors)} tensors, {megabytes(size)}", f"metadata   {report.declared.text}"]
     if report.modules:
-        out += ["", modules_table(report, against)]
+        out += ["", modules_table(report, against), f"  as they are: {left_plain(report) or 'none'}"]
     for title, found in (("", report.wrong), ("notes", [each for each in report.findings if each.note])):
         lines = list(lines_of(found))
         out += ["", *([title] if title and lines else []), *lines[:SHOWN]] if lines else []

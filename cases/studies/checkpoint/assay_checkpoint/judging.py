@@ -21,6 +21,7 @@ class Module:
     weights: int = 0
     bytes: int = 0
     plain: bool = False
+    meant: bool = False  # to be quantised, by the metadata
     judged: bool = False
     absmax: float = 0.0
     saturated: float = 0.0
@@ -59,7 +60,7 @@ class Report:
         self.findings.append(Finding(kind, where, what, note))
 
 
-def words_of(parts, roles):
+def words_of(parts):
     """What the stored bytes are, in words."""
     each = {"tensor": "one scale", "channel": "a scale per output channel",
             "group": f"a scale per {parts.shape[1] // max(1, parts.scales.shape[1])} of a row",
@@ -123,7 +124,7 @@ def _of_quantised(report, module, roles, name, scheme, out, rows):
         _as_declared(report, module, parts, scheme)
     seen = findings.Seen(parts, rows)
     module.absmax, module.saturated = seen.absmax, seen.saturated / max(1, seen.elements)
-    module.stored, module.weights, module.judged = words_of(parts, roles), parts.shape[0] * parts.shape[1], True
+    module.stored, module.weights, module.judged = words_of(parts), parts.shape[0] * parts.shape[1], True
     report.findings += findings.of_scales(parts, layouts.LAYOUTS[name].outer) + findings.of_codes(parts, seen)
     return parts, seen
 
@@ -134,16 +135,26 @@ def _kin(name, scheme):
 
 
 def _as_declared(report, module, parts, scheme):
-    if parts.strategy != scheme.strategy and not (scheme.group == (1, 0) and parts.strategy in ("channel", "group")
-                                                   and parts.scales.shape[1] == 1) and parts.scales.size > 1:
-        report.says("group", module.name, f"the metadata says {scheme}, and the scales are {words_of(parts, None)}")
-    elif scheme.strategy == "group" and parts.strategy == "group":
-        size = parts.shape[1] / parts.scales.shape[1]
-        if scheme.group[1] and size != scheme.group[1]:
-            fits = "" if parts.shape[1] % scheme.group[1] == 0 else f", which does not divide rows of {parts.shape[1]}"
-            report.says("group", module.name, f"the metadata says groups of {scheme.group[1]}{fits}, and the scales are of groups of {size:g}")
-    elif scheme.strategy == "group" and scheme.group[1] and parts.shape[1] % scheme.group[1]:
-        report.says("group", module.name, f"groups of {scheme.group[1]} do not divide rows of {parts.shape[1]}")
+    """The groups that share a scale against those that are declared."""
+    count, width = parts.shape
+    rows, columns = parts.rows_per, width // parts.scales.shape[1]
+    if scheme.strategy == "group":
+        wanted = (1, scheme.group[1] or width)
+        if width % wanted[1]:
+            report.says("group", module.name, f"the metadata says groups of {wanted[1]}, which does not divide rows of {width}; the scales "
+                        f"are of groups of {columns}")
+            return
+    else:
+        wanted = {"tensor": (rows, width), "channel": (1, width)}.get(scheme.strategy) or (
+            scheme.group[0], -(-width // -(-width // scheme.group[1])))
+        columns = -(-width // parts.scales.shape[1])
+        if scheme.strategy == "tensor" and parts.strategy != "tensor":
+            wanted = (count, width)
+    if (rows, columns) != wanted and parts.scales.size > 1:
+        report.says("group", module.name, f"the metadata says {scheme}, and the scales are for {rows} x {columns} of [{count},{width}]: "
+                    f"{words_of(parts)}")
+    elif parts.scales.size == 1 and count * width > 1 and scheme.strategy != "tensor" and wanted != (1, width):
+        report.says("group", module.name, f"the metadata says {scheme}, and there is one scale for [{count},{width}]")
     if scheme.bits == 8 and scheme.element.startswith("e") and parts.element != scheme.element:
         report.says("dtype", module.name, f"the metadata says {scheme.element}, and the codes are {parts.element}")
 
@@ -224,6 +235,7 @@ def judge(checkpoint, declared, other=None, rows=None):
             module.absmax = _plain_numbers(report, f"{name}.weight", stored, rows)
             report.modules.append(module)
             if scheme is not None and len(stored.shape) == 2 and not EMBEDDING.search(name):
+                module.meant = True
                 pending.append((module, scheme))
             continue
         report.modules.append(module)

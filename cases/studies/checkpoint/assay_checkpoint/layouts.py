@@ -169,12 +169,13 @@ class Parts:
 
     def factor(self, first, last):
         """What a step of each group is worth: [rows, groups of columns]."""
-        factor = self.scales[np.arange(first, last) // self.rows_per]
-        if self.second is None:
-            return factor
-        second = self.second[np.arange(first, last) * self.second.size // self.shape[0]][:, None]
+        factor, second = self.scales[np.arange(first, last) // self.rows_per], self._second(first, last)
         with np.errstate(all="ignore"):
             return factor / second if self.divides else factor * second
+
+    def _second(self, first, last):
+        """The second scale of each row."""
+        return 1.0 if self.second is None else self.second[np.arange(first, last) * self.second.size // self.shape[0]][:, None]
 
     def steps(self, first, last):
         """The numbers in front of the scale: of codes, less zero points."""
@@ -182,8 +183,10 @@ class Parts:
         return numbers if self.zeros is None else numbers - self.zeros[np.arange(first, last) // self.rows_per][:, self.column]
 
     def values(self, first, last):
+        second = self._second(first, last)
         with np.errstate(all="ignore"):
-            return self.steps(first, last) * self.factor(first, last)[:, self.column]
+            values = self.steps(first, last) * self.scales[np.arange(first, last) // self.rows_per][:, self.column]
+            return values / second if self.divides else values * second
 
     def chunks(self, rows=None, most=1 << 21):
         """(first, last) of a few million elements each, whole groups where these are small; of `rows` (None: all) spread over the

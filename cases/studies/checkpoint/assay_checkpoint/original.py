@@ -35,7 +35,9 @@ class Sums:
 
 
 def nearest(numbers, x):
-    """The nearest of sorted numbers to each x; a tie goes to the greater."""
+    """The nearest of sorted numbers to each x; a tie goes to either."""
+    if len(numbers) == numbers[-1] - numbers[0] + 1:  # whole ones
+        return np.clip(np.rint(x), numbers[0], numbers[-1])
     between = (numbers[1:] + numbers[:-1]) / 2
     return numbers[np.searchsorted(between, x, side="right")]
 
@@ -143,12 +145,15 @@ class Compared:
                 with np.errstate(all="ignore"):
                     quotient = np.where(scale > 0, x / scale, 0.0)
                 sums.norm += float(np.sum(x * x))
+                rounded = form.under(x, scale, zero)
                 sums.add("stored", steps * scale - x)
-                sums.add("nearest", form.under(x, scale, zero) - x)
+                sums.add("nearest", rounded - x)
                 low, high = form.numbers[0] - (0 if zero is None else zero), form.numbers[-1] - (0 if zero is None else zero)
                 self.clipped += int(np.count_nonzero((quotient > high + 0.5) | (quotient < low - 0.5)))
                 self.count += x.size
-                if parts.element.startswith("int"):
+                if np.array_equal(steps * scale, rounded):
+                    self.fits["nearest"] += x.size
+                elif parts.element.startswith("int"):
                     self._of_integers(steps, quotient, low, high, unit)
                 else:
                     self._of_floats(steps, quotient, form, unit)
