@@ -85,6 +85,9 @@ cases/studies/silicon                    reference/ OWN
 cases/studies/silicon/amd_device.cu      reference/ OWN backends/hip/layouts.hpp
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
 cases/studies/sweep/assay_sweep/checkpoint.py harness/python/assay/tensors.py
+cases/studies/checkpoint/assay_checkpoint harness/python/ OWN
+cases/studies/checkpoint/checkpoint_test.py harness/python/ OWN
+cases/studies/checkpoint/packers_test.py harness/python/ OWN
 """
 # backends/emulated is the reference's own models of matrix units, run as a subject, and backends/formula the formulas of its ops;
 # both read a call's tensors alike. backends/gpu holds the sources that

@@ -219,7 +219,7 @@ class Metadata(Scratch):
     def test_another_group_size(self):
         def group(config):
             config["config_groups"]["group_0"]["weights"]["group_size"] = 64
-        self.finds("group", "groups of 64", "pack-quantized", config=group)
+        self.finds("group", "a scale per 64", "pack-quantized", config=group)
 
         def ragged(config):
             config["config_groups"]["group_0"]["weights"]["group_size"] = 96
@@ -280,8 +280,8 @@ class Tensors(Scratch):
         self.finds("axis", "transposed", "pack-quantized", turned)
 
         def real(tensors):
-            tensors[f"{Q}.weight_shape"] = ("I64", np.array([256, 512]))
-        self.finds("shape", "512", "pack-quantized", real)
+            tensors[f"{Q}.weight_shape"] = ("I64", np.array([512, 256]))
+        self.finds("shape", "[512, 256]", "pack-quantized", real)
 
     def test_scales_that_are_none(self):
         for value, word in ((np.nan, "NaN"), (np.inf, "infinite"), (-0.01, "negative"), (0.0, "lost")):
@@ -460,7 +460,7 @@ class Against(Scratch):
         def half(tensors):  # e4m3fnuz's bias is one more
             kind, scale = tensors[f"{Q}.weight_scale"]
             tensors[f"{Q}.weight_scale"] = (kind, scale * np.float32(2))
-        self.finds_beside("factor", "0.5", "float-quantized channel", half)
+        self.finds_beside("factor", "2^-1", "float-quantized channel", half)
 
     def test_channels_that_were_smoothed_are_a_note(self):
         w = pack.modules()[Q]

@@ -127,7 +127,7 @@ def main(argv):
         checkpoint = Checkpoint(options.path)
         other = Checkpoint(options.against) if options.against else None
         report = judging.judge(checkpoint, declared_by(checkpoint), other, options.sample)
-        if other is not None and report.judged and not report.compared:
+        if other is not None and report.judged and not report.compared and report.not_compared:
             raise BadInput(f"{options.against}: it has none of the tensors, as {report.not_compared[0]}.weight in plain numbers")
     except BadInput as error:
         print(f"assay checkpoint: {error}", file=sys.stderr)

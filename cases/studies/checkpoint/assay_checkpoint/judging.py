@@ -102,7 +102,7 @@ def _of_quantised(report, module, roles, name, scheme, out, rows):
     elif scheme is None and not declared.unknown:
         report.says("scheme", module.name, f"its bytes are quantised ({name}), and the metadata says "
                     + (f"{declared.text}, for no module of this name" if declared.rules else declared.text))
-    elif scheme is not None and name not in scheme.layouts and not _kin(name, scheme):
+    elif scheme is not None and not layouts.fits(name, scheme):
         wanted = layouts.LAYOUTS[scheme.layouts[0]]
         needs = [wanted.codes, wanted.inner] + ([wanted.outer] if scheme.scales == 2 else [])
         report.says("scheme", module.name, f"the metadata says {scheme} (tensors {', '.join(needs)}), and the bytes are {name} "
@@ -120,18 +120,13 @@ def _of_quantised(report, module, roles, name, scheme, out, rows):
         report.findings.append(refused.finding)
         return None
     report.findings += found
-    if scheme is not None and (name in scheme.layouts or _kin(name, scheme)):
+    if layouts.fits(name, scheme):
         _as_declared(report, module, parts, scheme)
     seen = findings.Seen(parts, rows)
     module.absmax, module.saturated = seen.absmax, seen.saturated / max(1, seen.elements)
     module.stored, module.weights, module.judged = words_of(parts), parts.shape[0] * parts.shape[1], True
     report.findings += findings.of_scales(parts, layouts.LAYOUTS[name].outer) + findings.of_codes(parts, seen)
     return parts, seen
-
-
-def _kin(name, scheme):
-    """FP8's two names of the scale are told apart when the tensors are read."""
-    return {name, *scheme.layouts} == {"fp8", "fp8 inverse"}
 
 
 def _as_declared(report, module, parts, scheme):

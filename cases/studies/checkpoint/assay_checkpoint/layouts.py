@@ -218,6 +218,11 @@ def _matrix(array):
     return array.reshape(-1, array.shape[-1]) if array.ndim > 2 else array.reshape(1, -1) if array.ndim < 2 else array
 
 
+def fits(name, scheme):
+    """Whether a Scheme's loader reads this layout; FP8's two names of the scale are told apart when the tensors are read."""
+    return scheme is not None and (name in scheme.layouts or {name, *scheme.layouts} == {"fp8", "fp8 inverse"})
+
+
 class Refused(Exception):
     """A module that cannot be decoded; the finding says why."""
 
@@ -257,6 +262,8 @@ def read(module, roles, name, scheme):
     """(Parts, findings) of a module whose tensors have the layout `name`; what the bytes leave open is taken from the Scheme that is
     declared, or None. Raises Refused for what cannot be decoded."""
     layout, found = LAYOUTS[name], []
+    if not fits(name, scheme):
+        scheme = None
 
     def says(kind, role, what):
         found.append(Finding(kind, f"{module}.{role}" if role else module, what))
@@ -269,7 +276,8 @@ def read(module, roles, name, scheme):
     other = {"weight_scale": "weight_scale_inv", "weight_scale_inv": "weight_scale"}.get(layout.inner)
     if scale is None:
         near = f"; there is {', '.join(sorted(set(roles) - {layout.codes, 'bias'}))}" if len(roles) > 1 else ""
-        raise Refused("missing", f"{module}.{layout.inner}", f"there are {codes} codes and no scales of them{near}")
+        inner = LAYOUTS[scheme.layouts[0]].inner if scheme else layout.inner
+        raise Refused("missing", f"{module}.{inner}", f"there are {codes} codes and no scales of them{near}")
     if scheme is not None and len(scheme.layouts) == 1 and other and LAYOUTS[scheme.layouts[0]].inner == other:
         says("missing", other, f"its loader looks for {other}, and the scales are called {layout.inner}")
     if scale.kind not in layout.scale_kinds:

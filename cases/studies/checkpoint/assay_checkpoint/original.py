@@ -149,7 +149,9 @@ class Compared:
                 sums.add("stored", steps * scale - x)
                 sums.add("nearest", rounded - x)
                 low, high = form.numbers[0] - (0 if zero is None else zero), form.numbers[-1] - (0 if zero is None else zero)
-                self.clipped += int(np.count_nonzero((quotient > high + 0.5) | (quotient < low - 0.5)))
+                out = (quotient > high + 0.5) | (quotient < low - 0.5)
+                self.clipped += int(np.count_nonzero(out))
+                sums.add("inside", (steps * scale - x)[~out])
                 self.count += x.size
                 if np.array_equal(steps * scale, rounded):
                     self.fits["nearest"] += x.size
@@ -158,6 +160,7 @@ class Compared:
                 else:
                     self._of_floats(steps, quotient, form, unit)
             squares += search.best()
+        self.inside = sums.relative("inside")
         self.error, self.nearest = sums.relative("stored"), sums.relative("nearest")
         best, self.absmax = np.sqrt(squares / sums.norm) if sums.norm else (0.0, 0.0)
         self.best, self.norm = min(float(best), self.nearest), sums.norm
@@ -237,7 +240,7 @@ def causes(parts, original, rows):
             tried("order", "the nibbles of a byte are in the other order", (numbers[back(_other_nibbles(parts)(along))] - zeros) * factor)
         if along.shape[1] % 8 == 0 and parts.layout in ("words", "awq", "gptq", "quark words"):
             for to_awq in (True, False):
-                name = "words of eight are in AWQ's order (0 2 4 6 1 3 5 7)" if (not to_awq) else "words of eight are in plain order"
+                name = "words of eight are in AWQ's order (0 2 4 6 1 3 5 7)" if to_awq else "words of eight are in plain order"
                 tried("order", f"{name}, and are read in the other", (numbers[back(_other_words(to_awq)(along))] - zeros) * factor)
     if parts.element.startswith(("int", "uint")):
         half = 1 << parts.bits - 1
@@ -264,7 +267,9 @@ def causes(parts, original, rows):
             if abs(np.log2(by) - np.rint(np.log2(by))) < 0.01:
                 says += f" (2^{int(np.rint(np.log2(by)))}: as e4m3fn read as e4m3fnuz is, or an exponent off by one)"
             tried("factor", says, values * by)
-    return sorted(found)
+    # Of those that explain it the first: what is named closer stands in front.
+    least = min((error for error, _, _ in found), default=0.0)
+    return [cause for cause in found if cause[0] <= ONE_BIT * least]
 
 
 def columns_of(parts, original, rows):
@@ -294,11 +299,13 @@ def judge(parts, original, rows=None):
         if compared.fits[name] == far and near < far and compared.error > compared.nearest:
             says("rounding", f"every code is x / scale rounded {name} ({100 * near / far:.0f} % are the nearest): {bits}")
             return compared, found
-    if not compared.error > ONE_BIT * compared.best:
-        if compared.nearest > ONE_BIT * compared.best and compared.clipped:
-            says("clipped", f"{compared.clipped} of {far} weights are beyond the ends: {bits}")
+    if compared.error <= ONE_BIT * compared.best:
         return compared, found
     sample = parts.chunks(rows, 1 << 18)[0]
+    if compared.clipped and compared.inside <= ONE_BIT * compared.best and compared.error > ONE_BIT * compared.absmax:
+        says("clipped", f"{compared.clipped} of {far} weights ({100 * compared.clipped / far:.2g} %) are beyond the ends, and are all that "
+             f"is lost; a scale that holds the largest would lose {compared.absmax:.3g}: {bits}")
+        return compared, found
     other = causes(parts, original, sample)
     here = _error_of(parts.values(*sample), original.numbers(*sample))
     if other and other[0][0] * ONE_BIT < here and other[0][0] <= TWO_BITS * max(compared.best, 1e-9):
@@ -309,14 +316,11 @@ def judge(parts, original, rows=None):
     fitted = columns_of(parts, original, sample)
     if len(original.numbers(*sample)) >= 16 and np.ptp(fitted) > 0:
         smoothed = Compared(parts, original, rows, fitted)
-        if smoothed.error * ONE_BIT < compared.error and smoothed.error <= TWO_BITS * smoothed.best:
+        if smoothed.error * ONE_BIT < compared.error and smoothed.error <= ONE_BIT * smoothed.best:
             says("factor", f"input channels are scaled by {fitted.min():.3g} to {fitted.max():.3g}, as AWQ and SmoothQuant do, who put the "
                  f"inverse into the layer before; behind that: stored {smoothed.error:.3g}, best {smoothed.best:.3g}", note=True)
             return smoothed, found
-    if compared.clipped and compared.error > ONE_BIT * compared.absmax and compared.nearest > ONE_BIT * compared.best:
-        says("clipped", f"{compared.clipped} of {far} weights ({100 * compared.clipped / far:.2g} %) are beyond the ends, and a scale that "
-             f"holds the largest would lose {compared.absmax:.3g}: {bits}")
-    elif compared.error > TWO_BITS * compared.best:
+    if compared.error > TWO_BITS * compared.best:
         says("error", f"{compared.bits_lost:.1f} bits are lost, and no cause is found: {bits}")
     else:
         says("error", f"{compared.bits_lost:.1f} bits are lost; quantisers that make up for errors (GPTQ) lose up to two: {bits}", note=True)

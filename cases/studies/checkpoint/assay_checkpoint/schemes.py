@@ -154,6 +154,10 @@ def _compressed(config, into):
         layout, kind, bits, scales = COMPRESSED[form]
         if kind and weights.get("type") != kind:
             into.says("metadata", f"{where}.weights.type", f"it is {weights.get('type')!r}, and {form} holds {kind}")
+        count = weights.get("num_bits")
+        if layout == "words" and count in (3, 5, 6, 7):  # across the ends of words
+            into.unknown = f"{form} of {count} bits"
+            continue
         count = _whole(into, weights, "num_bits", f"{where}.weights", bits)
         if weights.get("strategy") not in STRATEGIES:
             into.says("metadata", f"{where}.weights.strategy", f"it is {weights.get('strategy')!r}; allowed: {', '.join(STRATEGIES)}")
@@ -188,8 +192,8 @@ def _awq(config, into):
 def _gptq(config, into):
     form = config.get("checkpoint_format", "gptq")
     into.text = f"GPTQ, {form}"
-    if form not in ("gptq", "gptq_v2"):
-        into.unknown = into.text
+    if form not in ("gptq", "gptq_v2") or config.get("bits") == 3:
+        into.unknown = f"{into.text} of {config.get('bits')} bits"
         return
     bits = _whole(into, config, "bits", "quantization_config", (2, 4, 8))
     size = config.get("group_size", 128)
@@ -205,7 +209,6 @@ def _gptq(config, into):
             into.ignored.append(Pattern(text, "dynamic", _regex(text[2:], text, "dynamic", into.findings)))
         else:
             into.unknown = f"GPTQ's dynamic override {text!r}"
-    _ignore(into, config.get("modules_in_block_to_quantize") and None, "modules_in_block_to_quantize", part_of_name)
 
 
 def _fp8(config, into):
