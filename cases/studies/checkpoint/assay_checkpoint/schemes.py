@@ -276,6 +276,11 @@ def _quark_scheme(given, where, order, into):
     if last.get("qscheme") not in QUARK:
         into.says("metadata", f"{where}.qscheme", f"it is {last.get('qscheme')!r}; allowed: {', '.join(QUARK)}")
         return None
+    if len(steps) == 2 and last.get("is_scale_quant"):  # NVFP4: the scales of fp4 are quantised, to FP8 by one of the tensor
+        if steps[0].get("dtype") == "fp4" and last.get("dtype") == "fp8_e4m3":
+            return Scheme("Quark NVFP4", ("nvfp4 multiplied",), "e2m1", 4, "group", (1, steps[0].get("group_size") or 16), None, "", 2)
+        into.unknown = f"Quark {steps[0].get('dtype')} with scales in {last.get('dtype')}"
+        return None
     if len(steps) == 2 and steps[0].get("dtype") != "fp8_e4m3":
         into.says("metadata", where, f"its first step is {steps[0].get('dtype')}, its second {last.get('dtype')}: weights in two steps "
                                      "are fp8_e4m3 first, then int4")
