@@ -1,11 +1,14 @@
-"""Small checkpoints written byte by byte from the public definitions of their formats, for the tests. Nothing here is used by the
-program: whatever is packed here and unpacked there agrees because both keep to the definition.
+#!/usr/bin/python3
+"""packing_testing.py FOLDER: small checkpoints written byte by byte from the public definitions of their formats, for the tests, the page
+docs/checkpoints.md and the walk. Nothing here is used by the program: whatever is packed here and unpacked there agrees because both
+keep to the definition.
 
 Weights are drawn as trained ones lie: normal, a wider tail, some outliers; two layers of a small Llama.
 """
 import json
 import os
 import struct
+import sys
 
 import numpy as np
 
@@ -290,3 +293,22 @@ def quantised(pack):
 
 def originals():
     return dict(plain(), **{f"{name}.weight": ("BF16", bf16(w)) for name, w in modules().items()})
+
+
+def shown(path):
+    """Right and wrong files of one model, beside its original."""
+    folder(os.path.join(path, "original"), None, originals())
+    for name, scheme in (("moe_int4", "quark w4a8"), ("nvfp4", "nvfp4 modelopt"), ("int4", "pack-quantized")):
+        folder(os.path.join(path, name), SCHEMES[scheme][0], quantised(SCHEMES[scheme][1]), shards=2)
+    folder(os.path.join(path, "moe_int4_skipped"), quark_config(QUARK_W4A8[1]), quantised(quark))
+    wrong = quantised(SCHEMES["nvfp4 modelopt"][1])
+    for name in modules():
+        kind, scale = wrong[f"{name}.weight_scale_2"]
+        wrong[f"{name}.weight_scale_2"] = (kind, 1 / scale)
+    folder(os.path.join(path, "nvfp4_inverted"), SCHEMES["nvfp4 modelopt"][0], wrong)
+    folder(os.path.join(path, "int4_truncated"), SCHEMES["pack-quantized"][0],
+           quantised(lambda name, w: compressed_int4(name, w, rounding=np.trunc)))
+
+
+if __name__ == "__main__":
+    shown(sys.argv[1])
