@@ -39,7 +39,7 @@ harness/culprit                          harness/* harness/worker/ reference/ OW
 harness/worker                           backends/assay_backend.h reference/mix.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
-harness/library                          harness/* reference/* reference/ops/formula/library.hpp cases/lists.hpp OWN | harness/testing/
+harness/library                          harness/* reference/* reference/formats/format.hpp reference/ops/formula/library.hpp cases/lists.hpp OWN | harness/testing/
 harness/library/CMakeLists.txt           harness/* cases/* OWN                                                | harness/testing/
 harness/python                           harness/python/ reports/page/
 harness/witness                          harness/worker/ OWN

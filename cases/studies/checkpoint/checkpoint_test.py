@@ -23,7 +23,8 @@ sys.path[:0] = [HERE, os.path.join(HERE, *[os.pardir] * 3, "harness", "python")]
 import packing_testing as pack  # noqa: E402
 from assay import library  # noqa: E402
 from assay.tensors import Plane  # noqa: E402
-from assay_checkpoint import cli, findings, layouts  # noqa: E402
+from assay_checkpoint import checkpoint_command as command  # noqa: E402
+from assay_checkpoint import findings, layouts  # noqa: E402
 from assay_checkpoint.files import Checkpoint  # noqa: E402
 from assay_checkpoint.schemes import declared_by  # noqa: E402
 
@@ -43,7 +44,7 @@ class Scratch(unittest.TestCase):
         """(exit code, kinds of findings, the whole report)."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            code = cli.main([path, "--json", *words])
+            code = command.main([path, "--json", *words])
         report = json.loads(said.getvalue())
         return code, {f["kind"] for f in report["findings"] if not f["note"]}, report
 
@@ -534,7 +535,7 @@ class Gguf(Scratch):
 def refusal(*words):
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        assert cli.main(list(words)) == 2
+        assert command.main(list(words)) == 2
     return said.getvalue()
 
 

@@ -14,10 +14,11 @@ import unittest.mock
 HERE = os.path.dirname(os.path.realpath(__file__))
 try:
     import compressed_tensors  # noqa: F401
-    import gguf
     import numpy as np
     import torch
     from safetensors.torch import save_file
+
+    gguf = importlib.import_module("gguf")  # PyPI's, no file of this tree
 except ImportError as error:
     other = os.environ.get("ASSAY_PACKERS")
     if other and not os.environ.get("ASSAY_PACKERS_TRIED"):
@@ -29,7 +30,8 @@ os.environ["ASSAY_PROGRAM"] = os.path.abspath(sys.argv.pop(1))
 sys.dont_write_bytecode = True
 sys.path[:0] = [HERE, os.path.join(HERE, *[os.pardir] * 3, "harness", "python")]
 import packing_testing as pack  # noqa: E402
-from assay_checkpoint import cli, layouts  # noqa: E402
+from assay_checkpoint import checkpoint_command as command  # noqa: E402
+from assay_checkpoint import layouts  # noqa: E402
 from assay_checkpoint.files import Checkpoint  # noqa: E402
 from assay_checkpoint.schemes import declared_by  # noqa: E402
 from compressed_tensors.compressors import BaseCompressor  # noqa: E402
@@ -61,7 +63,7 @@ class Scratch(unittest.TestCase):
     def judged(self, path, *words):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            code = cli.main([path, "--json", *words])
+            code = command.main([path, "--json", *words])
         report = json.loads(said.getvalue())
         return code, [f for f in report["findings"] if not f["note"]], report
 

@@ -263,9 +263,9 @@ def causes(parts, original, rows):
     if norm > 0 and np.isfinite(norm):
         by = float(np.nansum(values * x)) / norm
         if by > 0:
-            says = f"all weights are to be multiplied with {by:.4g}"
-            if abs(np.log2(by) - np.rint(np.log2(by))) < 0.01:
-                says += f" (2^{int(np.rint(np.log2(by)))}: as e4m3fn read as e4m3fnuz is, or an exponent off by one)"
+            says, power = f"all weights are to be multiplied with {by:.4g}", int(np.rint(np.log2(by)))
+            if abs(by / 2.0 ** power - 1) <= _error_of(values * by, x):  # what the codes' own errors leave open
+                says += f" (2^{power}: as e4m3fn read as e4m3fnuz is, or an exponent off by one)"
             tried("factor", says, values * by)
     # Of those that explain it the first: what is named closer stands in front.
     least = min((error for error, _, _ in found), default=0.0)
@@ -308,7 +308,7 @@ def judge(parts, original, rows=None):
         return compared, found
     other = causes(parts, original, sample)
     here = _error_of(parts.values(*sample), original.numbers(*sample))
-    if other and other[0][0] * ONE_BIT < here and other[0][0] <= TWO_BITS * max(compared.best, 1e-9):
+    if other and other[0][0] * ONE_BIT < here and other[0][0] <= TWO_BITS * compared.best:
         error, kind, name = other[0]
         says(kind, f"{name}: the error is {error:.3g} so, and {here:.3g} as declared (best {compared.best:.3g})")
         return compared, found

@@ -8,6 +8,7 @@ import time
 
 from assay_checkpoint import findings, judging
 from assay_checkpoint.files import BadInput, Checkpoint
+from assay_checkpoint.layouts import ROLES
 from assay_checkpoint.schemes import declared_by
 
 GREEN, FINDING, USAGE, NOTHING_JUDGED, CANNOT_RUN = 0, 1, 2, 3, 125
@@ -55,11 +56,17 @@ def left_plain(report):
     return "; ".join(f"{len(groups)} in {kind}: {', '.join(dict.fromkeys(groups))}" for kind, groups in left.items())
 
 
+def _masked(text):
+    """Without the modules' names and numbers."""
+    text = re.sub(r"\w+(?:\.\w+)*\.(\w+)", lambda m: m[1] if m[1] in ROLES else "@", text)
+    return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)
+
+
 def lines_of(found):
-    """Findings, those of one kind that say the same of modules of one role as one."""
+    """Findings, those of one kind that say the same of several modules as one."""
     alike = {}
     for each in found:
-        key = (each.kind, re.sub(r"\d+", "#", each.where), re.sub(r"[-+]?\d[\d.e+-]*", "#", each.what))
+        key = (each.kind, _masked(each.where), _masked(each.what))
         alike.setdefault(key, []).append(each)
     for several in alike.values():
         more = f"   (and {len(several) - 1} more like it)" if len(several) > 1 else ""
