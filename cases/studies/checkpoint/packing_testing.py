@@ -168,6 +168,22 @@ def mxfp4(name, w, codes_name="weight"):
     return {f"{name}.{codes_name}": ("U8", nibbles(codes)), f"{name}.weight_scale": ("U8", exponent + 127)}
 
 
+def compensated(w, group=128, shared=1.0):
+    """int4 codes and scales of GPTQ: the error of each column is made up for in later ones, by the inverse Hessian of inputs with eight
+    shared directions."""
+    width, draw = w.shape[1], np.random.default_rng(5)
+    x = draw.normal(size=(4 * width, width)) + draw.normal(size=(4 * width, 8)) @ draw.normal(size=(8, width)) * shared
+    hessian = x.T @ x
+    upper = np.linalg.cholesky(np.linalg.inv(hessian + np.eye(width) * np.trace(hessian) / width / 100)).T
+    w, codes, scales = w.copy(), np.zeros(w.shape, np.int64), []
+    for first in range(0, width, group):
+        scales.append(of_bf16(bf16(np.abs(w[:, first:first + group]).max(axis=1) / 7)))
+        for j in range(first, first + group):
+            codes[:, j] = np.clip(np.rint(w[:, j] / scales[-1]), -7, 7)
+            w[:, j + 1:] -= np.outer((w[:, j] - codes[:, j] * scales[-1]) / upper[j, j], upper[j, j + 1:])
+    return codes, np.array(scales).T
+
+
 def awq(name, w, group=128):
     codes, scale, zero = asymmetric(w, group)
     return {f"{name}.qweight": ("I32", words(codes.T, 4, AWQ)), f"{name}.qzeros": ("I32", words(zero.T, 4, AWQ)),

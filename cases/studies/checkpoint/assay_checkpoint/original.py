@@ -13,8 +13,8 @@ from assay_checkpoint.layouts import AWQ_ORDER
 from assay_checkpoint.schemes import Finding
 
 SEARCH = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
-# Quantisers that make up for errors of earlier codes in later ones (GPTQ), or clip for the outputs' sake, lose up to a bit of the weights
-# themselves; two bits are no such thing. A named cause is a finding from one bit on.
+# Quantisers that make up for errors of earlier codes in later ones (GPTQ: a third of a bit, in the test), or clip for the outputs' sake,
+# lose more of the weights themselves than rounding does. A named cause is a finding from one bit on, none from two.
 ONE_BIT, TWO_BITS = 2.0, 4.0
 # Half a unit of a scale's type: a packer that divided by the scale before it was stored had a quotient this much off.
 UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -22, "e4m3fn": 2.0 ** -22, "e8m0": 2.0 ** -22}
@@ -323,5 +323,5 @@ def judge(parts, original, rows=None):
     if compared.error > TWO_BITS * compared.best:
         says("error", f"{compared.bits_lost:.1f} bits are lost, and no cause is found: {bits}")
     else:
-        says("error", f"{compared.bits_lost:.1f} bits are lost; quantisers that make up for errors (GPTQ) lose up to two: {bits}", note=True)
+        says("error", f"{compared.bits_lost:.1f} bits are lost; quantisers that make up for errors (GPTQ) lose some: {bits}", note=True)
     return compared, found
