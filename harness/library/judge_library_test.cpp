@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -319,10 +321,10 @@ TEST(JudgeLibrary, shows_its_own_functions_and_nothing_else) {
   const assay::Outcome names =
       assay::run_command("nm -D --defined-only -P " JUDGE_LIBRARY " | cut -d' ' -f1 | sort");
   EXPECT_EQ(names.text,
-            "assay_add_formula\nassay_case_attribute\nassay_case_inputs\nassay_case_outputs\nassay_free\n"
-            "assay_free_case\nassay_free_truths\nassay_judge\nassay_list_cases\nassay_make_case\nassay_make_"
-            "truths\n"
-            "assay_set_threads\nassay_truth_limits\nassay_truth_values\nassay_version\n");
+            "assay_add_formula\nassay_case_attribute\nassay_case_inputs\nassay_case_outputs\nassay_decode\n"
+            "assay_free\nassay_free_case\nassay_free_truths\nassay_judge\nassay_list_cases\nassay_make_case\n"
+            "assay_make_truths\nassay_round_to\nassay_set_threads\nassay_truth_limits\nassay_truth_"
+            "values\nassay_version\n");
   EXPECT_STREQ(assay_version(), ASSAY_VERSION);
 }
 
