@@ -39,7 +39,7 @@ harness/culprit                          harness/* harness/worker/ reference/ OW
 harness/worker                           backends/assay_backend.h reference/mix.hpp OWN | harness/testing/
 harness/fuzz                             harness/* harness/worker/ reference/ OWN
 harness/worker/hostile/hostile_subjects.py backends/adapters/python/assay_subjects.py
-harness/library                          harness/* reference/* reference/ops/formula/library.hpp cases/lists.hpp OWN | harness/testing/
+harness/library                          harness/* reference/* reference/formats/format.hpp reference/ops/formula/library.hpp cases/lists.hpp OWN | harness/testing/
 harness/library/CMakeLists.txt           harness/* cases/* OWN                                                | harness/testing/
 harness/python                           harness/python/ reports/page/
 harness/witness                          harness/worker/ OWN
@@ -85,6 +85,9 @@ cases/studies/silicon                    reference/ OWN
 cases/studies/silicon/amd_device.cu      reference/ OWN backends/hip/layouts.hpp
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN
 cases/studies/sweep/assay_sweep/checkpoint.py harness/python/assay/tensors.py
+cases/studies/checkpoint/assay_checkpoint harness/python/ OWN
+cases/studies/checkpoint/checkpoint_test.py harness/python/ OWN
+cases/studies/checkpoint/packers_test.py harness/python/ OWN
 """
 # backends/emulated is the reference's own models of matrix units, run as a subject, and backends/formula the formulas of its ops;
 # both read a call's tensors alike. backends/gpu holds the sources that

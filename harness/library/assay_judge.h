@@ -89,6 +89,17 @@ ASSAY_JUDGE_API const assay_array* assay_truth_values(const assay_truths* made, 
 ASSAY_JUDGE_API const assay_array* assay_truth_limits(const assay_truths* made, size_t* count);
 ASSAY_JUDGE_API void assay_free_truths(assay_truths* made);
 
+/* The numbers that a tensor's bytes stand for, under any format of `assay list formats`. shape, rank: the tensor's, in elements.
+ * planes: those on the page of the format (`assay manual FORMAT`), each named by what stands there behind the tensor's name ("",
+ * ".scale"); codes that share a byte, and blocks, are U8. values: room for one double per element, exact or the nearest. An
+ * element under an f32 scale that is NaN, infinite or negative is NaN: bytes that somebody stored are not refused for it. */
+ASSAY_JUDGE_API int assay_decode(const char* format, const int64_t* shape, int32_t rank,
+                                 const assay_array* planes, size_t count, double* values, char** text);
+/* What is left of `values` when the format's own quantiser, as its page tells it, has stored them: encoded to nearest even and
+ * decoded. rounded: room for one double per element. */
+ASSAY_JUDGE_API int assay_round_to(const char* format, const int64_t* shape, int32_t rank,
+                                   const float* values, double* rounded, char** text);
+
 /* From now on the formula's op is one of this process (docs/formulas.md). A name that another formula has is refused; the same
  * text again is not. *text as above. */
 ASSAY_JUDGE_API int assay_add_formula(const char* formula, char** text);

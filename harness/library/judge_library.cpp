@@ -1,6 +1,7 @@
 // libassay_judge.so: recorded tensors judged in the caller's process, for assay_judge.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "harness/library/assay_judge.h"
 #include "harness/recorded.hpp"
 #include "reference/error.hpp"
+#include "reference/formats/format.hpp"
 #include "reference/near_names.hpp"
 #include "reference/ops/formula/library.hpp"
 #include "reference/parallel.hpp"
@@ -227,6 +230,37 @@ int make(Made** made, char** text, const Maker& maker) {
   return code;
 }
 
+Shape shape_of(const int64_t* shape, std::int32_t rank) {
+  if (rank < 1 || rank > kMostAxes)
+    throw InputError(InputErrorKind::bad_value, fmt::format("{} axes; allowed: 1..{}", rank, kMostAxes));
+  (void)given(shape, "shape was");
+  return {shape, shape + rank};
+}
+
+// The planes of a tensor of this format, of the bytes that stand under their suffixes.
+Encoded encoded_of(const Format& row, const Shape& shape, const Safetensors& container) {
+  Encoded tensor{std::string(row.name), shape, {}};
+  for (const PlaneSpec& plane : planes(row, shape)) {
+    const auto found = container.tensors.find(plane.suffix);
+    if (found == container.tensors.end() || found->second.bytes.size() != plane.bytes)
+      throw InputError(
+          InputErrorKind::shape_mismatch,
+          fmt::format("{} {}: plane '{}' is {} {} of {} bytes, and {}", row.name, to_string(shape),
+                      plane.suffix, plane.format, to_string(plane.shape), plane.bytes,
+                      found == container.tensors.end()
+                          ? "was not given"
+                          : fmt::format("{} bytes were given", found->second.bytes.size())));
+    const auto* bytes = reinterpret_cast<const std::byte*>(found->second.bytes.data());
+    tensor.planes.push_back({plane, std::vector<std::byte>(bytes, bytes + plane.bytes)});
+  }
+  return tensor;
+}
+
+// Numbers at the caller's `into`.
+void put(const std::vector<double>& numbers, double* into) {
+  std::ranges::copy(numbers, given(into, "place for numbers was"));
+}
+
 }  // namespace
 
 extern "C" {
@@ -291,6 +325,26 @@ const char* assay_case_attribute(const assay_case* made, const char* name) {
 }
 
 void assay_free_case(assay_case* made) { delete made; }
+
+int assay_decode(const char* format, const int64_t* shape, int32_t rank, const assay_array* planes,
+                 size_t count, double* values, char** text) {
+  return answered(text, [&](std::string&) {
+    const Format& row = assay::format(given(format, "format was"));
+    put(decode_output(encoded_of(row, shape_of(shape, rank), container_of(planes, count))), values);
+    return kGreen;
+  });
+}
+
+int assay_round_to(const char* format, const int64_t* shape, int32_t rank, const float* values,
+                   double* rounded, char** text) {
+  return answered(text, [&](std::string&) {
+    const Format& row = assay::format(given(format, "format was"));
+    const Shape wanted = shape_of(shape, rank);
+    const std::span<const float> numbers(given(values, "numbers were"), element_count(wanted));
+    put(decode_output(encode_tensor(row, wanted, numbers)), rounded);
+    return kGreen;
+  });
+}
 
 int assay_add_formula(const char* formula, char** text) {
   static std::set<std::string, std::less<>> known;  // under the lock

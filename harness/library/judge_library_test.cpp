@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -107,6 +109,46 @@ TEST(JudgeLibrary, tells_what_cannot_be_judged_and_what_is_allowed) {
   EXPECT_EQ(assay_judge(kLine, kContract, 0, nullptr, 2, &text), ASSAY_USAGE);
   EXPECT_NE(std::string(text).find("no tensors were given"), std::string::npos) << text;
   assay_free(text);
+}
+
+TEST(JudgeLibrary, says_what_the_bytes_of_a_format_stand_for) {
+  // Two elements to a byte, the earlier one in the low nibble; the second row's scale is none.
+  const std::array<std::uint8_t, 2> codes = {0x7F, 0x81};
+  const std::array<float, 2> scales = {0.5F, std::numeric_limits<float>::quiet_NaN()};
+  const std::array<std::int64_t, 2> shape = {2, 2}, bytes = {2, 1};
+  const std::int64_t two = 2;
+  const Tensors planes = {{"", "U8", bytes.data(), 2, codes.data(), codes.size()},
+                          {".scale", "F32", &two, 1, scales.data(), sizeof scales}};
+  std::array<double, 4> values{};
+  char* text = nullptr;
+  EXPECT_EQ(assay_decode("int4_ch", shape.data(), 2, planes.data(), 2, values.data(), &text), ASSAY_GREEN)
+      << text;
+  assay_free(text);
+  EXPECT_EQ(values[0], -0.5);  // code 15 is -1
+  EXPECT_EQ(values[1], 3.5);   // code 7
+  EXPECT_TRUE(std::isnan(values[2]) && std::isnan(values[3]));
+  const auto refused = [&](const char* format, std::int32_t rank, std::size_t count, double* into) {
+    char* why = nullptr;
+    EXPECT_EQ(assay_decode(format, shape.data(), rank, planes.data(), count, into, &why), ASSAY_USAGE);
+    std::string said = why;
+    assay_free(why);
+    return said;
+  };
+  EXPECT_NE(refused("int4_chh", 2, 2, values.data()).find("int4_ch"), std::string::npos);
+  EXPECT_NE(refused("int4_ch", 0, 2, values.data()).find("0 axes"), std::string::npos);
+  EXPECT_NE(refused("int4_ch", 2, 1, values.data()).find("plane '.scale'"), std::string::npos);
+  EXPECT_NE(refused("int8_row", 2, 2, values.data()).find("2 bytes were given"), std::string::npos);
+  EXPECT_NE(refused("int4_ch", 2, 2, nullptr).find("place for numbers"), std::string::npos);
+}
+
+TEST(JudgeLibrary, says_what_a_format_leaves_of_numbers) {
+  const std::array<std::int64_t, 1> shape = {4};
+  const std::array<float, 4> x = {1.03F, 464, -449, 0.0009765625F};
+  std::array<double, 4> rounded{};
+  EXPECT_EQ(assay_round_to("e4m3fn", shape.data(), 1, x.data(), rounded.data(), nullptr), ASSAY_GREEN);
+  EXPECT_EQ(rounded, (std::array<double, 4>{1, 448, -448, 0}));  // 2^-10 is a tie between 0 and 2^-9
+  EXPECT_EQ(assay_round_to("q4_0", shape.data(), 1, x.data(), rounded.data(), nullptr), ASSAY_USAGE);
+  EXPECT_EQ(assay_round_to("e4m3fn", shape.data(), 1, nullptr, rounded.data(), nullptr), ASSAY_USAGE);
 }
 
 TEST(JudgeLibrary, a_pass_that_shows_little_is_a_finding_when_strict) {
@@ -286,10 +328,10 @@ TEST(JudgeLibrary, shows_its_own_functions_and_nothing_else) {
   const assay::Outcome names =
       assay::run_command("nm -D --defined-only -P " JUDGE_LIBRARY " | cut -d' ' -f1 | sort");
   EXPECT_EQ(names.text,
-            "assay_add_formula\nassay_case_attribute\nassay_case_inputs\nassay_case_outputs\nassay_free\n"
-            "assay_free_case\nassay_free_truths\nassay_judge\nassay_list_cases\nassay_make_case\nassay_make_"
-            "truths\n"
-            "assay_set_threads\nassay_truth_limits\nassay_truth_values\nassay_version\n");
+            "assay_add_formula\nassay_case_attribute\nassay_case_inputs\nassay_case_outputs\nassay_decode\n"
+            "assay_free\nassay_free_case\nassay_free_truths\nassay_judge\nassay_list_cases\nassay_make_case\n"
+            "assay_make_truths\nassay_round_to\nassay_set_threads\nassay_truth_limits\nassay_truth_"
+            "values\nassay_version\n");
   EXPECT_STREQ(assay_version(), ASSAY_VERSION);
 }
 

@@ -26,14 +26,17 @@ def _loaded():
                                 "process=\"own\" asks the program itself")
     library = ctypes.CDLL(found)
     handle, count = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)
-    tensors = ctypes.POINTER(_Tensor)
+    tensors, sizes = ctypes.POINTER(_Tensor), ctypes.POINTER(ctypes.c_int64)
     for name, result, *arguments in (
             ("judge", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, tensors, ctypes.c_size_t, handle),
             ("make_case", ctypes.c_int, ctypes.c_char_p, handle, handle), ("case_inputs", tensors, ctypes.c_void_p, count),
             ("free_case", None, ctypes.c_void_p),
             ("make_truths", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, tensors, ctypes.c_size_t, handle, handle),
             ("truth_values", tensors, ctypes.c_void_p, count), ("truth_limits", tensors, ctypes.c_void_p, count),
-            ("free_truths", None, ctypes.c_void_p), ("add_formula", ctypes.c_int, ctypes.c_char_p, handle),
+            ("free_truths", None, ctypes.c_void_p),
+            ("decode", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, tensors, ctypes.c_size_t, ctypes.c_void_p, handle),
+            ("round_to", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, handle),
+            ("add_formula", ctypes.c_int, ctypes.c_char_p, handle),
             ("free", None, ctypes.c_void_p)):
         function = getattr(library, "assay_" + name)
         function.restype, function.argtypes = result, arguments
@@ -74,13 +77,19 @@ def _received(made, function):
     return {t.name.decode(): Plane(NAMES[t.type.decode()], t.shape[:t.rank], ctypes.string_at(t.data, t.bytes)) for t in tensors[:count.value]}
 
 
-def _made(function, *arguments):
-    """The handle that a function of the library makes. ValueError says why there is none."""
-    handle, text = ctypes.c_void_p(), ctypes.c_void_p()
-    code = getattr(_loaded(), function)(*arguments, ctypes.byref(handle), ctypes.byref(text))
+def _done(function, *arguments):
+    """Calls a function of the library. ValueError says why it could not do it."""
+    text = ctypes.c_void_p()
+    code = getattr(_loaded(), function)(*arguments, ctypes.byref(text))
     said = _taken(text)
     if code != GREEN:
         raise ValueError(said)
+
+
+def _made(function, *arguments):
+    """The handle that a function of the library makes."""
+    handle = ctypes.c_void_p()
+    _done(function, *arguments, ctypes.byref(handle))
     return handle
 
 
@@ -108,10 +117,28 @@ def inputs(line):
     return planes
 
 
+def _sizes(shape):
+    return (ctypes.c_int64 * len(shape))(*shape), len(shape)
+
+
+def decode(form, shape, planes):
+    """The numbers (an array of f64) that a tensor of this shape and format stands for. planes: suffix -> Plane, those on the page of
+    the format: {"": codes, ".scale": scales}; codes that share a byte, and blocks, are bytes. ValueError where they do not fit."""
+    import numpy
+    values = numpy.empty(shape, numpy.float64)
+    _done("assay_decode", form.encode(), *_sizes(shape), _handed(planes), len(planes), values.ctypes.data)
+    return values
+
+
+def round_to(form, values):
+    """What is left of numbers when the format's own quantiser has stored them, as f64. `values` are taken as f32."""
+    import numpy
+    numbers = numpy.ascontiguousarray(values, numpy.float32)
+    rounded = numpy.empty(numbers.shape, numpy.float64)
+    _done("assay_round_to", form.encode(), *_sizes(numbers.shape), numbers.ctypes.data, rounded.ctypes.data)
+    return rounded
+
+
 def add_formula(formula):
     """The formula's op is one of this process from now on. ValueError says what is wrong with its text."""
-    text = ctypes.c_void_p()
-    code = _loaded().assay_add_formula(formula.encode(), ctypes.byref(text))
-    said = _taken(text)
-    if code != GREEN:
-        raise ValueError(said)
+    _done("assay_add_formula", formula.encode())

@@ -1,5 +1,6 @@
 """Tensors as bytes: from torch, JAX (by DLPack or __array__) and numpy, and as files of safetensors."""
 import json
+import os
 import struct
 
 # The type of an array, in safetensors and as a format of assay.
@@ -94,13 +95,36 @@ def write_planes(path, planes, metadata=None):
         file.write(struct.pack("<Q", len(text)) + text + b"".join(plane.data for plane in planes.values()))
 
 
-def read_planes(path):
+def header_of(path):
+    """(metadata, name -> (type, shape, first byte, byte behind the last)) of a file of safetensors, places counted from the file's
+    begin. ValueError where it is none: cut off, a byte that belongs to no tensor or to two."""
+    size = os.path.getsize(path)
     with open(path, "rb") as file:
-        length, = struct.unpack("<Q", file.read(8))
-        header, data = json.loads(file.read(length)), file.read()
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > size - 8:
+            raise ValueError(f"{path}: no file of safetensors, or cut off: {size} bytes, and a header of {length}")
+        try:
+            rows = json.loads(file.read(length))
+            metadata, found = rows.pop("__metadata__", {}), {}
+            for name, row in rows.items():
+                start, end = row["data_offsets"]
+                found[name] = (str(row["dtype"]), tuple(int(n) for n in row["shape"]), 8 + length + start, 8 + length + end)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: its header is none of safetensors: {error!r}") from None
+    at = 8 + length
+    for name, (_, _, start, end) in sorted(found.items(), key=lambda row: row[1][2:]):
+        if start != at or end < start:
+            raise ValueError(f"{path}: {name} is at bytes {start} to {end}, and the one before it ends at {at}")
+        at = end
+    if at != size:
+        raise ValueError(f"{path}: its tensors end at byte {at}, the file at {size}: cut off, or not its header")
+    return metadata, found
+
+
+def read_planes(path):
     planes = {}
-    for name, row in header.items():
-        if name != "__metadata__":
-            start, end = row["data_offsets"]
-            planes[name] = Plane(NAMES[row["dtype"]], row["shape"], data[start:end])
+    with open(path, "rb") as file:
+        for name, (kind, shape, start, end) in header_of(path)[1].items():
+            file.seek(start)
+            planes[name] = Plane(NAMES[kind], shape, file.read(end - start))
     return planes

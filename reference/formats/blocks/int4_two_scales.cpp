@@ -15,10 +15,12 @@ namespace assay {
 namespace {
 
 constexpr std::string_view kStored = R"(
-int4_ch_tensor and int4_g32_tensor: int4 with the two scales that a checkpoint calls weight_scale and weight_scale_2.
+int4_ch_tensor and int4_g32_tensor: int4 under two scales, one of the tensor.
   plane ""          int4, row-major, two to a byte, the earlier element in the low nibble
   plane ".scale"    f32, one per row [outer * middle] (an output channel), or per 32 neighbours [outer * middle, inner / 32]
   plane ".scale_2"  f32 [1]
+Checkpoints: ModelOpt's weight_scale is .scale and its weight_scale_2 is .scale_2; Quark's are the other way round, weight_scale
+that of the tensor (its FP8 step) and weight_scale_2 that of the channels (its int4 step). `assay checkpoint` reads both.
 value = code * scale * scale_2, exact in f64 (3 + 24 + 24 bits); as float the nearest f32.)";
 
 struct PerRow {
