@@ -1,6 +1,7 @@
 """How calls of PyTorch are read as cases: what each is given becomes the tensors and attributes of an op. One table of
 functions by name (KNOWN), the operators that these come down to (OPERATORS, MOVES), modules and functions that are an op as a
 whole (MODULES, FUNCTIONS), and the contracts that PyTorch's kernels on a CPU keep (CONTRACTS)."""
+import functools
 import re
 
 
@@ -97,6 +98,12 @@ def _spread(count, most):
 
 def softmax_operator(input, dim, half_to_float=False):
     return softmax(input, dim, dtype="f32" if half_to_float else None)
+
+
+def safe_softmax(input, dim, dtype=None):
+    if bool((input == float("-inf")).all(-1).any()):
+        raise Skip("of a row of -Inf alone, which it makes zero")
+    return softmax(input, dim, dtype=dtype)
 
 
 def mm(input, mat2):
@@ -207,17 +214,18 @@ OPERATORS = {
     "aten::addmm": ("linear", addmm, None),
     "aten::bmm": ("matmul", bmm, None),
     "aten::_softmax": ("softmax", softmax_operator, None),
+    "aten::_safe_softmax": ("softmax", safe_softmax, None),
     "aten::logsumexp": ("logsumexp", logsumexp, lambda y: y.reshape(-1)),
     "aten::native_layer_norm": ("layernorm", native_layer_norm, _first),
     "aten::_scaled_dot_product_flash_attention_for_cpu": ("attention", flash_attention_on_cpu,
                                                           lambda result: result[0].transpose(1, 2)),
     "aten::embedding": ("embedding", embedding, None),
-    "aten::silu": ("swiglu", silu, None),
-    "aten::gelu": ("geglu", gelu, None),
-    "aten::mul": ("mul", mul, None),
-    "aten::add": ("add", add, None),
-    "aten::sub": ("add", sub, None),
-    "aten::_to_copy": ("cast", cast, None),
+    "aten::silu": ("swiglu", silu, _flat),
+    "aten::gelu": ("geglu", gelu, _flat),
+    "aten::mul": ("mul", mul, _flat),
+    "aten::add": ("add", add, _flat),
+    "aten::sub": ("add", sub, _flat),
+    "aten::_to_copy": ("cast", cast, _flat),
 }
 
 # Operators that compute nothing: views, copies, and what makes a tensor.
@@ -277,6 +285,7 @@ CONTRACTS = {
 }
 
 
+@functools.cache
 def module_of(name):
     """(op, reader, words of the contract) of a class of modules, or None."""
     return next((row[1:] for row in MODULES if row[0].fullmatch(name)), None)

@@ -32,8 +32,17 @@ def tensors_in(value):
             yield from tensors_in(inside)
 
 
+@functools.cache
+def float_types():
+    return {getattr(sys.modules["torch"], name) for name in FLOATS}
+
+
 def is_float(x):
-    return str(x.dtype)[6:] in FLOATS and x.layout is sys.modules["torch"].strided and x.device.type != "meta"
+    return x.dtype in float_types() and x.layout is sys.modules["torch"].strided and not x.is_meta
+
+
+def bare(x):
+    return x.detach() if x.requires_grad else x
 
 
 def storage_of(x):
@@ -60,7 +69,7 @@ class Tape:
             return x
         if type(x) not in (torch.Tensor, torch.nn.Parameter):
             raise Skip(f"a tensor of class {type(x).__name__}")
-        x = x.detach()
+        x = bare(x)
         if storage_of(x) in self.weights:
             versions.append((x, version_of(x)))
             return x
@@ -73,7 +82,7 @@ class Tape:
         key = (storage_of(x), version, x.storage_offset(), x.shape, x.stride(), x.dtype)
         found = self.copies.get(key) if version is not None else None
         if found is None:
-            found = x.detach().clone()
+            found = bare(x).clone()
             self.bytes += found.numel() * found.element_size()
             if version is not None:
                 self.copies[key] = found
@@ -94,18 +103,18 @@ class Tape:
         except Exception as reason:  # noqa: BLE001
             rows, why = [], f"could not be read: {type(reason).__name__}: {reason}"
         floats = [x for x in tensors_in((arguments, keywords)) if is_float(x)]
-        inputs = [self.copied(x.detach()) for x in floats if storage_of(x) not in self.weights]
+        inputs = [self.copied(x) for x in floats if storage_of(x) not in self.weights]
         return rows, why, inputs, versions
 
     def ended(self, begun, name, op, out, more, result):
         rows, why, inputs, versions = begun
-        outputs = [self.copied(x.detach()) for x in tensors_in(result) if is_float(x)]
+        outputs = [self.copied(x) for x in tensors_in(result) if is_float(x)]
         if not outputs:
             return
         cases = []
         for given, attributes, part in rows:
             y = (part or out or (lambda whole: whole))(result)
-            cases.append((op, attributes, given, self.copied(y.detach()), more))
+            cases.append((op, attributes, given, self.copied(y), more))
         changed = None
         if versions:
             def changed(kept=tuple(versions)):
@@ -116,12 +125,10 @@ class Tape:
     # Operators.
 
     def operator(self, func, arguments, keywords):
-        name = func.overloadpacket._qualified_op_name
-        base = name[:-1] if name.endswith("_") and name not in OPERATORS else name
-        if self.region or (base in MOVES and name not in OPERATORS) or not any(
-                is_float(x) for x in tensors_in((arguments, keywords))):
+        name, row = row_of(func)
+        if self.region or row is None or not any(is_float(x) for x in tensors_in((arguments, keywords))):
             return func(*arguments, **keywords)
-        op, read, out = OPERATORS.get(name) or OPERATORS.get(base) or ("", unmapped, None)
+        op, read, out = row
         begun = None
         with self.watch.guarded(name):
             try:
@@ -183,6 +190,15 @@ class Tape:
 
 def unmapped(*_, **__):
     raise Skip("not mapped")
+
+
+@functools.cache
+def row_of(func):
+    """(name, row of OPERATORS) of an operator; the row is None where it computes nothing. Those that write into an argument have
+    the name of the others with a line behind it."""
+    name = func.overloadpacket._qualified_op_name
+    base = name if name in OPERATORS else name.rstrip("_")
+    return name, OPERATORS.get(base) or (None if base in MOVES else ("", unmapped, None))
 
 
 def is_compiled(module):
