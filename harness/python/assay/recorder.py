@@ -18,6 +18,9 @@ def planes_of_case(op, attributes, inputs, given, copy=True):
     table = line_of(op, {}, attributes)[1]
     if not isinstance(given, dict):
         given = {next(n for n, row in table.items() if row[2]): given}
+    for name in (*inputs, *given):
+        if name not in table:
+            raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
     planes = {n: plane_of(array, copy).widened(table[n][1]) for n, array in {**inputs, **given}.items()}
     return {n: plane.reshaped(flat(plane.shape, table[n][0])) for n, plane in planes.items()}, table
 

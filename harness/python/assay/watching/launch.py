@@ -13,9 +13,7 @@ from assay.watching.inject import VARIABLE
 
 USAGE, TROUBLE = 2, 125
 EXAMPLE = """examples:
-  assay watch -- python3 -c 'import torch
-  model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.SiLU(), torch.nn.LayerNorm(64))
-  for _ in range(20): model(torch.randn(4, 64))'
+  assay watch -- python3 -c 'from torch import nn, randn; m = nn.Sequential(nn.Linear(64, 64), nn.SiLU()); [m(randn(4, 64)) for _ in range(20)]'
   assay watch --folder after --against before -- python3 generate.py --tokens 100
 
 The report is FOLDER/process-N/watch.json, beside a case file of each finding, which assay judge, explain and repro take.

@@ -63,7 +63,7 @@ def lines(report):
     if len(report["findings"]) > MOST:
         yield f"and {len(report['findings']) - MOST} more, in the report"
     if report["ops"]:
-        yield f"  {'op':<16}{'calls':>7}{'wrong':>7}{'outputs':>12}  worst share of its limit"
+        yield f"  {'op':<16}{'cases':>7}{'wrong':>7}{'outputs':>12}  worst share of its limit"
     for op, row in sorted(report["ops"].items()):
         part = "" if row["part"] == 1 else f"; of some {100 * row['part']:.0f} % of the columns"
         yield f"  {op:<16}{row['calls']:>7}{row['wrong']:>7}{row['outputs']:>12,}  {short(row['worst'])} at {row['at']}{part}"

@@ -4,11 +4,11 @@ import sys
 
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.curdir) != _here]
-sys.modules.pop("sitecustomize", None)
+_own = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize  # noqa: F401
 except ImportError:
-    pass
+    sys.modules["sitecustomize"] = _own
 try:
     from assay.watching import inject
     inject.install()
