@@ -269,18 +269,18 @@ def overhead():
     model = watch_model.made(1, d=512, wide=1536, heads=8, layers=8, vocabulary=8000)
     plain, watched, rates = [], [], []
     watch_model.generate(model, 20)
-    for _ in range(3):
+    for _ in range(2):
         begun = time.process_time()
-        watch_model.generate(model, 400)
+        watch_model.generate(model, 200)
         plain.append(time.process_time() - begun)
         watch = assay.watch(model).start()
         begun = time.process_time()
-        watch_model.generate(model, 400)
+        watch_model.generate(model, 200)
         watched.append(time.process_time() - begun)
         watch.finish()
         rates.append(watch.report["steps"]["kinds"][0]["every"])
     one, other = statistics.median(plain), statistics.median(watched)
-    print(f"400 steps: {one:.2f} s unwatched, {other:.2f} s watched ({100 * (other / one - 1):.1f} % more), n = {rates}; "
+    print(f"200 steps: {one:.2f} s unwatched, {other:.2f} s watched ({100 * (other / one - 1):.1f} % more), n = {rates}; "
           f"{[round(x, 2) for x in plain]} {[round(x, 2) for x in watched]}; judging {watch.judging:.1f} s behind it; {watch.report['judged']} cases")
 
 
