@@ -264,9 +264,9 @@ def trials():
 
 
 def overhead():
-    """Decoding with and without the watch in turn, in one process, the model's sizes as in a small LLM."""
+    """Decoding with and without the watch in turn, in one process."""
     import watch_model
-    model = watch_model.made(1, d=512, wide=1536, heads=8, layers=8, vocabulary=8000)
+    model = watch_model.made()
     plain, watched, rates = [], [], []
     watch_model.generate(model, 20)
     for _ in range(2):
