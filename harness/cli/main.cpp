@@ -1,4 +1,5 @@
 // assay: finds out whether LLM inference kernels compute what they claim, and by the path that they claim.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -82,6 +83,15 @@ int main(int argc, char** argv) {
   words.push_back(nullptr);
   argc = static_cast<int>(words.size()) - 1;
   argv = words.data();
+  std::vector<Study> studies;
+  try {
+    studies = known_studies();
+  } catch (const InputError& e) {  // a list that is damaged does not end the commands that need none of it
+    std::fprintf(stderr, "assay: %s\n", e.what());
+  }
+  // What stands behind the name of a study is the study's own, a "--" too.
+  const auto named = [&](const Study& study) { return argc > 1 && study.name == argv[1]; };
+  const int parsed = std::ranges::any_of(studies, named) ? 2 : argc;
   const auto add = [&](const Command& program) {
     add_run(program, exit_code, input_lists(), laws());
     add_compare(program, exit_code);
@@ -100,12 +110,6 @@ int main(int argc, char** argv) {
     add_manual(program, exit_code);
     add_doctor(program, exit_code);
     add_selftest(program, exit_code);
-    std::vector<Study> studies;
-    try {
-      studies = known_studies();
-    } catch (const InputError& e) {  // a list that is damaged does not end the commands that need none of it
-      std::fprintf(stderr, "assay: %s\n", e.what());
-    }
     for (const auto& study : studies)
       program.passed_on(study.name, study.what, "Studies").callback([study, argv] {
         become_study(study, argv + 2);
@@ -114,5 +118,5 @@ int main(int argc, char** argv) {
   return run_commands(
       "assay",
       "Judges kernels of LLM inference engines against a high-precision reference with proven error bounds.",
-      kFooter, ASSAY_VERSION " (commit " ASSAY_COMMIT ", " ASSAY_BUILD ")", argc, argv, exit_code, add);
+      kFooter, ASSAY_VERSION " (commit " ASSAY_COMMIT ", " ASSAY_BUILD ")", parsed, argv, exit_code, add);
 }

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from assay_subjects import need, subject
+from pytorch_units import torch_type
 
 
 def formula(op, contract="", variant=""):
@@ -15,6 +16,26 @@ def formula(op, contract="", variant=""):
         return contract.format(dtype=call.attributes.get("dtype", "f32"))
 
     return subject(op=op, contract=declared, variant=variant)
+
+
+@formula("add")
+def add(call, a, b):
+    return a + b
+
+
+@formula("mul")
+def mul(call, a, b):
+    return a * b
+
+
+@formula("cast")
+def cast(call, x):
+    return x.to(torch_type(call.text("dtype")))
+
+
+@formula("linear")
+def linear(call, x, w, bias):
+    return F.linear(x, w, bias)
 
 
 @formula("add_rmsnorm", "h.read=stored y.mid={dtype}")

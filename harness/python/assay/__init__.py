@@ -1,5 +1,5 @@
 """Judges tensors that a test already has: `assay.check` against truth and limit, `@assay.cases` over cases with inputs of their
-own, `assay.record` what a running model computes. Judged in this process (assay.library), or by a program of its own (`assay
+own, `assay.record` what a running model computes, `assay.watch` the same judged. Judged in this process (assay.library), or by a program of its own (`assay
 judge`); torch, JAX and numpy arrays are taken. See README.md."""
 import os
 import subprocess
@@ -9,8 +9,9 @@ from assay import library, program
 from assay.pages import asked, line_of, op_of, tensors_of
 from assay.recorder import record, tap
 from assay.tensors import Plane, plane_of, write_planes
+from assay.watching.session import watch
 
-__all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record", "tap", "truth"]
+__all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record", "tap", "truth", "watch"]
 
 
 def get_include():

@@ -13,6 +13,24 @@ from assay.tensors import plane_of, write_planes
 ROW_AXES = ("rows", "m")  # of what is computed row by row
 
 
+def planes_of_case(op, attributes, inputs, given, copy=True):
+    """(name -> Plane as the op has it, table): `inputs` by name, and `given`, the output, or a dict of them by name."""
+    table = line_of(op, {}, attributes)[1]
+    if not isinstance(given, dict):
+        given = {next(n for n, row in table.items() if row[2]): given}
+    for name in (*inputs, *given):
+        if name not in table:
+            raise ValueError(f"{op} has no tensor {name}; allowed: {', '.join(table)}")
+    planes = {n: plane_of(array, copy).widened(table[n][1]) for n, array in {**inputs, **given}.items()}
+    return {n: plane.reshaped(flat(plane.shape, table[n][0])) for n, plane in planes.items()}, table
+
+
+def write_case(path, line, table, planes, name, contract):
+    """A file that `assay judge` and `assay run` take: inputs, and outputs as they were got by what is called `name`."""
+    about = {"assay": "case 1", "case": line, "recorded": name, **({"contract": contract} if contract else {})}
+    write_planes(path, {("got/" if table[n][2] else "") + n: plane for n, plane in planes.items()}, about)
+
+
 class Tap:
     """A function or module of one's own, and how its calls are read. See tap()."""
 
@@ -150,15 +168,9 @@ class Recorder:
     def _end(self, begun, name, contract, output):
         if begun is None:
             return
-        op, attributes, planes = begun
+        op, attributes, inputs = begun
         try:
-            given = output()
-            table = line_of(op, {}, attributes)[1]
-            if not isinstance(given, dict):
-                given = {next(n for n, row in table.items() if row[2]): given}
-            planes = {n: plane.widened(table[n][1]) for n, plane in planes.items()}
-            planes.update({n: plane_of(array).widened(table[n][1]) for n, array in given.items()})
-            planes = {n: plane.reshaped(flat(plane.shape, table[n][0])) for n, plane in planes.items()}
+            planes, table = planes_of_case(op, attributes, inputs, output())
             self._write(name, op, attributes, self._sampled(planes, table), contract or self.contracts.get(op, ""))
         except Exception as why:  # noqa: BLE001
             self.skipped[f"{name}: {why}"] += 1
@@ -179,8 +191,7 @@ class Recorder:
             self.bytes += size
             path = os.path.join(self.folder, f"{len(self.files):06d}_{op}.safetensors")
             self.files.append(path)
-        about = {"assay": "case 1", "case": line, "recorded": name, **({"contract": contract} if contract else {})}
-        write_planes(path, {("got/" if table[n][2] else "") + n: plane for n, plane in planes.items()}, about)
+        write_case(path, line, table, planes, name, contract)
 
 
 def _is_traced():

@@ -1,0 +1,1 @@
+"""What a running model computes, judged: see assay.watch and docs/watch.md."""
