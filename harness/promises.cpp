@@ -22,6 +22,7 @@ constexpr PromiseRow kRows[] = {
     {"deterministic", "yes|no", "two calls on the same bytes give the same bits; yes unless it is denied"},
     {"nan", "propagate", "a NaN that is read reaches every output that depends on it"},
     {"temporary_bytes", kNumber, "memory that is taken beyond the tensors, at one time"},
+    {"pairs", "symmetric", "the formats of K and V may be exchanged: what takes one pair takes the other"},
     {"batch", kBitwise, "a row does not depend on how many are beside it"},
     {"order", kBitwise, "rows, sequences or tokens may come in any order"},
     {"chunk", kBitwise, "a causal prefill may come in two chunks"},
@@ -69,6 +70,7 @@ Promises parse_promises(std::string_view text) {
     else if (!has_word(row->words, word))
       throw refusal(*row, word);
     if (key == "deterministic") promises.deterministic = word == "yes";
+    if (key == "pairs") promises.pairs = true;
     if (row->words == kBitwise) promises.laws.push_back(row->name);
   }
   return promises;
