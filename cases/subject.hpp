@@ -1,5 +1,5 @@
-// A backend's kernels as properties ask them: called and judged as `assay run` does, with inputs that may be a
-// property's own.
+// A backend's kernels as properties ask them: called and judged as `assay run` does, with inputs that may be
+// a property's own.
 #pragma once
 
 #include <fmt/format.h>

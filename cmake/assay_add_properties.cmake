@@ -1,7 +1,8 @@
-# assay_add_properties(PLUGIN [ONLY clipping locked ...] [DRAWS n] [SEED s] [LABELS ...] [PREFIX p] [TIMEOUT s])
-# One ctest test per property: `assay properties --only NAME` on PLUGIN, a target or a file, named PREFIX.NAME.PLUGIN. Without
-# ONLY one test for all of them. Exit code 0 is a pass; a broken property, wrong usage and a plug-in that takes nothing of it all
-# fail. The output has the shrunk draw and the line that repeats it.
+# assay_add_properties(PLUGIN [ONLY clipping locked ...] [DRAWS n] [SEED s] [LABELS ...] [PREFIX p] [TIMEOUT
+# s]) One ctest test per property: `assay properties --only NAME` on PLUGIN, a target or a file, named
+# PREFIX.NAME.PLUGIN. Without ONLY one test for all of them. Exit code 0 is a pass; a broken property, wrong
+# usage and a plug-in that takes nothing of it all fail. The output has the shrunk draw and the line that
+# repeats it.
 include_guard(GLOBAL)
 
 function(assay_add_properties plugin)

@@ -21,8 +21,9 @@ struct State {
   assay_backend outer{};
   std::string violation;
   int runs = 0;
-  std::map<std::string, std::vector<char>> memory;  // op -> the first outputs; tensor and page -> its first bytes
-  float range = 0;                                  // absmax that the first request locked
+  std::map<std::string, std::vector<char>>
+      memory;       // op -> the first outputs; tensor and page -> its first bytes
+  float range = 0;  // absmax that the first request locked
 };
 State state;
 
@@ -54,7 +55,8 @@ const assay_tensor& scale_of(const assay_call& call) {  // of what kv_write wrot
   return call.outputs[1];
 }
 
-// Codes of a request beyond the range of its scale: an integer that wraps, an overflow that is a NaN in e4m3fn.
+// Codes of a request beyond the range of its scale: an integer that wraps, an overflow that is a NaN in
+// e4m3fn.
 void overflow_codes(const assay_call& call) {
   const assay_tensor &cache = call.outputs[0], &x = *input(call, "x"), &slots = *input(call, "slots");
   const bool integer = std::string_view(cache.format) == "int8";
@@ -67,7 +69,8 @@ void overflow_codes(const assay_call& call) {
         static_cast<std::size_t>(static_cast<std::int32_t*>(slots.data)[token]) * heads * d + i % (heads * d);
     const double code = floats(x)[i] / floats(scale_of(call))[one ? 0 : i / d % heads];
     auto& stored = static_cast<unsigned char*>(cache.data)[place];
-    if (is("wraps") && integer && std::fabs(code) > 128) stored = static_cast<unsigned char>(std::lrint(std::fmod(code, 256)));
+    if (is("wraps") && integer && std::fabs(code) > 128)
+      stored = static_cast<unsigned char>(std::lrint(std::fmod(code, 256)));
     if (is("overflow_nan") && !integer && std::fabs(code) > 464) stored = code < 0 ? 0xFF : 0x7F;
   }
 }
@@ -117,8 +120,8 @@ struct Deceived {
     if (is("dropped") && has(call, "k", "q8_0") && has(call, "v", "f16") && has(call, "d", "128"))
       call.variant = "convert_f16";
   }
-  // sticky_scale: whatever the policy, the scale is that of the first request of this process. running_max: a locked range
-  // that grows with what is written.
+  // sticky_scale: whatever the policy, the scale is that of the first request of this process. running_max: a
+  // locked range that grows with what is written.
   void other_range() {
     const assay_tensor& x = *input(call, "x");
     assay_tensor* first = copied("first");
@@ -220,14 +223,22 @@ void violate(const assay_call& call) {
   } else if (v == "norm_nan") {  // a NaN out of nothing, in a batch of more than four rows
     if (std::string_view(call.op) == "layernorm" && call.inputs[0].shape[0] > 4) y[0] = NAN;
   } else if (v == "merges_badly") {  // a second block of 16 keys counts a little more
-    if (std::string_view(call.op) == "attention" && std::strtol(std::string(attribute(call, "len")).c_str(), nullptr, 10) > 16)
+    if (std::string_view(call.op) == "attention" &&
+        std::strtol(std::string(attribute(call, "len")).c_str(), nullptr, 10) > 16)
       for (std::size_t i = 0; i < n; ++i) y[i] *= 1.01F;
   }
 }
 
 assay_status declare(void*, const assay_call* call, assay_declaration* declaration) {
   const bool both_ways = is("one_way") || is("two_ways");
-  if (is("one_way") && has(*call, "k", "f16") && has(*call, "v", "q8_0")) {
+  const auto is_built = [&](std::string_view side) {  // a backend of few instances
+    for (const char* format : {"f32", "f16", "bf16", "q8_0", "q4_0"})
+      if (has(*call, side, format)) return true;
+    return false;
+  };
+  const bool few = both_ways || is("dropped") || is("refuses");
+  if ((is("one_way") && has(*call, "k", "f16") && has(*call, "v", "q8_0")) ||
+      (few && std::string_view(call->op) == "attention" && !(is_built("k") && is_built("v")))) {
     std::memset(declaration, 0, sizeof *declaration);
     std::snprintf(declaration->reason, sizeof declaration->reason, "no instance of this pair");
     return ASSAY_UNSUPPORTED;

@@ -1,4 +1,5 @@
-// Clipping: a request beyond the range of a scale that an earlier one locked, and the scale made anew from it.
+// Clipping: a request beyond the range of a scale that an earlier one locked, and the scale made anew from
+// it.
 #include <algorithm>
 #include <cmath>
 
@@ -49,13 +50,16 @@ struct Stored {
   std::span<const float> x;
 
   std::size_t row() const { return x.size() / slots.size(); }
-  std::size_t place(std::size_t i) const { return static_cast<std::size_t>(slots[i / row()]) * row() + i % row(); }
+  std::size_t place(std::size_t i) const {
+    return static_cast<std::size_t>(slots[i / row()]) * row() + i % row();
+  }
   double scale(std::size_t i) const {
     return stored_scale(cache, format, static_cast<std::int64_t>(place(i)));
   }
 };
 
-// A number at or beyond the largest code times its scale is that code, of its own sign: an integer's lower end may be one more.
+// A number at or beyond the largest code times its scale is that code, of its own sign: an integer's lower
+// end may be one more.
 Verdict clipped_at_its_end(const Stored& s, const std::string& line) {
   const double most = s.format.scale_divisor;
   for (std::size_t i = 0; i < s.x.size(); ++i) {
@@ -65,16 +69,18 @@ Verdict clipped_at_its_end(const Stored& s, const std::string& line) {
     const bool integer = scalar_format(s.format.element).kind == ScalarKind::integer;
     const bool ok = code == std::copysign(most, x) || (integer && x < 0 && code == -most - 1);
     if (!ok)
-      return Broken{fmt::format("x={:.9g} is beyond the range of the scale {:.9g} and came back as {:.9g}: the last "
-                                "code of its sign is {:.9g}",
-                                x, scale, y, std::copysign(most * scale, x)),
-                    line};
+      return Broken{
+          fmt::format("x={:.9g} is beyond the range of the scale {:.9g} and came back as {:.9g}: the last "
+                      "code of its sign is {:.9g}",
+                      x, scale, y, std::copysign(most * scale, x)),
+          line};
   }
   return std::nullopt;
 }
 
-// Under a scale s that was made of the very numbers: what is beyond D s is so by the rounding of s alone, to 16 bits at most
-// (2^-8 of it), and all else is off by half a step of the codes and the rounding of its quotient, D 2^-23 at most.
+// Under a scale s that was made of the very numbers: what is beyond D s is so by the rounding of s alone, to
+// 16 bits at most (2^-8 of it), and all else is off by half a step of the codes and the rounding of its
+// quotient, D 2^-23 at most.
 Verdict recovered(const Stored& s, const std::string& line) {
   const double step = half_step(scalar_format(s.format.element));
   for (std::size_t i = 0; i < s.x.size(); ++i) {
@@ -83,10 +89,12 @@ Verdict recovered(const Stored& s, const std::string& line) {
     const double allowed = std::min(beyond, most * 0x1p-8) + step * scale + most * 0x1p-23;
     const bool ok = std::fabs(y - x) <= allowed;
     if (!ok)
-      return Broken{fmt::format("under a scale made of these very numbers x={:.9g} came back as {:.9g}, off by more than "
-                                "{:.3g}",
-                                x, y, allowed),
-                    line};
+      return Broken{
+          fmt::format(
+              "under a scale made of these very numbers x={:.9g} came back as {:.9g}, off by more than "
+              "{:.3g}",
+              x, y, allowed),
+          line};
   }
   return std::nullopt;
 }
@@ -98,7 +106,8 @@ Draws draw_clip(Subject& subject, std::uint64_t) {
   for (const char* policy : {"locked", "calibrated"})
     for (const Format& f : formats())
       if (f.kind == FormatKind::scaled && (f.axis == ScaleAxis::tensor || f.axis == ScaleAxis::head))
-        lines.push_back(fmt::format("kv_write tokens=2 heads=2 d=32 to={} policy={} dtype=f32", f.name, policy));
+        lines.push_back(
+            fmt::format("kv_write tokens=2 heads=2 d=32 to={} policy={} dtype=f32", f.name, policy));
   const auto kinds = taken(subject, lines);
   return always(rc::gen::exec([kinds] {
     const Case kind = a_case(one_of(kinds));
@@ -118,14 +127,14 @@ Verdict check_clip(Subject& subject, const Steps& steps) {
   const Step& s = only(steps, "clip");
   const std::string& policy = s.text("policy");
   if (policy != "locked" && policy != "calibrated")
-    throw InputError(InputErrorKind::bad_value, "clip policy=" + policy + ": locked or calibrated is allowed");
+    throw InputError(InputErrorKind::bad_value,
+                     "clip policy=" + policy + ": locked or calibrated is allowed");
   const Case early = a_case(line_of(s, policy)), renewed = a_case(line_of(s, "calibrated"));
   const Format& to = format(s.text("to"));
   Inputs inputs = make_inputs(early, input_lists());
-  const double range = policy == "locked"
-                           ? largest(elements<float>(inputs.set, "first")) / early.attributes.real("constant") *
-                                 to.scale_divisor
-                           : largest(elements<float>(inputs.set, "first"));
+  const double range = policy == "locked" ? largest(elements<float>(inputs.set, "first")) /
+                                                early.attributes.real("constant") * to.scale_divisor
+                                          : largest(elements<float>(inputs.set, "first"));
   const auto x = elements<float>(inputs.set, "x");
   const double factor = s.real("times", 1e-6, 1e30) * range / largest(x);
   for (float& v : x) v = static_cast<float>(v * factor);

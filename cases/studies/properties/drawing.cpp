@@ -23,8 +23,7 @@ std::vector<std::string> taken(Subject& subject, const std::vector<std::string>&
   std::vector<std::string> list;
   for (std::size_t i = 0; i < cases.size(); ++i)
     if (refusals[i].empty()) list.push_back(cases[i].line());
-  if (list.empty())
-    throw NotTaken{cases.empty() ? "nothing of it is possible" : refusals.front()};
+  if (list.empty()) throw NotTaken{cases.empty() ? "nothing of it is possible" : refusals.front()};
   return list;
 }
 

@@ -30,7 +30,8 @@ Verdict check_fallback(Subject&, const Steps&);
 Draws draw_scales(Subject&, std::uint64_t seed);
 Verdict check_scales(Subject&, const Steps&);
 
-// Inside of rc::gen::exec. A whole number of [low, high], which shrinks to low, whatever RapidCheck's size is.
+// Inside of rc::gen::exec. A whole number of [low, high], which shrinks to low, whatever RapidCheck's size
+// is.
 std::int64_t drawn(std::int64_t low, std::int64_t high);
 // One of a list; it shrinks to the first.
 template <typename List>

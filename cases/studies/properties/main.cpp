@@ -1,5 +1,5 @@
-// assay properties: what any backend's kernels owe under clipping, locked scales, NaN, cascades, pairs of formats and changed
-// scales, drawn and shrunk.
+// assay properties: what any backend's kernels owe under clipping, locked scales, NaN, cascades, pairs of
+// formats and changed scales, drawn and shrunk.
 #include <cstdlib>
 
 #include "cases/studies/properties/properties.hpp"
@@ -35,9 +35,11 @@ int run(Arguments a) {
   }
   const auto backends = typed_backends(a.backend);
   if (backends.size() != 1)
-    throw InputError(InputErrorKind::bad_value, fmt::format("--backend {}: one backend is allowed", a.backend));
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("--backend {}: one backend is allowed", a.backend));
   if (!a.draw.empty() && a.only.empty())
-    throw InputError(InputErrorKind::bad_value, "--draw: it needs --only NAME, the property that it is a draw of");
+    throw InputError(InputErrorKind::bad_value,
+                     "--draw: it needs --only NAME, the property that it is a draw of");
   const Property* only = a.only.empty() ? nullptr : &property(a.only);
   const StopSignals signals;
   WorkerSettings settings;
@@ -58,7 +60,8 @@ int run(Arguments a) {
     }
   } catch (const Stopped&) {  // in the middle of a call
   }
-  if (!a.json.empty()) write_report(a.json, as_json(results, subject.backend(), a.effort, !signals.stopped()));
+  if (!a.json.empty())
+    write_report(a.json, as_json(results, subject.backend(), a.effort, !signals.stopped()));
   if (signals.stopped()) return 128 + signals.signal();
   const int code = verdict_of(results);
   fmt::print("\n{}\n", headline(results));
@@ -73,11 +76,14 @@ int main(int argc, char** argv) {
   CLI::App app{"Draws requests, scales, NaN and formats at a backend's kernels, and shrinks what fails"};
   app.name("assay properties");
   app.footer(
-      "Examples:\n  assay properties -b cpu --draws 20\n  assay properties -b ./mine.so --only clipping --seed 7\n"
-      "Exit codes: 0 all that was asked holds, 1 a property is broken, 2 wrong usage, 3 the backend takes nothing that is asked");
+      "Examples:\n  assay properties -b cpu --draws 20\n  assay properties -b ./mine.so --only clipping "
+      "--seed 7\n"
+      "Exit codes: 0 all that was asked holds, 1 a property is broken, 2 wrong usage, 3 the backend takes "
+      "nothing that is asked");
   properties::Arguments a;
   app.add_option("--backend,-b", a.backend, "Whose kernels, as for run");
-  app.add_option("--draws", a.effort.draws, "Of each property; fallbacks: at least one of every pair that is declared")
+  app.add_option("--draws", a.effort.draws,
+                 "Of each property; fallbacks: at least one of every pair that is declared")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
       ->capture_default_str();
   app.add_option("--seed", a.effort.seed, "Of the draws")->capture_default_str();

@@ -1,9 +1,11 @@
 #include "cases/studies/properties/properties.hpp"
 
 #include <rapidcheck.h>
+#include <rapidcheck/detail/TestListenerAdapter.h>
 
 #include <algorithm>
 #include <chrono>
+#include <unordered_map>
 
 #include "cases/studies/properties/families.hpp"
 #include "reference/mix.hpp"
@@ -15,17 +17,26 @@ namespace {
 using namespace property_families;
 
 constexpr Property kProperties[] = {
-    {"clipping", "beyond a scale's range a code is the last one of its sign, never NaN, and a renewed scale recovers",
+    {"clipping",
+     "beyond a scale's range a code is the last one of its sign, never NaN, and a renewed scale recovers",
      draw_clip, check_clip},
-    {"locked", "a scale that is locked stays, and what it stores is what its range explains; other scales know no history",
+    {"locked",
+     "a scale that is locked stays, and what it stores is what its range explains; other scales know no "
+     "history",
      draw_locked, check_requests, true},
-    {"nan", "a NaN stays in its rows, heads, requests and pages; a page that is used again tells nothing of its past",
+    {"nan",
+     "a NaN stays in its rows, heads, requests and pages; a page that is used again tells nothing of its "
+     "past",
      draw_nan, check_requests, true},
-    {"cascade", "no NaN is born in a decoding model, or its links are told; a sound policy of scales never gets there",
+    {"cascade",
+     "no NaN is born in a decoding model, or its links are told; a sound policy of scales never gets there",
      draw_cascade, check_cascade, true},
-    {"fallbacks", "each pair of formats of K and V that is declared runs by its declared kernel, both ways round if promised",
+    {"fallbacks",
+     "each pair of formats of K and V that is declared runs by its declared kernel, both ways round if "
+     "promised",
      draw_fallbacks, check_fallback},
-    {"scales", "scales multiply, whatever they span; sums split, merge and move to other pages", draw_scales, check_scales},
+    {"scales", "scales multiply, whatever they span; sums split, merge and move to other pages", draw_scales,
+     check_scales},
 };
 
 using Clock = std::chrono::steady_clock;
@@ -67,10 +78,13 @@ PropertyResult check_property(const Property& p, Subject& subject, const Effort&
   }
   const std::uint64_t wanted = std::max(effort.draws, draws.least);
   std::optional<Broken> broken;
+  rc::detail::TestListenerAdapter listener;  // says nothing
   for (std::uint64_t i = 0; i < wanted && !broken; ++i) {
     if (effort.stopped && effort.stopped()) break;
     std::optional<Clock::time_point> found;
-    // RapidCheck draws once and shrinks what fails; how many draws there are, and which one is the next, is known here alone.
+    std::exception_ptr trouble;
+    // RapidCheck draws once and shrinks what fails; how many draws there are, and which one is the next, is
+    // known here alone.
     const auto once = [&] {
       if (found && seconds_since(*found) > effort.shrink_seconds) return;
       try {
@@ -92,13 +106,18 @@ PropertyResult check_property(const Property& p, Subject& subject, const Effort&
         r.refused += found ? 0 : 1;
         if (r.why.empty()) r.why = e.why;
         return;
+      } catch (const InputError&) {  // of a draw that cannot be: ours, and no kernel's
+        trouble = std::current_exception();
+        return;
       }
       RC_FAIL("broken");
     };
     rc::detail::TestParams params;
     params.seed = mix(effort.seed ^ mix(i));
     params.maxSuccess = 1;
-    const auto result = rc::detail::checkTestable(once, rc::detail::TestMetadata{}, params);
+    const auto result = rc::detail::checkTestable(once, rc::detail::TestMetadata{}, params, listener,
+                                                  std::unordered_map<std::string, rc::detail::Reproduce>{});
+    if (trouble) std::rethrow_exception(trouble);
     if (rc::detail::Error error; result.match(error)) throw std::runtime_error(error.description);
   }
   if (broken) {

@@ -1,5 +1,6 @@
-// Properties that inject: what a backend's kernels owe under clipping, locked scales, NaN, a cascade, pairs of formats and
-// changed scales, as draws of RapidCheck that are judged as every case is, and shrunk where they fail.
+// Properties that inject: what a backend's kernels owe under clipping, locked scales, NaN, a cascade, pairs
+// of formats and changed scales, as draws of RapidCheck that are judged as every case is, and shrunk where
+// they fail.
 #pragma once
 
 #include <rapidcheck/Gen.h>
@@ -32,7 +33,7 @@ struct Property {
   bool sequence = false;  // calls behind one another: each draw is made in a new process
 };
 
-std::span<const Property> properties();  // the one list
+std::span<const Property> properties();           // the one list
 const Property& property(std::string_view name);  // throws InputError unknown_name
 
 enum class Outcome : std::uint8_t { holds, broken, not_asked };
@@ -57,7 +58,7 @@ struct PropertyResult {
 
 struct Effort {
   std::uint64_t draws = 100, seed = 1;
-  double shrink_seconds = 20;                   // after which the smallest draw so far is told
+  double shrink_seconds = 20;          // after which the smallest draw so far is told
   std::function<bool()> stopped = {};  // asked between draws
 };
 

@@ -1,5 +1,6 @@
-// Each property holds for the kernels as they are, finds the violations that are planted behind their back, and leaves a draw of a
-// handful of values, which shows the violation in a process of its own and nothing without it.
+// Each property holds for the kernels as they are, finds the violations that are planted behind their back,
+// and leaves a draw of a handful of values, which shows the violation in a process of its own and nothing
+// without it.
 #include "cases/studies/properties/properties.hpp"
 
 #include <gtest/gtest.h>
@@ -28,12 +29,12 @@ struct Planted {
   std::size_t steps;  // that at most are left of a sequence: what the violation takes, and what makes it show
 };
 constexpr Planted kPlanted[] = {
-    {"wraps", "clipping", 1},         {"overflow_nan", "clipping", 1}, {"sticky_scale", "clipping", 1},
-    {"sticky_scale", "locked", 4},    {"running_max", "locked", 3},    {"stale_page", "locked", 6},
-    {"zero_times", "nan", 4},         {"smear_one_bit", "nan", 4},     {"stale_page", "nan", 6},
-    {"sticky_scale", "cascade", 3},   {"norm_nan", "cascade", 2},      {"dropped", "fallbacks", 1},
-    {"refuses", "fallbacks", 1},      {"one_way", "fallbacks", 1},     {"divides", "scales", 1},
-    {"first_scale", "scales", 1},     {"merges_badly", "scales", 1},   {"layout", "scales", 1},
+    {"wraps", "clipping", 1},       {"overflow_nan", "clipping", 1}, {"sticky_scale", "clipping", 1},
+    {"sticky_scale", "locked", 4},  {"running_max", "locked", 3},    {"stale_page", "locked", 6},
+    {"zero_times", "nan", 4},       {"smear_one_bit", "nan", 4},     {"stale_page", "nan", 6},
+    {"sticky_scale", "cascade", 3}, {"norm_nan", "cascade", 2},      {"dropped", "fallbacks", 1},
+    {"refuses", "fallbacks", 1},    {"one_way", "fallbacks", 1},     {"divides", "scales", 1},
+    {"first_scale", "scales", 1},   {"merges_badly", "scales", 1},   {"layout", "scales", 1},
     {"policy", "scales", 1},
 };
 constexpr std::uint64_t kDraws = 100;  // of the default run, which has to find them
@@ -60,7 +61,8 @@ TEST(Steps, are_text_and_back) {
 
 TEST(Steps, that_cannot_be_are_refused) {
   Subject s = subject("");
-  const std::string cache = "cache to=e4m3fn_tok policy=token heads=1 kv_heads=1 d=32 page=4 rows=2 len=4 reads=yes; ";
+  const std::string cache =
+      "cache to=e4m3fn_tok policy=token heads=1 kv_heads=1 d=32 page=4 rows=2 len=4 reads=yes; ";
   for (const char* bad : {"read seed=1", "evict row=0", "write row=2 tokens=1 range=1 seed=1 nan=no",
                           "write row=0 tokens=5 range=1 seed=1 nan=no", "calibrate range=1", "sing"})
     EXPECT_THROW((void)check_draw(property("locked"), s, parse_steps(cache + bad)), InputError) << bad;
@@ -110,7 +112,9 @@ TEST(Properties, the_same_seed_finds_and_leaves_the_same) {
 TEST(PropertiesNightly, find_each_violation_in_99_of_100_seeds) {
   if (std::getenv("ASSAY_NIGHTLY") == nullptr) GTEST_SKIP() << "nightly";
   constexpr int kSeeds = 100, kFound = 99;
-  std::printf("| violation | property | found | draws | steps | values | the smallest draw of seed 1 |\n|---|---|--:|--:|--:|--:|---|\n");
+  std::printf(
+      "| violation | property | found | draws | steps | values | the smallest draw of seed 1 "
+      "|\n|---|---|--:|--:|--:|--:|---|\n");
   for (const Planted& p : kPlanted) {
     int found = 0;
     double draws = 0, steps = 0, values = 0;
@@ -123,8 +127,9 @@ TEST(PropertiesNightly, find_each_violation_in_99_of_100_seeds) {
       values += static_cast<double>(values_of(r.shrunk));
       if (shown.empty()) shown = print(r.shrunk);
     }
-    std::printf("| %s | %s | %d of %d | %.1f | %.1f | %.1f | `%s` |\n", p.violation, p.property, found, kSeeds,
-                draws / std::max(found, 1), steps / std::max(found, 1), values / std::max(found, 1), shown.c_str());
+    std::printf("| %s | %s | %d of %d | %.1f | %.1f | %.1f | `%s` |\n", p.violation, p.property, found,
+                kSeeds, draws / std::max(found, 1), steps / std::max(found, 1), values / std::max(found, 1),
+                shown.c_str());
     std::fflush(stdout);
     EXPECT_GE(found, kFound) << p.violation << " by " << p.property;
   }

@@ -50,12 +50,16 @@ std::string headline(const std::vector<PropertyResult>& results) {
                      asked < results.size() ? fmt::format("; {} not asked", results.size() - asked) : "");
 }
 
-std::string as_json(const std::vector<PropertyResult>& results, const std::string& backend, const Effort& effort,
-                    bool complete) {
+std::string as_json(const std::vector<PropertyResult>& results, const std::string& backend,
+                    const Effort& effort, bool complete) {
   nlohmann::json list = nlohmann::json::array();
   for (const PropertyResult& r : results) {
-    nlohmann::json row = {{"property", r.property->name}, {"outcome", to_string(r.outcome)}, {"draws", r.draws},
-                          {"refused", r.refused},         {"seconds", r.seconds},            {"why", r.why}};
+    nlohmann::json row = {{"property", r.property->name},
+                          {"outcome", to_string(r.outcome)},
+                          {"draws", r.draws},
+                          {"refused", r.refused},
+                          {"seconds", r.seconds},
+                          {"why", r.why}};
     if (r.outcome == Outcome::broken)
       row.update({{"case", r.line},
                   {"found", print(r.found)},
@@ -65,8 +69,9 @@ std::string as_json(const std::vector<PropertyResult>& results, const std::strin
                   {"command", command_of(r, backend, effort.seed)}});
     list.push_back(std::move(row));
   }
-  const nlohmann::json report = {{"schema", "assay-properties"}, {"version", 1},           {"backend", backend},
-                                 {"seed", effort.seed},          {"draws", effort.draws}, {"complete", complete},
+  const nlohmann::json report = {{"schema", "assay-properties"}, {"version", 1},
+                                 {"backend", backend},           {"seed", effort.seed},
+                                 {"draws", effort.draws},        {"complete", complete},
                                  {"results", std::move(list)}};
   return report.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

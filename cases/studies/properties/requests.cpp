@@ -1,4 +1,5 @@
-// Requests over a paged cache, written by kv_write and read by attention: the books that a draw must keep to, and what is done.
+// Requests over a paged cache, written by kv_write and read by attention: the books that a draw must keep to,
+// and what is done.
 #include "cases/studies/properties/requests.hpp"
 
 #include <cmath>
@@ -46,17 +47,27 @@ Step Cache::step() const {
            {"reads", reads ? "yes" : "no"}}};
 }
 std::string Cache::write_line(std::int64_t tokens, std::int64_t seed) const {
-  return fmt::format("kv_write tokens={} heads={} d={} to={} policy={} dtype=f32 seed={}", tokens, kv_heads, d, to,
-                     policy, seed);
+  // What the harness stores itself has the numbers of any other cache.
+  return fmt::format("kv_write tokens={} heads={} d={} to={} policy={} dtype=f32 seed={}", tokens, kv_heads,
+                     d, raw() ? "e4m3fn_tok" : to, raw() ? "token" : policy, seed);
 }
 std::string Cache::read_line(std::int64_t seed) const {
   return fmt::format(
-      "attention batch={} heads={} kv_heads={} d={} len={} page={} lengths=ragged k={} v={} dtype=f32 seed={}", rows,
-      heads, kv_heads, d, length, page, to, to, seed);
+      "attention batch={} heads={} kv_heads={} d={} len={} page={} lengths=ragged k={} v={} dtype=f32 "
+      "seed={}",
+      rows, heads, kv_heads, d, length, page, to, to, seed);
+}
+
+std::vector<char> grows_with_tokens(const Format& f, std::int64_t heads, std::int64_t d) {
+  const auto one = planes(f, {64, heads, d}), two = planes(f, {128, heads, d});
+  std::vector<char> grows;
+  for (std::size_t p = 0; p < one.size(); ++p) grows.push_back(two[p].bytes == 2 * one[p].bytes ? 1 : 0);
+  return grows;
 }
 
 std::string Books::objection(const Step& s) const {
-  if (s.name == "calibrate") return cache->locks() && !calibrated ? "" : "the scale is locked, or not of an earlier request";
+  if (s.name == "calibrate")
+    return cache->locks() && !calibrated ? "" : "the scale is locked, or not of an earlier request";
   if (s.name == "reset") return calibrated || live() > 0 ? "" : "there is nothing to forget";
   if (s.name == "read") return live() > 0 && cache->reads ? "" : "nobody is there to be read";
   if (s.name != "write" && s.name != "share" && s.name != "evict")
@@ -83,17 +94,32 @@ void Books::enter(const Step& s) {
 
 namespace {
 
+// Zeros, under scales of 1 where these are a plane of their own.
+Plane blank(const PlaneSpec& spec) {
+  Plane plane{spec, std::vector<std::byte>(spec.bytes)};
+  if (spec.suffix == ".scale")
+    if (const ScalarFormat* f = find_scalar_format(spec.format); f != nullptr && f->storage_bytes > 0) {
+      const std::uint32_t one = encode(*f, 1);
+      for (std::size_t i = 0; i < plane.bytes.size(); i += static_cast<std::size_t>(f->storage_bytes))
+        std::memcpy(&plane.bytes[i], &one, static_cast<std::size_t>(f->storage_bytes));
+    }
+  return plane;
+}
+
 // The pages of a cache, and what has been written to them.
 class Pool {
  public:
   Pool(const Cache& cache, Subject& subject)
-      : cache_(cache), subject_(subject), read_(a_case(cache.read_line(1))), rows_(static_cast<std::size_t>(cache.rows)) {
+      : cache_(cache),
+        subject_(subject),
+        read_(a_case(cache.read_line(1))),
+        grows_(grows_with_tokens(format(cache.to), cache.kv_heads, cache.d)),
+        rows_(static_cast<std::size_t>(cache.rows)) {
     for (const TensorSpec& t : read_.op->tensors(read_.attributes))
       if (t.name == "k" || t.name == "v") {
         Encoded& side = t.name == "k" ? k_ : v_;
         side = {t.format, t.shape, {}};
-        for (const PlaneSpec& plane : planes(format(t.format), t.shape))
-          side.planes.push_back({plane, std::vector<std::byte>(plane.bytes)});
+        for (const PlaneSpec& plane : planes(format(t.format), t.shape)) side.planes.push_back(blank(plane));
         pages_ = t.shape[0];
       }
     slots_.assign(static_cast<std::size_t>(pages_ * cache.page), Slot::never);
@@ -121,7 +147,8 @@ class Pool {
     for (Row& r : rows_) r = {};
     uses_.assign(static_cast<std::size_t>(pages_), 0);
     free_.clear();
-    for (std::int64_t p = pages_; p-- > 1;) free_.push_back(static_cast<std::int32_t>(p));  // page 0 is nobody's
+    for (std::int64_t p = pages_; p-- > 1;)
+      free_.push_back(static_cast<std::int32_t>(p));  // page 0 is nobody's
     locked_.clear();
   }
   // What was freed last is used first, as it was left.
@@ -147,7 +174,8 @@ class Pool {
     }
     const std::int64_t first = row.tokens, tokens = s.integer("tokens", 1, cache_.length);
     row.tokens += tokens;
-    while (static_cast<std::int64_t>(row.pages.size()) * cache_.page < row.tokens) row.pages.push_back(take());
+    while (static_cast<std::int64_t>(row.pages.size()) * cache_.page < row.tokens)
+      row.pages.push_back(take());
     for (const char* side : {"k", "v"}) {
       Encoded written;
       if (auto broken = quantised(s, side, tokens, written)) return broken;
@@ -163,12 +191,13 @@ class Pool {
     return row.pages[static_cast<std::size_t>(token / cache_.page)] * cache_.page + token % cache_.page;
   }
 
-  // K or V of the step's tokens as the cache stores them, in the order of the tokens. The numbers of a seed are the same in
-  // every request, times the range.
+  // K or V of the step's tokens as the cache stores them, in the order of the tokens. The numbers of a seed
+  // are the same in every request, times the range.
   Verdict quantised(const Step& s, const std::string& side, std::int64_t tokens, Encoded& written) {
-    const Case c = a_case(cache_.write_line(tokens, 2 * s.integer("seed", 1, 1'000'000) + (side == "v" ? 1 : 0)));
-    const std::string key = fmt::format("{} range={} first={} nan={} {}", c.line(), s.text("range"), range_,
-                                        s.text("nan"), side);
+    const Case c =
+        a_case(cache_.write_line(tokens, 2 * s.integer("seed", 1, 1'000'000) + (side == "v" ? 1 : 0)));
+    const std::string key =
+        fmt::format("{} range={} first={} nan={} {}", c.line(), s.text("range"), range_, s.text("nan"), side);
     Inputs inputs = make_inputs(c, input_lists());
     const auto x = elements<float>(inputs.set, "x");
     for (float& v : x) v *= static_cast<float>(s.real("range", 1e-3, 1e6));
@@ -180,14 +209,16 @@ class Pool {
     if (cache_.locks()) {  // an earlier request of this range, in every head
       const auto first = elements<float>(inputs.set, "first");
       std::ranges::fill(first, 0.0F);
-      for (std::int64_t h = 0; h < cache_.kv_heads; ++h) first[static_cast<std::size_t>(h * cache_.d)] = range_;
+      for (std::int64_t h = 0; h < cache_.kv_heads; ++h)
+        first[static_cast<std::size_t>(h * cache_.d)] = range_;
     }
     auto [result, outputs] = subject_.judged(c, inputs);
     if (auto broken = accused(result)) return broken;
     const Encoded& stored = outputs.at("cache");
     const auto slots = elements<std::int32_t>(inputs.set, "slots");
     written = stored;
-    for (std::int64_t t = 0; t < tokens; ++t) place(stored, slots[static_cast<std::size_t>(t)], tokens, written, t);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      place(stored, slots[static_cast<std::size_t>(t)], tokens, written, t);
     if (!result.deterministic) return std::nullopt;
     const auto [known, missing] = known_.try_emplace(key, written);
     if (!missing)
@@ -203,14 +234,15 @@ class Pool {
     return std::nullopt;
   }
 
-  // Token `from` of `tokens` to the place `to` of a cache of any number of tokens. A scale of all tokens goes along.
-  static void place(const Encoded& source, std::int64_t from, std::int64_t tokens, Encoded& target, std::int64_t to) {
-    const std::int64_t all = target.shape.size() == 4 ? target.shape[0] * target.shape[1] : target.shape[0];
+  // Token `from` of `tokens` to the place `to` of a cache of any number of tokens. A scale of all tokens goes
+  // along.
+  void place(const Encoded& source, std::int64_t from, std::int64_t tokens, Encoded& target,
+             std::int64_t to) const {
     for (std::size_t p = 0; p < source.planes.size(); ++p) {
       const auto& bytes = source.planes[p].bytes;
       auto& into = target.planes[p].bytes;
       const auto one = static_cast<std::int64_t>(bytes.size()) / tokens;
-      if (one * all == static_cast<std::int64_t>(into.size()) && one * tokens == static_cast<std::int64_t>(bytes.size()))
+      if (grows_[p] != 0)
         std::copy_n(bytes.begin() + from * one, one, into.begin() + to * one);
       else
         into = bytes;
@@ -228,7 +260,8 @@ class Pool {
       std::ranges::copy(rows_[r].pages, table.begin() + static_cast<std::ptrdiff_t>(r * width));
       lengths[r] = static_cast<std::int32_t>(std::max<std::int64_t>(1, rows_[r].tokens));
     }
-    // What pages and tails held before stays in them: a kernel has no business there, and the truth does not know of it.
+    // What pages and tails held before stays in them: a kernel has no business there, and the truth does not
+    // know of it.
     inputs.unused.clear();
     return inputs;
   }
@@ -243,7 +276,8 @@ class Pool {
       clean.push_back(1);
       for (std::int64_t t = 0; t < r.tokens; ++t)
         if (slots_[static_cast<std::size_t>(slot(r, t))] == Slot::nan) clean.back() = 0;
-      for (std::int64_t t = 0; clean.back() != 0 && t < r.tokens; ++t) kept[static_cast<std::size_t>(slot(r, t))] = 1;
+      for (std::int64_t t = 0; clean.back() != 0 && t < r.tokens; ++t)
+        kept[static_cast<std::size_t>(slot(r, t))] = 1;
     }
     Encoded k = k_, v = v_;
     bool changed = false;
@@ -260,8 +294,9 @@ class Pool {
     const std::size_t bytes = a.size() / rows_.size();
     for (std::size_t r = 0; r < rows_.size(); ++r)
       if (clean[r] != 0 && std::memcmp(&a[r * bytes], &b[r * bytes], bytes) != 0)
-        return Broken{fmt::format("request {} sees no NaN, and its bits change when what others left is gone", r),
-                      c.line()};
+        return Broken{
+            fmt::format("request {} sees no NaN, and its bits change when what others left is gone", r),
+            c.line()};
     return std::nullopt;
   }
   void clear(Encoded& side, std::size_t at) const {
@@ -274,13 +309,14 @@ class Pool {
   const Cache& cache_;
   Subject& subject_;
   Case read_;
+  std::vector<char> grows_;  // each plane of K and V
   std::int64_t pages_ = 0;
   Encoded k_, v_;
   std::vector<Row> rows_;
   std::vector<Slot> slots_;  // of all pages
   std::vector<std::int32_t> free_, uses_;
-  float range_ = 0;  // that the scale is locked on
-  std::map<std::string, Encoded> known_;                  // what was stored, by what was written
+  float range_ = 0;                       // that the scale is locked on
+  std::map<std::string, Encoded> known_;  // what was stored, by what was written
   std::vector<std::byte> locked_;         // the scale of this calibration
 };
 

@@ -1,4 +1,5 @@
-// Algebra of scales, and of the sums that are made under them: relations of two calls, each within its own limits.
+// Algebra of scales, and of the sums that are made under them: relations of two calls, each within its own
+// limits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -32,17 +33,19 @@ Made made(Subject& subject, const Case& c, const Inputs& inputs) {
   return m;
 }
 
-// second[at(i)] = factor first[i], within both limits; where a limit claims nothing, nothing is.
-template <typename At>
-Verdict same_times(const Made& first, const Made& second, double factor, At at) {
+// second = factor first, within both limits. Where a limit claims nothing, nothing is; and where the
+// reference itself does not keep the relation on these inputs, it is none.
+Verdict same_times(const Made& first, const Made& second, double factor) {
   for (std::size_t i = 0; i < first.out.size() && i < second.out.size(); ++i) {
-    const std::size_t j = at(i);
-    const double allowed = factor * first.truth.limit[i] + second.truth.limit[j];
-    const double want = factor * first.out[i], got = second.out[j];
-    const bool ok = std::isinf(allowed) || std::fabs(got - want) <= allowed;
+    const double allowed = factor * first.truth.limit[i] + second.truth.limit[i];
+    if (std::isinf(allowed)) continue;
+    const bool relation = std::fabs(second.truth.value[i] - factor * first.truth.value[i]) <= allowed;
+    if (!relation) throw NotTaken{"the reference gives other values: no relation"};
+    const double want = factor * first.out[i], got = second.out[i];
+    const bool ok = std::fabs(got - want) <= allowed;
     if (!ok)
-      return Broken{fmt::format("element {}: {:.9g} and {:.9g} x {:g}, apart by more than {:.3g}", j, got, first.out[i],
-                                factor, allowed),
+      return Broken{fmt::format("element {}: {:.9g} and {:.9g} x {:g}, apart by more than {:.3g}", i, got,
+                                first.out[i], factor, allowed),
                     second.c.line()};
   }
   return std::nullopt;
@@ -57,7 +60,8 @@ Plane* scales_of(TensorSet& set, const std::string& tensor) {
 Plane& scales_in(TensorSet& set, const std::string& tensor) {
   Plane* plane = set.contains(tensor) ? scales_of(set, tensor) : nullptr;
   if (plane == nullptr)
-    throw InputError(InputErrorKind::bad_value, "tensor=" + tensor + " has no plane of scales in f32 or e8m0");
+    throw InputError(InputErrorKind::bad_value,
+                     "tensor=" + tensor + " has no plane of scales in f32 or e8m0");
   return *plane;
 }
 std::span<float> numbers_of(Plane& p) {
@@ -102,7 +106,7 @@ Verdict check_times(Subject& subject, const Step& s) {
   multiply(scales_in(inputs.set, s.text("tensor")), k);
   const Made second = made(subject, c, inputs);
   if (second.broken) return second.broken;
-  return same_times(first, second, factor, [](std::size_t i) { return i; });
+  return same_times(first, second, factor);
 }
 
 // The same codes under scales that are all the same, whatever they span.
@@ -123,11 +127,11 @@ Verdict check_spans(Subject& subject, const Step& s) {
   std::ranges::fill(numbers_of(scales_in(other.set, tensor)), one);
   const Made second = made(subject, wide, other);
   if (second.broken) return second.broken;
-  return same_times(first, second, 1, [](std::size_t i) { return i; });
+  return same_times(first, second, 1);
 }
 
-// Every key and value twice: two halves of a sum that are alike, merged. The bytes of a tensor of one sequence stand token behind
-// token in every plane that follows tokens.
+// Every key and value twice: two halves of a sum that are alike, merged. The bytes of a tensor of one
+// sequence stand token behind token in every plane that follows tokens.
 Verdict check_merge(Subject& subject, const Step& s) {
   const Case c = a_case(line_of(s));
   const std::int64_t length = c.attributes.integer("len");
@@ -148,7 +152,7 @@ Verdict check_merge(Subject& subject, const Step& s) {
   const Made first = made(subject, c, inputs), second = made(subject, twice, doubled);
   if (first.broken) return first.broken;
   if (second.broken) return second.broken;
-  return same_times(first, second, 1, [](std::size_t i) { return i; });
+  return same_times(first, second, 1);
 }
 
 // What `assay laws` holds of the case: the same keys on other pages.
@@ -166,20 +170,24 @@ Verdict check_pages(Subject& subject, const Step& s) {
   return std::nullopt;
 }
 
-// One token: a scale of a token is one of the request. One head: so is a scale of a head. A calibration on the request itself: so
-// is that. Where the scales cover the same, so do the codes.
+// One token: a scale of a token is one of the request. One head: so is a scale of a head. A calibration on
+// the request itself: so is that. Where the scales cover the same, so do the codes.
 Verdict check_policies(Subject& subject, const Step& s) {
   const std::string& policy = s.text("policy");
   const bool token = policy == "token", head = policy == "head", itself = policy == "calibrated";
   if (!token && !head && !itself)
-    throw InputError(InputErrorKind::bad_value, "policies policy=" + policy + ": token, head or calibrated is allowed");
-  const std::string common =
-      fmt::format("kv_write tokens={} heads={} d={} dtype=f32 seed={}", token ? 1 : s.integer("tokens", 1, 64),
-                  head ? 1 : s.integer("heads", 1, 16), s.integer("d", 1, 256), s.integer("seed", 1, 1'000'000));
+    throw InputError(InputErrorKind::bad_value,
+                     "policies policy=" + policy + ": token, head or calibrated is allowed");
+  const std::string common = fmt::format(
+      "kv_write tokens={} heads={} d={} dtype=f32 seed={}", token ? 1 : s.integer("tokens", 1, 64),
+      head ? 1 : s.integer("heads", 1, 16), s.integer("d", 1, 256), s.integer("seed", 1, 1'000'000));
   const std::string element = s.text("element");
   const Case whole = a_case(fmt::format("{} to={}_tensor policy=request", common, element));
-  const Case other = a_case(
-      fmt::format("{} to={}_{} policy={}", common, element, token ? "tok" : head ? "head" : "tensor", policy));
+  const Case other = a_case(fmt::format("{} to={}_{} policy={}", common, element,
+                                        token  ? "tok"
+                                        : head ? "head"
+                                               : "tensor",
+                                        policy));
   const Inputs inputs = make_inputs(whole, input_lists());
   Inputs same = make_inputs(other, input_lists());
   same.set.at("x") = inputs.set.at("x");
@@ -187,16 +195,18 @@ Verdict check_policies(Subject& subject, const Step& s) {
   const Made first = made(subject, whole, inputs), second = made(subject, other, same);
   if (first.broken) return first.broken;
   if (second.broken) return second.broken;
-  return same_times(first, second, 1, [](std::size_t i) { return i; });
+  return same_times(first, second, 1);
 }
 
 struct Relation {
   std::string_view name;
   Verdict (*check)(Subject&, const Step&);
 };
-constexpr Relation kRelations[] = {
-    {"times", check_times}, {"spans", check_spans}, {"merge", check_merge}, {"pages", check_pages},
-    {"policies", check_policies}};
+constexpr Relation kRelations[] = {{"times", check_times},
+                                   {"spans", check_spans},
+                                   {"merge", check_merge},
+                                   {"pages", check_pages},
+                                   {"policies", check_policies}};
 
 // One that a subject can be asked: the step with all that does not vary.
 struct Kind {
@@ -225,7 +235,8 @@ Draws draw_scales(Subject& subject, std::uint64_t) {
     if (!to.empty()) s.values.emplace_back("to", to);
     kinds.push_back({std::move(s), parsed.name == "attention"});
   };
-  const auto add_policies = [&](const std::string& element, const std::string& policy, const std::string& kind) {
+  const auto add_policies = [&](const std::string& element, const std::string& policy,
+                                const std::string& kind) {
     const std::string line = "kv_write tokens=1 heads=1 d=32 dtype=f32 to=" + element;
     try {
       (void)taken(subject, {line + "_tensor policy=request"});
@@ -234,7 +245,12 @@ Draws draw_scales(Subject& subject, std::uint64_t) {
       return;
     }
     kinds.push_back({{"policies",
-                      {{"element", element}, {"policy", policy}, {"tokens", "1"}, {"heads", "1"}, {"d", "32"}, {"seed", "1"}}},
+                      {{"element", element},
+                       {"policy", policy},
+                       {"tokens", "1"},
+                       {"heads", "1"},
+                       {"d", "32"},
+                       {"seed", "1"}}},
                      false});
   };
   const std::string read = "attention heads=2 kv_heads=1 d=32 len=8 dtype=f32 seed=1 kv=";
@@ -251,14 +267,16 @@ Draws draw_scales(Subject& subject, std::uint64_t) {
           // The two must both be taken.
           try {
             (void)taken(subject, {read + std::string(g.name)});
-            add("spans", fmt::format("attention heads=2 kv_heads=1 d=32 len=8 dtype=f32 seed=1 k={} v={}", name, name), "v",
-                std::string(g.name));
+            add("spans",
+                fmt::format("attention heads=2 kv_heads=1 d=32 len=8 dtype=f32 seed=1 k={} v={}", name, name),
+                "v", std::string(g.name));
           } catch (const NotTaken&) {
           }
         }
     }
     if (f.kind == FormatKind::scaled && f.axis == ScaleAxis::tensor)
-      for (const auto& [policy, kind] : {std::pair{"token", "tok"}, {"head", "head"}, {"calibrated", "tensor"}})
+      for (const auto& [policy, kind] :
+           {std::pair{"token", "tok"}, {"head", "head"}, {"calibrated", "tensor"}})
         add_policies(std::string(f.element), policy, kind);
     add("merge", read + name, "", "");
     add("pages", read + name + " page=4", "", "");

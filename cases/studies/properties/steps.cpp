@@ -19,15 +19,16 @@ T number(const Step& step, std::string_view key, T low, T high) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool ok = error == std::errc() && end == text.data() + text.size() && low <= value && value <= high;
   if (!ok)
-    throw InputError(InputErrorKind::bad_value, fmt::format("{} {}={}: {}..{} is allowed", step.name, key,
-                                                            excerpt(text), low, high));
+    throw InputError(InputErrorKind::bad_value,
+                     fmt::format("{} {}={}: {}..{} is allowed", step.name, key, excerpt(text), low, high));
   return value;
 }
 
 }  // namespace
 
 const std::string& Step::text(std::string_view key) const {
-  const auto at = std::ranges::find(values, key, [](const auto& pair) { return std::string_view(pair.first); });
+  const auto at =
+      std::ranges::find(values, key, [](const auto& pair) { return std::string_view(pair.first); });
   if (at == values.end())
     throw InputError(InputErrorKind::bad_value, fmt::format("the step '{}' has no {}=", name, key));
   return at->second;
@@ -58,9 +59,9 @@ Steps parse_steps(std::string_view text) {
     Step step;
     words >> step.name;
     if (step.name.empty() || step.name.find('=') != std::string::npos)
-      throw InputError(InputErrorKind::bad_value,
-                       fmt::format("step {}: '{}' has no name in front of its values", steps.size() + 1,
-                                   excerpt(part)));
+      throw InputError(
+          InputErrorKind::bad_value,
+          fmt::format("step {}: '{}' has no name in front of its values", steps.size() + 1, excerpt(part)));
     for (std::string word; words >> word;) {
       const auto equals = word.find('=');
       if (equals == std::string::npos || equals == 0 || equals + 1 == word.size())
