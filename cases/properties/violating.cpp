@@ -175,6 +175,8 @@ struct Deceived {
 void violate(const assay_call& call) {
   const std::string& v = state.violation;
   const assay_tensor& out = call.outputs[0];
+  // A kernel that writes codes keeps what is said of numbers.
+  if (std::string_view(call.op) == "kv_write" && (v == "smear_one_bit" || v == "zero_times")) return;
   float* y = floats(out);
   const std::size_t n = count(out);
   if (v == "gain") {  // every output 1 % too large
@@ -217,7 +219,8 @@ void violate(const assay_call& call) {
     if (first.size() != bytes) first.assign(reinterpret_cast<char*>(y), reinterpret_cast<char*>(y) + bytes);
     std::memcpy(y, first.data(), bytes);
   } else if (v == "policy") {  // one code differs under one policy
-    if (attribute(call, "policy") != "request") static_cast<unsigned char*>(out.data)[0] ^= 1;
+    if (std::string_view(call.op) == "kv_write" && attribute(call, "policy") != "request")
+      static_cast<unsigned char*>(out.data)[0] ^= 1;
   } else if (v == "wraps" || v == "overflow_nan") {
     if (std::string_view(call.op) == "kv_write") overflow_codes(call);
   } else if (v == "norm_nan") {  // a NaN out of nothing, in a batch of more than four rows

@@ -14,7 +14,7 @@ namespace {
 using properties::a_case;
 using properties::accused;
 
-constexpr std::int64_t kHeadSizes[] = {64, 128, 32, 80, 96, 112, 192, 256};
+constexpr std::int64_t kHeadSizes[] = {64, 128, 80, 96, 256};
 
 // So many instances are judged by their numbers; of all others it is seen which kernel ran, in one run.
 constexpr std::uint64_t kJudged = 200;

@@ -135,14 +135,18 @@ Draws draw_locked(Subject& subject, std::uint64_t) {
 // Formats whose elements have a NaN, stored by the backend where it has a kernel for it; what has no scale,
 // as it is.
 Draws draw_nan(Subject& subject, std::uint64_t) {
-  std::vector<std::pair<std::string, std::string>> list;
+  std::vector<std::pair<std::string, std::string>> wide, list;
   for (const Format& f : formats()) {
-    if (f.kind == FormatKind::block || !has_nan(scalar_format(f.element)) ||
-        scalar_format(f.element).storage_bytes == 0)
-      continue;
-    if (f.kind == FormatKind::scalar) list.emplace_back(f.name, "raw");
+    if (f.kind == FormatKind::block) continue;
+    const ScalarFormat& e = scalar_format(f.element);
+    if (!has_nan(e) || e.kind != ScalarKind::floating || e.storage_bytes == 0) continue;
     if (f.axis == ScaleAxis::token) list.emplace_back(f.name, "token");
+    if (f.kind != FormatKind::scalar) continue;
+    if (e.storage_bytes == 1) list.emplace_back(f.name, "raw");
+    // What most caches are stored in comes more often, and is what a draw shrinks to.
+    for (int times = 0; e.storage_bytes > 1 && times < 3; ++times) wide.emplace_back(f.name, "raw");
   }
+  list.insert(list.begin(), wide.begin(), wide.end());
   return sequences(kinds(subject, list, true), true);
 }
 
