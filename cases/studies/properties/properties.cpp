@@ -76,7 +76,7 @@ PropertyResult check_property(const Property& p, Subject& subject, const Effort&
     r.why = e.why;
     return r;
   }
-  const std::uint64_t wanted = std::max(effort.draws, draws.least);
+  const std::uint64_t wanted = std::max(effort.draws, effort.whole ? draws.least : 0);
   std::optional<Broken> broken;
   rc::detail::TestListenerAdapter listener;  // says nothing
   for (std::uint64_t i = 0; i < wanted && !broken; ++i) {

@@ -58,7 +58,8 @@ struct PropertyResult {
 
 struct Effort {
   std::uint64_t draws = 100, seed = 1;
-  double shrink_seconds = 20;          // after which the smallest draw so far is told
+  bool whole = true;           // more draws where these do not meet everything that the subject declares
+  double shrink_seconds = 20;  // after which the smallest draw so far is told
   std::function<bool()> stopped = {};  // asked between draws
 };
 
