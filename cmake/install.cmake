@@ -15,7 +15,7 @@ install(EXPORT assayTargets NAMESPACE assay:: DESTINATION lib/cmake/assay)
 configure_package_config_file(cmake/assayConfig.cmake.in assayConfig.cmake INSTALL_DESTINATION lib/cmake/assay)
 write_basic_package_version_file(assayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/assayConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/assayConfigVersion.cmake
-  cmake/assay_discover_cases.cmake DESTINATION lib/cmake/assay)
+  cmake/assay_discover_cases.cmake cmake/assay_add_properties.cmake DESTINATION lib/cmake/assay)
 install(DIRECTORY cases/suites DESTINATION share/assay)
 set(ASSAY_NOTICES "" CACHE FILEPATH "The licences of the libraries that are linked in, to be installed where these are part of what is handed on")
 if(ASSAY_NOTICES)

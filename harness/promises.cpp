@@ -21,6 +21,8 @@ constexpr KeySpec kRows[] = {
      "two calls on the same bytes give the same bits; yes unless it is denied"},
     {"nan", KeyKind::word, "", "propagate", "a NaN that is read reaches every output that depends on it"},
     {"temporary_bytes", KeyKind::integer, "", "0..", "bytes that are taken beyond the tensors, at one time"},
+    {"pairs", KeyKind::word, "", "symmetric",
+     "the formats of K and V may be exchanged: what takes one pair takes the other"},
     law("batch", "a row does not depend on how many are beside it"),
     law("order", "rows, sequences or tokens may come in any order"),
     law("chunk", "a causal prefill may come in two chunks"),
@@ -44,6 +46,7 @@ Promises parse_promises(std::string_view text) {
     const std::string value = kTable.canonical(row, given);
     if (row.kind == KeyKind::integer) promises.temporary_bytes = kTable.number(name, value);
     if (name == "deterministic") promises.deterministic = value == "yes";
+    if (name == "pairs") promises.pairs = true;
     if (row.allowed == kBitwise) promises.laws.push_back(row.name);
   }
   return promises;

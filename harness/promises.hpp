@@ -12,6 +12,7 @@ namespace assay {
 
 struct Promises {
   bool deterministic = true;                    // two calls on the same bytes give the same bits
+  bool pairs = false;                           // formats of K and V may be exchanged: that is taken too
   std::optional<std::int64_t> temporary_bytes;  // memory beyond the tensors, at one time
   std::vector<std::string_view> laws;  // that hold bit for bit (harness/laws.hpp), as the table spells them
 

@@ -8,31 +8,20 @@
 
 #include <cmath>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "cases/lists.hpp"
-#include "harness/call.hpp"
-#include "harness/judge.hpp"
+#include "cases/subject.hpp"
 
 namespace assay::properties {
 
-// A law that does not hold, and where.
-struct Broken {
-  std::string why;
-  std::string line;  // of the case that shows it
-};
-using Verdict = std::optional<Broken>;
-
-class Kernel {
+class Kernel : public Subject {
  public:
   // "" is the CPU backend as it is.
   explicit Kernel(const std::string& violation = "")
-      : backend_(violation.empty() ? "cpu" : "cpu:" + violation),
-        known_{info(violation.empty() ? ASSAY_CPU_PLUGIN : ASSAY_VIOLATING_PLUGIN)},
-        workers_(known_) {}
+      : Subject(violation.empty() ? "cpu" : "cpu:" + violation,
+                {info(violation.empty() ? ASSAY_CPU_PLUGIN : ASSAY_VIOLATING_PLUGIN)}) {}
 
   // The first output, as f32 numbers, of the case with these inputs. Throws std::runtime_error when the
   // worker finds anything (a leak, an overrun, bits that do not repeat).
@@ -44,28 +33,8 @@ class Kernel {
     std::memcpy(out.data(), r.outputs.at(0).data(), out.size() * sizeof(float));
     return out;
   }
-  RunResult call(const Case& c, const Inputs& inputs) {
-    last_line = c.line();
-    RunRequest request;
-    request.call = make_call(c, inputs);
-    return workers_.of(backend_).worker->run(request);
-  }
-  // Value and limit of the first output under the contract that the backend declares for this call.
-  Truth truth(const Case& c, const Inputs& inputs) {
-    const auto declared = workers_.of(backend_).worker->declare(make_call(c, inputs));
-    if (declared.status != RunStatus::done) throw std::runtime_error(declared.reason);
-    return c.op
-        ->truth(c.attributes, inputs.set, Contract::parse(declared.declaration.contract, c.op->contract))
-        .at(0);
-  }
-  // As `assay run` would judge the line.
-  CaseResult judge(Case c) {
-    last_line = c.line();
-    c.backend = backend_;
-    return judge_alone(c, input_lists(), workers_);
-  }
-  std::string last_line;  // of the last call
-  std::vector<std::string> variants() { return workers_.open(backend_).variants; }
+  Truth truth(const Case& c, const Inputs& inputs) { return truths(c, inputs).at(0); }
+  std::vector<std::string> variants() { return workers().open(backend()).variants; }
 
  private:
   static BackendInfo info(const char* file) {
@@ -73,18 +42,7 @@ class Kernel {
     b.name = "cpu", b.file = file;
     return b;
   }
-  std::string backend_;
-  std::vector<BackendInfo> known_;
-  Workers workers_;
 };
-
-inline Case a_case(const std::string& line) { return expand(parse_case(line)).at(0); }
-
-template <typename T>
-std::span<T> elements(TensorSet& set, const std::string& tensor) {
-  auto& bytes = set.at(tensor).planes.front().bytes;
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
-}
 
 inline Verdict same_bits(const Case& c, std::span<const float> a, std::span<const float> b) {
   for (std::size_t i = 0; i < a.size(); ++i)

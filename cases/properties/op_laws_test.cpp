@@ -1,4 +1,5 @@
-// Laws of softmax, log-sum-exp, the Walsh-Hadamard transform and quantise-on-write. Those of the codecs
+// Laws of softmax, log-sum-exp and the Walsh-Hadamard transform; quantise-on-write has properties of its own in
+// cases/studies/properties. Laws of the codecs
 // (fixed point of decode and encode, order, sign, idempotent requantising) stand beside the codecs, in
 // reference/formats/laws_test.cpp, for every format; round trips of the case grammar in
 // harness/case_test.cpp, of the worker's protocol in harness/worker/protocol_test.cpp.
@@ -93,31 +94,6 @@ TEST(TransformLaws, the_transform_is_its_own_inverse) {
         return Verdict(broken);
     }
     return Verdict();
-  });
-}
-
-// One token: a scale per token is a scale per tensor. One head: a scale per head is. An earlier request that
-// is this one: a locked scale is this request's.
-TEST(ScalePolicyLaws, policies_agree_where_their_scales_cover_the_same) {
-  expect_law("scale policies", "policy", [](Kernel& kernel) {
-    const std::string element = *rc::gen::element<std::string>("e4m3fn", "int8");
-    const int which = *rc::gen::inRange(0, 3);
-    const int tokens = which == 0 ? 1 : *rc::gen::inRange(1, 9),
-              heads = which == 1 ? 1 : *rc::gen::inRange(1, 4);
-    const std::string common =
-        fmt::format("kv_write tokens={} heads={} d=32 dtype=f32 seed={}", tokens, heads, seed());
-    const Case whole = a_case(common + fmt::format(" to={}_tensor policy=request", element));
-    const char* kind[] = {"tok policy=token", "head policy=head", "tensor policy=calibrated"};
-    const Case other = a_case(common + fmt::format(" to={}_{}", element, kind[which]));
-    const Inputs inputs = make_inputs(whole, input_lists());
-    Inputs same = make_inputs(other, input_lists());
-    same.set.at("x") = inputs.set.at("x");
-    if (which == 2) same.set.at("first") = inputs.set.at("x");
-    const RunResult a = kernel.call(whole, inputs), b = kernel.call(other, same);
-    if (a.status != RunStatus::done || b.status != RunStatus::done)
-      return Verdict(Broken{a.reason + b.reason, other.line()});
-    if (a.outputs.at(0) == b.outputs.at(0)) return Verdict();
-    return Verdict(Broken{"codes differ", other.line()});
   });
 }
 

@@ -81,6 +81,8 @@ cases/studies/mutants/mutant_list_fuzz.cpp harness/fuzz/fuzz.hpp OWN
 cases/studies/mutants/command.cpp        harness/* harness/cli/program.hpp reference/ cases/studies/museum/museum.hpp OWN
 cases/studies/mutants/no_simd.cpp        backends/cpu/engine.hpp
 cases/studies/mutants/plugin.cpp         backends/assay_backend.h OWN
+cases/studies/properties                 harness/* harness/cli/program.hpp reference/ reports/file.hpp cases/* cases/laws/laws.hpp cases/studies/cascade/ OWN | harness/testing/
+cases/studies/properties/CMakeLists.txt  harness/* reference/ reports/ cases/ OWN
 cases/studies/silicon                    reference/ OWN
 cases/studies/silicon/amd_device.cu      reference/ OWN backends/hip/layouts.hpp
 cases/studies/sweep                      harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page/ cases/* OWN

@@ -75,8 +75,8 @@ typedef enum assay_status {
  *   contract  the arithmetic: "qk=f32 p=f32 pv=f32 out=f16"; `assay explain OP` lists the keys
  *   path      the kernel that must be seen in the trace, "" when nothing is claimed; on a device that a witness watches
  *             (harness/worker/protocol.md), the name of the device function
- *   promises  "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors; and laws that hold
- *             bit for bit (`assay laws`): "batch=bitwise", "order=", "chunk=", "heads=", "pages=", "padding="
+ *   promises  "deterministic=yes nan=propagate"; "temporary_bytes=0": device memory beyond the tensors; "pairs=symmetric" of K and
+ *             V; laws that hold bit for bit (`assay laws`): "batch=bitwise", "order=", "chunk=", "heads=", "pages=", "padding="
  *   reason    why not, for ASSAY_UNSUPPORTED and ASSAY_FAILED */
 typedef struct assay_declaration {
   char contract[1024];

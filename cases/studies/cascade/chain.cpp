@@ -16,17 +16,6 @@ namespace {
 int pick(const Stream& draw, std::uint64_t index, int first, int count) {
   return first + static_cast<int>(draw.below(index, static_cast<std::uint64_t>(count)));
 }
-// Text tokens, all different: they walk the successor cycle backwards in even steps.
-std::vector<int> text(const Stream& draw, std::uint64_t index, int count) {
-  std::vector<int> tokens = {pick(draw, index, kFirstText, kFirstImage - kFirstText)};
-  while (static_cast<int>(tokens.size()) < count) tokens.push_back(successor(successor(tokens.back())));
-  return tokens;
-}
-// Four tokens: one beyond every range, one of which K alone clips throughout, a weaker one, and text.
-std::vector<int> image(const Stream& draw, std::uint64_t index) {
-  return {pick(draw, index, kFirstImage, 6), pick(draw, index + 1, kMiddleImage, 6),
-          pick(draw, index + 2, kWeakImage, 12), pick(draw, index + 3, kFirstText, kFirstImage - kFirstText)};
-}
 std::vector<int> operator+(std::vector<int> a, const std::vector<int>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -119,37 +108,46 @@ std::string why_it_stopped(const CascadeReport& r, const Settings& s, const Casc
 
 }  // namespace
 
+std::vector<int> text_prompt(const Stream& draw, std::uint64_t index, int count) {
+  std::vector<int> tokens = {pick(draw, index, kFirstText, kFirstImage - kFirstText)};
+  while (static_cast<int>(tokens.size()) < count) tokens.push_back(successor(successor(tokens.back())));
+  return tokens;
+}
+std::vector<int> image_prompt(const Stream& draw, std::uint64_t index) {
+  return {pick(draw, index, kFirstImage, 6), pick(draw, index + 1, kMiddleImage, 6),
+          pick(draw, index + 2, kWeakImage, 12), pick(draw, index + 3, kFirstText, kFirstImage - kFirstText)};
+}
 std::vector<Request> published_traffic(std::uint64_t seed) {
   const Stream draw(seed, "traffic");
   const std::vector<int> small = {kStart};
-  const auto shared = image(draw, 0);
-  return {{"text, locks the scale", small + text(draw, 100, 6), 4},
-          {"image", shared + text(draw, 200, 3), 4},
-          {"same image, beside it", shared + text(draw, 300, 2), 4, false, 1},
-          {"text, unrelated", text(draw, 400, 5), 4},
-          {"same image, later", shared + text(draw, 500, 4), 4},
-          {"the first text again", small + text(draw, 100, 6), 4}};
+  const auto shared = image_prompt(draw, 0);
+  return {{"text, locks the scale", small + text_prompt(draw, 100, 6), 4},
+          {"image", shared + text_prompt(draw, 200, 3), 4},
+          {"same image, beside it", shared + text_prompt(draw, 300, 2), 4, false, 1},
+          {"text, unrelated", text_prompt(draw, 400, 5), 4},
+          {"same image, later", shared + text_prompt(draw, 500, 4), 4},
+          {"the first text again", small + text_prompt(draw, 100, 6), 4}};
 }
 
 std::vector<Request> opposite_traffic(std::uint64_t seed) {
   const Stream draw(seed, "traffic");
   std::vector<int> strong = {kStart};
   for (int i = 0; i < 3; ++i) strong.push_back(kFirstImage + i);
-  return {{"image, locks the scale", strong, 2}, {"text", text(draw, 100, 7), 4}};
+  return {{"image, locks the scale", strong, 2}, {"text", text_prompt(draw, 100, 7), 4}};
 }
 
 std::vector<Request> text_traffic(std::uint64_t seed) {
   const Stream draw(seed, "traffic");
-  return {{"text, locks the scale", std::vector<int>{kStart} + text(draw, 100, 6), 4},
-          {"text", text(draw, 200, 6), 4},
-          {"text beside it", text(draw, 300, 5), 4, false, 1}};
+  return {{"text, locks the scale", std::vector<int>{kStart} + text_prompt(draw, 100, 6), 4},
+          {"text", text_prompt(draw, 200, 6), 4},
+          {"text beside it", text_prompt(draw, 300, 5), 4, false, 1}};
 }
 
 std::vector<Request> together_traffic(std::uint64_t seed) {
   const Stream draw(seed, "traffic");
-  const auto shared = image(draw, 0) + text(draw, 100, 4);
-  return {{"image", shared + text(draw, 200, 3), 4},
-          {"same image, at once", shared + text(draw, 300, 2), 4, false, 0}};
+  const auto shared = image_prompt(draw, 0) + text_prompt(draw, 100, 4);
+  return {{"image", shared + text_prompt(draw, 200, 3), 4},
+          {"same image, at once", shared + text_prompt(draw, 300, 2), 4, false, 0}};
 }
 
 std::vector<Request> traffic_named(const std::string& name, std::uint64_t seed) {

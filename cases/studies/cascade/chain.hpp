@@ -8,8 +8,14 @@
 
 #include "cases/studies/cascade/engine.hpp"
 #include "cases/studies/cascade/report.hpp"
+#include "reference/inputs/random.hpp"
 
 namespace assay::scenarios {
+
+// What prompts are made of, by the draws of `draw` from `index` on. Text tokens, all different: they walk the successor cycle
+// backwards in even steps. Four tokens of an image: one beyond every range, one of which K alone clips throughout, a weaker one, and text.
+std::vector<int> text_prompt(const Stream& draw, std::uint64_t index, int count);
+std::vector<int> image_prompt(const Stream& draw, std::uint64_t index);
 
 // The published traffic: a text request that locks the scales, then an image request whose K reaches 50, a
 // request that shares its image while it still runs, a text request, and later the shared image again.
