@@ -80,7 +80,8 @@ bool Words::say(std::string_view key, std::string_view value) {
   if (found == op_.contract.end()) return false;
   const std::string said = fmt::format("{}={}", key, value);
   try {
-    Contract::parse(said, std::span(&*found, 1));
+    (void)KeyTable("contract key", op_.contract)
+        .canonical(*found, value);  // whether it goes with others shows later
   } catch (const InputError&) {
     return false;
   }
