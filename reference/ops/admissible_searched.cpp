@@ -15,8 +15,7 @@
 // running (q3_K, n = 16: 108), an update that is taken rounds each twice, 6, so up to 67 of them whatever way they round. 2^-15 is 512.
 // e is a minimum of functions |x - s c|, so over a cell of half width h around s it changes by at most h |c|,
 // |c| <= min(|far|, |x| / least |s| + gap), gap the widest distance of a number from a code between two of them (1 for integers, 12 for the
-// codebook). Cells in which the least of E is above the bound are left out, others are halved until they are narrow, or 16 times narrower where
-// E is above the bound at an end. Over an interval of S e is largest at an end, or midway between two codes.
+// codebook). Cells in which the least of E is above the bound are left out, others are halved until they are narrow.
 //   With D = sup |S of any group| / T, the step that is stored is s + t:
 //   |t| <= D / 2 (D for a group that may need the integer T + 1, when the sign is against it) + (sup |S| + D) 2^-11 + (T + 1) 2^-25,
 // the last two by d's rounding to f16, normal or subnormal. So |output - x_i| <= max e(x_i, s + t), and where the code was chosen before d
@@ -39,7 +38,8 @@ namespace {
 constexpr double kLargestF16 = 65504;
 constexpr double kSmallest = 0x1p-40;  // of a group's absmax: w x^2 is a normal f32
 constexpr double kComparisons = 0x1p-15;
-constexpr double kFiner = 16;
+constexpr double kParts =
+    512;  // of a cell, at most: where the rounding of s / d is far beyond the group's own step
 
 struct Cell {
   double low, high;
@@ -48,14 +48,7 @@ struct Cell {
 class Codes {
  public:
   explicit Codes(const ScaleSearch& search)
-      : search_(search), far_(std::abs(search.far_code)), gap_(search.entries.empty() ? 1 : 12) {
-    for (std::size_t i = 1; i < search.entries.size(); ++i)
-      add_middle(double{search.entries[i - 1]}, double{search.entries[i]});
-    if (search.entries.empty())
-      for (int c = std::min(search.far_code, search.top_code); c < std::max(search.far_code, search.top_code);
-           ++c)
-        add_middle(c, c + 1);
-  }
+      : search_(search), far_(std::abs(search.far_code)), gap_(search.entries.empty() ? 1 : 12) {}
 
   double far() const { return far_; }
   // A cell is no wider than this part of the plain step, or of its own place: e changes by less than a sixteenth of the distance of codes.
@@ -81,29 +74,16 @@ class Codes {
     const double least = std::min(std::fabs(cell.low), std::fabs(cell.high));
     return (cell.high - cell.low) / 2 * std::min(far_, std::fabs(x) / least + gap_);
   }
-  // The largest e(x, s) over the cell.
+  // The largest e(x, s) over the cell, from above.
   double farthest(double x, const Cell& cell) const {
-    if (cell.low <= 0 && cell.high >= 0) {
-      const double smallest_code = search_.entries.empty() ? 0 : 1;
-      return std::fabs(x) + smallest_code * std::max(-cell.low, cell.high);
-    }
-    const auto [least, most] = std::minmax({x / cell.low, x / cell.high});
-    double worst = std::max(distance(x, cell.low), distance(x, cell.high));
-    for (auto m = std::ranges::lower_bound(middles_, least, {}, &Middle::code);
-         m != middles_.end() && m->code <= most; ++m)
-      if (x != 0) worst = std::max(worst, std::fabs(x / m->code) * m->half_gap);
-    return worst * (1 + 0x1p-40);
+    if (cell.low > 0 || cell.high < 0) return distance(x, (cell.low + cell.high) / 2) + variation(x, cell);
+    const double smallest_code = search_.entries.empty() ? 0 : 1;
+    return std::fabs(x) + smallest_code * std::max(-cell.low, cell.high);
   }
 
  private:
-  struct Middle {  // between two codes
-    double code, half_gap;
-  };
-  void add_middle(double low, double high) { middles_.push_back({(low + high) / 2, (high - low) / 2}); }
-
   const ScaleSearch& search_;
   double far_, gap_;
-  std::vector<Middle> middles_;
 };
 
 // S of one group, as cells that hold it.
@@ -121,7 +101,11 @@ class Steps {
     if (absmax < kSmallest) {
       cells.push_back({-2 * plain_, 2 * plain_});
     } else {
-      bound_ = error(extreme / far_code) + rule(Rule::search_comparison, kComparisons * squares);
+      for (const double v : x) {
+        const double e = codes.distance(v, extreme / far_code);
+        bound_ += v * v * e * e;
+      }
+      bound_ += rule(Rule::search_comparison, kComparisons * squares);
       if (rule(Rule::search_step, 1) == 0) {
         cells.push_back({extreme / far_code, extreme / far_code});
       } else {
@@ -139,15 +123,6 @@ class Steps {
   double absmax = 0, largest = 0;
 
  private:
-  // E(s), by the nearest codes.
-  double error(double s) const {
-    double sum = 0;
-    for (const double v : x_) {
-      const double e = codes_.distance(v, s);
-      sum += v * v * e * e;
-    }
-    return sum;
-  }
   // From below, of E over sign * [low, high].
   double least_error(double sign, const Cell& cell) const {
     double sum = 0;
@@ -161,10 +136,7 @@ class Steps {
   }
   void search(double sign, double low, double high) {
     if (least_error(sign, {low, high}) > bound_) return;
-    const double narrow = std::max(low, plain_) * codes_.part();
-    const bool is_inside =
-        high - low <= narrow && error(sign * low) <= bound_ && error(sign * high) <= bound_;
-    if (is_inside || high - low <= narrow / kFiner) {
+    if (high - low <= std::max(low, plain_) * codes_.part()) {
       const Cell cell = sign > 0 ? Cell{low, high} : Cell{-high, -low};
       if (!cells.empty() && cells.back().high == cell.low) {
         cells.back().high = cell.high;
@@ -185,11 +157,17 @@ class Steps {
   double plain_ = 0, bound_ = 0;
 };
 
-// The largest e(x, .) over all cells, each wider by `by` either way.
+// The largest e(x, .) over all cells, each wider by `by` either way: merged cells are taken in narrow parts.
 double farthest(const Codes& codes, const Steps& steps, double x, double by) {
+  const double narrow = steps.absmax / codes.far() * codes.part();
   double worst = 0;
-  for (const Cell& cell : steps.cells)
-    worst = std::max(worst, codes.farthest(x, {cell.low - by, cell.high + by}));
+  for (const Cell& cell : steps.cells) {
+    const double low = cell.low - by, high = cell.high + by;
+    const int parts = static_cast<int>(std::clamp(std::ceil((high - low) / narrow), 1.0, kParts));
+    for (int p = 0; p < parts; ++p)
+      worst = std::max(
+          worst, codes.farthest(x, {low + (high - low) * p / parts, low + (high - low) * (p + 1) / parts}));
+  }
   return worst;
 }
 
