@@ -57,11 +57,13 @@ std::string take_conditions(std::string_view text, Expectation& e, const std::st
         refuse(word, "@rate=NUMBER, between 0 and 1");
     } else if (word.starts_with("@owner=") && word.size() > 7) {
       e.owner = word.substr(7);
+    } else if (word.starts_with("@machine=") && word.size() > 9) {
+      e.machine = word.substr(9);
     } else if (word.starts_with("@until=")) {
       e.until = word.substr(7);
       if (!is_day(e.until)) refuse(word, "@until=YYYY-MM-DD");
     } else {
-      refuse(word, "@ratio=NUMBER, @rate=NUMBER, @owner=NAME, @until=YYYY-MM-DD");
+      refuse(word, "@ratio=NUMBER, @rate=NUMBER, @machine=NAME, @owner=NAME, @until=YYYY-MM-DD");
     }
   }
   return rest;
@@ -171,7 +173,7 @@ void apply_expectations(std::vector<Expectation>& expectations, const Case& c, V
 std::vector<const Expectation*> stale(const std::vector<Expectation>& expectations) {
   std::vector<const Expectation*> list;
   for (const auto& e : expectations)
-    if (e.cases > 0 && e.confirmed == 0 && (e.rate == 1 || e.expired))
+    if (e.cases > 0 && e.confirmed == 0 && ((e.rate == 1 && e.machine.empty()) || e.expired))
       list.push_back(&e);  // one that has expired confirms nothing
   return list;
 }

@@ -10,7 +10,8 @@
 // Before the #: @ratio is the largest error / limit that is explained, so that a known finding of 2 x does not hide one of
 // 1000 x; @owner is told with the reason; after the day @until nothing is explained any more, and the line is stale. @rate=0.1
 // is of a finding that comes by chance, in so large a share of the cases: as many are explained as that lets expect (more of
-// them, one run in 10,000), and none is no reason to take the line out.
+// them, one run in 10,000), and none is no reason to take the line out. @machine=no-avx512 says on which machines it comes up:
+// on any other it does not, and that is no reason either.
 #pragma once
 
 #include <limits>
@@ -31,6 +32,7 @@ struct Expectation {
   double ratio = std::numeric_limits<double>::infinity();
   double rate = 1;            // of the cases of the set, the share that the finding comes in
   std::string owner, until;   // until: "2027-01-31", or "" for ever
+  std::string machine;        // the machines that it comes up on, "" for all
   bool expired = false;       // at the day that the list was read
   std::size_t cases = 0;      // of this run that lie in the set
   std::size_t confirmed = 0;  // of those, with one of these verdicts

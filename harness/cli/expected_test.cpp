@@ -89,9 +89,13 @@ TEST_F(Expected, one_that_is_fixed_is_said) {
   EXPECT_NE(o.text.find("stale expectation, remove it"), std::string::npos) << o.text;
 }
 
+TEST_F(Expected, what_some_machines_alone_have_is_no_finding_on_others) {
+  EXPECT_EQ(under(written_ + "crash softmax rows=3 variant=wrong @machine=odd # there\n").code, 0);
+}
+
 TEST_F(Expected, what_is_no_condition_is_refused) {
   for (const std::string word : {"@ratio=0.5", "@ratio=inf", "@ratio=2x", "@rate=0", "@rate=1", "@rate=x",
-                                 "@until=tomorrow", "@until=2027-13-01", "@owner=", "@who=me"}) {
+                                 "@until=tomorrow", "@until=2027-13-01", "@owner=", "@machine=", "@who=me"}) {
     const Outcome o = under("wrong softmax " + word + " # why\n");
     EXPECT_EQ(o.code, 2) << word << "\n" << o.text;
     EXPECT_NE(o.text.find("known.list:1"), std::string::npos) << o.text;

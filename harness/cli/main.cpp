@@ -11,6 +11,7 @@
 #include "cases/lists.hpp"
 #include "harness/cli/commands.hpp"
 #include "harness/cli/commit.hpp"
+#include "harness/cli/program.hpp"
 #include "harness/studies.hpp"
 #include "reference/ops/formula/library.hpp"
 
@@ -72,6 +73,7 @@ std::vector<char*> with_formulas(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace assay;
+  if (!has_proc()) return kCannotRun;  // below it, formulas and studies are looked for beside the program
   int exit_code = kGreen;
   std::vector<char*> words;
   try {
