@@ -1,4 +1,6 @@
+#include <array>
 #include <memory>
+#include <vector>
 
 #include "backends/adapters/onednn/onednn.hpp"
 #include "backends/plugin/options.hpp"
@@ -39,12 +41,19 @@ Prepared prepare_or_refuse(const Call& call, const dnnl::engine& engine) {
 std::string path_of(const Prepared& p) { return p.routine.empty() ? p.implementation : p.routine; }
 
 // oneDNN names the routines that it generates where a witness finds them, in the map of perf. Those of its products it
-// generates for all of them when the first one runs: here, and not in the middle of a case.
+// generates when a call first takes their way, of which small and narrow products have one of their own on AVX2: here, and
+// not in the middle of a case.
 void name_what_is_generated() {
   if (dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_LINUX_PERFMAP) != dnnl_success) return;
-  const float one = 1;
-  float product = 0;
-  dnnl_sgemm('N', 'N', 1, 1, 1, 1, &one, 1, &one, 1, 0, &product, 1);
+  constexpr std::array<std::array<dnnl_dim_t, 3>, 3> kShapes = {{{1, 1, 1}, {3, 20, 512}, {64, 64, 64}}};
+  for (const auto& [m, n, k] : kShapes)
+    for (const char a : {'N', 'T'})
+      for (const char b : {'N', 'T'}) {
+        const std::vector<float> left(static_cast<std::size_t>(m * k), 1), right(static_cast<std::size_t>(k * n), 1);
+        std::vector<float> product(static_cast<std::size_t>(m * n));
+        dnnl_sgemm(a, b, m, n, k, 1, left.data(), a == 'N' ? k : m, right.data(), b == 'N' ? n : k, 0,
+                   product.data(), n);
+      }
   const std::int8_t code = 1, none = 0;
   std::int32_t sum = 0;
   dnnl_gemm_s8s8s32('N', 'N', 'F', 1, 1, 1, 1, &code, 1, none, &code, 1, none, 0, &sum, 1, &sum);
