@@ -115,7 +115,7 @@ function(assay_test name)
     return()
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+    set(arg_TIMEOUT 1200)
   endif()
   if(ASSAY_SANITIZER)  # the same tests at the same sizes, several times slower
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
@@ -129,7 +129,7 @@ function(assay_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   else()
     list(GET arg_LABELS 0 first_label)
-    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60
+    gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 600
       PROPERTIES LABELS "${first_label}" TIMEOUT ${arg_TIMEOUT})
     if(NOT arg_LABELS STREQUAL first_label)  # gtest_discover_tests takes no list as a property: ctest sets the rest
       set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)

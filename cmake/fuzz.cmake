@@ -26,7 +26,7 @@ function(assay_fuzz name)
   else()
     target_sources(fuzz_${name} PRIVATE ${folder}/replay.cpp)
     add_test(NAME fuzz.${name} COMMAND fuzz_${name} ${folder}/corpus/${name} ${arg_RUNS})
-    set_tests_properties(fuzz.${name} PROPERTIES LABELS supervision TIMEOUT 120)
+    set_tests_properties(fuzz.${name} PROPERTIES LABELS supervision TIMEOUT 600)
   endif()
 endfunction()
 

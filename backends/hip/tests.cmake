@@ -30,4 +30,4 @@ add_test(NAME hip.opens_or_says_why COMMAND assay run "softmax rows=2 cols=64 dt
 set_tests_properties(hip.opens_or_says_why PROPERTIES PASS_REGULAR_EXPRESSION "no GPU: |all green")
 set_tests_properties(hip.witness hip.table_lacks_gfx1201 hip.dead_fast_path hip.correct_twin hip.gemm_table_lacks_gfx1201
   hip.gemm_dead_fast_path hip.gemm_correct_twin hip.opens_or_says_why
-  PROPERTIES LABELS hip TIMEOUT 120)
+  PROPERTIES LABELS hip TIMEOUT 600)

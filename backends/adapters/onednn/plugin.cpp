@@ -49,7 +49,8 @@ void name_what_is_generated() {
   for (const auto& [m, n, k] : kShapes)
     for (const char a : {'N', 'T'})
       for (const char b : {'N', 'T'}) {
-        const std::vector<float> left(static_cast<std::size_t>(m * k), 1), right(static_cast<std::size_t>(k * n), 1);
+        const std::vector<float> left(static_cast<std::size_t>(m * k), 1),
+            right(static_cast<std::size_t>(k * n), 1);
         std::vector<float> product(static_cast<std::size_t>(m * n));
         dnnl_sgemm(a, b, m, n, k, 1, left.data(), a == 'N' ? k : m, right.data(), b == 'N' ? n : k, 0,
                    product.data(), n);

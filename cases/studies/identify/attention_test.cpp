@@ -33,7 +33,7 @@ TEST(IdentifyAttention, finds_a_hidden_schedule_and_every_bit_of_it) {
        {"qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=128 order=descending argument=mul_sub",
         "qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=32 argument=fma_max constant=float sums=tile",
         "qk=a100_f16 pv=a100_f16 p=f16 out=f16 tile=64 argument=scaled fold=adjacent quotient=division"}) {
-    const AttentionCard card = identify_attention(kernel_of(hidden), {}, {.outputs = 20'000});
+    const AttentionCard card = identify_attention(kernel_of(hidden), {}, {.outputs = 20'000, .seconds = 1e4});
     ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
     EXPECT_GE(card.compared, 20'000);
     EXPECT_GE(card.last_seed, 2U);
@@ -56,8 +56,8 @@ TEST(IdentifyAttention, tiles_that_a_causal_mask_cuts_may_have_an_argument_of_th
       "quotient=approx";
   const std::string own = plain + " own=scaled_twice own_rows=64";
   constexpr std::int64_t kPositions = 128;
-  const AttentionCard card =
-      identify_attention(kernel_of(own, kPositions, kPositions, true), {}, {.outputs = 10'000});
+  const AttentionCard card = identify_attention(kernel_of(own, kPositions, kPositions, true), {},
+                                                {.outputs = 10'000, .seconds = 1e4});
   ASSERT_TRUE(card.schedule) << card_text(card);
   EXPECT_NE(card.schedule->own, OwnTiles::same) << card_text(card);
   for (const CardField& f : card.fields) {
@@ -75,7 +75,7 @@ TEST(IdentifyAttention, finds_the_parts_of_a_split_decode) {
       identify_attention(kernel_of("qk=hopper_f16 pv=hopper_f16 p=f16 out=f16 tile=64 order=descending "
                                    "argument=mul_sub split=3 merge_lanes=16",
                                    4, 400),
-                         {}, {.outputs = 2'000});
+                         {}, {.outputs = 2'000, .seconds = 1e4});
   ASSERT_TRUE(card.schedule) << card_text(card);
   EXPECT_EQ(card.schedule->split * 10 + card.schedule->tile / 64, 31) << card_text(card);
 }
@@ -126,7 +126,8 @@ TEST(IdentifyAttention, steps_of_vectors_and_what_is_left_behind_them_are_found)
         shared + "p=bf16 out=bf16 exp=degree3 lanes=32 tail_width=16 dot_step=pair value_step=pair",
         shared + "p=bf16 out=bf16 exp=degree3 lanes=32 tail_width=16 dot_step=pair dot_lanes=16 dot_pack=2 "
                  "dot_fold=8.1.2.4 value_step=pair promote=8"}) {
-    const AttentionCard card = identify_attention(kernel_of(hidden, 3, kLeft), {}, {.outputs = 1'000});
+    const AttentionCard card =
+        identify_attention(kernel_of(hidden, 3, kLeft), {}, {.outputs = 1'000, .seconds = 1e4});
     ASSERT_TRUE(card.schedule) << hidden << "\n" << card_text(card);
     const AttentionSchedule truth = parse_attention_schedule(hidden);
     EXPECT_EQ(card.schedule->exp, truth.exp) << hidden;
@@ -201,7 +202,8 @@ TEST(IdentifyAttention, the_emulated_kernel_is_replayed_with_no_bit_different) {
     const AttentionReplay replay({h.keys, h.d, h.dv, h.k, h.v, h.format});
     EXPECT_EQ(replay.run(s, {h.rows, h.q, h.scale, {}}).out, h.got) << unit;
     if (std::string_view(format) == "bf16") continue;  // tells too little apart in a few thousand outputs
-    const AttentionCard card = identify_attention(emulated(unit, format), {}, {.outputs = 6'000});
+    const AttentionCard card =
+        identify_attention(emulated(unit, format), {}, {.outputs = 6'000, .seconds = 1e4});
     ASSERT_TRUE(card.schedule) << card_text(card);
   }
 }
