@@ -277,6 +277,7 @@ class Server {
 };
 
 int serve() {
+  const pid_t own = getpid();
   Server server;
   LineBuffer buffer;
   for (;;) {
@@ -309,7 +310,8 @@ int serve() {
     if (auto* failed = std::get_if<reply::Failed>(&answer); opening && failed != nullptr) {
       answer = reply::Refused{failed->reason};
     }
-    std::fflush(nullptr);  // what the plug-in printed belongs to this call
+    if (getpid() != own) _exit(0);  // a call that forked came back twice, and one process answers
+    std::fflush(nullptr);           // what the plug-in printed belongs to this call
     if (!send_all(kControlDescriptor, to_line(id, answer))) return kExitChannelLost;
   }
 }

@@ -22,6 +22,7 @@ from cuda_driver import Driver, DriverError  # noqa: E402
 from host_memory import MEMORY, HostLimit, HostMemory  # noqa: E402
 
 CONTROL = 3
+OWN = os.getpid()
 LINE = 8 << 20  # bytes of a reply
 MANY = 8192  # launches of one run
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -56,6 +57,12 @@ def fault(error, guarded):
         return (f"{error.text} on the device: it reads or writes where no tensor is (past an end, in front, between rows "
                 "far apart); with the option guards=canary, as in -b python:mine.py,guards=canary, what it writes is named")
     return f"{error.text} on the device"
+
+
+def end_what_was_forked():
+    """Where a subject forked, two processes come back out of it, on one memory and one channel: one stores and answers."""
+    if os.getpid() != OWN:
+        os._exit(0)
 
 
 class Worker:
@@ -212,6 +219,7 @@ class Worker:
             with entered:
                 return subject.function(call, **arguments)
         finally:
+            end_what_was_forked()
             os.chdir(folder)  # the next call is to find what this one found
 
     def ping(self, request):
@@ -309,7 +317,9 @@ def main():
         worker.memory.request(request["id"])
         if request["type"] == "bye":
             break
-        control.sendall(line_of(request, worker.answer(request)))
+        reply = line_of(request, worker.answer(request))
+        end_what_was_forked()
+        control.sendall(reply)
     sys.stdout.flush()
     os._exit(0)  # no destructors of libraries that may already be in disorder
 

@@ -211,6 +211,19 @@ def fork_and_answer_twice(call):
 
 
 @variant
+def fork_and_raise_twice(call):
+    os.fork()
+    raise ValueError("of either process")
+
+
+@variant
+def fork_and_let_the_child_answer(call):
+    if os.fork() != 0:
+        os._exit(0)
+    return twice(call)
+
+
+@variant
 def note_what_is_no_text(call):
     call.kernels += ["\x1b[2J\n"]
     call.notes.append(["key", b"bytes"])

@@ -257,6 +257,16 @@ constexpr Variant kVariants[] = {
        if (fd < 0 || write(fd, "spoilt", 6) != 6) c.refused("a file");
        close(fd);
      }},
+    {"fork_and_answer_twice",
+     [](Call& c) {
+       c.twice();
+       fork();
+     }},
+    {"fork_and_let_the_child_answer",
+     [](Call& c) {
+       c.twice();
+       if (fork() != 0) _exit(0);
+     }},
     {"correct_with_a_child_that_ended",
      [](Call& c) {
        const pid_t child = fork();
