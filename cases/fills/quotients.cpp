@@ -2,6 +2,7 @@
 // x * (1 / s) part. Random data have none of them.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "cases/fills/families.hpp"
 #include "reference/inputs/random.hpp"
@@ -54,13 +55,18 @@ void quotient_ties(const FillRequest& r, Values& values) {
 namespace {
 
 // The scalar format that a quantiser's output stores its elements in; nullptr where it is no scalar. *divisor: by what an
-// absmax is divided to give the scale, 0 where nothing is scaled.
+// absmax is divided to give the scale, 0 where nothing is scaled; of OCP MX an absmax whose scale is 1 by every mx_scale.
 const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
   for (const auto& t : r.tensors) {
     if (t.role != TensorRole::output) continue;
     const Format& f = format(t.format);
     *divisor = f.scale_divisor;
     if (const ScalarFormat* scalar = find_scalar_format(t.format)) return scalar;
+    for (const auto& [name, element, absmax] : {std::tuple{"mxfp4", "e2m1", 4.0},
+                                                {"mxfp4_ggml", "e2m1", 4.0},
+                                                {"mxfp8", "e4m3fn", 256.0},
+                                                {"mxfp8_e5m2", "e5m2", 32768.0}})
+      if (t.format == name) return *divisor = absmax, find_scalar_format(element);
     return f.element.empty() ? nullptr : find_scalar_format(f.element);
   }
   return nullptr;
@@ -74,8 +80,8 @@ struct BlockTies {
   int least, greatest;
 };
 constexpr BlockTies kBlockTies[] = {
-    {"q8_0", 127, 127, -127, 127}, {"q4_0", -8, -8, -8, 7}, {"q5_0", -16, -16, -16, 15},
-    {"q4_1", 0, 15, 0, 15},        {"q5_1", 0, 31, 0, 31},
+    {"q8_0", 127, 127, -127, 127}, {"q8_1", 127, 127, -127, 127}, {"q4_0", -8, -8, -8, 7},
+    {"q5_0", -16, -16, -16, 15},   {"q4_1", 0, 15, 0, 15},        {"q5_1", 0, 31, 0, 31},
 };
 // True where the output is one of these.
 bool block_ties(const FillRequest& r, Values& values) {

@@ -13,6 +13,7 @@
 #include "reference/arithmetic/rule.hpp"
 #include "reference/error.hpp"
 #include "reference/formats/block.hpp"
+#include "reference/formats/factors.hpp"
 #include "reference/ops/enclosure.hpp"
 #include "reference/ops/op_io.hpp"
 #include "reference/parallel.hpp"
@@ -47,9 +48,11 @@ void admit_scalar(Truth& truth, const Format& to, std::span<const float> values,
 class BlockMoves {
  public:
   BlockMoves(const Format& to, std::span<const float> values, std::span<const double> radius,
-             const EncodePolicy& policy, double scale_ulp)
+             const EncodePolicy& policy, double scale_ulp, bool either_of_ties)
       : to_(to),
         policy_(policy),
+        knows_ties_(scale_ulp == 0 && radius.empty()),
+        either_of_ties_(either_of_ties),
         reach_(((to.name == "iq4_nl" ? 134 : kMoved) + 2 * scale_ulp + 1) * kUnit32),
         values_(values.begin(), values.end()),
         radius_(radius.begin(), radius.end()),
@@ -110,10 +113,80 @@ class BlockMoves {
       if (by > 2 * kUlpF16) limit[i] = std::max(limit[i], own[i] + by_first);
     }
     add_shifted(limit);
+    decide_ties(limit);
     return limit;
   }
 
  private:
+  // D of a format whose scale is an extreme, or a range, over D; 0: of another.
+  float divisor() const {
+    for (const auto& [name, d] : {std::pair{"q8_0", 127.0F},
+                                  {"q8_1", 127.0F},
+                                  {"q4_0", -8.0F},
+                                  {"q5_0", -16.0F},
+                                  {"q4_1", 15.0F},
+                                  {"q5_1", 31.0F}})
+      if (to_.name == name) return d;
+    return 0;
+  }
+  // The scale of a block that every way of the header finds, where it is a power of two; 0: there is none.
+  double decided_scale(std::span<const float> x) const {
+    const auto [low, high] = std::ranges::minmax(x);
+    double range = static_cast<double>(high) - low;
+    if (!has_minimum()) {
+      range = -low > high ? low : high;
+      if (divisor() > 0) range = std::fabs(range);
+      if (divisor() < 0 && -low == high) return 0;  // either sign
+    } else if (round_f16(low) != low) {
+      return 0;
+    }
+    const auto f32 = static_cast<float>(range);
+    const float d = f32 / divisor(), inverse = divisor() / f32;
+    const bool same = f32 == range && d == f32 * (1 / divisor()) && d == 1 / inverse && d * inverse == 1;
+    int exponent = 0;
+    return same && std::fabs(std::frexp(d, &exponent)) == 0.5F && round_f16(d) == d ? d : 0;
+  }
+  // The scales of OCP MX's blocks that a moved absmax keeps.
+  std::vector<double> kept_scales() const {
+    const auto scales = [&](std::span<const float> x) {
+      std::vector<Factors> parts(x.size());
+      factors(encoded(x), 0, parts);
+      std::vector<double> each;
+      for (std::size_t i = 0; i < parts.size(); i += block_) each.push_back(parts[i].scale);
+      return each;
+    };
+    std::vector<double> kept = scales(values_);
+    for_each_shift([&](const std::vector<float>& x) {
+      const std::vector<double> other = scales(x);
+      for (std::size_t b = 0; b < kept.size(); ++b)
+        if (other[b] != kept[b]) kept[b] = 0;
+    });
+    return kept;
+  }
+  // Of elements half-way between two codes under a scale that is known, limit 0, or a step: see the head of admissible.hpp.
+  void decide_ties(std::vector<double>& limit) const {
+    const ScalarFormat* const element = to_.name == "mxfp8"             ? &scalar_format("e4m3fn")
+                                        : to_.name == "mxfp8_e5m2"      ? &scalar_format("e5m2")
+                                        : to_.name.starts_with("mxfp4") ? &scalar_format("e2m1")
+                                                                        : nullptr;
+    if (!knows_ties_ || (element == nullptr && divisor() == 0)) return;
+    const std::vector<double> kept = element != nullptr ? kept_scales() : std::vector<double>();
+    for (std::size_t b = 0; b < blocks(); ++b) {
+      const std::span<const float> x(values_.data() + b * block_, block_);
+      const double scale = element != nullptr ? kept[b] : decided_scale(x);
+      if (!(std::fabs(scale) > 0)) continue;
+      const double least = has_minimum() ? *std::ranges::min_element(x) : 0;
+      for (std::size_t i = b * block_; i < (b + 1) * block_; ++i) {
+        const double code = (value_[i] - least) / scale, quotient = (values_[i] - least) / scale,
+                     across = 2 * quotient - code;  // as far from the quotient, on its other side
+        const bool is_code =
+            element != nullptr ? round_to(*element, across) == across : across == std::nearbyint(across);
+        if (across == code || !is_code || !std::isfinite(code)) continue;
+        limit[i] = either_of_ties_ ? std::max(limit[i], std::fabs((across - code) * scale)) : 0;
+      }
+    }
+  }
+
   std::size_t blocks() const { return values_.size() / block_; }
   bool rotated() const { return to_.name.starts_with("tq3"); }
   bool summed() const { return to_.name == "iq4_nl"; }  // the scale is a quotient of sums over codes
@@ -244,6 +317,7 @@ class BlockMoves {
 
   const Format& to_;
   EncodePolicy policy_;
+  bool knows_ties_, either_of_ties_;
   std::size_t block_ = static_cast<std::size_t>(to_.block_elements);
   // iq4_nl's scale is the quotient of two sums of 32 terms of one sign, in any order: 2 + 31 roundings each
   // and one of the quotient, in the kernel and in ours, are within 134 u; all elements moved together move it
@@ -258,6 +332,12 @@ class BlockMoves {
 // Of a block format's own searches and sums nothing is known under drawn codes.
 void check_rounding(const Format& to, const Contract& contract) {
   const bool groups = to.name.starts_with("int4_g32") || to.name == "int4_ch_tensor";
+  const bool ruled = to.kind == FormatKind::block && !groups && !to.block->searched;
+  if (contract.text("ties") != "rule" &&
+      (!ruled || to.name == "iq4_nl" || to.name.starts_with("nvfp4") || to.name.starts_with("tq3")))
+    throw InputError(
+        InputErrorKind::bad_contract,
+        fmt::format("ties={} with to={}, where no rule decides them", contract.text("ties"), to.name));
   if (contract.text("round") == "stochastic" && to.kind == FormatKind::block && !groups)
     throw InputError(
         InputErrorKind::bad_value,
@@ -322,12 +402,13 @@ void admit_block(Truth& truth, const Format& to, std::span<const float> given, s
   const std::vector<float> replaced = is_mxfp8 ? std::vector<float>() : finite_alone(to, given);
   const std::span<const float> values = is_mxfp8 ? given : replaced;
   const double scale_ulp = contract.number("scale_ulp");
-  const BlockMoves moves(to, values, radius, policy, scale_ulp);
+  const bool either_of_ties = contract.text("ties") == "any";
+  const BlockMoves moves(to, values, radius, policy, scale_ulp, either_of_ties);
   truth.value = moves.value();
   truth.limit = moves.limits();
   if (to.name == "mxfp4_ggml" && rule(Rule::mx_logarithm, 1) > 0) {
     policy.mx_exact = true;
-    const BlockMoves exact(to, values, radius, policy, scale_ulp);
+    const BlockMoves exact(to, values, radius, policy, scale_ulp, either_of_ties);
     const std::vector<double> limit = exact.limits();
     for (std::size_t i = 0; i < values.size(); ++i)
       truth.limit[i] = std::max(truth.limit[i], std::fabs(exact.value()[i] - truth.value[i]) + limit[i]);

@@ -50,6 +50,10 @@
 // has a derivation of its own: admissible_nvfp4.cpp; so have formats whose scales are searched for:
 // admissible_searched.cpp. mxfp4_ggml's exponent is that of ggml's code, which floors a logarithm rounded to
 // f32, or the exact one: both are admitted.
+// Ties are decided (limit 0) where every way finds the same scale, a power of two, and the very quotient: an absmax of 127 gives
+// q8_0 the scale 127 / 127 = fl(127 fl(1 / 127)) = 1 / fl(127 / 127) = 1, so that 2.5 / 1 = 2.5 fl(1 / 1) = fl(2.5 127) / 127 = 2.5,
+// whose code is 3 by its rule. Half a code has 9 bits and D 7, so the product is exact; so is what a fused rule adds. In OCP MX every
+// scale is a power of two, and is known where a moved absmax keeps it. ties=any: either neighbour, as everywhere else.
 //
 // Numbers that are not exact (requantize, decoded with several roundings, admissible_between.cpp): every number between the ends.
 //
@@ -102,6 +106,9 @@ inline constexpr std::array kQuantiseKeys = {
             "to a code, in place of a rule's own to nearest; stochastic: to either neighbour; ties of "
             "block formats "
             "are as their rule says"},
+    KeySpec{"ties", KeyKind::word, "rule", "rule|any",
+            "half-way between two codes of a block format whose rule has no search: the code that its rule "
+            "says, or either"},
     KeySpec{
         "subnormals", KeyKind::word, "keep", "keep|zero",
         "codes below the smallest normal number of a floating format: kept, or 0; in OCP MX and nvfp4 kept"},

@@ -39,8 +39,10 @@ std::string codec_kernel(const Call& call) {
 
 std::string codec_contract(const Call& call) {
   if (call.op() == "dequantize") return "mid=f32 roundings=1";
-  return ggml_is_quantized(type_of(call.output("y"))) ? ""
-                                                      : "overflow=ieee";  // a float stays Inf, or becomes it
+  const ggml_type to = type_of(call.output("y"));
+  if (!ggml_is_quantized(to)) return "overflow=ieee";  // a float stays Inf, or becomes it
+  // Its vector code has a processor's own rounding, halves to even.
+  return wants_cpu(call) && (to == GGML_TYPE_Q8_0 || to == GGML_TYPE_Q8_1) ? "ties=any" : "";
 }
 
 void run_codec(const Call& call) {

@@ -92,6 +92,8 @@ void contract(const Attributes& a, const Choices& c, Words& words) {
   words.say("int_range", sharp ? choice(c, "integers") : "any");
   words.say("mx_scale", choice(c, "exponent"));
   words.say("scale_ulp", choice(c, "scale_ulp"));
+  // Halves to even in q8_0, whose rule has them away from zero.
+  if (a.text("to") == "q8_0") words.say("ties", choice(c, "round") == "nearest_even" ? "any" : "rule");
   if (block) return;
   words.say("divisor", choice(c, "divisor"));
   words.say("scale_format", choice(c, "scale_format"));
