@@ -10,6 +10,7 @@ void nan_value(const FaultSite&, Values&);
 void nan_code(const FaultSite&, Values&);
 void inf_value(const FaultSite&, Values&);
 void negative_inf_value(const FaultSite&, Values&);
+void infinite_row(const FaultSite&, Values&);
 void nan_leader(const FaultSite&, Values&);
 void nan_follower(const FaultSite&, Values&);
 void inf_against_zero(const FaultSite&, Values&);

@@ -79,6 +79,13 @@ void inf_value(const FaultSite& site, Values& values) {
 void negative_inf_value(const FaultSite& site, Values& values) {
   seeded(site, first_values(site, values)) = -kInfinity;
 }
+// A row between two others, where there are so many.
+void infinite_row(const FaultSite& site, Values& values) {
+  std::vector<float>& x = first_values(site, values);
+  const auto row = static_cast<std::size_t>(first_data(site).shape.back());
+  const std::size_t first = x.size() / row / 2 * row;
+  std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(first), row, -kInfinity);
+}
 void nan_leader(const FaultSite& site, Values& values) {
   first_values(site, values)[0] = std::numeric_limits<float>::quiet_NaN();
 }

@@ -8,7 +8,7 @@
 //
 // Domain. Every real x. A masked element has y = 0 and its x is never read; a row without a visible element is all 0.
 // A visible NaN, a visible +Inf after the cap (Inf - Inf), a NaN sink or a row whose visible logits and sink are all -Inf
-// makes every visible element of its row NaN; nothing is claimed of the masked ones there: 0 / NaN where a mask is added to
+// makes every visible element of its row NaN, the last of these 0 under empty=zero; nothing is claimed of the masked ones there: 0 / NaN where a mask is added to
 // the logits, 0 where a kernel passes over them. So does a sink of +Inf, or not: a kernel whose maximum is that of the keys
 // gives w / Inf = 0. Its row is unclaimed, and so is a row with a logit that may overflow. mask=causal is bottom-right
 // aligned: row i of `rows` sees j <= cols - rows + i.
@@ -87,6 +87,13 @@ constexpr auto kContract = with_store_keys(with_replay_keys(std::array{
             "format in which exp, against the maximum of its time, is kept between its sum and the "
             "quotient; acc: as "
             "it was summed"},
+    KeySpec{"empty",
+            KeyKind::word,
+            "nan",
+            "nan|zero",
+            "what a row gives whose visible logits are all -Inf, without a sink above it",
+            {},
+            "zero: level!=replay"},
 }));
 
 void indices(const Attributes& a, std::uint64_t seed, TensorSet& inputs) {
@@ -178,6 +185,7 @@ std::vector<Truth> truth(const Attributes& a, const TensorSet& set, const Contra
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
       return;
     }
+    if (!poisoned && largest == -kInfinity && contract.text("empty") == "zero") return;
     if (poisoned || std::isinf(largest)) {
       for (std::int64_t i = 0; i < cols; ++i) set_unclaimed(t, r * cols + i);
       for (const std::int64_t i : visible) set_special(t, r * cols + i, std::nan(""));
@@ -254,7 +262,7 @@ const Op kSoftmax = {
     .special =
         "a row with a visible NaN or +Inf (after the cap) or a NaN sink, or of nothing but -Inf and no "
         "finite sink: NaN where "
-        "visible\n"
+        "visible; of the latter 0 under empty=zero\n"
         "a row without a visible element: 0\n"
         "a -Inf (after the cap) among others, a finite sink with them: 0, an online kernel's too\n"
         "a sink of +Inf: nothing is claimed of its row",

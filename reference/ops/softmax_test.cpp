@@ -172,6 +172,25 @@ TEST(Softmax, specials_follow_the_definition) {
   expect_caught(t, Values(12, 0.25F));
 }
 
+TEST(Softmax, a_row_of_nothing_but_minus_inf_is_nan_or_zero_as_declared) {
+  OpCase c("softmax", {{"rows", "3"}, {"cols", "4"}, {"sinks", "yes"}});
+  Values x(12, -INFINITY);
+  x[5] = 1;
+  c.put("x", x);
+  c.put("sinks", Values{-INFINITY, -INFINITY, 0});
+  const Values ones{0, 1, 0, 0}, zeros(4, 0.0F), nans(4, NAN);
+  const auto rows = [&](const Values& first) {
+    Values y = first;
+    y.insert(y.end(), ones.begin(), ones.end());
+    y.insert(y.end(), zeros.begin(), zeros.end());  // all of the weight is the sink's
+    return y;
+  };
+  expect_pass(c.truth(""), rows(nans));
+  expect_caught(c.truth(""), rows(zeros));
+  expect_pass(c.truth("empty=zero"), rows(zeros));
+  expect_caught(c.truth("empty=zero"), rows(nans));
+}
+
 TEST(Softmax, a_masked_nan_never_shows_and_a_fully_masked_row_is_zero) {
   OpCase c("softmax", {{"rows", "9"}, {"cols", "16"}, {"mask", "random"}});
   Values x(9 * 16, 1.0F);

@@ -37,6 +37,7 @@ constexpr Axis kKernel[] = {
     {"base", "e|e|2"},
     {"sink", "last|first|apart"},
     {"maximum", "all|all|keys"},
+    {"empty", "nan|nan|zero"},
     {"masked", "skipped|placed"},
     {"keep", "again|kept"},
     {"tiles", "0|0|2|7|64"},
@@ -68,6 +69,7 @@ void softmax_contract(const Attributes& a, const Choices& c, Words& words) {
   words.say("tanh_ulp", ulps(c, "tanh_ulp"));
   words.say("div_ulp", quotient_ulp(choice(c, "quotient")));
   words.say("weights", choice(c, "weights"));
+  words.say("empty", choice(c, "empty"));
   say_store(c, words);
 }
 
@@ -166,6 +168,10 @@ double capped(const Arithmetic& m, const Problem& p, double x, int side) {
   return m.mul(std::clamp(t, -1.0, 1.0), m.round(softcap));
 }
 
+bool is_empty(const std::vector<double>& s) {
+  return std::ranges::all_of(s, [](double each) { return each == -kInf; });
+}
+
 Outputs softmax_run(const Problem& p) {
   const Arithmetic m(p.text("acc"), p.is("ftz", "yes"), p.text("flush")),
       kept(p.text("weights"), p.is("ftz", "yes"));
@@ -195,7 +201,8 @@ Outputs softmax_run(const Problem& p) {
       out[0][r * cols + at[j]] = store(p, y, p.attributes.text("dtype"));
     }
     if (s.size() > 0 && (e.max == -kInf || e.sum == 0))
-      for (std::int64_t i = 0; i < cols; ++i) out[0][r * cols + i] = std::nan("");
+      for (std::int64_t i = 0; i < cols; ++i)
+        out[0][r * cols + i] = p.is("empty", "zero") && is_empty(s) ? 0 : std::nan("");
   }
   return out;
 }
