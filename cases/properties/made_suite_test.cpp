@@ -78,6 +78,8 @@ TEST(MadeSuite, what_was_found_only_by_a_line_made_by_hand_is_asked_early) {
        {"^softmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
       {"and its logsumexp", {"^logsumexp", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
       {"and its argmax", {"^argmax", " cols=(151936|152064|20[12]\\d{3}|256000|262144) "}},
+      {"a decimal width", {"^softmax rows=32 cols=1000 ", " fill=roll_call "}},
+      {"a row of nothing but -Inf", {"^logsumexp ", " fault=infinite_row "}},
       {"256 experts, 8 of each token", {"^moe", " experts=256 ", " topk=8 "}}};
   for (const auto& [what, patterns] : wanted) EXPECT_LT(before(of_cpu(), patterns), kEarly) << what;
 }
@@ -99,7 +101,7 @@ std::size_t ties_of(const std::string& block_format, const std::string& fill) {
   return ties;
 }
 TEST(Ties, of_a_quantiser_lie_half_way_between_its_codes_under_its_own_scale) {
-  for (const char* block_format : {"q8_0", "q4_0", "q5_0", "q4_1", "q5_1", "int8_tok", "int4_g32"}) {
+  for (const char* block_format : {"q8_0", "q8_1", "q4_0", "q5_0", "q4_1", "q5_1", "int8_tok", "int4_g32"}) {
     EXPECT_GT(ties_of(block_format, "ties"), 64U) << block_format;  // of 256: every second one is made one
     EXPECT_EQ(ties_of(block_format, "gaussian"), 0U) << block_format;
   }

@@ -53,9 +53,36 @@ std::uint16_t to_bf16(float x, bool of_bits) {
   return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+// Nearest f16 of a number from 0 on, ties to even.
+std::uint16_t to_f16(double x) {
+  if (!(x <= 65504)) return x < 65520 ? 0x7BFF : 0x7C00;
+  const int exponent = x < 0x1p-14 ? -14 : std::ilogb(x);
+  return static_cast<std::uint16_t>((exponent + 14) * 1024 +
+                                    static_cast<int>(std::nearbyint(std::ldexp(x, 10 - exponent))));
+}
+
+// ggml's rule: d = absmax / 127, code = x (1 / d) to nearest, halves away from zero, or to even.
+void quantize_q8_0(const assay_call* c, const assay_tensor& x, const assay_tensor& y) {
+  for (int64_t r = 0; r < x.shape[0]; ++r)
+    for (int64_t first = 0; first < x.shape[1]; first += 32) {
+      const float* in = row_of<const float>(x, r) + first;
+      char* out = row_of<char>(y, r) + first / 32 * 34;
+      float absmax = 0;
+      for (int i = 0; i < 32; ++i) absmax = std::fmax(absmax, std::fabs(in[i]));
+      const float d = absmax / 127, inverse = d == 0 ? 0 : 1 / d;
+      const std::uint16_t stored = to_f16(static_cast<double>(d));
+      std::memcpy(out, &stored, sizeof stored);
+      for (int i = 0; i < 32; ++i) {
+        const float q = in[i] * inverse, code = is(c, "halves_to_even") ? std::nearbyint(q) : std::round(q);
+        out[2 + i] = static_cast<char>(std::fabs(code) <= 127 ? static_cast<int>(code) : 0);
+      }
+    }
+}
+
 void quantize(const assay_call* c) {
   const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
   const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  if (std::strcmp(y.format, "q8_0") == 0) return quantize_q8_0(c, x, y);
   const bool bf16 = std::strcmp(y.format, "bf16") == 0;
   for (int64_t r = 0; r < x.shape[0]; ++r)
     for (int64_t i = 0; i < x.shape[1]; ++i)
@@ -156,9 +183,39 @@ void softmax(const assay_call* c) {
     double largest = is(c, "starts_high") ? -16384.0 : -INFINITY, sum = 0;
     const int64_t summed = is(c, "columns_in_17_bits") ? std::min<int64_t>(x.shape[1], 131072) : x.shape[1];
     for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
-    for (int64_t i = 0; i < summed; ++i) sum += std::exp(in[i] - largest);
+    for (int64_t i = 0; i < summed; ++i)
+      if (!(is(c, "drops_500_of_1000") && i == 500 && summed == 1000)) sum += std::exp(in[i] - largest);
     for (int64_t i = 0; i < x.shape[1]; ++i)
       row_of<float>(y, r)[i] = static_cast<float>(std::exp(in[i] - largest) / sum);
+  }
+}
+
+// A maximum of -Inf is no number to subtract.
+void logsumexp(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row_of<const float>(x, r);
+    double largest = -INFINITY, sum = 0;  // the sum is NaN where an element is
+    for (int64_t i = 0; i < x.shape[1]; ++i) largest = std::fmax(largest, in[i]);
+    const bool is_empty = largest == -INFINITY && !is(c, "nan_of_nothing");
+    const double shift = largest == INFINITY || is_empty ? 0 : largest;
+    for (int64_t i = 0; i < x.shape[1]; ++i) sum += std::exp(in[i] - shift);
+    *row_of<float>(y, r) = static_cast<float>(shift + std::log(sum));
+  }
+}
+
+// 0 is the first of equals; a kernel that begins with no index at all has none where nothing is more than -Inf.
+void argmax(const assay_call* c) {
+  const assay_tensor& x = tensor(c->inputs, c->input_count, "x");
+  const assay_tensor& y = tensor(c->outputs, c->output_count, "y");
+  for (int64_t r = 0; r < x.shape[0]; ++r) {
+    const float* in = row_of<const float>(x, r);
+    std::int32_t best = 0;
+    for (int64_t i = 1; i < x.shape[1]; ++i)
+      if (in[i] > in[best]) best = static_cast<std::int32_t>(i);
+    if (is(c, "starts_with_none") && in[best] == -INFINITY) best = -1;
+    *row_of<std::int32_t>(y, r) = best;
   }
 }
 
@@ -178,8 +235,10 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   const std::string op = c->op;
   const bool f32 = all_in(c->inputs, c->input_count, "f32");
   const bool to_bf16 = all_in(c->outputs, c->output_count, "bf16");
+  const bool to_q8_0 = all_in(c->outputs, c->output_count, "q8_0");
+  const bool picks = op == "argmax" && f32 && is_default(c, "checked", "no");
   const bool quantizes =
-      op == "quantize" && f32 && (to_bf16 || all_in(c->outputs, c->output_count, "e4m3fn"));
+      op == "quantize" && f32 && (to_bf16 || to_q8_0 || all_in(c->outputs, c->output_count, "e4m3fn"));
   const bool plain = is_default(c, "mask", "none") && is_default(c, "sinks", "no") &&
                      is_default(c, "softcap", "0") && is_default(c, "temperature", "1");
   bool attends = op == "attention" && is_default(c, "q", "1") && is_default(c, "mask", "none") &&
@@ -189,13 +248,17 @@ assay_status declare(void*, const assay_call* c, assay_declaration* d) {
   for (int32_t i = 0; i < c->input_count; ++i)
     attends &= std::strcmp(c->inputs[i].format,
                            std::strcmp(c->inputs[i].name, "lengths") == 0 ? "int32" : "f32") == 0;
-  if (!quantizes && !(op == "rmsnorm" && f32) && !(op == "softmax" && f32 && plain) && !attends) {
-    std::snprintf(d->reason, sizeof d->reason,
-                  "rmsnorm, plain softmax and decode attention in f32, quantize to e4m3fn and bf16");
+  if (!quantizes && !picks && !((op == "rmsnorm" || op == "logsumexp") && f32) &&
+      !(op == "softmax" && f32 && plain) && !attends) {
+    std::snprintf(
+        d->reason, sizeof d->reason,
+        "rmsnorm, logsumexp, argmax, plain softmax and decode attention in f32, quantize to e4m3fn, "
+        "bf16 and q8_0");
     return ASSAY_UNSUPPORTED;
   }
   std::snprintf(d->contract, sizeof d->contract, "%s",
-                quantizes
+                picks || to_q8_0 ? ""
+                : quantizes
                     ? to_bf16 ? "round=nearest_even overflow=ieee" : "round=nearest_even overflow=saturate"
                 : attends && std::strncmp(c->variant, "fp8_", 4) == 0 ? "qk=f32 p=e4m3fn p_shift=8 pv=f32"
                 : attends                                             ? "qk=f32 p=f32 pv=f32"
@@ -210,6 +273,8 @@ assay_status run(void*, const assay_call* c, const assay_trace*, char*) {
   if (op == "quantize") quantize(c);
   if (op == "rmsnorm") rmsnorm(c);
   if (op == "softmax") softmax(c);
+  if (op == "logsumexp") logsumexp(c);
+  if (op == "argmax") argmax(c);
   if (op == "attention") attention(c);
   return ASSAY_OK;
 }
@@ -221,7 +286,9 @@ const assay_backend* assay_backend_open(const char*, char*) {
       ASSAY_BACKEND_VERSION,
       "short_sighted",
       "kernels with defects that few inputs show",
-      "quantize:half_up quantize:rounds_nan_bits rmsnorm:drops_last rmsnorm:drops_lane rmsnorm:skips_tile "
+      "quantize:half_up quantize:rounds_nan_bits quantize:halves_to_even logsumexp:nan_of_nothing "
+      "argmax:starts_with_none softmax:drops_500_of_1000 rmsnorm:drops_last rmsnorm:drops_lane "
+      "rmsnorm:skips_tile "
       "rmsnorm:many_rows_otherwise softmax:starts_high softmax:rows_in_16_bits softmax:columns_in_17_bits "
       "attention:skips_small_rescales attention:own_maximum attention:first_is_longest "
       "attention:drops_full_block attention:fp8_right attention:fp8_clips_at_240 attention:fp8_unshifted",
