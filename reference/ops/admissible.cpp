@@ -306,7 +306,7 @@ class BlockMoves {
       auto& [by, farthest] = changes[b];
       for (std::size_t i = b * block_; i < (b + 1) * block_; ++i) {
         const double size = std::fabs(value_[i] - from);
-        if (size < farthest || size == 0) continue;
+        if (size < farthest || size == 0 || !std::isfinite(size)) continue;
         const double change = std::max(own[i], first[i]) / size;
         by = size > farthest ? change : std::max(by, change);
         farthest = size;
