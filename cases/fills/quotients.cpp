@@ -55,7 +55,8 @@ void quotient_ties(const FillRequest& r, Values& values) {
 namespace {
 
 // The scalar format that a quantiser's output stores its elements in; nullptr where it is no scalar. *divisor: by what an
-// absmax is divided to give the scale, 0 where nothing is scaled; of OCP MX an absmax whose scale is 1 by every mx_scale.
+// absmax is divided to give the scale, 0 where nothing is scaled; of OCP MX an absmax whose scale is 1 by every mx_scale,
+// of nvfp4 that of a block whose scale is 1.
 const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
   for (const auto& t : r.tensors) {
     if (t.role != TensorRole::output) continue;
@@ -63,6 +64,8 @@ const ScalarFormat* element_of_output(const FillRequest& r, double* divisor) {
     *divisor = f.scale_divisor;
     if (const ScalarFormat* scalar = find_scalar_format(t.format)) return scalar;
     for (const auto& [name, element, absmax] : {std::tuple{"mxfp4", "e2m1", 4.0},
+                                                {"nvfp4", "e2m1", 6.0},
+                                                {"nvfp4_swizzled", "e2m1", 6.0},
                                                 {"mxfp4_ggml", "e2m1", 4.0},
                                                 {"mxfp8", "e4m3fn", 256.0},
                                                 {"mxfp8_e5m2", "e5m2", 32768.0}})
@@ -110,10 +113,16 @@ void output_ties(const FillRequest& r, Values& values) {
   if (block_ties(r, values)) return;
   double divisor = 0;
   const ScalarFormat* const element = element_of_output(r, &divisor);
+  // nvfp4's global scale belongs to all blocks: one whose absmax is 2688 makes it 1.
+  const bool is_global = std::ranges::any_of(r.tensors, [](const TensorSpec& t) {
+    return t.role == TensorRole::output && t.format.starts_with("nvfp4");
+  });
+  const std::size_t run = is_global ? 16 : 32;
   const bool integer = element == nullptr || element->kind != ScalarKind::floating;
   if (element == nullptr) divisor = 127;
   each(r, values, [&](const Stream& stream, std::size_t i, std::size_t columns) {
-    if (divisor > 0 && i % columns % 32 == 0) return static_cast<float>(divisor);
+    if (is_global && i == 0) return 2688.0F;
+    if (divisor > 0 && i % columns % run == 0) return static_cast<float>(divisor);
     double middle = 0;
     if (integer) {
       const double most = divisor > 0 ? divisor : element->max_finite;

@@ -333,8 +333,7 @@ class BlockMoves {
 void check_rounding(const Format& to, const Contract& contract) {
   const bool groups = to.name.starts_with("int4_g32") || to.name == "int4_ch_tensor";
   const bool ruled = to.kind == FormatKind::block && !groups && !to.block->searched;
-  if (contract.text("ties") != "rule" &&
-      (!ruled || to.name == "iq4_nl" || to.name.starts_with("nvfp4") || to.name.starts_with("tq3")))
+  if (contract.text("ties") != "rule" && (!ruled || to.name == "iq4_nl" || to.name.starts_with("tq3")))
     throw InputError(
         InputErrorKind::bad_contract,
         fmt::format("ties={} with to={}, where no rule decides them", contract.text("ties"), to.name));

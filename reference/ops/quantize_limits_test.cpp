@@ -234,7 +234,9 @@ TEST(QuantiseLimits, every_rule_of_an_mx_scale_passes_as_itself_and_as_no_other)
 
 // Kernels whose numbers are off by a rounding here and there, all at once, on values that lie half-way between codes under scales
 // that lie half-way between stored ones: each correct one passes, and one whose codes are cut toward zero does not.
-bool has_ruled_ties(std::string_view name) { return name.starts_with("q") || name.starts_with("mx"); }
+bool has_ruled_ties(std::string_view name) {
+  return name.starts_with("q") || name.starts_with("mx") || name.starts_with("nvfp4");
+}
 
 // How a kernel of a block format scales, divides and rounds, in f32. D: the extreme, or the range, over the scale.
 struct BlockWay {
@@ -309,6 +311,27 @@ TEST(QuantiseLimits, a_tie_has_the_code_of_its_rule_where_every_way_finds_it) {
     }
 }
 
+// A global scale of 1, and block scales of 1 and of 1.25.
+TEST(QuantiseLimits, a_tie_of_nvfp4_has_the_even_code_under_scales_that_are_powers_of_two) {
+  OpCase c("quantize", {{"rows", "1"}, {"cols", "64"}, {"to", "nvfp4"}});
+  Values made(64, 2.5F);
+  made[0] = 2688, made[16] = 6, made[32] = 7.5F, made[48] = 12;
+  for (std::size_t i = 33; i < 48; ++i) made[i] = 2.5F * 1.25F;
+  const Values x = c.put("x", made);
+  const auto stored = [&](const EncodePolicy& policy) {
+    return decode_tensor(encode_tensor(format("nvfp4"), {1, 64}, x, policy));
+  };
+  const std::vector<double> even = stored({}), away = stored({.rounding = Rounding::nearest_away});
+  const Truth t = c.truth("");
+  expect_pass(t, even);
+  EXPECT_EQ(t.limit[17], 0);
+  EXPECT_GT(t.limit[33], 0);           // 1 / 1.25 is rounded
+  EXPECT_EQ(judge(t, away).bad, 30U);  // 2.5 / 1 and 2.5 / 2
+  for (const char* words : {"ties=any", "round=nearest_away"}) expect_pass(c.truth(words), away);
+  expect_pass(c.truth("ties=any"), even);
+  expect_caught(c.truth("round=nearest_away"), even);
+}
+
 // In OCP MX the scale is a power of two, and known but where a moved absmax has another.
 TEST(QuantiseLimits, a_tie_of_an_mx_format_has_the_even_code) {
   for (const auto& [name, absmax] : {std::pair{"mxfp4", 4.0F}, {"mxfp8", 256.0F}, {"mxfp8_e5m2", 32768.0F}}) {
@@ -328,7 +351,7 @@ TEST(QuantiseLimits, a_tie_of_an_mx_format_has_the_even_code) {
     expect_pass(c.truth("ties=any"), away);
     expect_pass(c.truth("round=nearest_away"), away);
   }
-  for (const char* name : {"nvfp4", "iq4_nl", "int8_tok", "bf16"})
+  for (const char* name : {"iq4_nl", "int8_tok", "bf16"})
     EXPECT_THROW((void)OpCase("quantize", {{"rows", "1"}, {"cols", "64"}, {"to", name}}).truth("ties=any"),
                  InputError)
         << name;
