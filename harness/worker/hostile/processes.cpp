@@ -162,7 +162,7 @@ constexpr Variant kVariants[] = {
        c.twice();
      }},
     {"let_a_child_answer",
-     [](Call& c) {  // and be the worker from now on
+     [](Call& c) {  // which is not the process that was asked
        if (fork() != 0) sleep_for_ever();
        c.twice();
      }},
@@ -261,11 +261,6 @@ constexpr Variant kVariants[] = {
      [](Call& c) {
        c.twice();
        fork();
-     }},
-    {"fork_and_let_the_child_answer",
-     [](Call& c) {
-       c.twice();
-       if (fork() != 0) _exit(0);
      }},
     {"correct_with_a_child_that_ended",
      [](Call& c) {
