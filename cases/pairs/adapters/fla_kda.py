@@ -1,0 +1,19 @@
+"""Kimi delta attention, token by token, of flash-linear-attention."""
+import theirs
+
+theirs.use(triton=True)
+from fla.ops.kda.fused_recurrent import fused_recurrent_kda_fwd  # noqa: E402
+
+from assay_subjects import need, subject  # noqa: E402
+
+
+def contract(call):
+    need(call.integer("dk") <= 256, "at most 256 channels of keys")
+    return "acc=f32"
+
+
+@subject(op="kda", contract=theirs.interpreted(contract), path="fused_recurrent_kda_fwd_kernel")
+def kda(call, q, k, v, g, beta, S0):
+    o, last = fused_recurrent_kda_fwd(q[None], k[None], v[None], g[None], beta[None], initial_state=S0[None].clone(),
+                                      scale=call.real("scale"), output_final_state=True)
+    return {"o": o[0], "last": last[0]}
