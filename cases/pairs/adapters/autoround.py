@@ -1,4 +1,6 @@
 """auto-round's block FP8, and the double quantisation of scales, both giving back numbers."""
+import importlib
+
 import theirs
 
 theirs.use("transformers", "accelerate")
@@ -13,10 +15,11 @@ if theirs.PAIR == "autoround-b78453cd":
     def block_fp8_of_theirs(call, x):
         block = call.integer("block")
         tiles = x.unflatten(0, (-1, block)).unflatten(2, (-1, block))
-        y, scale, _ = quant_block_fp_sym(x, group_size=(block, block), tensor_max=tiles.amax((1, 3)), tensor_min=tiles.amin((1, 3)))
+        low, high = tiles.amin((1, 3)), tiles.amax((1, 3))
+        y, scale, _ = quant_block_fp_sym(x, group_size=(block, block), tensor_max=high, tensor_min=low)
         return {"scale": scale.float(), "y": y}
 else:
-    from auto_round.data_type.gguf import double_quant_tensor_sym  # noqa: E402
+    double_quant_tensor_sym = importlib.import_module("auto_round.data_type.gguf").double_quant_tensor_sym
 
     @subject(op="double_scales", contract="acc=f32", path="double_scales_of_theirs")
     def double_scales_of_theirs(call, x):

@@ -1,4 +1,4 @@
-"""bitsandbytes' 4-bit quantiser in Triton, nf4: the largest magnitude of each block, and two codes to a byte."""
+"""bitsandbytes' nf4 quantiser in Triton: the largest magnitude of each block, and two codes to a byte."""
 import theirs
 
 theirs.use(triton=True)

@@ -2,20 +2,28 @@
 import theirs
 
 theirs.use("loguru", "tqdm", "transformers")
-theirs.package("compressed_tensors.utils", Aliasable=type("Aliasable", (), {}), deprecated=lambda *_, **__: lambda function: function)
+
+
+def deprecated(*_, **__):
+    return lambda function: function
+
+
+theirs.package("compressed_tensors.utils", Aliasable=type("Aliasable", (), {}), deprecated=deprecated)
 theirs.package("compressed_tensors.utils.type", TorchDtype=object)
-theirs.package("compressed_tensors.utils.helpers", deprecated=lambda *_, **__: lambda function: function)
+theirs.package("compressed_tensors.utils.helpers", deprecated=deprecated)
 import torch  # noqa: E402
 from compressed_tensors.quantization.quant_args import QuantizationArgs  # noqa: E402
 from compressed_tensors.quantization.utils import helpers  # noqa: E402
 
 from assay_subjects import subject  # noqa: E402
 
-ENTRY = {"ct-3a88875f": "asymmetric_scale", "ct-2dd1b627": "token_scale", "ct-69e653c5": "global_scale"}[theirs.PAIR]
+OPS = {"ct-3a88875f": "asymmetric_scale", "ct-2dd1b627": "token_scale", "ct-69e653c5": "global_scale"}
 
 
 def of_this_pair(op):
-    return subject(op=op, contract="acc=f32", path=f"{op}_of_theirs") if op == ENTRY else lambda function: function
+    if OPS[theirs.PAIR] != op:
+        return deprecated()
+    return subject(op=op, contract="acc=f32", path=f"{op}_of_theirs")
 
 
 @of_this_pair("asymmetric_scale")

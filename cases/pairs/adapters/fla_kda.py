@@ -14,6 +14,7 @@ def contract(call):
 
 @subject(op="kda", contract=theirs.interpreted(contract), path="fused_recurrent_kda_fwd_kernel")
 def kda(call, q, k, v, g, beta, S0):
-    o, last = fused_recurrent_kda_fwd(q[None], k[None], v[None], g[None], beta[None], initial_state=S0[None].clone(),
-                                      scale=call.real("scale"), output_final_state=True)
+    given = (t[None] for t in (q, k, v, g, beta))
+    o, last = fused_recurrent_kda_fwd(*given, initial_state=S0[None].clone(), scale=call.real("scale"),
+                                      output_final_state=True)
     return {"o": o[0], "last": last[0]}

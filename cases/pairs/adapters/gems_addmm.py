@@ -24,5 +24,5 @@ from assay_subjects import subject  # noqa: E402
 
 @subject(op="addmm", contract=theirs.interpreted("acc=f32"), path="addmm_kernel")
 def addmm(call, bias, a, b):
-    given = bias[0] if call.text("addend") == "row" else bias[:, :1] if call.text("addend") == "column" else bias
-    return theirs_addmm.addmm(given, a, b, beta=call.real("beta"), alpha=call.real("alpha"))
+    shaped = {"row": bias[0], "column": bias[:, :1], "matrix": bias}[call.text("addend")]
+    return theirs_addmm.addmm(shaped, a, b, beta=call.real("beta"), alpha=call.real("alpha"))

@@ -14,4 +14,4 @@ def contract(call):
 
 @subject(op="int8_attention", contract=contract, path="_attn_fwd")
 def int8_attention(call, q, k, v, qs, ks):
-    return forward(q[None].contiguous(), k[None].contiguous(), v[None].contiguous(), qs[None].contiguous(), ks[None].contiguous())[0][0]
+    return forward(*(t[None].contiguous() for t in (q, k, v, qs, ks)))[0][0]

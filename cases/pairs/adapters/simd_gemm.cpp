@@ -1,11 +1,12 @@
 // ggml's product of f32 tiles, C += A B, as the prefill of its attention calls it: C begins with zeros.
-#include "simd-gemm.h"
-
-#include <assay/assay_backend.h>
+#include <simd-gemm.h>
 
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
+
+#include "assay/assay_backend.h"
 
 namespace {
 
@@ -16,13 +17,22 @@ const assay_tensor* tensor(const assay_tensor* list, int32_t count, const char* 
   return nullptr;
 }
 
+/// What is multiplied: f32 as it stands, not what another kernel would first make of it.
+bool as_it_stands(const assay_call* call) {
+  for (int32_t i = 0; i < call->attribute_count; ++i) {
+    const std::string name = call->attributes[i].name, value = call->attributes[i].value;
+    if (name == "path" && value != "auto" && value != "f32") return false;
+  }
+  return true;
+}
+
 assay_status declare(void*, const assay_call* call, assay_declaration* declaration) {
   std::memset(declaration, 0, sizeof *declaration);
   const auto* a = tensor(call->inputs, call->input_count, "a");
   const auto* b = tensor(call->inputs, call->input_count, "b");
   const auto* y = tensor(call->outputs, call->output_count, "y");
   const auto f32 = [](const assay_tensor* t) { return t != nullptr && std::strcmp(t->format, "f32") == 0; };
-  if (std::strcmp(call->op, "matmul") != 0 || !f32(a) || !f32(b) || !f32(y)) {
+  if (std::strcmp(call->op, "matmul") != 0 || !f32(a) || !f32(b) || !f32(y) || !as_it_stands(call)) {
     std::snprintf(declaration->reason, sizeof declaration->reason, "only matmul in f32 is here");
     return ASSAY_UNSUPPORTED;
   }
@@ -41,7 +51,8 @@ std::vector<float> rows_of(const assay_tensor* t) {
   return out;
 }
 
-__attribute__((noinline)) void simd_gemm_of_theirs(float* c, const float* a, const float* b, int m, int k, int n) {
+__attribute__((noinline)) void simd_gemm_of_theirs(float* c, const float* a, const float* b, int m, int k,
+                                                   int n) {
   simd_gemm(c, a, b, m, k, n);
 }
 
@@ -56,7 +67,8 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char*)
     for (int64_t i = 0; i < k; ++i) turned[i * n + j] = right[j * k + i];
   }
   trace->kernel(trace->self, "simd_gemm_of_theirs");
-  simd_gemm_of_theirs(product.data(), left.data(), turned.data(), static_cast<int>(m), static_cast<int>(k), static_cast<int>(n));
+  simd_gemm_of_theirs(product.data(), left.data(), turned.data(), static_cast<int>(m), static_cast<int>(k),
+                      static_cast<int>(n));
   for (int64_t r = 0; r < m; ++r) {
     std::memcpy(static_cast<char*>(y->data) + r * y->stride[0], &product[r * n], n * sizeof(float));
   }
@@ -67,6 +79,7 @@ assay_status run(void*, const assay_call* call, const assay_trace* trace, char*)
 
 extern "C" const assay_backend* assay_backend_open(const char*, char*) {
   static const assay_backend backend = {
-      ASSAY_BACKEND_VERSION, "simd_gemm", "ggml's product of f32 tiles", "", nullptr, declare, run, [](void*) {}};
+      ASSAY_BACKEND_VERSION, "simd_gemm", "ggml's product of f32 tiles", "", nullptr, declare, run,
+      [](void*) {}};
   return &backend;
 }

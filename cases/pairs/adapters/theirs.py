@@ -1,7 +1,7 @@
-"""What adapters share: the files of one side of a pair on Python's path, and a stand-in for whatever they import and was not taken.
+"""What adapters share: the files of one side of a pair on Python's path, and stand-ins for what was not taken of it.
 
-Of a pair only the listed files are there. Any other module of the same packages, and any package in `absent`, is a stand-in: its
-names are empty classes, which as decorators give back what they decorate. What computes must be listed."""
+Of a pair only the listed files are there. Any other module of the same packages, and any package in `absent`, is a
+stand-in: its names are empty classes, which as decorators give back what they decorate. What computes must be listed."""
 
 import importlib.abc
 import importlib.machinery
@@ -74,7 +74,7 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def use(*absent, triton=False):
-    """Theirs on the path. `absent`: other packages that are stand-ins where they are not installed. triton: interpreted."""
+    """Theirs on the path. `absent`: packages that are stand-ins where they are not installed. triton: interpreted."""
     if triton:
         os.environ["TRITON_INTERPRET"] = "1"
     own = [n.removesuffix(".py") for n in os.listdir(FILES)]
@@ -93,7 +93,7 @@ def _first_configuration():
 
 
 def interpreted(contract):
-    """A contract for what Triton's interpreter runs: not bfloat16, which the pinned one stores cut off instead of rounded."""
+    """A contract for what Triton's interpreter runs: not bfloat16, which the pinned one cuts off, not rounds."""
     def declared(call):
         from assay_subjects import need
 
@@ -104,7 +104,7 @@ def interpreted(contract):
 
 
 def package(name, **attributes):
-    """A package of theirs with these names instead of what its __init__.py would bring, around the modules that were taken."""
+    """A package of theirs with these names instead of those of its __init__.py, around the modules that were taken."""
     module = _Module(name)
     module.__path__ = [os.path.join(FILES, *name.split("."))]
     vars(module).update(attributes)
@@ -114,7 +114,8 @@ def package(name, **attributes):
 
 def alone(path, name=None):
     """One file as a module, without its package."""
-    spec = importlib.util.spec_from_file_location(name or os.path.basename(path)[:-3], os.path.join(FILES, path))
+    name = name or os.path.basename(path).removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, os.path.join(FILES, path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -8,7 +8,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 
-import corpus
+from . import corpus
 
 NOT_JUDGED = ("unsupported", "too_big", "impossible", "refused", "distrust")  # neither red nor green: nothing is said of the kernel
 SHARES = ("untold", "shaped", "trigger")  # what the suite is told: nothing; op and class of shape; what the fix says
@@ -21,6 +21,7 @@ class Result:
     seed: int
     verdict: str = ""  # found, missed, both (only shared reds), nothing (no case was judged), no_parent
     cases: int = 0  # judged on the parent
+    child_cases: int = 0  # judged on the child
     shared: int = 0  # red on both sides
     red_child: list = field(default_factory=list)  # case and finding
     seconds: float = 0.0  # of judging, until the first case that finds it has ended
@@ -114,6 +115,7 @@ def measure(judge, share, seed, budget):
             out.shared += 1
         elif not out.first:
             out.first, out.says, out.seconds = line(r), saying(r), spent
+    out.child_cases = sum(r["verdict"] not in NOT_JUDGED for r in child.values())
     out.red_child = [(line(r), saying(r)) for r in child.values() if red(r)]
     out.verdict = "found" if out.first else "nothing" if not judged else "both" if out.shared else "missed"
     return out

@@ -6,8 +6,7 @@ import os
 import sys
 import tempfile
 
-import corpus
-import measure
+from . import corpus, measure
 
 OK, FINDING, USAGE, CANNOT = 0, 1, 2, 125
 
@@ -99,7 +98,7 @@ def run(options, folder, include):
     results, shares, absent = [], shares_of(options), []
     for pair in (p for p in chosen if p.made):
         def tell(r, took):
-            print(f"{r.id} {r.share} seed={r.seed}: {r.verdict}, {r.cases} cases, {len(r.red_child)} red on the child, {took:.0f} s"
+            print(f"{r.id} {r.share} seed={r.seed}: {r.verdict}, {r.cases} cases, {len(r.red_child)} of {r.child_cases} red on the child, {took:.0f} s"
                   + (f"\n  {r.first}\n  {r.says}" if r.first else ""), flush=True)
         try:
             if options.sums:
@@ -116,8 +115,10 @@ def run(options, folder, include):
     if results:
         print_table(results, shares)
         for r in results:
-            for case, says in r.red_child:
+            for case, says in r.red_child[:3]:
                 print(f"red on the child: {r.id} {r.share} seed={r.seed}: {case}\n  {says}")
+            if r.red_child[3:]:
+                print(f"  and {len(r.red_child) - 3} more: --json has all")
     found = {r.id for r in results if r.verdict == "found"}
     return CANNOT if absent else FINDING if {r.id for r in results} - found or any(r.red_child for r in results) else OK
 
