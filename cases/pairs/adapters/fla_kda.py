@@ -10,6 +10,7 @@ from assay_subjects import need, subject  # noqa: E402
 def contract(call):
     need(call.integer("dk") <= 256, "at most 256 channels of keys")
     need(call.text("dtype") == "f32", "f32: the scale stands behind the sum here, and theirs in front of it")
+    need(call.integer("tokens") * call.integer("heads") <= 512, "more steps than the interpreter does in its time")
     return "acc=f32"
 
 
