@@ -62,6 +62,8 @@ cases/studies/identify/scheduled.cpp   backends/assay_backend.h
 cases/properties                         harness/ reference/ cases/* cases/faults/ OWN
 cases/properties/violating.cpp           backends/assay_backend.h OWN
 cases/properties/short_sighted.cpp       backends/assay_backend.h
+cases/pairs                              backends/adapters/python/assay_subjects.py backends/assay_backend.h OWN
+cases/studies/pairs/pairs_test.py        backends/adapters/python/assay_subjects.py OWN
 cases/studies                            harness/* harness/cli/program.hpp reference/ reports/file.hpp reports/page_text.hpp cases/* OWN
 cases/studies/bisect                     OWN backends/include/ backends/assay_backend.h
 cases/studies/attribution                harness/* harness/cli/program.hpp reference/ cases/* cases/attribution/ cases/studies/museum/* cases/studies/mutants/* OWN

@@ -1,0 +1,1 @@
+"""Real defects: before their fix, and after it."""
