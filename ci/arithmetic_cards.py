@@ -1,8 +1,9 @@
-"""Cards of third-party kernels (`assay identify --json`), distilled for the path matrix: which arithmetic each kernel computed, by its bits.
+"""Cards of third-party kernels (`assay identify --json`), distilled for the path matrix: which arithmetic
+each kernel computed, by its bits.
 
-A distilled file has one line for each card: the case, the schedule whose replay has every stored bit of it (or "unknown", with the nearest
-and its share), how many stored outputs were compared, and the kernels that were seen.
-"""
+A distilled file has one line for each card: the case, the schedule whose replay has every stored bit of it
+(or "unknown", with the nearest and its share), how many stored outputs were compared, and the kernels that
+were seen. """
 import glob, json, os, re
 
 FOLDER = os.path.join("reports", "results", "cards")
@@ -37,7 +38,8 @@ def distilled(shape):
     pieces = shape.get("pieces")
     if pieces:
         found = shape["identified"]
-        whose = [(f"columns {p['columns']}: " if "columns" in p else f"rows {p['rows']}: ") if len(pieces) > 1 else "" for p in pieces]
+        whose = [(f"columns {p['columns']}: " if "columns" in p else f"rows {p['rows']}: ")
+                 if len(pieces) > 1 else "" for p in pieces]
         schedule = " | ".join(of + p.get("schedule", "unknown") for of, p in zip(whose, pieces))
         compared, unequal = sum(p["compared"] for p in pieces), sum(p["unequal"] for p in pieces)
     else:
@@ -46,7 +48,8 @@ def distilled(shape):
     if shape.get("operands_rounded"):
         schedule = f"{shape['operands_rounded']} {schedule}"
     # A subject's file without the folder in which it lay.
-    card = {"case": re.sub(r"(python:)\S*/", r"\1", shape["line"]), "schedule": schedule if found else "unknown", "equal": compared - unequal, "of": compared,
+    card = {"case": re.sub(r"(python:)\S*/", r"\1", shape["line"]),
+            "schedule": schedule if found else "unknown", "equal": compared - unequal, "of": compared,
             "kernels": list(dict.fromkeys(short(k) for k in shape["kernels"] if "elementwise" not in k))[:3]}
     if not found:
         card["nearest"] = shape.get("nearest") or (pieces[0].get("nearest") if pieces else "")
@@ -80,15 +83,18 @@ def shown_case(case):
 
 
 def rows_of(file):
-    """The table's rows: cards of one schedule and kernel stand together. (op, cases, variant, schedule, equal, of, kernel)"""
+    """The table's rows: cards of one schedule and kernel stand together. (op, cases, variant, schedule,
+    equal, of, kernel)"""
     rows = {}
     for c in file["cards"]:
-        key = (c["case"].split()[0], words_of(c["case"]).get("variant", ""), c["schedule"], "; ".join(c["kernels"]))
+        key = (c["case"].split()[0], words_of(c["case"]).get("variant", ""), c["schedule"],
+               "; ".join(c["kernels"]))
         cases, sums = rows.setdefault(key, ([], [0, 0]))
         cases.append(shown_case(c["case"]).split(" ", 1)[-1])
         sums[0] += c["equal"]
         sums[1] += c["of"]
-    return [(op, cases, variant, schedule, *sums, kernel) for (op, variant, schedule, kernel), (cases, sums) in rows.items()]
+    return [(op, cases, variant, schedule, *sums, kernel) for (op, variant, schedule, kernel),
+            (cases, sums) in rows.items()]
 
 
 def share(equal, of):

@@ -1,4 +1,5 @@
-"""The path matrix as Markdown, as a page and as JSON: what ci/path_matrix's model() gathered, in one order."""
+"""The path matrix as Markdown, as a page and as JSON: what ci/path_matrix's model() gathered, in one
+order."""
 import html as escaping
 import json
 
@@ -40,7 +41,8 @@ def markdown(model):
         lines += [f"## {table['title']}", "", "| family | storage | " + " | ".join(table["columns"]) + " |",
                   "|---|---|" + ":-:|" * len(table["columns"])]
         for row in table["rows"]:
-            symbols = [f"[{model['kinds'][row['cells'][c]['kind']]['symbol']}]({row['cells'][c]['link']})" if c in row["cells"] else "·"
+            symbols = [f"[{model['kinds'][row['cells'][c]['kind']]['symbol']}]({row['cells'][c]['link']})"
+                       if c in row["cells"] else "·"
                        for c in table["columns"]]
             lines.append(f"| {row['family']} | {row['storage']} | " + " | ".join(symbols) + " |")
         lines.append("")
@@ -52,10 +54,13 @@ def markdown(model):
             shown = schedule if schedule == "unknown" else f"`{schedule}`"
             lines.append(f"| {op} {variant} | {'; '.join(cases)} | {shown} | {share(equal, of)} | {f'`{kernel}`' if kernel else ''} |")
         lines.append("")
-    lines += ["## Not had", "", "| engine | on | why |", "|---|---|---|", *(f"| {n['engine']} | {n['on']} | {n['why']} |" for n in model["not_had"]), "",
+    lines += ["## Not had", "", "| engine | on | why |", "|---|---|---|",
+              *(f"| {n['engine']} | {n['on']} | {n['why']} |" for n in model["not_had"]), "",
               "## In words", ""]
     for table in model["maps"]:
-        lines += [f"### {table['title']}", "", *(f"- {in_words(r, c)}" for r in table["rows"] for c in table["columns"] if c in r["cells"]), ""]
+        lines += [f"### {table['title']}", "",
+                  *(f"- {in_words(r, c)}" for r in table["rows"] for c in table["columns"] if c
+                    in r["cells"]), ""]
     lines += ["## Evidence", ""] + [f"- {s}" for s in model["evidence"]]
     return "\n".join(lines) + "\n"
 
@@ -95,15 +100,21 @@ def marked(line):
 
 
 def html(model):
-    sections = [m["title"] for m in model["maps"]] + ["Arithmetic of third-party kernels, from their bits", "Not had", "Evidence"]
+    sections = [m["title"] for m in model["maps"]] + ["Arithmetic of third-party kernels, from their bits",
+                                                      "Not had", "Evidence"]
     anchor = {title: f"s{i}" for i, title in enumerate(sections)}
-    out = ["<!doctype html>", '<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-           "<title>Where each kernel runs, and how</title>", f"<style>{STYLE}</style>", "<h1>Where each kernel runs, and how</h1>",
-           f"<p>{marked(INTRODUCTION)} {OF_CELLS.replace(', below', ', where the pointer rests')}</p>", "<ul>"]
+    out = ["<!doctype html>",
+           '<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+           "<title>Where each kernel runs, and how</title>", f"<style>{STYLE}</style>",
+           "<h1>Where each kernel runs, and how</h1>",
+           f"<p>{marked(INTRODUCTION)} {OF_CELLS.replace(', below', ', where the pointer rests')}</p>",
+           "<ul>"]
     out += [f"<li>{k['symbol']} <b>{kind}</b>: {text(k['meaning'])}" for kind, k in model["kinds"].items()]
-    out += [f"<li>· {EMPTY}", "</ul>", "<nav>" + " ".join(f'<a href="#{anchor[s]}">{text(s)}</a>' for s in sections) + "</nav>"]
+    out += [f"<li>· {EMPTY}", "</ul>",
+            "<nav>" + " ".join(f'<a href="#{anchor[s]}">{text(s)}</a>' for s in sections) + "</nav>"]
     for table in model["maps"]:
-        out += [f'<h2 id="{anchor[table["title"]]}">{text(table["title"])}</h2>', "<table><tr><th>family<th>storage" +
+        out += [f'<h2 id="{anchor[table["title"]]}">{text(table["title"])}</h2>',
+                "<table><tr><th>family<th>storage" +
                 "".join(f"<th>{c}" for c in table["columns"])]
         for row in table["rows"]:
             line = f"<tr><td>{text(row['family'])}<td>{text(row['storage'])}"
@@ -116,7 +127,8 @@ def html(model):
         out.append("</table>")
     out += [f'<h2 id="{anchor[sections[-3]]}">{sections[-3]}</h2>', f"<p>{marked(OF_CARDS)}</p>"]
     for name, file in model["cards"].items():
-        out += [f"<h3>{text(file['library'])}, {text(file['architecture'])}</h3>", f"<p>{marked(about(name, file))}</p>",
+        out += [f"<h3>{text(file['library'])}, {text(file['architecture'])}</h3>",
+                f"<p>{marked(about(name, file))}</p>",
                 "<table><tr><th>op<th>cases<th>schedule<th>outputs equal<th>kernel"]
         for op, cases, variant, schedule, equal, of, kernel in rows_of(file):
             found = schedule != "unknown"
@@ -125,5 +137,6 @@ def html(model):
         out.append("</table>")
     out += [f'<h2 id="{anchor["Not had"]}">Not had</h2>', "<table><tr><th>engine<th>on<th>why"]
     out += [f"<tr><td>{text(n['engine'])}<td>{text(n['on'])}<td>{text(n['why'])}" for n in model["not_had"]]
-    out += ["</table>", f'<h2 id="{anchor["Evidence"]}">Evidence</h2>', "<ul>", *(f"<li>{marked(s)}" for s in model["evidence"]), "</ul>", "</html>"]
+    out += ["</table>", f'<h2 id="{anchor["Evidence"]}">Evidence</h2>', "<ul>",
+            *(f"<li>{marked(s)}" for s in model["evidence"]), "</ul>", "</html>"]
     return "\n".join(out) + "\n"

@@ -16,12 +16,14 @@ ROTATE = 512 << 20
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--heads", type=int, default=32)
     options.add_argument("--kv-heads", type=int, default=8)
     options.add_argument("--d", type=int, default=128)
     options.add_argument("--repeats", type=int, default=15)
-    options.add_argument("--backends", nargs="+", default=["flash"], choices=["flash", "cudnn", "efficient", "math"])
+    options.add_argument("--backends", nargs="+", default=["flash"],
+                         choices=["flash", "cudnn", "efficient", "math"])
     options.add_argument("lengths", nargs="*", type=int)
     given = options.parse_args()
     try:
@@ -38,12 +40,14 @@ def main():
         bytes_of_kv = 2 * length * given.kv_heads * given.d * 2
         sets = max(2, -(-ROTATE // bytes_of_kv))
         # The cache of an engine: [batch, len, kv_heads, d], seen as [batch, kv_heads, len, d].
-        kv = [[torch.randn(1, length, given.kv_heads, given.d, device="cuda", dtype=torch.float16).transpose(1, 2)
+        kv = [[torch.randn(1, length, given.kv_heads, given.d, device="cuda",
+                           dtype=torch.float16).transpose(1, 2)
                for _ in "kv"] for _ in range(sets)]
         q = torch.randn(1, given.heads, 1, given.d, device="cuda", dtype=torch.float16)
         for name in given.backends:
             row = {"kernel": f"torch_sdpa_{name}", "kv": "f16", "len": length, "heads": given.heads,
-                   "kv_heads": given.kv_heads, "d": given.d, "kv_bytes": bytes_of_kv, "torch": torch.__version__,
+                   "kv_heads": given.kv_heads, "d": given.d, "kv_bytes": bytes_of_kv,
+                   "torch": torch.__version__,
                    "device": torch.cuda.get_device_name()}
 
             def calls():
@@ -70,7 +74,8 @@ def main():
                     end.record()
                     end.synchronize()
                     times.append(begin.elapsed_time(end) * 1e3 / CALLS)
-                row |= {"median_us": statistics.median(times), "lowest_us": min(times), "highest_us": max(times)}
+                row |= {"median_us": statistics.median(times), "lowest_us": min(times),
+                        "highest_us": max(times)}
             except RuntimeError as refusal:
                 row["refused"] = str(refusal).splitlines()[0]
             print(json.dumps(row), flush=True)

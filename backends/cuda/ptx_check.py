@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""ptx_check.py FILE.ptx KERNEL REGEX [--absent]: whether the code of KERNEL in a file of PTX contains an instruction.
+"""ptx_check.py FILE.ptx KERNEL REGEX [--absent]: whether the code of KERNEL in a file of PTX contains an
+instruction.
 
-KERNEL is the device function's name without namespaces; of a template, every instance is looked at. Ends with 1, and says
-why, when the instruction is not there (or, with --absent, is there), or when there is no such kernel.
-"""
+KERNEL is the device function's name without namespaces; of a template, every instance is looked at. Ends with
+1, and says why, when the instruction is not there (or, with --absent, is there), or when there is no such
+kernel. """
 import re
 import sys
 

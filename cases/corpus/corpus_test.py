@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""corpus_test.py PROGRAM: each file of the corpus is small, the reader sees the defect and passes the truth itself, and assay says
-the same of what the defective kernel left."""
+"""corpus_test.py PROGRAM: each file of the corpus is small, the reader sees the defect and passes the truth
+itself, and assay says the same of what the defective kernel left."""
 import glob
 import math
 import os
@@ -33,7 +33,8 @@ def main(program):
             if read.bad(tensors, output, [math.nan if not math.isnan(x) else 0.0 for x in true]) != claimed:
                 faults.append(f"{name}: NaN passes in {output}")
             got = tensors.get(f"got/{output}")
-            if got is not None and (got[0] in read.SCALARS or got[0] == "BF16") and len(read.numbers(got)) == len(true):
+            if got is not None and (got[0] in read.SCALARS
+                                    or got[0] == "BF16") and len(read.numbers(got)) == len(true):
                 seen += read.bad(tensors, output, read.numbers(got)) > 0
     judged = subprocess.run([program, "judge", *files], capture_output=True, text=True)
     red = sum(line.startswith("FAIL ") for line in judged.stdout.splitlines())

@@ -5,4 +5,5 @@ def violations(root):
     from rules import arrows, documents, libraries, tolerances, words
     from rules.tree import Tree
     tree = Tree(root)
-    return tree, [line for rule in (arrows, libraries, words, tolerances, documents) for line in rule.check(tree)]
+    return tree, [line for rule in (arrows, libraries, words, tolerances, documents)
+                  for line in rule.check(tree)]

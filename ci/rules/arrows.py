@@ -1,12 +1,14 @@
-"""Who may use whom: every include of every language, every path in CMake that names another folder's source, and every
-link between libraries. One table for all three. And folders beside each other do not use each other in a circle."""
+"""Who may use whom: every include of every language, every path in CMake that names another folder's source,
+and every link between libraries. One table for all three. And folders beside each other do not use each other
+in a circle."""
 import os
 import re
 
 from rules.tree import CPP, GLSL, LAYERS, circle
 
-# Folder or file, what its files may use of the project, and what its tests may use besides. The longest entry that
-# fits a file decides. DIR/ is everything below, DIR/* the files of DIR itself, OWN the folder that the file belongs to.
+# Folder or file, what its files may use of the project, and what its tests may use besides. The longest entry
+# that fits a file decides. DIR/ is everything below, DIR/* the files of DIR itself, OWN the folder that the
+# file belongs to.
 TABLE = """
 reference                                reference/*
 reference/CMakeLists.txt                 reference/
@@ -93,13 +95,14 @@ cases/studies/checkpoint/assay_checkpoint harness/python/ OWN
 cases/studies/checkpoint/checkpoint_test.py harness/python/ OWN
 cases/studies/checkpoint/packers_test.py harness/python/ OWN
 """
-# backends/emulated is the reference's own models of matrix units, run as a subject, and backends/formula the formulas of its ops;
-# both read a call's tensors alike. backends/gpu holds the sources that
-# cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs hip's lane by lane; which lane
-# of an AMD unit holds what is told once, in backends/hip/layouts.hpp. An exhibit of the museum is a kernel of
-# backends/cpu with one old defect; a mutant is one compiled again. harness/cli is the program: its main.cpp alone knows
-# what cases/ lists, and studies, programs of their own, share program.hpp with it.
-# A subject in Python, hostile or not, is written against assay_subjects.py as a plug-in in C is against assay_backend.h.
+# backends/emulated is the reference's own models of matrix units, run as a subject, and backends/formula the
+# formulas of its ops; both read a call's tensors alike. backends/gpu holds the sources that
+# cuda and hip both compile (hip mapped to CUDA links cuda's objects of them), and cases/studies/lanes runs
+# hip's lane by lane; which lane of an AMD unit holds what is told once, in backends/hip/layouts.hpp. An
+# exhibit of the museum is a kernel of backends/cpu with one old defect; a mutant is one compiled again.
+# harness/cli is the program: its main.cpp alone knows what cases/ lists, and studies, programs of their own,
+# share program.hpp with it. A subject in Python, hostile or not, is written against assay_subjects.py as a
+# plug-in in C is against assay_backend.h.
 
 
 def _rows():
@@ -151,7 +154,8 @@ SOURCE = CPP + GLSL + (".cmake", ".py")
 
 
 def includes(tree):
-    """(file, line, target or None, text): every use of one file by another; None where the path is not one of the tree's."""
+    """(file, line, target or None, text): every use of one file by another; None where the path is not one of
+    the tree's."""
     modules = {}
     for file in tree.files:
         if file.endswith(".py"):
@@ -209,7 +213,8 @@ def _level(path):
 
 
 def folders_graph(uses):
-    """{folder: {part: {part: (file, line)}}}: which parts of each folder use which, by files that are no programs."""
+    """{folder: {part: {part: (file, line)}}}: which parts of each folder use which, by files that are no
+    programs."""
     graph = {}
     for file, number, target in uses:
         a, b = _level(file).split("/"), _level(target).split("/")
@@ -236,4 +241,5 @@ def check(tree):
         found = circle({a: set(b) for a, b in parts.items()})
         if found:
             file, number = parts[found[-2]][found[-1]]
-            yield f"{file}:{number}: folders in a circle: {' -> '.join(found)}" + (f" in {folder}" if folder else "")
+            yield f"{file}:{number}: folders in a circle: {' -> '.join(found)}" + (f" in {folder}" if folder
+                                                                                   else "")

@@ -1,6 +1,6 @@
-"""The libraries of a tree and what they link, from its CMakeLists.txt files alone: every branch of every if() is taken, so
-that a backend counts whose compiler is not here. Understands what lists are made of: set, list(APPEND), foreach, functions
-and cmake_parse_arguments."""
+"""The libraries of a tree and what they link, from its CMakeLists.txt files alone: every branch of every if()
+is taken, so that a backend counts whose compiler is not here. Understands what lists are made of: set,
+list(APPEND), foreach, functions and cmake_parse_arguments."""
 import os
 import re
 
@@ -24,7 +24,8 @@ def commands(text):
         line += match[0].count("\n")
         first, at, depth, words = line, match.end(), 1, []
         while depth and at < len(text):
-            piece = re.compile(r'\s+|#[^\n]*|"(?:[^"\\]|\\.)*"|[()]|(?:[^\s()"#\\]|\\.)+', re.S).match(text, at)
+            piece = re.compile(r'\s+|#[^\n]*|"(?:[^"\\]|\\.)*"|[()]|(?:[^\s()"#\\]|\\.)+',
+                               re.S).match(text, at)
             if not piece:
                 break
             line += piece[0].count("\n")
@@ -47,7 +48,8 @@ class Scope(dict):
 
 
 class Build:
-    """targets: name -> (file, line, whether a test); links: (target, library, file, line), for libraries of this tree."""
+    """targets: name -> (file, line, whether a test); links: (target, library, file, line), for libraries of
+    this tree."""
 
     def __init__(self, tree):
         self.tree, self.functions, self.targets, self.uses = tree, {}, {}, []
@@ -131,17 +133,21 @@ class Build:
             scope[words[1]] = scope.value(words[1]) + words[2:]
         elif name == "cmake_parse_arguments":
             self._parse_arguments(words, scope)
-        elif name in ("add_library", "add_executable") and words and "ALIAS" not in words and "IMPORTED" not in words:
-            test = any(self.conditions) or any(function in ("assay_test", "assay_fuzz") for function, _ in self.running)
+        elif name in ("add_library",
+                      "add_executable") and words and "ALIAS" not in words and "IMPORTED" not in words:
+            test = any(self.conditions) or any(function in ("assay_test", "assay_fuzz")
+                                               for function, _ in self.running)
             self.targets.setdefault(words[0], (file, line, test))
         elif name == "add_subdirectory" and words:
-            self._file(os.path.normpath(os.path.join(os.path.dirname(file), words[0], "CMakeLists.txt")), Scope(scope))
+            self._file(os.path.normpath(os.path.join(os.path.dirname(file), words[0], "CMakeLists.txt")),
+                       Scope(scope))
         elif name == "include" and words and words[0].endswith(".cmake"):
             self._file(os.path.normpath(os.path.join(os.path.dirname(file), words[0])), scope)
         if name == "target_link_libraries":
             self.uses += [(words[0], library, file, line) for library in words[1:]]
         elif name in ("add_library", "add_executable", "target_sources"):
-            self.uses += [(words[0], library, file, line) for word in words[1:] for library in OBJECTS.findall(word)]
+            self.uses += [(words[0], library, file, line) for word in words[1:]
+                          for library in OBJECTS.findall(word)]
 
     def _parse_arguments(self, words, scope):
         prefix, options, single, many = words[0], words[1].split(";"), words[2].split(";"), words[3].split(";")

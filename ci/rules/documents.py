@@ -11,7 +11,8 @@ FENCE = re.compile(r"^(```|~~~)")
 TOPS = LAYERS + ("ci", "cmake")
 MAPS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 RESULTS = "reports/results/"
-HEADER = {"commit": re.compile(r"^\s*commit: +[0-9a-f]{7,40}\b", re.M), "machine": re.compile(r"^\s*machine: +\S", re.M),
+HEADER = {"commit": re.compile(r"^\s*commit: +[0-9a-f]{7,40}\b", re.M),
+          "machine": re.compile(r"^\s*machine: +\S", re.M),
           "command": re.compile(r"^\s*command: +\S", re.M)}
 
 
@@ -56,11 +57,13 @@ def _there(tree, path, placeholders):
     path = re.sub(r"<[a-z ]+>", "*", path)
     choices = re.search(r"\{([^}]*)\}", path)
     paths = [path.replace(choices[0], one) for one in choices[1].split(",")] if choices else [path]
-    return all(glob.glob(os.path.join(tree.root, p)) or glob.glob(os.path.join(tree.root, p) + ".*") for p in paths)
+    return all(glob.glob(os.path.join(tree.root, p)) or glob.glob(os.path.join(tree.root, p) + ".*")
+               for p in paths)
 
 
 def _named_folders(tree):
-    """Every folder of depth 2, study and part of attention that holds sources is named in ARCHITECTURE.md by its path."""
+    """Every folder of depth 2, study and part of attention that holds sources is named in ARCHITECTURE.md by
+    its path."""
     if not tree.has("ARCHITECTURE.md"):
         yield "ARCHITECTURE.md:1: there is none"
         return

@@ -1,5 +1,5 @@
-"""The arrows in the build: a target links only what its folder may use, and libraries do not link each other in a circle
-(CMake allows static ones to)."""
+"""The arrows in the build: a target links only what its folder may use, and libraries do not link each other
+in a circle (CMake allows static ones to)."""
 import os
 
 from rules.arrows import allowed, row_of
@@ -19,5 +19,6 @@ def check(tree):
             yield f"{file}:{line}: {row_of(file)} must not link {library}, a target of {folder[:-1]}"
     found = circle(build.graph())
     if found:
-        file, line = next((file, line) for a, b, file, line in build.links if (a, b) == (found[-2], found[-1]))
+        file, line = next((file, line)
+                          for a, b, file, line in build.links if (a, b) == (found[-2], found[-1]))
         yield f"{file}:{line}: libraries in a circle: {' -> '.join(found)}"

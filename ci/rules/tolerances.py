@@ -1,9 +1,9 @@
-"""No tolerance is typed. A typed tolerance is a decimal number that decides how far a result may be off: the slack of
-EXPECT_NEAR and its like, a small number beside <, <=, > or >=, FLOAT_EQ (four units that nobody derived), allclose and
-isclose, atol= and rtol=. Where a bound follows from an operation count or from somebody else's definition it gets a name,
-and the derivation stands beside the name: in a comment on the line of the definition or right above. A power of two that
-is the unit of rounding of a format, or its smallest number, may be written (0x1p-24); any other in a test needs such a
-comment."""
+"""No tolerance is typed. A typed tolerance is a decimal number that decides how far a result may be off: the
+slack of EXPECT_NEAR and its like, a small number beside <, <=, > or >=, FLOAT_EQ (four units that nobody
+derived), allclose and isclose, atol= and rtol=. Where a bound follows from an operation count or from
+somebody else's definition it gets a name, and the derivation stands beside the name: in a comment on the line
+of the definition or right above. A power of two that is the unit of rounding of a format, or its smallest
+number, may be written (0x1p-24); any other in a test needs such a comment."""
 import re
 
 from rules.tree import CPP
@@ -27,12 +27,14 @@ TEMPLATE = re.compile(r"\b(\w+)<[\w:\s,*&]*(?:<[\w:\s,*&]*>)?[\w:\s,*&]*>(?=\s*[
 def _blank(text, python):
     """Comments and strings as spaces, so that places stay."""
     comment = r"#[^\n]*" if python else r"//[^\n]*|/\*.*?\*/"
-    string = r'""".*?"""|"(?:[^"\\\n]|\\.)*"|' + (r"'(?:[^'\\\n]|\\.)*'" if python else r"(?<!\w)'(?:[^'\\\n]|\\.)*'")
+    string = r'""".*?"""|"(?:[^"\\\n]|\\.)*"|' + (r"'(?:[^'\\\n]|\\.)*'" if python
+                                                  else r"(?<!\w)'(?:[^'\\\n]|\\.)*'")
     return re.sub(f"{string}|{comment}", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
 
 
 def _slack(text, at, end):
-    """Whether the number at text[at:end] stands beside a comparison, or is the last argument of NEAR or the like."""
+    """Whether the number at text[at:end] stands beside a comparison, or is the last argument of NEAR or the
+    like."""
     depth, i, floor = 0, at - 1, max(0, at - 600)
     arguments = 0
     while i >= floor:  # leftwards, out of the parentheses that arithmetic makes
@@ -82,13 +84,15 @@ def _bounds(text, m, line):
     """Whether the number defines a variable that stands beside a comparison further down."""
     name = VARIABLE.search(line[:m.start() - text.rfind("\n", 0, m.start()) - 1])
     return name is not None and any(_slack(text, use.start(), use.end())
-                                    for use in re.compile(rf"(?<![\w.]){name[1]}(?![\w(])").finditer(text, m.end()))
+                                    for use in re.compile(rf"(?<![\w.]){name[1]}(?![\w(])").finditer(text,
+                                                                                                     m.end()))
 
 
 def _explained(lines, number, python):
     mark = "#" if python else "//"
     before = number - 2
-    while not python and before > 0 and lines[before].rstrip()[-1:] not in (";", "{", "}", ":") and mark not in lines[before]:
+    while not python and before > 0 and lines[before].rstrip()[-1:] not in (";", "{", "}",
+                                                                            ":") and mark not in lines[before]:
         before -= 1  # the statement began on an earlier line
     return mark in lines[number - 1] or (number > 1 and lines[before].strip().startswith(mark))
 
@@ -97,7 +101,8 @@ def judged(tree, file):
     """Judges everywhere, and tests of what is judged; a kernel's own thresholds are its own."""
     if not (file.endswith(CPP) or tree.is_python(file)) or file.endswith(".inc"):
         return False
-    return file.startswith("ci/consumer/") or (file in tree.sources and (not file.startswith("backends/") or tree.is_test(file)))
+    return file.startswith("ci/consumer/") or (file in tree.sources
+                                               and (not file.startswith("backends/") or tree.is_test(file)))
 
 
 def check(tree):
@@ -110,7 +115,9 @@ def check(tree):
         places = {}
         for m in POWER.finditer(text):
             number = text.count("\n", 0, m.start()) + 1
-            if tree.is_test(file) and int(m[1]) not in UNITS and not _explained(lines, number, python) and _slack(text, m.start(), m.end()):
+            if tree.is_test(file) and int(m[1]) not in UNITS and not _explained(lines, number,
+                                                                                python) and _slack(text,
+                                                                                                   m.start(), m.end()):
                 places[number] = "a power of two that is no format's unit, and no comment beside it: "
         text = POWER.sub(lambda m: " " * len(m[0]), text)
         places |= {text.count("\n", 0, m.start()) + 1: "" for m in ALWAYS.finditer(text)}

@@ -1,11 +1,13 @@
-"""A tree of sources, and what the rules of ci/layers share: which files there are, and where a violation stands."""
+"""A tree of sources, and what the rules of ci/layers share: which files there are, and where a violation
+stands."""
 import os
 import re
 
 LAYERS = ("reference", "backends", "harness", "cases", "reports")
 CPP = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".inc")
 GLSL = (".glsl", ".comp")
-# What is no folder's: tests, benchmarks, and files that hold a main(). Nothing includes them, so that they stand above all.
+# What is no folder's: tests, benchmarks, and files that hold a main(). Nothing includes them, so that they
+# stand above all.
 TEST = re.compile(r"(_test\.|/test_|_testing\.|/bench_|_test_|/conformance|/testing/)")
 MAIN = re.compile(r"^int main\(", re.M)
 

@@ -1,4 +1,5 @@
-"""What a file is not: unfinished, full of assertions, bound to one machine, or compiled with unsafe arithmetic."""
+"""What a file is not: unfinished, full of assertions, bound to one machine, or compiled with unsafe
+arithmetic."""
 import re
 
 from rules.tree import CPP, GLSL
@@ -12,7 +13,8 @@ FAST = re.compile(r"-ffast-math|-Ofast")
 
 
 def check(tree):
-    for file in tree.sources + [f for f in tree.files if f.startswith(("ci/", "cmake/")) or f == "CMakeLists.txt"]:
+    for file in tree.sources + [f for f in tree.files if f.startswith(("ci/", "cmake/"))
+                                or f == "CMakeLists.txt"]:
         code = file.endswith(CPP + GLSL)
         script = tree.is_python(file) or tree.text(file).startswith("#!")
         if not (code or script or tree.is_cmake(file) or file.endswith(".cases")):

@@ -68,21 +68,26 @@ class Contract(unittest.TestCase):
         self.folder = folder.name
 
     def subject(self, softmax="plain", rmsnorm="plain", declared=""):
-        path = os.path.join(self.folder, f"{softmax}_{rmsnorm}_{len(os.listdir(self.folder))}.py".replace(" ", "_"))
+        path = os.path.join(self.folder,
+                            f"{softmax}_{rmsnorm}_{len(os.listdir(self.folder))}.py".replace(" ", "_"))
         with open(path, "w", encoding="utf-8") as file:
             file.write(SUBJECT.format(softmax=SOFTMAX[softmax], rmsnorm=RMSNORM[rmsnorm], declared=declared))
         return path
 
     def said(self, *arguments, code=0):
-        done = subprocess.run([PROGRAM, "contract", *arguments, "--seeds", "2"], capture_output=True, text=True)
+        done = subprocess.run([PROGRAM, "contract", *arguments, "--seeds", "2"], capture_output=True,
+                              text=True)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
 
     def test_the_words_of_a_known_arithmetic_are_found_whatever_was_declared(self):
         for change, declared, word, ruled_out in (
-                ({"softmax": "plain"}, "", "the defaults", "acc=f32: beside the other words f64 is ruled out"),
-                ({"softmax": "plain"}, "acc=bf16 exp_ulp=1000", "the defaults", "acc=f32: beside the other words f64 is ruled out"),
-                ({"softmax": "rough exp"}, "", "exp_ulp=128", "exp_ulp=128: beside the other words 64 is ruled out"),
+                ({"softmax": "plain"}, "", "the defaults",
+                 "acc=f32: beside the other words f64 is ruled out"),
+                ({"softmax": "plain"}, "acc=bf16 exp_ulp=1000", "the defaults",
+                 "acc=f32: beside the other words f64 is ruled out"),
+                ({"softmax": "rough exp"}, "", "exp_ulp=128",
+                 "exp_ulp=128: beside the other words 64 is ruled out"),
                 ({"softmax": "weights"}, "", "weights=bf16", "weights=bf16: "),
                 ({"softmax": "out"}, "", "out=f16", ""),
                 ({"rmsnorm": "mid"}, "acc=f64", "mid=bf16", "")):
@@ -98,15 +103,19 @@ class Contract(unittest.TestCase):
 
     def test_a_change_of_arithmetic_is_a_change_of_words_and_the_same_kernel_has_none(self):
         plain = self.subject()
-        self.assertIn("0 words changed", self.said("softmax rows=3 cols=40", "-b", plain, "-b", self.subject()))
-        for after, word in (("weights", "weights: acc -> bf16"), ("out", "out: dtype -> f16"), ("rough exp", "exp_ulp: 2 -> 128")):
+        self.assertIn("0 words changed",
+                      self.said("softmax rows=3 cols=40", "-b", plain, "-b", self.subject()))
+        for after, word in (("weights", "weights: acc -> bf16"), ("out", "out: dtype -> f16"),
+                            ("rough exp", "exp_ulp: 2 -> 128")):
             text = self.said("softmax rows=3 cols=40", "-b", plain, "-b", self.subject(after), code=1)
             self.assertIn(f"changed    {word}, shown by softmax rows=3 cols=40", text)
             self.assertIn("1 word changed", text)
 
     def test_a_search_that_is_stopped_claims_nothing(self):
-        started = subprocess.Popen([PROGRAM, "contract", "softmax rows=64 cols=1000", "-b", self.subject("weights")], stdout=subprocess.PIPE, text=True)
-        while not catches(started, signal.SIGTERM):  # whenever it is stopped, nothing is said of a search that did not end
+        started = subprocess.Popen([PROGRAM, "contract", "softmax rows=64 cols=1000", "-b",
+                                    self.subject("weights")], stdout=subprocess.PIPE, text=True)
+        while not catches(started,
+                          signal.SIGTERM):  # whenever it is stopped, nothing is said of a search that did not end
             time.sleep(0.01)
         started.send_signal(signal.SIGTERM)
         text, _ = started.communicate()
@@ -115,7 +124,9 @@ class Contract(unittest.TestCase):
         self.assertNotIn("no words", text)
 
     def test_what_is_no_question_is_refused(self):
-        for arguments, word in ((["softmax"], "-b BACKEND proposes one"), (["softmax rows=1 cols=4", "rmsnorm rows=1 cols=4", "-b", "cpu"], "of one op"),
+        for arguments, word in ((["softmax"], "-b BACKEND proposes one"),
+                                (["softmax rows=1 cols=4", "rmsnorm rows=1 cols=4", "-b", "cpu"],
+                                 "of one op"),
                                 (["softmax rows=1 cols=4 fault=nan_value", "-b", "cpu"], "without a fault")):
             done = subprocess.run([PROGRAM, "contract", *arguments], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""judge_agrees_test.py BUILD COUNT [SEED]: `assay judge` of recorded tensors says what `assay run` says of the kernel that computed
-them: the same verdict, and the same elements. COUNT drawn cases of the cpu backend and of the museum's kernels, right and wrong,
-are run, exported with their outputs, and judged, by the program and by its library. What takes more than numbers to see (a path, unwritten memory, a crash) is no
-recorder's to tell, and is drawn again."""
+"""judge_agrees_test.py BUILD COUNT [SEED]: `assay judge` of recorded tensors says what `assay run` says of
+the kernel that computed them: the same verdict, and the same elements. COUNT drawn cases of the cpu backend
+and of the museum's kernels, right and wrong, are run, exported with their outputs, and judged, by the program
+and by its library. What takes more than numbers to see (a path, unwritten memory, a crash) is no recorder's
+to tell, and is drawn again."""
 import concurrent.futures
 import json
 import os
@@ -13,7 +14,8 @@ import sys
 import tempfile
 
 JUDGEABLE = ("pass", "wrong")
-FEW = {"cpu": ["softmax rows=4 cols=33,257 fill=gaussian,deep,ramp variant=all", "rmsnorm rows=4 cols=33,257 variant=all",
+FEW = {"cpu": ["softmax rows=4 cols=33,257 fill=gaussian,deep,ramp variant=all",
+               "rmsnorm rows=4 cols=33,257 variant=all",
                "attention heads=2 d=64 len=100 kv=f16,q8_0 fill=gaussian,ramp variant=all"],
        "museum": ["softmax rows=4 cols=33,257 variant=max_of_first_warp,max_of_first_warp.correct",
                   "rmsnorm rows=4 cols=33,257 variant=partial_warp_dropped,partial_warp_dropped.correct",
@@ -25,7 +27,8 @@ def assay(*arguments):
 
 
 def drawn(backend, draw, few):
-    lines = assay("run", *(FEW[backend] if few else ["strangers"]), "-b", backend, "--list", "--seed", str(draw.randrange(1 << 30))).stdout.splitlines()
+    lines = assay("run", *(FEW[backend] if few else ["strangers"]), "-b", backend, "--list", "--seed",
+                  str(draw.randrange(1 << 30))).stdout.splitlines()
     lines = [line for line in lines if line.split(" ", 1)[1].find("fault=") < 0 and "layout=far" not in line]
     draw.shuffle(lines)
     return lines
@@ -42,7 +45,8 @@ def ran(lines, folder):
     with open(record, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     os.unlink(record)
-    found = {row["case"]: row for row in rows if row.get("verdict") in JUDGEABLE and row.get("repeat", "alone") != "after_calls"}
+    found = {row["case"]: row for row in rows if row.get("verdict") in JUDGEABLE
+             and row.get("repeat", "alone") != "after_calls"}
     return {line: found[line] for line in lines if line in found}  # not in the order in which jobs end
 
 

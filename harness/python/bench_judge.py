@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench_judge.py PROGRAM: what one judged call costs in the process of a test, and by a process of its own, in turn; medians, and their
-ratio. Ends with 1 where the call in the process is not at least twice as fast."""
+"""bench_judge.py PROGRAM: what one judged call costs in the process of a test, and by a process of its own,
+in turn; medians, and their ratio. Ends with 1 where the call in the process is not at least twice as fast."""
 import os
 import statistics
 import sys

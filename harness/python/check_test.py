@@ -42,13 +42,16 @@ class Check(unittest.TestCase):
         self.y = rmsnorm(**self.inputs, eps=1e-5)
 
     def judged(self, y, **more):
-        return assay.check(y, op="rmsnorm", **{"inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+        return assay.check(y, op="rmsnorm",
+                           **{"inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
 
     def test_a_correct_kernel_passes_in_each_kind_of_array(self):
         for wrap in (lambda a: a, Foreign, lambda a: numpy.asfortranarray(a)):
-            self.assertRegex(self.judged(wrap(self.y)), r"(?s)^pass these tensors: rmsnorm .* judged 240 outputs\n")
+            self.assertRegex(self.judged(wrap(self.y)),
+                             r"(?s)^pass these tensors: rmsnorm .* judged 240 outputs\n")
         half = {"x": self.x.astype(numpy.float16), "gamma": self.inputs["gamma"].astype(numpy.float16)}
-        self.assertIn("dtype=f16", self.judged(rmsnorm(half["x"], half["gamma"].astype(numpy.float32), 1e-5), inputs=half))
+        self.assertIn("dtype=f16", self.judged(rmsnorm(half["x"], half["gamma"].astype(numpy.float32), 1e-5),
+                                               inputs=half))
 
     def test_a_formula_of_the_test_is_an_op(self):
         formula = """op scaled_add              # y = x + scale b
@@ -59,7 +62,8 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
 """
         x, b = self.x.reshape(6, 40), self.inputs["gamma"]
         y = x + numpy.float32(3) * b
-        self.assertIn("pass these tensors: scaled_add", assay.check(y, formula=formula, inputs={"x": x, "b": b}, scale=3))
+        self.assertIn("pass these tensors: scaled_add",
+                      assay.check(y, formula=formula, inputs={"x": x, "b": b}, scale=3))
         with self.assertRaises(assay.Finding) as found:
             assay.check(y * numpy.float32(1.0001), formula=formula, inputs={"x": x, "b": b}, scale=3)
         self.assertIn("scaled_add", str(found.exception))
@@ -67,7 +71,8 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
         with self.assertRaisesRegex(ValueError, "line 5, column 37: 'c' is not known here"):
             assay.check(y, formula=wrong, inputs={"x": x, "b": b})
         self.assertRaisesRegex(ValueError, "one of op and formula", assay.check, y, inputs={"x": x})
-        self.assertRaisesRegex(ValueError, "another formula", assay.check, y, formula=formula + "#", inputs={"x": x})
+        self.assertRaisesRegex(ValueError, "another formula", assay.check, y, formula=formula + "#",
+                               inputs={"x": x})
 
     def test_a_wrong_element_another_eps_and_a_nan_are_findings_with_the_text_of_assay(self):
         wrong = self.y.copy()
@@ -83,7 +88,8 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
     def test_a_process_of_its_own_says_the_same_of_right_wrong_and_refused(self):
         wrong = self.y.copy()
         wrong[0, 0, 3] += 1
-        for y, more in ((self.y, {}), (wrong, {}), (self.y, {"contract": "acc=f3"}), (self.y, {"inputs": {"x": self.x}})):
+        for y, more in ((self.y, {}), (wrong, {}), (self.y, {"contract": "acc=f3"}),
+                        (self.y, {"inputs": {"x": self.x}})):
             said = []
             for process in ("", "own"):
                 try:
@@ -110,7 +116,8 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
     def test_arrays_of_another_byte_order_and_whole_numbers_are_what_they_say(self):
         swapped = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in self.inputs.items()}
         self.judged(self.y.astype(">f4"), inputs=swapped)
-        self.assertRaises(assay.Finding, self.judged, (self.y * numpy.float32(1.01)).astype(">f4"), inputs=swapped)
+        self.assertRaises(assay.Finding, self.judged, (self.y * numpy.float32(1.01)).astype(">f4"),
+                          inputs=swapped)
         x = self.x.reshape(6, 40)
         assay.check([int(i) for i in x.argmax(-1)], op="argmax", inputs={"x": x})
         self.assertRaises(assay.Finding, assay.check, [0] * 6, op="argmax", inputs={"x": x})
@@ -123,10 +130,13 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
         self.judged(self.y)
 
     def test_mistakes_are_value_errors_with_a_text(self):
-        for more, word in (({"op": "q4_0"}, "assay list ops"), ({"op": 3}, "as a text"), ({"contract": {"acc": "f32"}}, "a text, as in"),
-                           ({"contract": "acc=f64\0foo"}, "a text, as in"), ({"inputs": [self.x]}, "a dict"), ({"fill": "ramp"}, "fill=ramp")):
+        for more, word in (({"op": "q4_0"}, "assay list ops"), ({"op": 3}, "as a text"),
+                           ({"contract": {"acc": "f32"}}, "a text, as in"),
+                           ({"contract": "acc=f64\0foo"}, "a text, as in"), ({"inputs": [self.x]}, "a dict"),
+                           ({"fill": "ramp"}, "fill=ramp")):
             with self.assertRaises(ValueError) as refused:
-                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32",
+                                       "eps": 1e-5, **more})
             self.assertIn(word, str(refused.exception))
         for line in ("softmax rows", ""):
             self.assertRaises(ValueError, lambda line=line: assay.Case(line).inputs)
@@ -144,10 +154,13 @@ out y[r,i] dtype = x[r,i] + scale * b[i]
         self.assertRaisesRegex(ValueError, "gamma", assay.truth, op="rmsnorm", inputs={"x": self.x})
 
     def test_what_cannot_be_judged_is_refused_and_no_finding(self):
-        for more, word in (({"inputs": {"z": self.x}}, "no tensor z"), ({"inputs": {"x": self.x}}, "gamma"), ({"contract": "acc=f3"}, "acc"),
-                           ({"inputs": {"x": self.x, "gamma": self.inputs["gamma"][:7]}}, "cols"), ({"op": "no_such_op"}, "no_such_op")):
+        for more, word in (({"inputs": {"z": self.x}}, "no tensor z"), ({"inputs": {"x": self.x}}, "gamma"),
+                           ({"contract": "acc=f3"}, "acc"),
+                           ({"inputs": {"x": self.x, "gamma": self.inputs["gamma"][:7]}}, "cols"),
+                           ({"op": "no_such_op"}, "no_such_op")):
             with self.assertRaises(ValueError) as refused:
-                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32", "eps": 1e-5, **more})
+                assay.check(self.y, **{"op": "rmsnorm", "inputs": self.inputs, "contract": "acc=f32",
+                                       "eps": 1e-5, **more})
             self.assertIn(word, str(refused.exception))
 
     def test_pytest_runs_a_test_once_per_case(self):
@@ -168,7 +181,8 @@ def test_right(case):
 def test_wrong(case):
     case.check(1.01 * softmax(case.inputs["x"]), contract="acc=f32 exp_ulp=2")
 """)
-            done = subprocess.run([sys.executable, "-m", "pytest", "-p", "assay.pytest_plugin", "-p", "no:cacheprovider", folder], capture_output=True, text=True,
+            done = subprocess.run([sys.executable, "-m", "pytest", "-p", "assay.pytest_plugin", "-p",
+                                   "no:cacheprovider", folder], capture_output=True, text=True,
                                   env=dict(os.environ, PYTHONPATH=HERE))
         self.assertIn("1 failed, 4 passed", done.stdout)
         self.assertIn("x limit", done.stdout)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""record_test.py PROGRAM: what assay.record writes of right and of wrong functions, and what it leaves alone. Functions of PyTorch
-are recorded where there is one."""
+"""record_test.py PROGRAM: what assay.record writes of right and of wrong functions, and what it leaves alone.
+Functions of PyTorch are recorded where there is one."""
 import glob
 import importlib.util
 import os
@@ -38,7 +38,8 @@ engine.rms, engine.rms_into = rms, rms_into
 
 
 def judged(folder):
-    return subprocess.run([PROGRAM, "judge", *sorted(glob.glob(folder + "/*.safetensors"))], capture_output=True, text=True)
+    return subprocess.run([PROGRAM, "judge", *sorted(glob.glob(folder + "/*.safetensors"))],
+                          capture_output=True, text=True)
 
 
 class Record(unittest.TestCase):
@@ -48,7 +49,8 @@ class Record(unittest.TestCase):
         self.folder = os.path.join(folder.name, "dumps")
         self.x = numpy.random.default_rng(1).standard_normal((2, 20, 40)).astype(numpy.float32)
         self.gamma = numpy.ones(40, numpy.float32)
-        self.right = assay.tap("assay_test_engine.rms", op="rmsnorm", inputs={"x": 0, "gamma": (1, "gamma")}, contract="rsqrt_ulp=5",
+        self.right = assay.tap("assay_test_engine.rms", op="rmsnorm", inputs={"x": 0, "gamma": (1, "gamma")},
+                               contract="rsqrt_ulp=5",
                                eps=lambda x, gamma, eps: eps)
 
     def test_a_right_function_is_green_and_one_that_writes_into_an_argument_wrongly_is_found(self):
@@ -59,7 +61,8 @@ class Record(unittest.TestCase):
         self.assertIn("rmsnorm rows=40 cols=40 eps=1e-05", done.stdout)
         self.assertIn("rsqrt_ulp=5", done.stdout)
         out = numpy.zeros_like(self.x)
-        wrong = assay.tap("assay_test_engine.rms_into", op="rmsnorm", inputs={"x": 1, "gamma": 2}, outputs={"y": 0}, eps=1e-6)
+        wrong = assay.tap("assay_test_engine.rms_into", op="rmsnorm", inputs={"x": 1, "gamma": 2},
+                          outputs={"y": 0}, eps=1e-6)
         with assay.record(self.folder + "2", wrong):
             engine.rms_into(out, self.x, self.gamma)
         self.assertEqual(judged(self.folder + "2").returncode, 1)
@@ -69,7 +72,8 @@ class Record(unittest.TestCase):
             x *= 0
             return x
         engine.in_place = in_place
-        with assay.record(self.folder, assay.tap("assay_test_engine.in_place", op="softmax", inputs={"x": 0})) as record:
+        with assay.record(self.folder,
+                          assay.tap("assay_test_engine.in_place", op="softmax", inputs={"x": 0})) as record:
             engine.in_place(self.x.copy())
         self.assertIs(engine.in_place, in_place)
         given = assay.tensors.read_planes(record.files[0])["x"].numpy()
@@ -97,12 +101,14 @@ class Record(unittest.TestCase):
             engine.rms(self.x.astype(numpy.longdouble), self.gamma, 1e-5)
         self.assertEqual(len(record.files), 1, str(record))
         self.assertIn("a tensor of type", str(record))
-        for taps in (("torch.nn.functional.no_such",), (assay.tap("assay_test_engine.nothing", op="softmax", inputs={}),)):
+        for taps in (("torch.nn.functional.no_such",),
+                     (assay.tap("assay_test_engine.nothing", op="softmax", inputs={}),)):
             with self.assertRaises(ValueError), assay.record(self.folder, *taps):
                 pass
 
     def test_attention_has_the_tensors_that_its_attributes_ask_for(self):
-        q, k, v = (numpy.random.default_rng(seed).standard_normal((1, 3, 2, 8)).astype(numpy.float32) for seed in (1, 2, 3))
+        q, k, v = (numpy.random.default_rng(seed).standard_normal((1, 3, 2, 8)).astype(numpy.float32)
+                   for seed in (1, 2, 3))
         s = numpy.einsum("bqhd,bkhd->bhqk", q.astype(float), k) / 8 ** 0.5
         w = numpy.exp(s - s.max(-1, keepdims=True))
         out = numpy.einsum("bhqk,bkhd->bqhd", w / w.sum(-1, keepdims=True), v).astype(numpy.float32)
@@ -123,7 +129,9 @@ class Record(unittest.TestCase):
 
             def forward(self, x):
                 q, k, v = self.qkv(self.norm(x)).view(1, 9, 3, 4, 8).permute(2, 0, 3, 1, 4)
-                return x + functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(1, 9, 32)
+                return x + functional.scaled_dot_product_attention(q, k, v,
+                                                                   is_causal=True).transpose(1, 2).reshape(1,
+                                                                                                           9, 32)
 
         model, x = torch.nn.Sequential(Block(), Block(), torch.nn.Linear(32, 32)), torch.randn(1, 9, 32)
         with torch.no_grad():
@@ -143,16 +151,20 @@ class Record(unittest.TestCase):
     def test_arrays_of_numpy_become_a_file_for_the_judge_and_a_zip_is_refused_with_the_way_to_it(self):
         os.makedirs(self.folder)
         dump = os.path.join(self.folder, "layer.npz")
-        numpy.savez(dump, hidden=self.x[0], out=rms(self.x[0], self.gamma, 1e-5), gamma=self.gamma, names=numpy.array(["a"]))
+        numpy.savez(dump, hidden=self.x[0], out=rms(self.x[0], self.gamma, 1e-5), gamma=self.gamma,
+                    names=numpy.array(["a"]))
         case = ["--case", "rmsnorm rows=20 cols=40", "--map", "x=hidden,y=out"]
         refused = subprocess.run([PROGRAM, "judge", dump, *case], capture_output=True, text=True)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("python3 -m assay.convert", refused.stderr)
-        again = lambda: subprocess.run([sys.executable, "-m", "assay.convert", dump], capture_output=True, text=True,  # noqa: E731
-                                       env=dict(os.environ, PYTHONPATH=os.path.dirname(os.path.abspath(__file__))))
+        again = lambda: subprocess.run([sys.executable, "-m", "assay.convert", dump], capture_output=True,
+                                       text=True,  # noqa: E731
+                                       env=dict(os.environ,
+                                                PYTHONPATH=os.path.dirname(os.path.abspath(__file__))))
         self.assertIn("left out: names", again().stdout)
         self.assertEqual(again().returncode, 2)  # nothing is replaced
-        done = subprocess.run([PROGRAM, "judge", dump.replace(".npz", ".safetensors"), *case], capture_output=True, text=True)
+        done = subprocess.run([PROGRAM, "judge", dump.replace(".npz", ".safetensors"), *case],
+                              capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

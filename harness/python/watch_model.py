@@ -1,4 +1,5 @@
-"""A small model as transformers writes them, for the tests of assay.watch, and faults planted into its kernels."""
+"""A small model as transformers writes them, for the tests of assay.watch, and faults planted into its
+kernels."""
 import contextlib
 
 import torch
@@ -38,7 +39,8 @@ class Attention(nn.Module):
 
     def forward(self, x, cos, sin):
         b, t, _ = x.shape
-        q, k, v = (p(x).view(b, t, -1, self.d).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (p(x).view(b, t, -1, self.d).transpose(1, 2)
+                   for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = apply_rotary_pos_emb(q, k, cos, sin)
         if self.cache is not None:
             k, v = torch.cat((self.cache[0], k), 2), torch.cat((self.cache[1], v), 2)
@@ -93,7 +95,8 @@ def made(seed=1, dtype=torch.float32, **sizes):
 
 
 def generate(model, steps=8, prompt=7):
-    """The ids that a greedy decoding gives, a step after the other with the keys and values of those before."""
+    """The ids that a greedy decoding gives, a step after the other with the keys and values of those
+    before."""
     for layer in model.layers:
         layer.self_attn.cache = None
     ids, at, out = torch.arange(prompt)[None] * 3, 0, []
@@ -108,7 +111,8 @@ def generate(model, steps=8, prompt=7):
 
 @contextlib.contextmanager
 def planted(kind, model, layer):
-    """The fault in one layer, in the kernel that PyTorch's dispatcher runs or in the norm. Gives the place and what is named
+    """The fault in one layer, in the kernel that PyTorch's dispatcher runs or in the norm. Gives the place
+    and what is named
     wrong there."""
     part = model.layers[layer]
     weight = part.mlp.down_proj.weight

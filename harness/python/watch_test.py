@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""watch_test.py PROGRAM [trials | overhead]: what assay.watch finds of planted faults, and that it accuses nothing else. The
-judge, the sampling and the report by recorded calls, without PyTorch; whole models where there is one."""
+"""watch_test.py PROGRAM [trials | overhead]: what assay.watch finds of planted faults, and that it accuses
+nothing else. The judge, the sampling and the report by recorded calls, without PyTorch; whole models where
+there is one."""
 import importlib.util
 import json
 import os
@@ -68,14 +69,17 @@ class Recorded(unittest.TestCase):
         done = subprocess.run([PROGRAM, "judge", judge.first["file"]], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("y[2,5]", done.stdout)
-        done = subprocess.run([PROGRAM, "explain", judge.first["file"], "-b", "cpu"], capture_output=True, text=True)
+        done = subprocess.run([PROGRAM, "explain", judge.first["file"], "-b", "cpu"], capture_output=True,
+                              text=True)
         self.assertNotIn(done.returncode, (2, 125), done.stderr)
 
     def test_a_nan_is_wrong_where_it_is_born_and_passed_on_behind(self):
         y = softmax(self.x[0])
         y[0, 0] = numpy.nan
-        judge = self.judged(recorded(0, "a", self.x[0], y), Call(0, "b", "aten::cos", (), "not mapped", [y], [numpy.cos(y)]))
-        self.assertEqual([(b["place"], b["created"], b["count"]) for b in judge.births], [("a", True, 1), ("b", False, 1)])
+        judge = self.judged(recorded(0, "a", self.x[0], y),
+                            Call(0, "b", "aten::cos", (), "not mapped", [y], [numpy.cos(y)]))
+        self.assertEqual([(b["place"], b["created"], b["count"]) for b in judge.births],
+                         [("a", True, 1), ("b", False, 1)])
         self.assertEqual([f["place"] for f in judge.findings], ["a"])
 
     def test_an_output_that_came_before_of_other_inputs_is_told(self):
@@ -84,14 +88,16 @@ class Recorded(unittest.TestCase):
         self.assertEqual((judge.first["step"], judge.first["equals"]), (1, {"step": 0, "place": "a"}))
         unmapped = [Call(i, "b", "aten::cos", (), "not mapped", [x], [old]) for i, x in enumerate(self.x[:2])]
         self.assertEqual([row["step"] for row in self.judged(*unmapped).stale], [1])
-        constant = [Call(i, "b", "aten::cos", (), "not mapped", [x], [0 * old]) for i, x in enumerate(self.x[:2])]
+        constant = [Call(i, "b", "aten::cos", (), "not mapped", [x], [0 * old])
+                    for i, x in enumerate(self.x[:2])]
         self.assertEqual(self.judged(*constant).stale, [])
 
     def test_what_is_not_judged_is_counted_with_its_reason_and_nothing_judged_is_no_green(self):
         written = recorded(0, "w", self.x[0], softmax(self.x[0]))
         written.changed = lambda: True
         judge = self.judged(Call(0, "b", "aten::cos", (), "not mapped", [self.x[0]], [self.x[0]]), written,
-                            Call(0, "c", "f", [("softmax", {}, {"z": self.x[0]}, self.x[0], "")], "", [self.x[0]], [self.x[0]]))
+                            Call(0, "c", "f", [("softmax", {}, {"z": self.x[0]}, self.x[0], "")], "",
+                                 [self.x[0]], [self.x[0]]))
         self.assertEqual(sum(judge.unjudged.values()) + sum(judge.errors.values()), 3, judge.unjudged)
         self.assertIn("aten::cos: not mapped", judge.unjudged)
         self.assertEqual(report.code({"findings": judge.findings, "judged": judge.count}), report.NOTHING)
@@ -109,14 +115,16 @@ class Recorded(unittest.TestCase):
 
     def test_two_runs_part_at_the_first_call_whose_bits_differ(self):
         def told(*ys):
-            judge = self.judged(*(recorded(0, f"layers.{i}", x, y) for i, (x, y) in enumerate(zip(self.x, ys))))
+            judge = self.judged(*(recorded(0, f"layers.{i}", x, y)
+                                  for i, (x, y) in enumerate(zip(self.x, ys))))
             return {"told": {str(step): rows for step, rows in judge.steps.items()}}
         right = [softmax(x) for x in self.x]
         other = [y.copy() for y in right]
         other[1][0, 0] = numpy.nextafter(other[1][0, 0], numpy.float32(1))
         self.assertIsNone(against(told(*right), told(*right))["parts"])
         found = against(told(*other), told(*right))
-        self.assertEqual((found["now"]["place"], found["parts"], found["compared"]), ("layers.1", "the same inputs, other outputs", 2))
+        self.assertEqual((found["now"]["place"], found["parts"], found["compared"]),
+                         ("layers.1", "the same inputs, other outputs", 2))
         self.assertEqual(found["now"]["verdict"], "pass")
         self.assertEqual(against(told(right[0]), told(*right))["parts"], "a call that the other run has not")
 
@@ -151,27 +159,34 @@ class Sampling(unittest.TestCase):
 
 class Command(unittest.TestCase):
     def assay(self, *words, **more):
-        return subprocess.run([PROGRAM, "watch", *words], capture_output=True, text=True, cwd=more.pop("cwd"), timeout=300, **more)
+        return subprocess.run([PROGRAM, "watch", *words], capture_output=True, text=True, cwd=more.pop("cwd"),
+                              timeout=300, **more)
 
     def test_what_is_no_use_is_refused_with_what_is_allowed(self):
         with tempfile.TemporaryDirectory() as folder:
-            for words, said in (((), "no command"), (("--", "no_such_program"), "is no program"), (("--share", "0", "--", "true"), "above 0"),
-                                (("--contract", "matmul", "--", "true"), "OP:WORDS"), (("--folder", ".", "--", "true"), "is there already"),
-                                (("--against", "nothing", "--", "true"), "nothing"), (("--every", "0", "--", "true"), "from 1 on")):
+            for words, said in (((), "no command"), (("--", "no_such_program"), "is no program"),
+                                (("--share", "0", "--", "true"), "above 0"),
+                                (("--contract", "matmul", "--", "true"), "OP:WORDS"),
+                                (("--folder", ".", "--", "true"), "is there already"),
+                                (("--against", "nothing", "--", "true"), "nothing"),
+                                (("--every", "0", "--", "true"), "from 1 on")):
                 done = self.assay(*words, cwd=folder)
                 self.assertEqual((done.returncode, said in done.stderr), (2, True), done.stdout + done.stderr)
             done = self.assay("--", sys.executable, "-c", "print(1)", cwd=folder)
             self.assertEqual((done.returncode, done.stdout.splitlines()[0], done.stderr), (3, "1", ""))
             self.assertIn("nothing was judged", done.stdout)
-            self.assertEqual(self.assay("--", sys.executable, "-c", "raise SystemExit(7)", cwd=folder).returncode, 125)
+            self.assertEqual(self.assay("--", sys.executable, "-c", "raise SystemExit(7)",
+                                        cwd=folder).returncode, 125)
 
     @unittest.skipUnless(has_torch, "no PyTorch here")
     def test_the_example_of_its_help_runs_as_it_stands(self):
         with tempfile.TemporaryDirectory() as folder:
             said = self.assay("--help", cwd=folder).stdout
             example = said[said.index("assay watch -- "):said.index("\n  assay watch --folder after")]
-            path = os.pathsep.join((os.path.dirname(PROGRAM), os.path.dirname(sys.executable), os.environ["PATH"]))
-            done = subprocess.run(["bash", "-c", example], capture_output=True, text=True, cwd=folder, env=dict(os.environ, PATH=path))
+            path = os.pathsep.join((os.path.dirname(PROGRAM), os.path.dirname(sys.executable),
+                                    os.environ["PATH"]))
+            done = subprocess.run(["bash", "-c", example], capture_output=True, text=True, cwd=folder,
+                                  env=dict(os.environ, PATH=path))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("all green of what was judged", done.stdout)
             found = os.listdir(os.path.join(folder, "assay-watch"))
@@ -202,7 +217,8 @@ class Models(unittest.TestCase):
             watch = self.watched(model)
             self.assertEqual((watch.report["findings"], self.tokens), ([], want), str(watch))
             self.assertIs(torch.nn.Module.__call__, call)
-            judged = {"attention", "add", "embedding", "linear", "matmul", "mul", "rmsnorm", "rope_table", "swiglu"}
+            judged = {"attention", "add", "embedding", "linear", "matmul", "mul", "rmsnorm", "rope_table",
+                      "swiglu"}
             self.assertLessEqual(judged, set(watch.report["ops"]), str(watch))
             self.assertIn("aten::cos: not mapped", watch.report["not_judged"])
 
@@ -226,7 +242,8 @@ class Models(unittest.TestCase):
         with assay.watch(model, every=1000) as watch, torch.no_grad():
             for value in (1, 1, float("nan"), float("nan"), 1):
                 model(torch.full((2, 8), float(value)))
-        self.assertEqual(watch.report["steps"]["why"], {"the first of its kind": 1, "NaN or Inf in the result of the step before": 1})
+        self.assertEqual(watch.report["steps"]["why"],
+                         {"the first of its kind": 1, "NaN or Inf in the result of the step before": 1})
 
     def test_two_runs_part_where_another_kernel_ran(self):
         import watch_model
@@ -235,7 +252,8 @@ class Models(unittest.TestCase):
         self.assertIsNone(self.watched(model, against=self.folder + "/one").report["against"]["parts"])
         with watch_model.planted("fallback", model, 2) as (place, _):
             found = self.watched(model, against=self.folder + "/one").report["against"]
-        self.assertEqual((found["now"]["place"], found["now"]["verdict"], found["before"]["verdict"]), (place, "wrong", "pass"))
+        self.assertEqual((found["now"]["place"], found["now"]["verdict"], found["before"]["verdict"]),
+                         (place, "wrong", "pass"))
 
 
 def found(kind, seed, layer):

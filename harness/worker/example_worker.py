@@ -39,7 +39,8 @@ class Worker:
         return {"type": "hello", "protocol": "assay-worker", "version": 2}
 
     def open(self, request):
-        return {"type": "opened", "name": "example", "description": f"Python {sys.version.split()[0]}", "variants": []}
+        return {"type": "opened", "name": "example", "description": f"Python {sys.version.split()[0]}",
+                "variants": []}
 
     def check(self, call):
         if call["op"] != "twice":
@@ -47,7 +48,8 @@ class Worker:
 
     def declare(self, request):
         self.check(request["call"])
-        return {"type": "declared", "contract": "out=f32", "path": "struct.pack", "promises": "deterministic=yes"}
+        return {"type": "declared", "contract": "out=f32", "path": "struct.pack",
+                "promises": "deterministic=yes"}
 
     def run(self, request):
         call = request["call"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Each row of SECURITY.md's tables names tests, and each of them is there. A planted name and an empty row are found.
+"""Each row of SECURITY.md's tables names tests, and each of them is there. A planted name and an empty row
+are found.
 
     security_test.py SOURCE_FOLDER
 """
@@ -28,7 +29,8 @@ def problems(text):
         names = re.findall(r"`([^`]+)`", cells[-1])
         if not names:
             found.append(f"SECURITY.md:{number}: '{cells[0]}' names no test")
-        found += [f"SECURITY.md:{number}: there is no test {name}" for name in names if name not in rows | tests]
+        found += [f"SECURITY.md:{number}: there is no test {name}"
+                  for name in names if name not in rows | tests]
     return found, count
 
 

@@ -16,12 +16,14 @@ THEIRS = {"nvfp4": "nvfp4_ggml"}
 
 
 class Traits(ctypes.Structure):  # ggml_type_traits
-    _fields_ = [("name", ctypes.c_char_p), ("block", ctypes.c_int64), ("interleave", ctypes.c_int64), ("size", ctypes.c_size_t),
+    _fields_ = [("name", ctypes.c_char_p), ("block", ctypes.c_int64), ("interleave", ctypes.c_int64),
+                ("size", ctypes.c_size_t),
                 ("quantized", ctypes.c_bool), ("decode", ctypes.c_void_p), ("encode", ctypes.c_void_p)]
 
 
 class TraitsOfCpu(ctypes.Structure):  # ggml_type_traits_cpu
-    _fields_ = [("encode", ctypes.c_void_p), ("product", ctypes.c_void_p), ("partner", ctypes.c_int), ("rows", ctypes.c_int64)]
+    _fields_ = [("encode", ctypes.c_void_p), ("product", ctypes.c_void_p), ("partner", ctypes.c_int),
+                ("rows", ctypes.c_int64)]
 
 
 def implemented(package):
@@ -72,7 +74,8 @@ def main():
         sys.exit(__doc__)
     has, ran = implemented(sys.argv[1]), executed(sys.argv[2])
     known = {name for _, name in ran}  # formats that the run met at all
-    for title, pairs in (("formats that this run met", {p for p in has if p[1] in known}), ("all types of ggml", has)):
+    for title, pairs in (("formats that this run met", {p for p in has if p[1] in known}),
+                         ("all types of ggml", has)):
         print(f"{title}: {len(pairs & ran)} of {len(pairs)} pairs executed, {100 * len(pairs & ran) / len(pairs):.0f} %")
     missing = collections.defaultdict(list)
     for op, name in sorted(has - ran):

@@ -6,10 +6,10 @@
     def my_softmax(call, x):              # inputs by name, as PyTorch tensors on the device of this run
         return torch.softmax(x, dim=-1)   # the output; a dict by name when an op has several
 
-`assay explain OP` lists the tensors, attributes and contract keys of an op. With arrays="numpy" the inputs are numpy arrays,
-and so may the output be. A function that takes `call` alone needs neither: it reads `call.floats(name)`,
-`call.numpy(name)` or `call.rows(name)`, and returns a flat list of numbers or writes the rows itself.
-"""
+`assay explain OP` lists the tensors, attributes and contract keys of an op. With arrays="numpy" the inputs
+are numpy arrays, and so may the output be. A function that takes `call` alone needs neither: it reads
+`call.floats(name)`, `call.numpy(name)` or `call.rows(name)`, and returns a flat list of numbers or writes the
+rows itself. """
 
 import inspect
 import math
@@ -18,11 +18,12 @@ import sys
 
 import cuda_graph
 
-# Formats of which one stored element is one element of this type of PyTorch, and of numpy or ml_dtypes. Packed ones (two codes to a byte) and index
-# planes come as bytes and integers.
+# Formats of which one stored element is one element of this type of PyTorch, and of numpy or ml_dtypes.
+# Packed ones (two codes to a byte) and index planes come as bytes and integers.
 TORCH_TYPES = {
     "f32": "float32", "f16": "float16", "bf16": "bfloat16", "tf32": "float32",
-    "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2", "e5m2fnuz": "float8_e5m2fnuz",
+    "e4m3fn": "float8_e4m3fn", "e4m3fnuz": "float8_e4m3fnuz", "e5m2": "float8_e5m2",
+    "e5m2fnuz": "float8_e5m2fnuz",
     "int8": "int8", "int32": "int32", "uint8": "uint8", "e8m0": "uint8",
 }
 INTEGERS = {"int8": "b", "uint8": "B", "int32": "i"}  # of which a list of whole numbers makes rows
@@ -30,8 +31,10 @@ ITEM_BYTES = {"f32": 4, "tf32": 4, "int32": 4, "f16": 2, "bf16": 2}  # all other
 PACKED = ("e2m1", "int4")
 # Inline blocks: elements and bytes.
 BLOCKS = {
-    "q8_0": (32, 34), "q8_1": (32, 36), "q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24),
-    "iq4_nl": (32, 18), "mxfp4_ggml": (32, 17), "tq3_0_c2s1": (32, 14), "tq3_0_c2": (32, 14), "q2_K": (256, 84),
+    "q8_0": (32, 34), "q8_1": (32, 36), "q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22),
+    "q5_1": (32, 24),
+    "iq4_nl": (32, 18), "mxfp4_ggml": (32, 17), "tq3_0_c2s1": (32, 14), "tq3_0_c2": (32, 14),
+    "q2_K": (256, 84),
     "q3_K": (256, 110), "q4_K": (256, 144), "q5_K": (256, 176), "q6_K": (256, 210), "iq4_xs": (256, 136),
 }
 
@@ -41,7 +44,8 @@ class Unsupported(Exception):
 
 
 class Mistake(ValueError):
-    """A plug-in's file, or an option, is wrong: the text says what is allowed. Nothing is missing on this machine."""
+    """A plug-in's file, or an option, is wrong: the text says what is allowed. Nothing is missing on this
+    machine."""
 
 
 def need(condition, reason):
@@ -138,20 +142,24 @@ class Call:
         return [x for row in self.rows(name) for x in struct.unpack(f"<{t.shape[-1]}f", row)]
 
     def storage(self, name):
-        """The shared memory from a tensor's first byte to its last, gaps between rows included: what a library that takes the
+        """The shared memory from a tensor's first byte to its last, gaps between rows included: what a
+        library that takes the
         storage of a tensor (to copy it, as Triton's interpreter does) may take."""
         t = self.tensor(name)
         return memoryview(self.memory)[t.offset:t.offset + t.extent]
 
     def torch(self, name):
-        """A tensor as PyTorch sees it: a view of the shared memory on the CPU, of guarded memory on a device. Strides and the
-        place of its first element are those of the case, and its storage is its own: it begins and ends with it."""
+        """A tensor as PyTorch sees it: a view of the shared memory on the CPU, of guarded memory on a device.
+        Strides and the
+        place of its first element are those of the case, and its storage is its own: it begins and ends with
+        it."""
         t = self.tensor(name)
         view = self._view(t)
         return view if self.device == "cpu" or t.name in self._placed() else view.to(self.device)
 
     def numpy(self, name):
-        """A tensor as numpy sees it: a view of the shared memory, with the strides of the case. Packed codes and blocks come as
+        """A tensor as numpy sees it: a view of the shared memory, with the strides of the case. Packed codes
+        and blocks come as
         bytes; bf16 and FP8 need ml_dtypes."""
         t = self.tensor(name)
         need(self.device == "cpu", f"{name} is on the device: call.torch({name!r})")
@@ -214,7 +222,8 @@ class Call:
                 self.memory[start:start + len(row)] = row
 
     def _view(self, t):
-        """The same one each time: two storages of the same bytes would be copied onto each other by whoever copies storages."""
+        """The same one each time: two storages of the same bytes would be copied onto each other by whoever
+        copies storages."""
         if t.name not in self._views:
             self._views[t.name] = self._new_view(t)
         return self._views[t.name]
@@ -252,12 +261,14 @@ class Subject:
     def __init__(self, function, op, variant, contract, path, promises, device, alignment=1, arrays="torch"):
         if arrays not in ("torch", "numpy"):
             raise Mistake(f"arrays={arrays!r}: torch or numpy is allowed")
-        self.function, self.op, self.variant, self.device = function, op, variant, device or ("cpu" if arrays == "numpy" else "")
+        self.function, self.op, self.variant, self.device = function, op, variant, device or ("cpu"
+                                                                                              if arrays == "numpy" else "")
         self.arrays = arrays
         self._contract, self._path, self._promises, self._alignment = contract, path, promises, alignment
         parameters = list(inspect.signature(function).parameters.values())[1:]
         self.tensors = [p.name for p in parameters]
-        self.demanded = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        self.demanded = [p.name for p in parameters if p.default is p.empty and p.kind not
+                         in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
     def declaration(self, call):
         """What `contract`, `path` and `promises` are for this call: texts, or functions of it."""
@@ -281,8 +292,10 @@ class Subject:
 
 
 def let_torch_compute(began=[]):
-    """PyTorch learns what the processor can do when it first computes on it; until then torch._scaled_mm takes another kernel than
-    afterwards (reports/findings.md). Who made tensors with PyTorch has computed; here they are views of memory."""
+    """PyTorch learns what the processor can do when it first computes on it; until then torch._scaled_mm
+    takes another kernel than
+    afterwards (reports/findings.md). Who made tensors with PyTorch has computed; here they are views of
+    memory."""
     torch = sys.modules.get("torch")
     if torch is not None and not began:
         began.append(torch.zeros(2).add_(1))
@@ -293,13 +306,17 @@ DEVICE = "cpu"  # of the run; set before a plug-in is loaded
 PLUGIN = "assay_plugin"  # the module that a plug-in's file becomes: its subjects come before those that it imports
 
 
-def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1, arrays="torch"):
-    """contract, path, promises: as in assay_backend.h; texts, or functions of the call, which may raise Unsupported.
-    path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest open. On a CPU: a
+def subject(op, contract, path="", variant="", promises="deterministic=yes", device="", alignment=1,
+            arrays="torch"):
+    """contract, path, promises: as in assay_backend.h; texts, or functions of the call, which may raise
+    Unsupported.
+    path: the device function that must be seen to run, "" for no claim; a `*` at its end leaves its rest
+    open. On a CPU: a
     Python function that is entered (its name, or FILE.NAME), or an operator of PyTorch (aten::softmax).
     variant: the word that selects this function among several of an op; the first of an op is its own choice.
     device: "cpu" for a function that never uses a device; "" follows the run.
-    alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where the function demands
+    alignment: of the first byte of every tensor, in bytes, a power of two or a function of the call, where
+    the function demands
     more than an element has. What lies behind a tensor up to there is poison, and no guard.
     arrays: "torch" or "numpy": what a function that names its inputs is given; numpy's are of the CPU."""
 

@@ -1,4 +1,5 @@
-"""A block format's decoder in plain Python (q4_K of ggml), for a subject that reads rows of bytes: blocks of 256 elements."""
+"""A block format's decoder in plain Python (q4_K of ggml), for a subject that reads rows of bytes: blocks of
+256 elements."""
 
 import struct
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""worker.py spoken to as the assay program does, with subjects that need python3 alone: each message of protocol.md, the
-witness, and the refusals. Then that PyTorch's subjects load, where PyTorch is: skipped (77) with the reason where not.
+"""worker.py spoken to as the assay program does, with subjects that need python3 alone: each message of
+protocol.md, the witness, and the refusals. Then that PyTorch's subjects load, where PyTorch is: skipped (77)
+with the reason where not.
 
     conformance_test.py protocol FAKE_WITNESS|none | pytorch | memory
 """
@@ -85,8 +86,10 @@ class Client:
         program = ("import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
                    "os.execv(sys.executable, [sys.executable, sys.argv[3]])")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(theirs.fileno()), str(self.memory), os.path.join(HERE, "worker.py")],
-            pass_fds=(theirs.fileno(), self.memory), env={**os.environ, "ASSAY_WITNESS": "", **(environment or {})})
+            [sys.executable, "-c", program, str(theirs.fileno()), str(self.memory),
+             os.path.join(HERE, "worker.py")],
+            pass_fds=(theirs.fileno(), self.memory),
+            env={**os.environ, "ASSAY_WITNESS": "", **(environment or {})})
         theirs.close()
         self.control = ours
         self.lines = ours.makefile("r", encoding="utf-8")
@@ -117,7 +120,8 @@ def call(variant, offsets=True):
     def tensor(name, offset):
         t = {"name": name, "format": "f32", "shape": [ROWS, COLS], "stride": [STRIDE, 4]}
         return {**t, "offset": offset} if offsets else t
-    return {"op": "twice", "variant": variant, "attributes": [["rows", str(ROWS)]], "inputs": [tensor("x", X)],
+    return {"op": "twice", "variant": variant, "attributes": [["rows", str(ROWS)]],
+            "inputs": [tensor("x", X)],
             "outputs": [tensor("y", Y)]}
 
 
@@ -139,7 +143,8 @@ def protocol(fake_witness):
         same(opened.ask(type="declare", call=call("aligned", False))["alignment"], 64)
         same(opened.ask(type="declare", call=call("odd", False)),
              {"type": "failed", "reason": "ValueError: alignment=48: a power of two is allowed"})
-        same(opened.ask(type="declare", call=call("refuses", False)), {"type": "unsupported", "reason": "d=96"})
+        same(opened.ask(type="declare", call=call("refuses", False)),
+             {"type": "unsupported", "reason": "d=96"})
         same(opened.ask(type="declare", call={**call("", False), "op": "thrice"}),
              {"type": "unsupported", "reason": "op thrice: here are twice"})
         done = opened.ask(**run, call=call("good"))
@@ -156,18 +161,22 @@ def protocol(fake_witness):
             before = before[:at] + after[at:at + 12] + before[at + 12:]
         same(after == before, True)  # nothing but the elements of y was touched
         dead = opened.ask(**run, call=call("dead"))  # what was declared is no evidence
-        same(("no_such_kernel" in dead["witness"]["unwatched"], "dead" in dead["witness"]["unwatched"]), (False, True))
+        same(("no_such_kernel" in dead["witness"]["unwatched"], "dead" in dead["witness"]["unwatched"]),
+             (False, True))
         said = opened.ask(**run, call=call("says_so"))
         same((said["kernels"], "fast" in names(said["witness"]), "fast" in said["witness"]["unwatched"]),
              (["fast"], False, True))
-        same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]), True)  # a compiled routine was seen
+        same("sqrt" in names(opened.ask(**run, call=call("compiled"))["witness"]),
+             True)  # a compiled routine was seen
         def at(function):  # the line that raises, in the file of the function's own
             lines = open(plugin.name).read().splitlines()
             begin = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
             line = next(i for i in range(begin, len(lines)) if "raise" in lines[i]) + 1
             return f" ({os.path.basename(plugin.name)}:{line} in {function})"
-        for variant, reason in (("exits", "SystemExit: 3" + at("exits")), ("misnames", "TypeError: <lambda>(X): twice has x, y"),
-                                ("generates", "TypeError: y: a flat list of numbers, a numpy array or a PyTorch "
+        for variant, reason in (("exits", "SystemExit: 3" + at("exits")),
+                                ("misnames", "TypeError: <lambda>(X): twice has x, y"),
+                                ("generates",
+                                 "TypeError: y: a flat list of numbers, a numpy array or a PyTorch "
                                  "tensor is returned, not generator")):
             same(opened.ask(**run, call=call(variant)), {"type": "failed", "reason": reason})
         for variant, reason in (("too_many", "y has 6 elements, and 106 were returned"),
@@ -191,20 +200,25 @@ def protocol(fake_witness):
         for variant, seen in (("device", ["twice_kernel<float>"]), ("throws", None)):
             if fake_witness == "none":
                 continue
-            watched = open_worker(plugin.name, {"ASSAY_WITNESS": fake_witness, "FAKE_WITNESS": "twice_kernel<float>"})
+            watched = open_worker(plugin.name,
+                                  {"ASSAY_WITNESS": fake_witness, "FAKE_WITNESS": "twice_kernel<float>"})
             done = watched.ask(**run, call=call(variant))
             same(names(done["witness"]) if "witness" in done else None, seen)
             watched.bye()
 
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as copied:  # a decorator that was copied with its variant
+        with tempfile.NamedTemporaryFile("w",
+                                         suffix=".py") as copied:  # a decorator that was copied with its variant
             copied.write(SUBJECTS + SUBJECTS[SUBJECTS.index("@"):].replace("def twice(", "def twice_again("))
             copied.flush()
             client = Client()
             client.ask(type="hello", protocol="assay-worker", version=2)
             refused = client.ask(type="open", plugin=copied.name, options="")
-            same((refused["type"], "registered twice, as twice and twice_again" in refused["reason"]), ("refused", True))
+            same((refused["type"], "registered twice, as twice and twice_again" in refused["reason"]),
+                 ("refused", True))
             client.bye()
-        for options, reason in (("colour=red",) * 2, ("guards=none",) * 2, ("device=cpu,guards=off", "guards stay"), ("device=cuda",) * 2, ("/no/such.py",) * 2):
+        for options, reason in (("colour=red",) * 2, ("guards=none",) * 2,
+                                ("device=cpu,guards=off", "guards stay"), ("device=cuda",) * 2,
+                                ("/no/such.py",) * 2):
             client = Client()
             client.ask(type="hello", protocol="assay-worker", version=2)
             refused = client.ask(type="open", plugin=plugin.name, options=options)
@@ -225,15 +239,18 @@ def memory():
 
     granule = 2 << 20
     same(regions.in_granules([(granule - 1, 2)], granule), ((0, 2 * granule),))
-    same(regions.in_granules([(0, 4096), (8192, 4096), (3 * granule, 1)], granule), ((0, granule), (3 * granule, granule)))
+    same(regions.in_granules([(0, 4096), (8192, 4096), (3 * granule, 1)], granule),
+         ((0, granule), (3 * granule, granule)))
 
     def tensor(name, offset, shape=(2, 3), stride=(12, 4)):
-        return assay_subjects.Tensor({"name": name, "format": "f32", "shape": shape, "stride": stride, "offset": offset})
+        return assay_subjects.Tensor({"name": name, "format": "f32", "shape": shape, "stride": stride,
+                                      "offset": offset})
 
     guarded_memory.PAGE = 4096  # of these slots, on every machine
     right = [tensor("x", 8192 - 24), tensor("empty", 16384, (0, 3)), tensor("y", 40960 - 24)]
     far = tensor("z", 65536, stride=(1 << 20, 4))
-    slots = [[4096, 4096, "r"], [12288, 4096, "r"], [36864, 4096, "w"], [65536, 8192, "w"], [65536 + (1 << 20) - 8192, 12288, "w"]]
+    slots = [[4096, 4096, "r"], [12288, 4096, "r"], [36864, 4096, "w"], [65536, 8192, "w"],
+             [65536 + (1 << 20) - 8192, 12288, "w"]]
     owned = guarded_memory.slots_of([*right, far], slots)
     same({name: len(parts) for name, parts in owned.items()}, {"x": 1, "empty": 1, "y": 1, "z": 2})
     same(guarded_memory.on_the_left([right[0], right[2]], owned), False)
@@ -271,7 +288,8 @@ def memory():
     rows = bytes(range(24))
     same(cuda_graph.decoy(tensor("x", 0), rows), [(0, rows[12:]), (12, rows[:12])])
     same(cuda_graph.decoy(tensor("x", 0, (3,), (4,)), rows), [(0, rows[8:12] + rows[4:8] + rows[:4])])
-    same([cuda_graph.of_variant(name) for name in ("graph", "flash.graph", "flash")], [("", True), ("flash", True), ("flash", False)])
+    same([cuda_graph.of_variant(name) for name in ("graph", "flash.graph", "flash")],
+         [("", True), ("flash", True), ("flash", False)])
 
 
 def open_worker(plugin, environment):
@@ -295,14 +313,16 @@ def pytorch():
     client.ask(type="hello", protocol="assay-worker", version=2)
     opened = client.ask(type="open", plugin=os.path.join(HERE, "pytorch_subjects.py"), options="device=cpu")
     same(opened["type"], "opened")
-    for variant in ("attention:flash", "attention:math", "matmul:scaled_mm", "matmul:scaled_mm_fast", "matmul:triton_nvfp4"):
+    for variant in ("attention:flash", "attention:math", "matmul:scaled_mm", "matmul:scaled_mm_fast",
+                    "matmul:triton_nvfp4"):
         same(variant in opened["variants"], True)
     same(torch.__version__ in opened["description"], True)
     client.bye()
 
     if platform.machine() == "x86_64":
         before_and_after = LEARNT + "print(learnt()); torch.zeros(2).add_(1); print(learnt())"
-        fresh = subprocess.run([sys.executable, "-c", before_and_after], capture_output=True, text=True, check=True)
+        fresh = subprocess.run([sys.executable, "-c", before_and_after], capture_output=True, text=True,
+                               check=True)
         before, after = fresh.stdout.split()  # PyTorch 2.11: False, True. 2.15 leaves that table empty
         same(before, "False")
         with tempfile.NamedTemporaryFile("w", suffix=".py") as plugin:
@@ -311,7 +331,8 @@ def pytorch():
             client = Client()
             client.ask(type="hello", protocol="assay-worker", version=2)
             same(client.ask(type="open", plugin=plugin.name, options="device=cpu")["type"], "opened")
-            first = client.ask(type="run", memory_bytes=BYTES, slots=[[4096, 4096, "w"], [8192, 4096, "w"]], call=call(""))
+            first = client.ask(type="run", memory_bytes=BYTES, slots=[[4096, 4096, "w"], [8192, 4096, "w"]],
+                               call=call(""))
             same((first["type"], first.get("notes")), ("done", [["learnt", after]]))
             client.bye()
 
@@ -321,7 +342,8 @@ def pytorch():
     memory[X + 4:X + 8] = struct.pack("<f", 7.0)
     of_the_call = assay_subjects.Call(call("good"), memory)
     x, y = of_the_call.torch("x"), of_the_call.torch("y")
-    same((x.storage_offset(), x.untyped_storage().nbytes(), x.stride(), x[0, 1].item()), (0, STRIDE + 4 * COLS, (STRIDE // 4, 1), 7.0))
+    same((x.storage_offset(), x.untyped_storage().nbytes(), x.stride(), x[0, 1].item()),
+         (0, STRIDE + 4 * COLS, (STRIDE // 4, 1), 7.0))
     same((y.data_ptr() - x.data_ptr(), x is of_the_call.torch("x")), (Y - X, True))
 
 

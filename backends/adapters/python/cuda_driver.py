@@ -1,7 +1,8 @@
-"""The few functions of the CUDA driver that guarded memory needs, by ctypes: nothing is linked, and no framework is needed.
+"""The few functions of the CUDA driver that guarded memory needs, by ctypes: nothing is linked, and no
+framework is needed.
 
-Addresses are reserved, and granules of memory (2 MiB) mapped into them: what is reserved and not mapped is a guard, on which
-an access of the device faults (CUDA C++ Programming Guide, "Virtual Memory Management")."""
+Addresses are reserved, and granules of memory (2 MiB) mapped into them: what is reserved and not mapped is a
+guard, on which an access of the device faults (CUDA C++ Programming Guide, "Virtual Memory Management")."""
 
 import ctypes
 
@@ -20,8 +21,8 @@ class DriverError(RuntimeError):
 
     @property
     def lost(self):
-        # A fault of the device: illegal instruction, misaligned, invalid address space or pc, launch failure, assert,
-        # hardware stack, illegal address, timeout, uncorrectable ECC.
+        # A fault of the device: illegal instruction, misaligned, invalid address space or pc, launch failure,
+        # assert, hardware stack, illegal address, timeout, uncorrectable ECC.
         return self.code in (214, 700, 702, 710, 714, 715, 716, 717, 718, 719)
 
 
@@ -80,18 +81,21 @@ class Driver:
 
     def reserve(self, size):
         address = self._u64()
-        self._call("cuMemAddressReserve", ctypes.byref(address), self._size(size), self._size(0), self._u64(0),
+        self._call("cuMemAddressReserve", ctypes.byref(address), self._size(size), self._size(0),
+                   self._u64(0),
                    self._u64(0))
         return address.value
 
     def map(self, address, size):
         handle = self._u64()
-        self._call("cuMemCreate", ctypes.byref(handle), self._size(size), ctypes.byref(self._place), self._u64(0))
+        self._call("cuMemCreate", ctypes.byref(handle), self._size(size), ctypes.byref(self._place),
+                   self._u64(0))
         try:
             self._call("cuMemMap", self._u64(address), self._size(size), self._size(0), handle, self._u64(0))
         finally:
             self._call("cuMemRelease", handle)  # the memory lives until it is unmapped
-        self._call("cuMemSetAccess", self._u64(address), self._size(size), ctypes.byref(self._access), self._size(1))
+        self._call("cuMemSetAccess", self._u64(address), self._size(size), ctypes.byref(self._access),
+                   self._size(1))
 
     def unmap(self, address, size):
         self._call("cuMemUnmap", self._u64(address), self._size(size))
@@ -102,19 +106,23 @@ class Driver:
     def fill(self, address, size, byte):
         """On a stream of its own, complete on return."""
         if size > 0:
-            self._call("cuMemsetD8Async", self._u64(address), ctypes.c_ubyte(byte), self._size(size), self._stream)
+            self._call("cuMemsetD8Async", self._u64(address), ctypes.c_ubyte(byte), self._size(size),
+                       self._stream)
             self._call("cuStreamSynchronize", self._stream)
 
     def write(self, address, host, size):
-        self._call("cuMemcpyHtoDAsync_v2", self._u64(address), self._pointer(host), self._size(size), self._stream)
+        self._call("cuMemcpyHtoDAsync_v2", self._u64(address), self._pointer(host), self._size(size),
+                   self._stream)
         self._call("cuStreamSynchronize", self._stream)
 
     def write_bytes(self, address, data):
-        self._call("cuMemcpyHtoDAsync_v2", self._u64(address), ctypes.c_char_p(data), self._size(len(data)), self._stream)
+        self._call("cuMemcpyHtoDAsync_v2", self._u64(address), ctypes.c_char_p(data), self._size(len(data)),
+                   self._stream)
         self._call("cuStreamSynchronize", self._stream)
 
     def read(self, host, address, size):
-        self._call("cuMemcpyDtoHAsync_v2", self._pointer(host), self._u64(address), self._size(size), self._stream)
+        self._call("cuMemcpyDtoHAsync_v2", self._pointer(host), self._u64(address), self._size(size),
+                   self._stream)
         self._call("cuStreamSynchronize", self._stream)
 
     def bytes_at(self, address, size):

@@ -1,6 +1,7 @@
-"""Any subject on a device as a captured CUDA graph: variant `graph`, or `NAME.graph`. What a server does with a kernel: the
-call is captured once, and replayed after the inputs' bytes have changed at the same addresses. A kernel that read a length on
-the host, kept a scale, or launched something outside of the graph gives the captured call's results."""
+"""Any subject on a device as a captured CUDA graph: variant `graph`, or `NAME.graph`. What a server does with
+a kernel: the call is captured once, and replayed after the inputs' bytes have changed at the same addresses.
+A kernel that read a length on the host, kept a scale, or launched something outside of the graph gives the
+captured call's results."""
 
 SUFFIX = "graph"
 
@@ -17,7 +18,8 @@ def of_variant(name):
 
 
 def decoy(tensor, memory):
-    """A plane's rows in reverse order (of a single row: its elements): other inputs of the same kind, whose indices stay in
+    """A plane's rows in reverse order (of a single row: its elements): other inputs of the same kind, whose
+    indices stay in
     range. [(offset in the shared memory, bytes)]."""
     offsets = tensor.row_offsets()
     rows = [bytes(memory[at:at + tensor.row_bytes]) for at in offsets]
@@ -28,8 +30,10 @@ def decoy(tensor, memory):
 
 
 def capture(function, call, arguments, base):
-    """(what `function` returned while it was captured, a function that replays it). base: the shared memory's address. The
-    tensors that were returned hold the replay's numbers, once it ran; planes are as the case has them when this returns."""
+    """(what `function` returned while it was captured, a function that replays it). base: the shared memory's
+    address. The
+    tensors that were returned hold the replay's numbers, once it ran; planes are as the case has them when
+    this returns."""
     import torch
 
     from assay_subjects import need

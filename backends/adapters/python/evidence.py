@@ -1,5 +1,5 @@
-"""What ran, from evidence: on a device the library that ASSAY_WITNESS names, on a CPU the functions that Python entered and
-the operators that PyTorch dispatched. What a subject declares is no evidence."""
+"""What ran, from evidence: on a device the library that ASSAY_WITNESS names, on a CPU the functions that
+Python entered and the operators that PyTorch dispatched. What a subject declares is no evidence."""
 
 import ctypes
 import glob
@@ -12,7 +12,8 @@ MOST_NAMES = 256
 
 def _cupti_of_pip():
     """Where pip puts CUPTI: the packages that this Python imports are those that PyTorch will use."""
-    return [file for folder in sys.path for file in sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.*")))]
+    return [file for folder in sys.path
+            for file in sorted(glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libcupti.so.*")))]
 
 
 class Witness:
@@ -57,7 +58,8 @@ def _first(names, path):
 
 
 class Entered:
-    """The functions that Python enters while it is open, as FILE.NAME and NAME of each, and PyTorch's operators."""
+    """The functions that Python enters while it is open, as FILE.NAME and NAME of each, and PyTorch's
+    operators."""
 
     def __init__(self):
         self._codes, self._builtins, self._profile = {}, {}, None
@@ -83,8 +85,10 @@ class Entered:
             self._profile.__exit__(*error)
 
     def witness(self, path, announced):
-        """The member `witness` of a reply: operators of PyTorch and compiled routines were seen. A function of Python, whose
-        name is its author's to choose and which may do nothing, and what was announced are not: nobody could have seen them."""
+        """The member `witness` of a reply: operators of PyTorch and compiled routines were seen. A function
+        of Python, whose
+        name is its author's to choose and which may do nothing, and what was announced are not: nobody could
+        have seen them."""
         seen, python = {}, dict.fromkeys(announced)
         if self._profile is not None:
             seen.update((e.name, None) for e in self._profile.function_events)
@@ -95,5 +99,6 @@ class Entered:
             if code.co_filename != __file__:
                 file = os.path.splitext(os.path.basename(code.co_filename))[0]
                 python[code.co_name] = python[f"{file}.{code.co_name}"] = None
-        return {"by": "Python's profiler", "host": True, "kernels": [{"name": name} for name in _first(seen, path)],
+        return {"by": "Python's profiler", "host": True,
+                "kernels": [{"name": name} for name in _first(seen, path)],
                 "unwatched": _first((name for name in python if name not in seen), path)}

@@ -1,4 +1,5 @@
-"""The smallest subjects in Python: no library but assay_subjects. Copy this file and put your own functions in it:
+"""The smallest subjects in Python: no library but assay_subjects. Copy this file and put your own functions
+in it:
 
     assay run 'softmax rows=4 cols=33,1000 fill=gaussian,peaked' -b ./mine.py
 """
@@ -18,7 +19,8 @@ def rows_of(call, name):
 
 
 def plain_softmax(call):
-    for attribute, value in (("dtype", "f32"), ("mask", "none"), ("sinks", "no"), ("softcap", "0"), ("temperature", "1")):
+    for attribute, value in (("dtype", "f32"), ("mask", "none"), ("sinks", "no"), ("softcap", "0"),
+                             ("temperature", "1")):
         need(call.text(attribute) == value, f"{attribute}={call.text(attribute)}: only {attribute}={value}")
     return "acc=f64 exp_ulp=1 out=f32"
 

@@ -1,11 +1,12 @@
 """Device memory between guards: where the planes of a call stand on a device, and what surrounds them.
 
-The shared memory of the worker holds each plane in a slot of whole pages, with poison where no element is (protocol.md). A
-plane on a device is a copy of its slot: gaps, poison and all, in memory of its own, so that everything that is said of the
-shared memory after a run is said of the device's too: inputs that were written to, outputs that were not, poison that was
-damaged. Memory comes in granules of 2 MiB between addresses without memory behind them. A slot ends where the last granule
-ends (in the run that places planes on the left it begins where the first begins), so that an access one element past the end
-is an illegal address; the rest of the granules is filled with poison, and looked at after the run."""
+The shared memory of the worker holds each plane in a slot of whole pages, with poison where no element is
+(protocol.md). A plane on a device is a copy of its slot: gaps, poison and all, in memory of its own, so that
+everything that is said of the shared memory after a run is said of the device's too: inputs that were written
+to, outputs that were not, poison that was damaged. Memory comes in granules of 2 MiB between addresses
+without memory behind them. A slot ends where the last granule ends (in the run that places planes on the left
+it begins where the first begins), so that an access one element past the end is an illegal address; the rest
+of the granules is filled with poison, and looked at after the run."""
 
 import ctypes
 import platform
@@ -44,7 +45,8 @@ def first_other(data, byte):
 
 
 def slots_of(tensors, slots):
-    """Which slots hold which plane: {name: [(offset, bytes)]}. Slots come in the order of the planes, and a plane begins in
+    """Which slots hold which plane: {name: [(offset, bytes)]}. Slots come in the order of the planes, and a
+    plane begins in
     its first one (or, without elements, where that ends); one whose rows lie far apart has several."""
     owned = {t.name: [] for t in tensors}
     ordered = sorted(tensors, key=lambda t: t.offset)
@@ -57,7 +59,8 @@ def slots_of(tensors, slots):
 
 
 def on_the_left(tensors, owned):
-    """Whether planes begin at the first byte of their slots because this run places them so; where all of them fill whole
+    """Whether planes begin at the first byte of their slots because this run places them so; where all of
+    them fill whole
     pages both ends of a slot are the plane's, and it goes to the right."""
     if any(t.offset != owned[t.name][0][0] for t in tensors):
         return False
@@ -65,7 +68,8 @@ def on_the_left(tensors, owned):
 
 
 class DevicePlane:
-    """One plane of a call. slots: [(offset, bytes)] of it in the shared memory. alignment: of its first element, where the
+    """One plane of a call. slots: [(offset, bytes)] of it in the shared memory. alignment: of its first
+    element, where the
     function demands more than the element's own. canary: poisoned memory in place of the guards."""
 
     def __init__(self, pool, tensor, slots, left, poison, alignment, canary):
@@ -75,7 +79,8 @@ class DevicePlane:
         self.end = sum(slots[-1])
         span = self.end - self.first
         margin = granule if canary else 0
-        # On the right an element ends where the region ends; a region begins and ends at a multiple of a granule.
+        # On the right an element ends where the region ends; a region begins and ends at a multiple of a
+        # granule.
         shift = -round_up(tensor.extent, tensor.natural_alignment) % alignment
         moved = max(ALIKE, alignment) if left or shift else 0
         room = round_up(span + moved, granule)
@@ -151,14 +156,17 @@ class Block:
         slack = self.room - self.begin - self.size
         found = first_other(driver.bytes_at(self.address + self.size, slack), self.poison)
         if found >= 0:
-            raise Violation("overrun", f"wrote {found} bytes past the end of an allocation of {self.size} bytes")
+            raise Violation("overrun",
+                            f"wrote {found} bytes past the end of an allocation of {self.size} bytes")
         found = first_other(driver.bytes_at(self.address - front, front), self.poison)
         if found >= 0:
-            raise Violation("overrun", f"wrote {front - found} bytes in front of an allocation of {self.size} bytes")
+            raise Violation("overrun",
+                            f"wrote {front - found} bytes in front of an allocation of {self.size} bytes")
 
 
 class GuardedMemory:
-    """All device memory of a worker: the planes of the call under way, and what a framework asks for meanwhile."""
+    """All device memory of a worker: the planes of the call under way, and what a framework asks for
+    meanwhile."""
 
     def __init__(self, driver, canary=False):
         self.driver, self.pool, self.canary = driver, Pool(driver), canary
@@ -169,7 +177,8 @@ class GuardedMemory:
         self.next_freed = lambda: None  # an address that a framework has freed and not told of
 
     def place(self, call, slots, stack, memory, alignment=1):
-        """Brings the planes of a call to the device. memory: the address of the shared memory. stack: tells the two poisons
+        """Brings the planes of a call to the device. memory: the address of the shared memory. stack: tells
+        the two poisons
         apart (protocol.md)."""
         self.poison = OTHER.get(stack, 0xFF)
         tensors = [t for t in (*call.inputs.values(), *call.outputs.values())]
@@ -183,7 +192,8 @@ class GuardedMemory:
             plane.write(memory)
 
     def collect(self, memory):
-        """The device's bytes to the shared memory. Raises Violation for what the shared memory has no place for."""
+        """The device's bytes to the shared memory. Raises Violation for what the shared memory has no place
+        for."""
         for plane in self.planes.values():
             plane.read(memory)
         for plane in self.planes.values():
@@ -213,7 +223,8 @@ class GuardedMemory:
         self.in_use = self.peak = self.allocated = self.pool.mapped = 0
 
     def correct(self, seen):
-        """A witness sees granules mapped, where a framework asked for less, or for what was mapped before. What it saw beyond
+        """A witness sees granules mapped, where a framework asked for less, or for what was mapped before.
+        What it saw beyond
         them others allocated; of their peak this is the least that it can have been."""
         seen["allocated_bytes"] = self.allocated + max(0, seen.get("allocated_bytes", 0) - self.pool.mapped)
         seen["peak_bytes"] = self.peak + max(0, seen.get("peak_bytes", 0) - self.pool.mapped)

@@ -1,5 +1,6 @@
-"""The shared memory in this process. With assay_guards.so, which the build puts beside the workers: mapped with the access that
-each request names, so that an access out of bounds faults and is told of (protocol.md, `guards`). Without it: all of it."""
+"""The shared memory in this process. With assay_guards.so, which the build puts beside the workers: mapped
+with the access that each request names, so that an access out of bounds faults and is told of (protocol.md,
+`guards`). Without it: all of it."""
 
 import ctypes
 import mmap
@@ -22,7 +23,8 @@ class HostMemory:
             self._guards = None
             return
         self._guards.assay_guards_adopt.restype = ctypes.c_void_p
-        self._guards.assay_guards_adopt.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.c_int, ctypes.c_char_p]
+        self._guards.assay_guards_adopt.argtypes = [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64),
+                                                    ctypes.c_int, ctypes.c_char_p]
         self._guards.assay_guards_request.argtypes = [ctypes.c_int64]
         self._guards.assay_guards_install()
 

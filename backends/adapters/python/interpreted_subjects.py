@@ -1,7 +1,9 @@
-"""Softmax in Triton's interpreter, on the CPU: it takes the storages of its tensors and copies them, as some libraries do. One that
-is correct, and the violations that such a kernel can have, to be found; README.md, Memory.
+"""Softmax in Triton's interpreter, on the CPU: it takes the storages of its tensors and copies them, as some
+libraries do. One that is correct, and the violations that such a kernel can have, to be found; README.md,
+Memory.
 
-    assay run 'softmax rows=4 cols=33 layout=dense,gaps variant=correct,...' -b python:interpreted_subjects.py"""
+    assay run 'softmax rows=4 cols=33 layout=dense,gaps variant=correct,...' -b
+    python:interpreted_subjects.py"""
 
 import os
 
@@ -15,7 +17,8 @@ from assay_subjects import subject  # noqa: E402
 
 @triton.jit
 def softmax_kernel(x, y, x_stride, y_stride, cols, beyond, behind, SIZE: tl.constexpr):
-    """One row. `beyond`, `behind`: columns past the end of a row that are read as if they were of it, and written."""
+    """One row. `beyond`, `behind`: columns past the end of a row that are read as if they were of it, and
+    written."""
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, SIZE)
     values = tl.load(x + row * x_stride + at, mask=at < cols + beyond, other=float("-inf"))
     weights = tl.exp(values - tl.max(values, axis=0))

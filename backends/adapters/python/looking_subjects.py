@@ -1,4 +1,5 @@
-"""The example's softmax, which fails where it sees that it is tested: by its name, its arguments, its environment, its parent's name."""
+"""The example's softmax, which fails where it sees that it is tested: by its name, its arguments, its
+environment, its parent's name."""
 
 import os
 import sys
@@ -9,7 +10,8 @@ from example_subjects import plain_softmax
 
 
 def seen():
-    for file in ("/proc/self/cmdline", "/proc/self/comm", f"/proc/{os.getppid()}/cmdline", f"/proc/{os.getppid()}/comm"):
+    for file in ("/proc/self/cmdline", "/proc/self/comm", f"/proc/{os.getppid()}/cmdline",
+                 f"/proc/{os.getppid()}/comm"):
         with open(file, "rb") as text:
             if b"assay" in text.read():
                 yield file

@@ -1,7 +1,8 @@
-"""Subjects that do not run by the arithmetic or the path that they declare, to be caught, beside pytorch_subjects.py's
-correct counterparts:
+"""Subjects that do not run by the arithmetic or the path that they declare, to be caught, beside
+pytorch_subjects.py's correct counterparts:
 
-    assay run 'matmul m=64 n=64 k=16384 a=e4m3fn_tensor b=e4m3fn_tensor dtype=f32 fill=uniform variant=fast_as_promoted' \\
+    assay run 'matmul m=64 n=64 k=16384 a=e4m3fn_tensor b=e4m3fn_tensor dtype=f32 fill=uniform
+    variant=fast_as_promoted' \\
       -b python:mislabelled_subjects.py
 """
 
@@ -18,20 +19,25 @@ def fast_as_promoted(call, a, b, a_scale, b_scale):
     return matmul.scaled(call, a, b, a_scale, b_scale, fast=True)
 
 
-@subject(op="attention", variant="math_as_flash", contract=attention.flash_contract, path=attention.FLASH_KERNELS)
+@subject(op="attention", variant="math_as_flash", contract=attention.flash_contract,
+         path=attention.FLASH_KERNELS)
 def math_as_flash(call, q, k, v):
-    """The math backend announced as flash: the numbers are good, the path is dead. Only a witness can tell: fallback."""
+    """The math backend announced as flash: the numbers are good, the path is dead. Only a witness can tell:
+    fallback."""
     return attention.attend(call, q, k, v, attention.MATH)
 
 
-@subject(op="attention", variant="math_without_memory", contract=attention.math_contract, promises="temporary_bytes=0")
+@subject(op="attention", variant="math_without_memory", contract=attention.math_contract,
+         promises="temporary_bytes=0")
 def math_without_memory(call, q, k, v):
-    """The math backend, which converts K and V and keeps all logits, under a promise to need no memory: fallback, once the
+    """The math backend, which converts K and V and keeps all logits, under a promise to need no memory:
+    fallback, once the
     allocations can be seen (PYTORCH_NO_CUDA_MEMORY_CACHING=1)."""
     return attention.attend(call, q, k, v, attention.MATH)
 
 
-@subject(op="attention", variant="flash_without_memory", contract=attention.flash_contract, path=attention.FLASH_KERNELS,
+@subject(op="attention", variant="flash_without_memory", contract=attention.flash_contract,
+         path=attention.FLASH_KERNELS,
          promises="temporary_bytes=0")
 def flash_without_memory(call, q, k, v):
     """Its counterpart, which keeps the promise for prefill: the output and one number per row."""

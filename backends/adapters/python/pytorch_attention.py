@@ -1,5 +1,6 @@
-"""F.scaled_dot_product_attention by each of its backends. `flash`, `cudnn`, `efficient` and `math` allow that backend
-alone; `flash_first` asks for flash and lets PyTorch serve the call with another one when flash cannot."""
+"""F.scaled_dot_product_attention by each of its backends. `flash`, `cudnn`, `efficient` and `math` allow that
+backend alone; `flash_first` asks for flash and lets PyTorch serve the call with another one when flash
+cannot."""
 
 import torch
 import torch.nn.functional as F
@@ -19,18 +20,21 @@ def check(call):
     """What scaled_dot_product_attention has no argument for."""
     absent = {"page": "0", "lengths": "full", "softcap": "0", "sinks": "no", "alibi": "no", "rotate": "none"}
     for attribute, value in absent.items():
-        need(call.text(attribute) == value, f"scaled_dot_product_attention has no {attribute}={call.text(attribute)}")
+        need(call.text(attribute) == value,
+             f"scaled_dot_product_attention has no {attribute}={call.text(attribute)}")
     for side in ("k", "v"):
-        need(call.text(side) == call.text("dtype"), "scaled_dot_product_attention wants q, K and V of one type")
+        need(call.text(side) == call.text("dtype"),
+             "scaled_dot_product_attention wants q, K and V of one type")
 
 
-# Math: two products in f32 (16-bit inputs are converted first, exactly) with q and k each scaled by sqrt(scale), around a
-# softmax in two passes; its weights are normalised in front of the second product.
+# Math: two products in f32 (16-bit inputs are converted first, exactly) with q and k each scaled by
+# sqrt(scale), around a softmax in two passes; its weights are normalised in front of the second product.
 MATH_CONTRACT = "qk=f32 p=f32 pv=f32 tile=4194304 exp_ulp=2"
 
 
-# Fused kernels (f32 in the efficient one is three TF32 products, which no contract describes): 16-bit products with f32 accumulators on the matrix unit, an online softmax in f32 with exp2, weights
-# cast to the type of V for the second product, their sum taken before the cast.
+# Fused kernels (f32 in the efficient one is three TF32 products, which no contract describes): 16-bit
+# products with f32 accumulators on the matrix unit, an online softmax in f32 with exp2, weights cast to the
+# type of V for the second product, their sum taken before the cast.
 def fused(splits):
     def contract(call):
         check(call)
@@ -40,14 +44,15 @@ def fused(splits):
     return contract
 
 
-# One after the other, from the first key on, tiles of so many keys: the limit then follows the rounding of every weight
-# (0.3 to 0.4 % of an output where the order alone is unknown: 5 to 40 %). Any other tile, or the descending order, is refuted
-# on 512 gaussian keys (reports/results/h200/README.md).
+# One after the other, from the first key on, tiles of so many keys: the limit then follows the rounding of
+# every weight (0.3 to 0.4 % of an output where the order alone is unknown: 5 to 40 %). Any other tile, or the
+# descending order, is refuted on 512 gaussian keys (reports/results/h200/README.md).
 def in_tiles(keys):
     def contract(call):
         need(call.integer("q") > 1, "one query row may be computed in splits of the keys")
         need(call.text("mask") == "none", "tiles are known where every row sees every key")
-        return fused(1)(call).replace("tile=64", f"tile={keys(call)} order=tiles scaling=scores tiles=aligned qk_block=16 pv_block=16")
+        return fused(1)(call).replace("tile=64",
+                                      f"tile={keys(call)} order=tiles scaling=scores tiles=aligned qk_block=16 pv_block=16")
     return contract
 
 
@@ -87,13 +92,15 @@ TRIED = {}  # a call and a backend of scaled_dot_product_attention, and what tha
 
 
 def tried(contract, allowed):
-    """What PyTorch refuses only when it is called is refused in declare() too: by a call on empty tensors of these shapes."""
+    """What PyTorch refuses only when it is called is refused in declare() too: by a call on empty tensors of
+    these shapes."""
     def declared(call):
         text = contract(call)
         key = (str(allowed), call.device, tuple(sorted(call.attributes.items())))
         if key not in TRIED:
             empty = lambda name, kind: torch.empty(call.tensor(name).shape, dtype=kind, device=call.device)
-            tensors = [empty(name, getattr(torch, TORCH_TYPES[call.tensor(name).format])) for name in ("q", "k", "v")]
+            tensors = [empty(name, getattr(torch, TORCH_TYPES[call.tensor(name).format]))
+                       for name in ("q", "k", "v")]
             mask = empty("mask", torch.bool).fill_(True) if call.text("mask") == "random" else None
             try:
                 attend(call, *tensors, allowed, mask=mask)
@@ -147,7 +154,8 @@ def attention(call, q, k, v):
     return attend(call, q, k, v)
 
 
-@subject(op="attention", variant="flash", contract=tried(flash_contract, FLASH), path=path(FLASH_KERNELS, FLASH_ON_CPU))
+@subject(op="attention", variant="flash", contract=tried(flash_contract, FLASH),
+         path=path(FLASH_KERNELS, FLASH_ON_CPU))
 def flash(call, q, k, v):
     return attend(call, q, k, v, FLASH)
 
@@ -158,12 +166,14 @@ def flash_first(call, q, k, v):
     return attend(call, q, k, v, [FLASH, EFFICIENT, MATH])
 
 
-@subject(op="attention", variant="cudnn", contract=tried(on_cuda(fused(MOST_SPLITS)), CUDNN), path="cudnn_generated_*")
+@subject(op="attention", variant="cudnn", contract=tried(on_cuda(fused(MOST_SPLITS)), CUDNN),
+         path="cudnn_generated_*")
 def cudnn(call, q, k, v):
     return attend(call, q, k, v, CUDNN)
 
 
-@subject(op="attention", variant="efficient", contract=tried(on_cuda(fused(1)), EFFICIENT), path="fmha_cutlassF_*")
+@subject(op="attention", variant="efficient", contract=tried(on_cuda(fused(1)), EFFICIENT),
+         path="fmha_cutlassF_*")
 def efficient(call, q, k, v):
     return attend(call, q, k, v, EFFICIENT)
 
@@ -174,7 +184,8 @@ def math(call, q, k, v):
     return attend(call, q, k, v, MATH)
 
 
-@subject(op="attention", variant="cudnn_tiles", contract=tried(on_cuda(in_tiles(lambda call: 128)), CUDNN), path="cudnn_generated_*")
+@subject(op="attention", variant="cudnn_tiles", contract=tried(on_cuda(in_tiles(lambda call: 128)), CUDNN),
+         path="cudnn_generated_*")
 def cudnn_tiles(call, q, k, v):
     return attend(call, q, k, v, CUDNN)
 

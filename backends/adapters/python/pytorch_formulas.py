@@ -1,6 +1,7 @@
-"""Ops that are formulas (assay list ops) by PyTorch's operators, as models are written with them: a third party beside the
-formulas' own plain kernel. Each function is written from the op's definition in the library that is named, not from the
-formula. An operator rounds its result to the tensors' type: what that makes of a formula's steps is declared."""
+"""Ops that are formulas (assay list ops) by PyTorch's operators, as models are written with them: a third
+party beside the formulas' own plain kernel. Each function is written from the op's definition in the library
+that is named, not from the formula. An operator rounds its result to the tensors' type: what that makes of a
+formula's steps is declared."""
 
 import torch
 import torch.nn.functional as F
@@ -152,7 +153,8 @@ def route_topk(call, logits, bias):
 
 @formula("route_softmax", "p.exp_ulp=3 w.div_ulp=3")
 def route_softmax(call, logits):
-    """Mixtral's and Qwen's routers: the quotient by the row's sum is formed first, and that of the chosen behind it."""
+    """Mixtral's and Qwen's routers: the quotient by the row's sum is formed first, and that of the chosen
+    behind it."""
     p = torch.softmax(logits.float(), dim=-1)
     w, ids = torch.topk(p, call.integer("topk"), dim=-1)
     if call.text("renormalise") == "yes":
@@ -209,7 +211,8 @@ def gated_delta(call, q, k, v, g, beta, S0):
 def block_gemm(call, a, b, sa, sb):
     """DeepGEMM's reference: a product for each block of 128, scaled and added in f32."""
     m, k = a.shape
-    blocks = torch.einsum("mge,nge->mng", a.float().view(m, k // 128, 128), b.float().view(b.shape[0], k // 128, 128))
+    blocks = torch.einsum("mge,nge->mng", a.float().view(m, k // 128, 128),
+                          b.float().view(b.shape[0], k // 128, 128))
     scales = sa[:, None, :] * sb.repeat_interleave(128, 0)[None]
     return (blocks * scales).sum(-1).to(torch.bfloat16 if call.text("dtype") == "bf16" else
                                         torch.float16 if call.text("dtype") == "f16" else torch.float32)
@@ -272,7 +275,8 @@ def paged_decode(call, q, k, v, table, len):
     repeat = call.integer("heads") // call.integer("kv_heads")
     for b in range(q.shape[0]):
         n = int(len[b])
-        keys, values = (c[table[b].long()].flatten(0, 1)[:n].float().repeat_interleave(repeat, 1) for c in (k, v))
+        keys, values = (c[table[b].long()].flatten(0, 1)[:n].float().repeat_interleave(repeat, 1)
+                        for c in (k, v))
         x = torch.einsum("hd,nhd->hn", q[b].float(), keys) * call.real("scale")
         m = x.amax(-1, keepdim=True)
         p = torch.exp(x - m)

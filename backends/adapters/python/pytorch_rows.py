@@ -19,18 +19,22 @@ def softmax(call, x):
     return F.softmax(x, dim=-1)
 
 
-# gamma and beta are f32. On CUDA PyTorch wants them in x's type, and so under autocast it computes layer_norm of 16-bit x
-# in f32: that is what runs here, and the result is rounded to f32 first.
+# gamma and beta are f32. On CUDA PyTorch wants them in x's type, and so under autocast it computes layer_norm
+# of 16-bit x in f32: that is what runs here, and the result is rounded to f32 first.
 def norm_dtype(call):
     return "f32" if call.device == "cuda" else call.text("dtype")
 
 
 def norm_order(call):
-    """The most additions on one term's way, on CUDA: a thread's own updates and the merges, empty lanes included. On a CPU
-    the chunks of 16 vectors are merged by a stack of partial moments, whose order follows from the threads: any.
+    """The most additions on one term's way, on CUDA: a thread's own updates and the merges, empty lanes
+    included. On a CPU
+    the chunks of 16 vectors are merged by a stack of partial moments, whose order follows from the threads:
+    any.
 
-    vectorized_layer_norm_kernel: 128 threads read 4 numbers at a time; 5 levels of a warp, 2 over the 4 warps.
-    RowwiseMomentsCUDAKernel: at least 256 threads read one number at a time; 5 levels of a warp, 5 over the warps.
+    vectorized_layer_norm_kernel: 128 threads read 4 numbers at a time; 5 levels of a warp, 2 over the 4
+    warps.
+    RowwiseMomentsCUDAKernel: at least 256 threads read one number at a time; 5 levels of a warp, 5 over the
+    warps.
     """
     if call.device == "cpu":
         return "order=any"
@@ -47,7 +51,8 @@ def layernorm(call, x, gamma, beta):
 
 
 def layer_norm_kernel(call):
-    """Rows that 4 f32 divide are read as vectors; the moments of others are computed by a kernel of their own."""
+    """Rows that 4 f32 divide are read as vectors; the moments of others are computed by a kernel of their
+    own."""
     return "vectorized_layer_norm_kernel*" if call.integer("cols") % 4 == 0 else "RowwiseMomentsCUDAKernel*"
 
 
@@ -58,7 +63,8 @@ def rmsnorm(call, x, gamma):
     return y.to(x.dtype)
 
 
-@subject(op="argmax", contract="nan=wins", path=lambda call: "aten::argmax" if call.device == "cpu" else "reduce_kernel*")
+@subject(op="argmax", contract="nan=wins", path=lambda call: "aten::argmax" if call.device == "cpu"
+         else "reduce_kernel*")
 def argmax(call, x):
     """A NaN is the maximum to PyTorch, and the first of several; there is no index that reports one."""
     need(call.text("checked") == "no", "torch.argmax has no checked=yes")

@@ -1,5 +1,5 @@
-"""PyTorch's kernels as subjects, on the CPU and on CUDA devices. Which arithmetic makes each green, and which kernel it
-stands on, is declared beside the function."""
+"""PyTorch's kernels as subjects, on the CPU and on CUDA devices. Which arithmetic makes each green, and which
+kernel it stands on, is declared beside the function."""
 
 import torch
 

@@ -11,7 +11,8 @@ def torch_type(name):
 
 
 def softmax_kernel(cols):
-    """On CUDA, as seen with PyTorch 2.11: one warp for a row of up to 2048 columns, one block for a longer one."""
+    """On CUDA, as seen with PyTorch 2.11: one warp for a row of up to 2048 columns, one block for a longer
+    one."""
     return "softmax_warp_forward" if cols <= 2048 else "cunn_SoftMaxForward*"
 
 

@@ -10,7 +10,8 @@ def round_up(value, multiple):
 
 
 def in_granules(ranges, granule):
-    """The granules that ascending ranges touch, as ((offset, bytes), ...), joined where they touch each other."""
+    """The granules that ascending ranges touch, as ((offset, bytes), ...), joined where they touch each
+    other."""
     spans = []
     for offset, count in ranges:
         first, end = offset // granule * granule, round_up(offset + count, granule)
@@ -22,7 +23,8 @@ def in_granules(ranges, granule):
 
 
 class Region:
-    """Reserved addresses, with memory behind `mapped`: ((offset, bytes), ...), ascending, in whole granules."""
+    """Reserved addresses, with memory behind `mapped`: ((offset, bytes), ...), ascending, in whole
+    granules."""
 
     def __init__(self, driver, mapped, guard):
         self.driver, self.mapped, self.guard = driver, mapped, guard

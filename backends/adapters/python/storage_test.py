@@ -28,10 +28,12 @@ class Recorded:
 
 
 def storages(assay_subjects):
-    """A tensor's storage begins and ends with it: a library that copies storages touches neither guards nor neighbours."""
+    """A tensor's storage begins and ends with it: a library that copies storages touches neither guards nor
+    neighbours."""
     data = (ctypes.c_ubyte * BYTES)()
     asked = call("good")
-    asked["inputs"].append({"name": "none", "format": "f32", "shape": [ROWS, 0], "stride": [STRIDE, 4], "offset": X})
+    asked["inputs"].append({"name": "none", "format": "f32", "shape": [ROWS, 0], "stride": [STRIDE, 4],
+                            "offset": X})
     of_the_call, ours = assay_subjects.Call(asked, memoryview(data).cast("B")), sys.modules.get("torch")
     sys.modules["torch"] = recorded = Recorded()
     try:

@@ -1,6 +1,6 @@
-"""PyTorch's device memory from guarded_memory: views of a call's planes, and every allocation that PyTorch makes. Its caching
-allocator would hand out large blocks in which an access out of bounds hits a neighbour, and torch.empty() would return what an
-earlier call left there."""
+"""PyTorch's device memory from guarded_memory: views of a call's planes, and every allocation that PyTorch
+makes. Its caching allocator would hand out large blocks in which an access out of bounds hits a neighbour,
+and torch.empty() would return what an earlier call left there."""
 
 import ctypes
 
@@ -12,8 +12,10 @@ _kept = []  # what PyTorch calls must outlive it
 
 
 def _release_for(memory):
-    """A tensor's destructor may run while an exception is on its way, which a function of Python would lose ("SystemError: error
-    return without exception set"). So a function of assay_guards.so notes the address, and `memory` asks for it later."""
+    """A tensor's destructor may run while an exception is on its way, which a function of Python would lose
+    ("SystemError: error
+    return without exception set"). So a function of assay_guards.so notes the address, and `memory` asks for
+    it later."""
     try:
         library = ctypes.CDLL(LIBRARY)
         library.assay_guards_next_freed.restype = ctypes.c_void_p
@@ -35,7 +37,8 @@ def take_over(memory):
     try:
         allocator = torch._C._cuda_customAllocator(*pointers)
         torch._C._cuda_changeCurrentAllocator(allocator)
-    except (AttributeError, RuntimeError) as error:  # another version of PyTorch, or memory was allocated before
+    except (AttributeError,
+            RuntimeError) as error:  # another version of PyTorch, or memory was allocated before
         return f"PyTorch keeps its own allocator: {error}"
     _kept.extend([functions, allocator])
     return ""
@@ -50,7 +53,8 @@ class _Interface:
 
 
 def array_of(plane, item):
-    """The plane from its first element to the end of its last slot, as a flat tensor of integers of `item` bytes."""
+    """The plane from its first element to the end of its last slot, as a flat tensor of integers of `item`
+    bytes."""
     import torch
 
     start = plane.address(plane.tensor.offset)

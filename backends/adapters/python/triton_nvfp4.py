@@ -1,8 +1,10 @@
-"""A product with NVFP4 weights by way of FP8, in Triton: y = a b^T, a [m, k] bf16, b [n, k] nvfp4. Written for assay.
+"""A product with NVFP4 weights by way of FP8, in Triton: y = a b^T, a [m, k] bf16, b [n, k] nvfp4. Written
+for assay.
 
-The weights are dequantised to e4m3fn (e2m1 * block scale / global scale: the stored global scale is the quantising one),
-clamped at 448, with no scale left; the activations are quantised to e4m3fn with one dynamic scale, absmax / 448. Then FP8
-tiles are multiplied on the matrix unit. On a CPU the same kernels run in Triton's interpreter."""
+The weights are dequantised to e4m3fn (e2m1 * block scale / global scale: the stored global scale is the
+quantising one), clamped at 448, with no scale left; the activations are quantised to e4m3fn with one dynamic
+scale, absmax / 448. Then FP8 tiles are multiplied on the matrix unit. On a CPU the same kernels run in
+Triton's interpreter."""
 
 import os
 
@@ -53,14 +55,17 @@ def bf16_to_e4m3fn_kernel(x, scale, out, count, SIZE: tl.constexpr):
 @triton.jit
 def fp8_product_kernel(a, b, scale, out, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
                        IMPRECISE: tl.constexpr):
-    """out[m, n] = scale sum_k a[m, k] b[n, k]; IMPRECISE: products between promotions of the accumulator to f32, None: never."""
+    """out[m, n] = scale sum_k a[m, k] b[n, k]; IMPRECISE: products between promotions of the accumulator to
+    f32, None: never."""
     row = tl.program_id(0) * M + tl.arange(0, M)
     col = tl.program_id(1) * N + tl.arange(0, N)
     acc = tl.full((M, N), 0.0, dtype=tl.float32)
     for start in range(0, k, K):
         at = start + tl.arange(0, K)
-        left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & (at[None, :] < k), other=0.0)
-        right = tl.load(b + col[None, :] * k + at[:, None], mask=(col[None, :] < n) & (at[:, None] < k), other=0.0)
+        left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & (at[None, :] < k),
+                       other=0.0)
+        right = tl.load(b + col[None, :] * k + at[:, None], mask=(col[None, :] < n) & (at[:, None] < k),
+                        other=0.0)
         acc = tl.dot(left, right, acc, max_num_imprecise_acc=IMPRECISE)
     acc = acc * tl.load(scale)
     tl.store(out + row[:, None] * n + col[None, :], acc.to(out.dtype.element_ty),
@@ -71,7 +76,8 @@ def product(call, a, b, b_block_scale, b_global_scale, imprecise):
     m, k, n = call.integer("m"), call.integer("k"), call.integer("n")
     a, b, b_block_scale = a.contiguous(), b.contiguous(), b_block_scale.contiguous()
     weights = torch.empty((n, k), dtype=torch.float8_e4m3fn, device=a.device)
-    nvfp4_to_e4m3fn_kernel[(triton.cdiv(n * k // 2, 1024),)](b, b_block_scale, b_global_scale, weights, n * k // 2,
+    nvfp4_to_e4m3fn_kernel[(triton.cdiv(n * k // 2, 1024),)](b, b_block_scale, b_global_scale, weights,
+                                                             n * k // 2,
                                                             PAIRS=1024)
     largest = a.abs().amax().float()
     scale = torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)
@@ -100,7 +106,8 @@ def triton_nvfp4(call, a, b, b_block_scale, b_global_scale):
     return product(call, a, b, b_block_scale, b_global_scale, imprecise=None)
 
 
-@subject(op="matmul", variant="triton_nvfp4_promoted", contract=contract(TILE_K // 32), path="fp8_product_kernel")
+@subject(op="matmul", variant="triton_nvfp4_promoted", contract=contract(TILE_K // 32),
+         path="fp8_product_kernel")
 def triton_nvfp4_promoted(call, a, b, b_block_scale, b_global_scale):
     """Promoted to f32 after every 128 products."""
     return product(call, a, b, b_block_scale, b_global_scale, imprecise=TILE_K)

@@ -1,6 +1,8 @@
-"""Each violation of memory and path that is looked for, planted in one plain softmax, beside the correct one (variant correct):
+"""Each violation of memory and path that is looked for, planted in one plain softmax, beside the correct one
+(variant correct):
 
-    assay run 'softmax rows=4 cols=33 layout=dense,gaps variant=correct,unwritten,...' -b python:violating_subjects.py
+    assay run 'softmax rows=4 cols=33 layout=dense,gaps variant=correct,unwritten,...' -b
+    python:violating_subjects.py
 
 On the CPU, without any library; violating_torch.py is the same on a device."""
 
@@ -22,7 +24,8 @@ def softmax(call, rows=None, beyond=0.0):
 
 
 def planted(variant, path="", alignment=1):
-    return subject(op="softmax", variant=variant, contract="acc=f64 exp_ulp=1 out=f32", path=path, device="cpu",
+    return subject(op="softmax", variant=variant, contract="acc=f64 exp_ulp=1 out=f32", path=path,
+                   device="cpu",
                    alignment=alignment)
 
 
@@ -43,7 +46,8 @@ def input_changed(call):
 
 
 def behind(call, name):
-    """Where the element past the last one of a tensor would be. A plane on the left has room behind it, one on the right none
+    """Where the element past the last one of a tensor would be. A plane on the left has room behind it, one
+    on the right none
     but in front."""
     t = call.tensor(name)
     return t.offset + t.extent
@@ -63,7 +67,8 @@ def reads_past_aligned(call):
 
 @planted("by_address")
 def by_address(call):
-    """Its bits depend on where in 64 bytes a tensor begins: of a library that promises equal bits for aligned ones alone."""
+    """Its bits depend on where in 64 bytes a tensor begins: of a library that promises equal bits for aligned
+    ones alone."""
     softmax(call, beyond=1e-6 * (call.tensor("x").offset % 64))
 
 

@@ -1,4 +1,5 @@
-"""Each violation of memory and path that is looked for on a device, planted in one Triton softmax beside the correct one:
+"""Each violation of memory and path that is looked for on a device, planted in one Triton softmax beside the
+correct one:
 
     assay run 'softmax rows=4 cols=33 dtype=f32 variant=correct,unwritten,...' -b python:violating_torch.py
 
@@ -15,8 +16,10 @@ _KEPT = {}
 
 
 @triton.jit
-def planted_softmax_kernel(x, y, cols, x_stride, y_stride, READ: tl.constexpr, STORED: tl.constexpr, SIZE: tl.constexpr):
-    """One row to a program. READ columns are loaded beyond the row, STORED stored; neither influences what is right."""
+def planted_softmax_kernel(x, y, cols, x_stride, y_stride, READ: tl.constexpr, STORED: tl.constexpr,
+                           SIZE: tl.constexpr):
+    """One row to a program. READ columns are loaded beyond the row, STORED stored; neither influences what is
+    right."""
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, SIZE)  # rows may lie more than 2^31 elements apart
     loaded = tl.load(x + row * x_stride + at, mask=at < cols + READ, other=0.0).to(tl.float32)
     value = tl.where(at < cols, loaded, float("-inf"))
@@ -112,7 +115,8 @@ def dead_path(call, x):
 
 @planted("remembers")
 def remembers(call, x):
-    """Keeps the first result for an address, as a cache keyed by a pointer does. As a graph (remembers.graph): what was captured
+    """Keeps the first result for an address, as a cache keyed by a pointer does. As a graph
+    (remembers.graph): what was captured
     is stale."""
     key = (x.data_ptr(), x.shape)
     if key not in _KEPT:

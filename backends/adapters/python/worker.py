@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The worker for subjects in Python: speaks harness/worker/protocol.md. The plug-in is a file that registers functions by
-assay_subjects.subject. Options: a comma-separated list of FILE (in place of the plug-in), device=cpu|cuda, and guards=: what
-surrounds a tensor on a device: no memory (the default), canary (poisoned memory: a fault becomes a place), off (as it comes)."""
+"""The worker for subjects in Python: speaks harness/worker/protocol.md. The plug-in is a file that registers
+functions by assay_subjects.subject. Options: a comma-separated list of FILE (in place of the plug-in),
+device=cpu|cuda, and guards=: what surrounds a tensor on a device: no memory (the default), canary (poisoned
+memory: a fault becomes a place), off (as it comes)."""
 
 import contextlib
 import ctypes
@@ -60,7 +61,8 @@ def fault(error, guarded):
 
 
 def end_what_was_forked():
-    """Where a subject forked, two processes come back out of it, on one memory and one channel: one stores and answers."""
+    """Where a subject forked, two processes come back out of it, on one memory and one channel: one stores
+    and answers."""
     if os.getpid() != OWN:
         os._exit(0)
 
@@ -69,7 +71,8 @@ class Worker:
     def __init__(self):
         self.memory, self.device = HostMemory(), "cpu"
         self.guarded = self.driver = None
-        self.witness = evidence.Witness(os.environ.get("ASSAY_WITNESS", ""))  # watches from before PyTorch is loaded
+        self.witness = evidence.Witness(os.environ.get("ASSAY_WITNESS",
+                                                       ""))  # watches from before PyTorch is loaded
 
     def hello(self, request):
         if request["protocol"] != "assay-worker" or request["version"] != 2:
@@ -86,7 +89,8 @@ class Worker:
                 chosen[key] = value
             else:
                 known = ", ".join(f"{k}={'|'.join(v)}" for k, v in OPTIONS.items())
-                return {"type": "refused", "mistake": True, "reason": f"option {option}: FILE, {known} are known"}
+                return {"type": "refused", "mistake": True,
+                        "reason": f"option {option}: FILE, {known} are known"}
         try:
             self.device = assay_subjects.DEVICE = pick_device(chosen["device"])
             if self.device == "cpu" and chosen["guards"] != "on":
@@ -100,15 +104,18 @@ class Worker:
             wrong = isinstance(error, (SyntaxError, NameError, assay_subjects.Mistake))
             return {"type": "refused", "mistake": wrong, "reason": f"{file}: {described(error)}"}
         if not assay_subjects.SUBJECTS:
-            return {"type": "refused", "mistake": True, "reason": f"{file} registers no subject; allowed: a file with a function under @subject"}
+            return {"type": "refused", "mistake": True,
+                    "reason": f"{file} registers no subject; allowed: a file with a function under @subject"}
         description = getattr(module, "DESCRIPTION", os.path.basename(file))
         standing = guards + self.witness.standing() if self.device == "cuda" else ", watched by Python's profiler"
         return {"type": "opened", "name": os.path.splitext(os.path.basename(file))[0],
                 "description": f"{description}, Python {sys.version.split()[0]}, {self.device}{standing}",
-                "variants": assay_subjects.variants(self.device), "ops": sorted({s.op for s in assay_subjects.SUBJECTS})}
+                "variants": assay_subjects.variants(self.device),
+                "ops": sorted({s.op for s in assay_subjects.SUBJECTS})}
 
     def guard(self, guards):
-        """Before anything is allocated: device memory is ours from here on. What the description says of it."""
+        """Before anything is allocated: device memory is ours from here on. What the description says of
+        it."""
         self.driver = Driver()
         if guards == "off":
             return ", guards off"
@@ -197,7 +204,8 @@ class Worker:
         return computed, wall_ns, seen
 
     def waited(self, compute):
-        """What `compute` gives, when the device is idle. A fault of the device is DriverError, whoever noticed it first."""
+        """What `compute` gives, when the device is idle. A fault of the device is DriverError, whoever
+        noticed it first."""
         try:
             result = compute()
         except Exception:
@@ -285,12 +293,14 @@ def line_of(request, reply):
 
 
 def take_plain_name():
-    """Nothing of the name, the arguments and the environment says that this is a test. They are overwritten where /proc shows them."""
+    """Nothing of the name, the arguments and the environment says that this is a test. They are overwritten
+    where /proc shows them."""
     name = os.environ.get("ASSAY_WORKER_NAME") or "engine"
     own = [key for key in os.environ if key.startswith("ASSAY_")]
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
-    places = [int(field) for field in fields[45:49]]  # arg_start to env_end: 48 to 51 of proc(5); qemu-user's /proc ends before them
+    places = [int(field)
+              for field in fields[45:49]]  # arg_start to env_end: 48 to 51 of proc(5); qemu-user's /proc ends before them
     if len(places) == 4:
         first, last, first_variable, last_variable = places
         ctypes.memset(first, 0, last - first)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A third-party program under the witness layer: wgpu-native (pip install wgpu), which knows nothing of assay.
+"""A third-party program under the witness layer: wgpu-native (pip install wgpu), which knows nothing of
+assay.
 
-Run with VK_INSTANCE_LAYERS, VK_LAYER_PATH and ASSAY_WITNESS_LOG set. It dispatches once directly and once indirectly, and
-checks that the log names its entry point with both grids. 77: wgpu is not installed, or finds no device.
-"""
+Run with VK_INSTANCE_LAYERS, VK_LAYER_PATH and ASSAY_WITNESS_LOG set. It dispatches once directly and once
+indirectly, and checks that the log names its entry point with both grids. 77: wgpu is not installed, or finds
+no device. """
 import array
 import json
 import os
@@ -30,7 +31,8 @@ def compute():
     grid = device.create_buffer_with_data(data=array.array("I", GRID), usage=usage.INDIRECT)
     pipeline = device.create_compute_pipeline(
         layout="auto", compute={"module": device.create_shader_module(code=WGSL), "entry_point": "doubled"})
-    entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": COUNT * 4}} for i, b in enumerate([given, result])]
+    entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": COUNT * 4}}
+               for i, b in enumerate([given, result])]
     group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
     encoder = device.create_command_encoder()
     work = encoder.begin_compute_pass()
@@ -55,14 +57,16 @@ def main():
     if os.path.exists(log):
         os.remove(log)
     import subprocess
-    ended = subprocess.run([sys.executable, __file__, "--compute"], check=False).returncode  # the log is whole at its end
+    ended = subprocess.run([sys.executable, __file__, "--compute"],
+                           check=False).returncode  # the log is whole at its end
     if ended != 0:
         return ended
     with open(log, encoding="utf-8") as lines:
         seen = [json.loads(line) for line in lines]
     print(*seen, sep="\n")
     own = [row for row in seen if row["name"].startswith("doubled<> spirv:")]
-    assert [row["grid"] for row in own] == [[COUNT, 1, 1], GRID], "the dispatches of doubled() were not seen as they were"
+    assert [row["grid"] for row in own] == [[COUNT, 1, 1],
+                                            GRID], "the dispatches of doubled() were not seen as they were"
     assert own[1]["name"].endswith(" indirect")
     return 0
 

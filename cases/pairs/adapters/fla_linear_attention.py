@@ -10,4 +10,5 @@ from assay_subjects import subject  # noqa: E402
 @subject(op="linear_attention", contract="acc=f32", path="linear_attention_of_theirs")
 def linear_attention_of_theirs(call, q, k, v):
     normalise = call.text("normalise") == "yes"
-    return naive_chunk_linear_attn(q[None], k[None], v[None], scale=call.real("scale"), normalize=normalise)[0]
+    return naive_chunk_linear_attn(q[None], k[None], v[None], scale=call.real("scale"),
+                                   normalize=normalise)[0]

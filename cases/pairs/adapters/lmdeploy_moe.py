@@ -18,7 +18,8 @@ def expert_product(call, a, sa, b, sb, expert, weight):
     y = torch.empty(a.shape[0], b.shape[1], dtype=torch.float32)
     sorted_a = a.view(torch.uint8)[order].view(a.dtype)
     mixture.fused_moe_blocked_fp8_kernel_launcher(
-        sorted_a, sa[order].contiguous(), b.contiguous(), sb.contiguous(), y, sorted_idx=order, exp_start=end - counts,
+        sorted_a, sa[order].contiguous(), b.contiguous(), sb.contiguous(), y, sorted_idx=order,
+        exp_start=end - counts,
         exp_end=end, weights=weight.contiguous(), enable_weights=True, top_k=1, num_tokens=a.shape[0],
         reindex_a=False, reindex_c=True)
     return y

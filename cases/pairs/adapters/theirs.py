@@ -1,7 +1,9 @@
-"""What adapters share: the files of one side of a pair on Python's path, and stand-ins for what was not taken of it.
+"""What adapters share: the files of one side of a pair on Python's path, and stand-ins for what was not taken
+of it.
 
-Of a pair only the listed files are there. Any other module of the same packages, and any package in `absent`, is a
-stand-in: its names are empty classes, which as decorators give back what they decorate. What computes must be listed."""
+Of a pair only the listed files are there. Any other module of the same packages, and any package in `absent`,
+is a stand-in: its names are empty classes, which as decorators give back what they decorate. What computes
+must be listed."""
 
 import importlib.abc
 import importlib.machinery
@@ -74,7 +76,8 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def use(*absent, triton=False):
-    """Theirs on the path. `absent`: packages that are stand-ins where they are not installed. triton: interpreted."""
+    """Theirs on the path. `absent`: packages that are stand-ins where they are not installed. triton:
+    interpreted."""
     if triton:
         os.environ["TRITON_INTERPRET"] = "1"
     own = [n.removesuffix(".py") for n in os.listdir(FILES)]
@@ -93,7 +96,8 @@ def _first_configuration():
 
 
 def interpreted(contract):
-    """A contract for what Triton's interpreter runs: not bfloat16, which the pinned one cuts off, not rounds."""
+    """A contract for what Triton's interpreter runs: not bfloat16, which the pinned one cuts off, not
+    rounds."""
     def declared(call):
         from assay_subjects import need
 
@@ -104,7 +108,8 @@ def interpreted(contract):
 
 
 def package(name, **attributes):
-    """A package of theirs with these names instead of those of its __init__.py, around the modules that were taken."""
+    """A package of theirs with these names instead of those of its __init__.py, around the modules that were
+    taken."""
     module = _Module(name)
     module.__path__ = [os.path.join(FILES, *name.split("."))]
     vars(module).update(attributes)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""How often `assay attribute` names the place of a fault: places_test.py ASSAY PLUGIN [--seed N] [--each N] [--kinds KIND ...]
-[--least-precision PERCENT] [--least-recall PERCENT] [-v]. misplaced.cpp has faults whose place is known; kinds, cases and numbers are drawn, the label of each
-follows from the draw alone. A place is one axis with its range: "keys 37..37", "heads 2..2". precision = right / named, recall =
-right / labelled. Query rows, heads and sequences are scored where the case shows every key to every row."""
+"""How often `assay attribute` names the place of a fault: places_test.py ASSAY PLUGIN [--seed N] [--each N]
+[--kinds KIND ...] [--least-precision PERCENT] [--least-recall PERCENT] [-v]. misplaced.cpp has faults whose
+place is known; kinds, cases and numbers are drawn, the label of each follows from the draw alone. A place is
+one axis with its range: "keys 37..37", "heads 2..2". precision = right / named, recall = right / labelled.
+Query rows, heads and sequences are scored where the case shows every key to every row."""
 import argparse
 import random
 import re
@@ -36,11 +37,13 @@ KINDS = {
     "drop_tile": ((), lambda d, c: (d.randrange(c["tiles"]),), lambda c, n: tile(n, c["page"], c["len"])),
     "tile_twice": ((), lambda d, c: (d.randrange(c["tiles"]),), lambda c, n: tile(n, c["page"], c["len"])),
     "rescale": ((), lambda d, c: (d.randrange(1, c["tiles"]),), lambda c, n: tile(n, c["page"], c["len"])),
-    "rescale_both": ((), lambda d, c: (d.randrange(1, c["tiles"]),), lambda c, n: tile(n, c["page"], c["len"])),
+    "rescale_both": ((), lambda d, c: (d.randrange(1, c["tiles"]),), lambda c,
+                     n: tile(n, c["page"], c["len"])),
     "last_of_tile": ((), lambda d, c: (), lambda c: {"keys": span(TILE - 1, TILE - 1, TILE)}),
     "drop_tail": (("full",), lambda d, c: (d.randrange(2, 20),),
                   lambda c, n: keys(c["len"] - n, c["len"] - 1, c["page"], c["len"])),
-    "drop_head": (("full",), lambda d, c: (d.randrange(2, 20),), lambda c, n: keys(0, n - 1, c["page"], c["len"])),
+    "drop_head": (("full",), lambda d, c: (d.randrange(2, 20),), lambda c,
+                  n: keys(0, n - 1, c["page"], c["len"])),
     "v_of_next": ((), lambda d, c: (d.randrange(c["len"]),), lambda c, n: keys(n, n, c["page"], c["len"])),
     "k_page": (("pages",), lambda d, c: (d.randrange(c["len"] // PAGE),),
                lambda c, n: keys(PAGE * n, PAGE * n + PAGE - 1, PAGE, c["len"])),
@@ -56,36 +59,48 @@ KINDS = {
     "kv_head": (("plain",), lambda d, c: (d.randrange(c["heads"]),), lambda c, n: {"heads": span(n, n)}),
     "column": (("plain",), lambda d, c: (d.randrange(c["dv"]),), lambda c, n: {"v columns": span(n, n)}),
     "dimension": ((), lambda d, c: (d.randrange(c["d"]),), lambda c, n: {"dimensions": span(n, n)}),
-    "dimensions_from": ((), lambda d, c: (d.randrange(c["d"] // 2, c["d"]),), lambda c, n: {"dimensions": span(n, c["d"] - 1)}),
+    "dimensions_from": ((), lambda d, c: (d.randrange(c["d"] // 2, c["d"]),), lambda c,
+                        n: {"dimensions": span(n, c["d"] - 1)}),
     "bit_v": (("v_codes",), lambda d, c: (d.randrange(2, 8),), lambda c, n: {"v bits": span(n, n)}),
     "bit_k": (("k_codes",), lambda d, c: (d.randrange(2, 8),), lambda c, n: {"k bits": span(n, n)}),
     "drop_k": (("matmul",), lambda d, c: (d.randrange(c["k"]),), lambda c, n: {"k": span(n, n)}),
-    "k_from": (("matmul",), lambda d, c: (d.randrange(c["k"] // 2, c["k"]),), lambda c, n: {"k": span(n, c["k"] - 1)}),
+    "k_from": (("matmul",), lambda d, c: (d.randrange(c["k"] // 2, c["k"]),), lambda c,
+               n: {"k": span(n, c["k"] - 1)}),
     "last_of_block": (("matmul",), lambda d, c: (), lambda c: {"k": span(TILE - 1, TILE - 1, TILE)}),
-    "block_twice": (("matmul",), lambda d, c: (d.randrange(c["k"] // TILE),), lambda c, n: {"k": span(TILE * n, TILE * n + TILE - 1)}),
+    "block_twice": (("matmul",), lambda d, c: (d.randrange(c["k"] // TILE),), lambda c,
+                    n: {"k": span(TILE * n, TILE * n + TILE - 1)}),
     "b_of_next": (("matmul",), lambda d, c: (d.randrange(c["k"]),), lambda c, n: {"k": span(n, n)}),
     "y_row": (("matmul",), lambda d, c: (d.randrange(c["m"]),), lambda c, n: {"rows": span(n, n)}),
     # Of a row of softmax or rmsnorm, whose columns enter a sum; of a quantiser, in groups of 32.
     "lost_column": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
-    "columns_from": (("rows",), lambda d, c: (d.randrange(c["cols"] // 2, c["cols"]),), lambda c, n: {"columns": span(n, c["cols"] - 1)}),
+    "columns_from": (("rows",), lambda d, c: (d.randrange(c["cols"] // 2, c["cols"]),), lambda c,
+                     n: {"columns": span(n, c["cols"] - 1)}),
     "lane": (("rows",), lambda d, c: (d.randrange(8),), lambda c, n: {"columns": span(n, n, 8)}),
-    "group": (("rows",), lambda d, c: (d.randrange(c["cols"] // TILE),), lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
+    "group": (("rows",), lambda d, c: (d.randrange(c["cols"] // TILE),), lambda c,
+              n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
     "column_twice": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
     "read_of_next": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
-    "gamma_of_next": (("rmsnorm",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
+    "gamma_of_next": (("rmsnorm",), lambda d, c: (d.randrange(c["cols"]),), lambda c,
+                      n: {"columns": span(n, n)}),
     "y_column": (("rows",), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
-    "row_zero": (("rows", "quantize", "dequantize"), lambda d, c: (d.randrange(c["rows"]),), lambda c, n: {"rows": span(n, n)}),
+    "row_zero": (("rows", "quantize", "dequantize"), lambda d, c: (d.randrange(c["rows"]),), lambda c,
+                 n: {"rows": span(n, n)}),
     "lost_in_row": (("rows",), lambda d, c: (d.randrange(c["rows"]), d.randrange(c["cols"])),
                     lambda c, n, m: {"rows": span(n, n), "columns": span(m, m)}),
-    "max_without": (("quantize",), lambda d, c: (d.randrange(TILE),), lambda c, n: {"columns": span(n, n, TILE)}),
-    "max_without_tail": (("quantize",), lambda d, c: (d.randrange(8, TILE),), lambda c, n: {"columns": span(n, TILE - 1, TILE)}),
+    "max_without": (("quantize",), lambda d, c: (d.randrange(TILE),), lambda c,
+                    n: {"columns": span(n, n, TILE)}),
+    "max_without_tail": (("quantize",), lambda d, c: (d.randrange(8, TILE),), lambda c,
+                         n: {"columns": span(n, TILE - 1, TILE)}),
     "scale_of_group": (("quantize",), lambda d, c: (d.randrange(c["cols"] // TILE),),
                        lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
     "scale_of_next": (("dequantize",), lambda d, c: (d.randrange(c["cols"] // TILE),),
                       lambda c, n: {"columns": span(TILE * n, TILE * n + TILE - 1)}),
-    "code_at": (("quantize", "dequantize"), lambda d, c: (d.randrange(TILE),), lambda c, n: {"columns": span(n, n, TILE)}),
-    "code_of": (("quantize", "dequantize"), lambda d, c: (d.randrange(c["cols"]),), lambda c, n: {"columns": span(n, n)}),
-    "code_lane": (("quantize", "dequantize"), lambda d, c: (d.randrange(8),), lambda c, n: {"columns": span(n, n, 8)}),
+    "code_at": (("quantize", "dequantize"), lambda d, c: (d.randrange(TILE),), lambda c,
+                n: {"columns": span(n, n, TILE)}),
+    "code_of": (("quantize", "dequantize"), lambda d, c: (d.randrange(c["cols"]),), lambda c,
+                n: {"columns": span(n, n)}),
+    "code_lane": (("quantize", "dequantize"), lambda d, c: (d.randrange(8),), lambda c,
+                  n: {"columns": span(n, n, 8)}),
     "factor_of_row": (("rows",), lambda d, c: (), lambda c: {}),  # every element of the output: no place
     "factor": ((), lambda d, c: (), lambda c: {}),  # every element of the output: no place
 }
@@ -93,29 +108,37 @@ KINDS = {
 
 def case_for(draw, needs):
     if "matmul" in needs:
-        c = {"plain": True, "m": draw.randrange(6, 40), "n": draw.randrange(9, 64), "k": draw.randrange(97, 500)}
+        c = {"plain": True, "m": draw.randrange(6, 40), "n": draw.randrange(9, 64),
+             "k": draw.randrange(97, 500)}
         words = " ".join(f"{name}={c[name]}" for name in "mnk")
         return c, f"matmul {words} a=f32 b=f32 dtype=f32 path=f32 fill={draw.choice(['gaussian', 'uniform'])} seed={draw.randrange(1, 99)}"
-    ops = [op for need in needs for op in {"rows": ["softmax", "rmsnorm"], "rmsnorm": ["rmsnorm"], "quantize": ["quantize"],
+    ops = [op for need in needs for op in {"rows": ["softmax", "rmsnorm"], "rmsnorm": ["rmsnorm"],
+                                           "quantize": ["quantize"],
                                            "dequantize": ["dequantize"]}.get(need, [])]
     if ops:
         op = draw.choice(ops)
         quantiser = {"quantize": " to=int4_g32", "dequantize": " from=int4_g32"}.get(op, "")
-        c = {"plain": True, "rows": draw.randrange(4, 40), "cols": TILE * draw.randrange(3, 20) if quantiser else draw.randrange(97, 700)}
+        c = {"plain": True, "rows": draw.randrange(4, 40), "cols": TILE * draw.randrange(3, 20) if quantiser
+             else draw.randrange(97, 700)}
         return c, (f"{op} rows={c['rows']} cols={c['cols']}{quantiser} dtype=f32 fill={draw.choice(['gaussian', 'uniform'])} "
                    f"seed={draw.randrange(1, 99)}")
     heads = draw.choice([4, 6, 8])
-    c = {"batch": draw.choice([2, 3]), "heads": heads, "kv_heads": draw.choice([2, heads // 2, heads]), "q": draw.choice([2, 3, 5]),
-         "d": draw.choice([16, 24, 64, 80, 128]), "dv": draw.choice([32, 64, 96, 128]), "len": draw.randrange(97, 400),
+    c = {"batch": draw.choice([2, 3]), "heads": heads, "kv_heads": draw.choice([2, heads // 2, heads]),
+         "q": draw.choice([2, 3, 5]),
+         "d": draw.choice([16, 24, 64, 80, 128]), "dv": draw.choice([32, 64, 96, 128]),
+         "len": draw.randrange(97, 400),
          "page": PAGE if "pages" in needs or draw.random() < 0.3 else 0}
     c["tiles"] = (c["len"] + TILE - 1) // TILE
     words = [f"{name}={c[name]}" for name in ("batch", "heads", "kv_heads", "q", "d", "dv", "len", "page")]
     c["plain"] = "plain" in needs or draw.random() < 0.6
     if not c["plain"]:
-        words += draw.choice([["mask=causal"], ["mask=window", f"window={c['len'] - 3}"], ["lengths=ragged"], ["mask=causal"]]
+        words += draw.choice([["mask=causal"], ["mask=window", f"window={c['len'] - 3}"], ["lengths=ragged"],
+                              ["mask=causal"]]
                              if "full" not in needs else [["mask=causal"]])
-    words += [f"k={'int8_tensor' if 'k_codes' in needs else 'f32'}", f"v={'int8_tensor' if 'v_codes' in needs else 'f32'}"]
-    return c, " ".join(["attention", *words, "dtype=f32", f"fill={draw.choice(['gaussian', 'uniform'])}", f"seed={draw.randrange(1, 99)}"])
+    words += [f"k={'int8_tensor' if 'k_codes' in needs else 'f32'}",
+              f"v={'int8_tensor' if 'v_codes' in needs else 'f32'}"]
+    return c, " ".join(["attention", *words, "dtype=f32", f"fill={draw.choice(['gaussian', 'uniform'])}",
+                        f"seed={draw.randrange(1, 99)}"])
 
 
 def places(text):
@@ -144,8 +167,10 @@ def main():
             c, line = case_for(draw, needs)
             chosen = numbers(draw, c)
             label = label_of(c, *chosen)
-            command = [a.assay, "attribute", line, "-b", ":".join([a.plugin, "-".join([kind, *map(str, chosen)])])]
-            if i == 0 and subprocess.run([a.assay, "run", "-q", line, "-b", a.plugin], capture_output=True).returncode:
+            command = [a.assay, "attribute", line, "-b",
+                       ":".join([a.plugin, "-".join([kind, *map(str, chosen)])])]
+            if i == 0 and subprocess.run([a.assay, "run", "-q", line, "-b", a.plugin],
+                                         capture_output=True).returncode:
                 sys.exit(f"{line}: without a fault {a.plugin} is red")
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
@@ -154,14 +179,16 @@ def main():
                 continue
             cases += 1
             runs += int(re.search(r"runs      (\d+)", done.stdout)[1])
-            said = {axis: where for axis, where in places(done.stdout).items() if axis not in OUTER or c["plain"] or axis in label}
+            said = {axis: where for axis, where in places(done.stdout).items() if axis not in OUTER
+                    or c["plain"] or axis in label}
             right = sum(said.get(axis) == where for axis, where in label.items())
             for count in (total, by_kind.setdefault(kind, [0, 0, 0])):
                 for n, add in enumerate((len(label), len(said), right)):
                     count[n] += add
             for axis in label.keys() | said.keys():
                 count = by_axis.setdefault(axis, [0, 0, 0])
-                for n, add in enumerate((axis in label, axis in said, axis in label and said.get(axis) == label[axis])):
+                for n, add in enumerate((axis in label, axis in said,
+                                         axis in label and said.get(axis) == label[axis])):
                     count[n] += add
             if a.v and said != label:
                 stage = re.search(r"stage     (\w+)", done.stdout)[1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`assay shrink` on the museum: shrink_test.py ASSAY. Every exhibit with a case is shrunk beside its correct counterpart; the file
-fails alike when it is replayed in a new process, and the counterpart passes on it."""
+"""`assay shrink` on the museum: shrink_test.py ASSAY. Every exhibit with a case is shrunk beside its correct
+counterpart; the file fails alike when it is replayed in a new process, and the counterpart passes on it."""
 import json
 import os
 import re
@@ -36,8 +36,10 @@ class Museum(unittest.TestCase):
             for name, line in exhibits():
                 with self.subTest(exhibit=name):
                     file = os.path.join(scratch, name + ".safetensors")
-                    shrunk = assay("shrink", f"{line} backend=museum variant={name}", "--counterpart", "museum",
-                                   "--counterpart-variant", name + ".correct", "--budget", str(SECONDS), "-o", file)
+                    shrunk = assay("shrink", f"{line} backend=museum variant={name}", "--counterpart",
+                                   "museum",
+                                   "--counterpart-variant", name + ".correct", "--budget", str(SECONDS), "-o",
+                                   file)
                     self.assertEqual(shrunk.returncode, 1, shrunk.stdout + shrunk.stderr)
                     self.assertNotIn("is not there again", shrunk.stdout)
                     self.assertEqual(assay("run", file).returncode, 1)

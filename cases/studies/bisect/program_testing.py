@@ -1,4 +1,5 @@
-"""What the tests of `assay bisect` and of `assay hunt` share: a planted history and its search. The program is the first argument."""
+"""What the tests of `assay bisect` and of `assay hunt` share: a planted history and its search. The program
+is the first argument."""
 import hashlib
 import json
 import math
@@ -16,7 +17,8 @@ LAW = f"python3 {os.path.join(HERE, 'bisect', 'assay_bisect', 'demonstration_law
 
 
 def git(where, *words):
-    return subprocess.run(["git", "-C", where, *words], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(["git", "-C", where, *words], capture_output=True, text=True,
+                          check=True).stdout.strip()
 
 
 def digest(path):
@@ -25,7 +27,8 @@ def digest(path):
 
 
 def bisect(*words, **settings):
-    return subprocess.run([ASSAY, "bisect", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **settings)
+    return subprocess.run([ASSAY, "bisect", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          **settings)
 
 
 def picture(folder):
@@ -44,8 +47,10 @@ class Planted:
         self.report = os.path.join(scratch, "report.json")
         self.state = os.path.join(scratch, "state")
         ask = ["--run", LAW] if plant == "law" else ["--case", CASES.get(plant, CASE)]
-        ask += {"flaky": ["--noisy"], "speed": ["--find", "time"], "kernel": ["--find", "path"]}.get(plant, [])
-        self.options = ["--repository", self.folder, "--good", self.names[0], "--bad", self.names[-1], "--backend",
+        ask += {"flaky": ["--noisy"], "speed": ["--find", "time"],
+                "kernel": ["--find", "path"]}.get(plant, [])
+        self.options = ["--repository", self.folder, "--good", self.names[0], "--bad", self.names[-1],
+                        "--backend",
                         "kernels.so", "--state", self.state, "--json", self.report, *ask]
 
     def search(self, *more, build="sh build.sh"):

@@ -23,7 +23,8 @@ ERROR = 0.01  # the error probability that is asked of the Bayesian search
 
 
 def halve(history, culprit, broken):
-    """(candidates left, commits asked that answered, commits found untestable), the new end among those asked."""
+    """(candidates left, commits asked that answered, commits found untestable), the new end among those
+    asked."""
     search = Halving(history)
     search.answer(len(history) - 1, NEW)
     asked, lost = 1, 0
@@ -56,7 +57,8 @@ def hunt(history, culprit, rate, draw, before=False):
 class Sets(unittest.TestCase):
     def test_ancestors_of_a_merge_are_those_of_both_sides(self):
         history = History("abcd", {"a": ["old"], "b": ["a"], "c": ["a"], "d": ["b", "c"]})
-        self.assertEqual([list(members(bits)) for bits in history.ancestors], [[0], [0, 1], [0, 2], [0, 1, 2, 3]])
+        self.assertEqual([list(members(bits)) for bits in history.ancestors],
+                         [[0], [0, 1], [0, 2], [0, 1, 2, 3]])
 
     def test_a_parent_behind_its_child_is_refused(self):
         with self.assertRaises(ValueError):
@@ -66,7 +68,8 @@ class Sets(unittest.TestCase):
         draw = random.Random(1)
         for _ in range(200):
             bits = draw.getrandbits(40) & draw.getrandbits(40)
-            self.assertEqual([i for first, end in intervals(bits) for i in range(first, end)], list(members(bits)))
+            self.assertEqual([i for first, end in intervals(bits) for i in range(first, end)],
+                             list(members(bits)))
 
 
 class Certain(unittest.TestCase):
@@ -78,10 +81,12 @@ class Certain(unittest.TestCase):
             culprit = draw.randrange(len(history))
             left, asked, _ = halve(history, culprit, set())
             self.assertEqual(left, [culprit])
-            over = asked + 1 - (math.ceil(math.log2(len(history))) + 2)  # the new end is among those asked; and the old one
+            over = asked + 1 - (math.ceil(math.log2(len(history)))
+                                + 2)  # the new end is among those asked; and the old one
             self.assertLessEqual(over, 1)
             beyond += over > 0
-        # Branches that stand beside each other cannot always be halved: 12 of 3,000 such histories take a build more.
+        # Branches that stand beside each other cannot always be halved: 12 of 3,000 such histories take a
+        # build more.
         self.assertLessEqual(beyond, max(1, PLANTS // 100))
 
     def test_a_history_without_merges_never_takes_more(self):
@@ -130,7 +135,8 @@ class Likely(unittest.TestCase):
             culprit = draw.randrange(len(history))
             wrong += hunt(history, culprit, 0.1, draw)[0] != [culprit]
         print(f"wrong: {wrong} of {PLANTS}", file=sys.stderr)
-        # As many as an error of 1 % each gives with probability 99.9 %: its mean and three deviations, and one.
+        # As many as an error of 1 % each gives with probability 99.9 %: its mean and three deviations, and
+        # one.
         self.assertLessEqual(wrong, ERROR * PLANTS + 3 * math.sqrt(ERROR * PLANTS) + 1)
         if PLANTS >= 3000:
             self.assertLess(wrong, ERROR * PLANTS)
@@ -159,7 +165,8 @@ class Ends(unittest.TestCase):
         draw = random.Random(6)
         for n, share in CALIBRATION:
             limit = share * ERROR
-            red = sum(chance([draw.random() for _ in range(n)], [draw.random() for _ in range(n)]) <= limit for _ in range(2000))
+            red = sum(chance([draw.random() for _ in range(n)], [draw.random() for _ in range(n)]) <= limit
+                      for _ in range(2000))
             # Six deviations of the count above its mean.
             self.assertLessEqual(red, 2000 * limit + 6 * math.sqrt(2000 * limit))
 
@@ -167,7 +174,8 @@ class Ends(unittest.TestCase):
 class Delta(unittest.TestCase):
     def test_the_part_that_matters_remains(self):
         for needed in ({3}, {0, 9}, {2, 5, 11}):
-            self.assertEqual(set(smallest(range(12), lambda part, needed=needed: needed <= set(part))), needed)
+            self.assertEqual(set(smallest(range(12), lambda part, needed=needed: needed <= set(part))),
+                             needed)
 
     def test_a_part_that_cannot_be_tested_is_no_answer(self):
         shows = lambda part: None if 4 in part and 5 not in part else {5} <= set(part)  # noqa: E731
@@ -183,7 +191,8 @@ class Logs(unittest.TestCase):
 
     def test_words_of_git_and_own_words_are_read(self):
         self.assertEqual(self.read("git bisect start '--term-new=fixed' '--term-old=broken'\n# x\ngit bisect broken aa\n"
-                                   "git bisect fixed bb\ngit bisect skip cc\n"), [("aa", OLD), ("bb", NEW), ("cc", "skip")])
+                                   "git bisect fixed bb\ngit bisect skip cc\n"),
+                                   [("aa", OLD), ("bb", NEW), ("cc", "skip")])
 
     def test_another_line_is_refused_with_its_number(self):
         with self.assertRaisesRegex(Usage, "line 2"):

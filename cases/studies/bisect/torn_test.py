@@ -1,4 +1,5 @@
-"""What lies between two runs of a study, torn: a message, exit 2 and no traceback; whole again, the same command goes on.
+"""What lies between two runs of a study, torn: a message, exit 2 and no traceback; whole again, the same
+command goes on.
 
     torn_test.py ASSAY
 """
@@ -31,7 +32,8 @@ class Torn(unittest.TestCase):
         self.assertIn(done.returncode, (0, 1), done.stderr)
         files = [f for f in glob.glob(f"{planted.state}/**/*.json", recursive=True) if "work" not in f]
         self.assertTrue(any(f.endswith("status.json") for f in files) and len(files) >= 4, files)
-        first = [f for f in files if f.endswith("status.json")][:1] + [f for f in files if not f.endswith("status.json")]
+        first = [f for f in files
+                 if f.endswith("status.json")][:1] + [f for f in files if not f.endswith("status.json")]
         refused = 0
         for file in first:
             with open(file) as f:
@@ -54,8 +56,10 @@ class Torn(unittest.TestCase):
         store = os.path.join(self.scratch, "s.jsonl")
         good = [sys.executable, f"{HERE}/assay-sweep", "good", "r1", "--store", store]
         schema, run = '{"schema": "assay-sweep-store", "version": 1}\n', '{"run": "r1", "kind": "kernel", "started": "1"}\n'
-        for line in ("null", "[]", "7", '"cell"', '{"cell": 1}', '{"run": []}', '{"run": {"a": 1}}', '{"end": "complete"}',
-                     '{"cell": [], "of": "r1"}', '{"cell": "a", "of": "r1", "right": 99999999999999999999999}', "{"):
+        for line in ("null", "[]", "7", '"cell"', '{"cell": 1}', '{"run": []}', '{"run": {"a": 1}}',
+                     '{"end": "complete"}',
+                     '{"cell": [], "of": "r1"}',
+                     '{"cell": "a", "of": "r1", "right": 99999999999999999999999}', "{"):
             with open(store, "w") as f:
                 f.write(schema + run + line + "\n")
             self.refused(subprocess.run(good, capture_output=True, text=True), store)

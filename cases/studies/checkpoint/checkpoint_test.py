@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""checkpoint_test.py PROGRAM [TEST ...]: correct checkpoints of every scheme are green with their original beside them; each planted
-defect is found and named; what is damaged is refused in words."""
+"""checkpoint_test.py PROGRAM [TEST ...]: correct checkpoints of every scheme are green with their original
+beside them; each planted defect is found and named; what is damaged is refused in words."""
 import contextlib
 import io
 import json
@@ -70,7 +70,8 @@ class Scratch(unittest.TestCase):
         """The defect is found, and its counterpart is not."""
         code, kinds, report = self.small(scheme, change, **how)
         self.assertEqual((code, kinds), (1, {kind}), report["findings"])
-        self.assertTrue(any(word in f["what"] + f["where"] for f in report["findings"] if f["kind"] == kind), report["findings"])
+        self.assertTrue(any(word in f["what"] + f["where"] for f in report["findings"] if f["kind"] == kind),
+                        report["findings"])
         how.pop("config", None)
         code, kinds, report = self.small(scheme, **how)
         self.assertEqual((code, kinds), (0, set()), report["findings"])
@@ -96,7 +97,9 @@ class Correct(Scratch):
         """Parts are multiplied here; the formats that assay has whole say the same."""
         w = pack.modules()[Q]
         for scheme, form, planes in (
-                ("nvfp4 compressed", "nvfp4", {"": "weight_packed", ".block_scale": "weight_scale", ".global_scale": "weight_global_scale"}),
+                ("nvfp4 compressed", "nvfp4",
+                 {"": "weight_packed", ".block_scale": "weight_scale",
+                  ".global_scale": "weight_global_scale"}),
                 ("mxfp4 quark", "mxfp4", {"": "weight", ".scale": "weight_scale"}),
                 ("float-quantized channel", "e4m3fn_row", {"": "weight", ".scale": "weight_scale"}),
                 ("fp8 tensor", "e4m3fn_tensor", {"": "weight", ".scale": "weight_scale"})):
@@ -109,7 +112,9 @@ class Correct(Scratch):
                 parts, found = layouts.read(Q, roles, layouts.layout_of(roles), declared)
                 self.assertEqual(found, [])
                 given = {suffix: np.ascontiguousarray(roles[role].bytes) for suffix, role in planes.items()}
-                whole = library.decode(form, w.shape, {s: Plane("uint8", (b.size,), memoryview(b)) for s, b in given.items()})
+                whole = library.decode(form, w.shape,
+                                       {s: Plane("uint8", (b.size,), memoryview(b))
+                                        for s, b in given.items()})
                 np.testing.assert_array_equal(parts.values(0, w.shape[0]), whole)
                 np.testing.assert_array_equal(parts.values(33, 50), whole[33:50])
 
@@ -120,12 +125,14 @@ class Correct(Scratch):
             config["export"]["pack_method"] = "reorder" if order is pack.AWQ else "order"
             tensors = pack.quark(Q, w, order)
             checkpoint = Checkpoint(pack.folder(self.path("q"), config, tensors))
-            parts, _ = layouts.read(Q, layouts.modules_of(checkpoint.tensors)[Q], "quark words", declared_by(checkpoint).of(Q)[0])
+            parts, _ = layouts.read(Q, layouts.modules_of(checkpoint.tensors)[Q], "quark words",
+                                    declared_by(checkpoint).of(Q)[0])
             codes = np.ascontiguousarray(pack.nibbles(parts.codes_of(0, w.shape[0])))
             planes = {"": codes, ".scale": np.asarray(tensors[f"{Q}.weight_scale_2"][1]),
                       ".scale_2": np.asarray(tensors[f"{Q}.weight_scale"][1]).reshape(1)}
             planes = {s: np.ascontiguousarray(a).view(np.uint8).reshape(-1) for s, a in planes.items()}
-            whole = library.decode("int4_ch_tensor", w.shape, {s: Plane("uint8", (a.size,), memoryview(a)) for s, a in planes.items()})
+            whole = library.decode("int4_ch_tensor", w.shape,
+                                   {s: Plane("uint8", (a.size,), memoryview(a)) for s, a in planes.items()})
             np.testing.assert_array_equal(parts.values(0, w.shape[0]), whole)
 
     def test_a_few_rows_say_the_same(self):
@@ -243,7 +250,8 @@ class Metadata(Scratch):
 
 class Tensors(Scratch):
     def test_missing_scales(self):
-        for scheme, role in (("pack-quantized", "weight_scale"), ("fp8 block", "weight_scale_inv"), ("nvfp4 compressed", "weight_global_scale"),
+        for scheme, role in (("pack-quantized", "weight_scale"), ("fp8 block", "weight_scale_inv"),
+                             ("nvfp4 compressed", "weight_global_scale"),
                              ("nvfp4 modelopt", "weight_scale_2")):
             self.finds("missing", role, scheme, lambda t, role=role: t.pop(f"{Q}.{role}"))
 
@@ -328,7 +336,8 @@ class Tensors(Scratch):
         self.finds("code", "one and the same", "fp8 block", constant)
 
     def test_inverted_global_scales(self):
-        for scheme, role in (("nvfp4 compressed", "weight_global_scale"), ("nvfp4 modelopt", "weight_scale_2")):
+        for scheme, role in (("nvfp4 compressed", "weight_global_scale"),
+                             ("nvfp4 modelopt", "weight_scale_2")):
             def invert(tensors, role=role):
                 kind, scale = tensors[f"{Q}.{role}"]
                 tensors[f"{Q}.{role}"] = (kind, 1 / scale)
@@ -379,8 +388,10 @@ class Against(Scratch):
 
     def test_wrong_rounding_is_named(self):
         w = pack.modules()[Q]
-        for rounding, word in ((np.trunc, "toward zero"), (np.floor, "rounded down"), (lambda q: np.sign(q) * np.ceil(np.abs(q)), "away")):
-            self.finds_beside("rounding", word, "pack-quantized", lambda t, r=rounding: t.update(pack.compressed_int4(Q, w, rounding=r)))
+        for rounding, word in ((np.trunc, "toward zero"), (np.floor, "rounded down"),
+                               (lambda q: np.sign(q) * np.ceil(np.abs(q)), "away")):
+            self.finds_beside("rounding", word, "pack-quantized", lambda t,
+                              r=rounding: t.update(pack.compressed_int4(Q, w, rounding=r)))
 
     def test_truncated_floats(self):
         w = pack.modules()[Q]
@@ -403,7 +414,8 @@ class Against(Scratch):
                 absmax = np.sort(np.abs(w.reshape(256, 2, 128)), axis=2)
                 scale = pack.of_bf16(pack.bf16(np.maximum(absmax[:, :, -8 if clip else -1] / 7, 1e-9)))
                 codes = np.clip(np.rint(w / pack.spread(scale, 128)), -8, 7).astype(np.int64)
-                tensors.update({f"{Q}.weight_packed": ("I32", pack.words(codes + 8, 4)), f"{Q}.weight_scale": ("BF16", pack.bf16(scale))})
+                tensors.update({f"{Q}.weight_packed": ("I32", pack.words(codes + 8, 4)),
+                                f"{Q}.weight_scale": ("BF16", pack.bf16(scale))})
             return change
         original = pack.folder(self.path("with outliers"), None, {f"{Q}.weight": ("F32", w)})
         for clip, expected in ((True, {"clipped"}), (False, set())):
@@ -417,9 +429,11 @@ class Against(Scratch):
             tensors[f"{Q}.weight_packed"] = (kind, (codes >> 4 | codes << 4) & 0xFF)
         self.finds_beside("order", "nibbles of a byte", "mxfp4 compressed", other)
         w = pack.modules()[Q]
-        self.finds_beside("order", "words of eight", "awq", lambda t: t.update({f"{Q}.qweight": ("I32", pack.words(
+        self.finds_beside("order", "words of eight", "awq",
+                          lambda t: t.update({f"{Q}.qweight": ("I32", pack.words(
             pack.asymmetric(w, 128)[0].T, 4))}))
-        self.finds_beside("order", "AWQ's order", "pack-quantized", lambda t: t.update({f"{Q}.weight_packed": ("I32", pack.words(
+        self.finds_beside("order", "AWQ's order", "pack-quantized",
+                          lambda t: t.update({f"{Q}.weight_packed": ("I32", pack.words(
             pack.int4(w, 128)[0] + 8, 4, pack.AWQ))}))
 
     def test_quarks_order_by_the_metadata(self):
@@ -475,12 +489,14 @@ class Against(Scratch):
         plain, _ = pack.int4(pack.modules()[Q], 128)
         self.assertGreater(np.count_nonzero(codes != plain), codes.size // 10)
         code, kinds, report = self.small("pack-quantized", lambda t: t.update({
-            f"{Q}.weight_packed": ("I32", pack.words(codes + 8, 4)), f"{Q}.weight_scale": ("BF16", pack.bf16(scale))}), against=True)
+            f"{Q}.weight_packed": ("I32", pack.words(codes + 8, 4)),
+            f"{Q}.weight_scale": ("BF16", pack.bf16(scale))}), against=True)
         self.assertEqual((code, kinds, report["findings"]), (0, set(), []))
 
     def test_another_layers_weights(self):
         other = pack.modules()["model.layers.1.self_attn.o_proj"]
-        self.finds_beside("error", "no cause is found", "pack-quantized", lambda t: t.update(pack.compressed_int4(Q, other)))
+        self.finds_beside("error", "no cause is found", "pack-quantized",
+                          lambda t: t.update(pack.compressed_int4(Q, other)))
 
     def test_an_original_of_another_shape(self):
         path = pack.folder(self.path("short"), None, {f"{Q}.weight": ("F32", np.ones((8, 8)))})
@@ -523,7 +539,8 @@ class Gguf(Scratch):
         original = self.write("f32", [(name, 0, w.shape, w.astype("<f4").tobytes())])
         for kind, data, expected in (
                 ("right", self.q4_0(w), set()), ("neighbours", self.q4_0(w, neighbours=True), {"order"}),
-                ("double", self.q4_0(w, by=2), {"factor"}), ("nan", b"\xff\x7f" + self.q4_0(w)[2:], {"scale"})):
+                ("double", self.q4_0(w, by=2), {"factor"}),
+                ("nan", b"\xff\x7f" + self.q4_0(w)[2:], {"scale"})):
             path = self.write(kind, [(name, 2, w.shape, data)])
             code, kinds, report = self.judged(path, "--against", original)
             self.assertEqual((code, kinds), (1 if expected else 0, expected), report["findings"])
@@ -553,9 +570,12 @@ class Refused(Scratch):
         os.mkdir(self.path("empty"))
         self.assertIn("no .safetensors and no .gguf", refusal(self.path("empty")))
         path = self.path("x.safetensors")
-        for data, word in ((b"\1", "cut off"), (struct.pack("<Q", 1 << 40), "cut off"), (struct.pack("<Q", 2) + b"[]", "header"),
+        for data, word in ((b"\1", "cut off"), (struct.pack("<Q", 1 << 40), "cut off"),
+                           (struct.pack("<Q", 2) + b"[]", "header"),
                            (struct.pack("<Q", 4) + b"{}  x", "end at byte 12"),
-                           (struct.pack("<Q", 58) + b'{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,8]}}   '[:58] + bytes(8), "16 bytes")):
+                           (struct.pack("<Q", 58)
+                            + b'{"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,8]}}   '[:58] + bytes(8),
+                            "16 bytes")):
             with open(path, "wb") as file:
                 file.write(data)
             self.assertIn(word, refusal(path))
@@ -573,7 +593,8 @@ class Refused(Scratch):
 
     def test_what_is_not_understood_is_counted(self):
         config = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-        folder = pack.folder(self.path("bnb"), config, {f"{Q}.weight": ("U8", np.zeros((64, 1))), "x.norm.weight": ("F32", np.ones(4))})
+        folder = pack.folder(self.path("bnb"), config,
+                             {f"{Q}.weight": ("U8", np.zeros((64, 1))), "x.norm.weight": ("F32", np.ones(4))})
         code, kinds, report = self.judged(folder)
         self.assertEqual((code, kinds), (3, set()))
         self.assertEqual([row["name"] for row in report["not_understood"]], ["metadata", Q])
@@ -583,7 +604,8 @@ class Refused(Scratch):
 class Program(Scratch):
     def run_(self, *words):
         return subprocess.run([PROGRAM, "checkpoint", *words], capture_output=True, text=True,
-                              env=dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]))
+                              env=dict(os.environ, PATH=os.path.dirname(sys.executable) + os.pathsep
+                                       + os.environ["PATH"]))
 
     def test_the_program_says_it_in_words(self):
         config, packer = pack.SCHEMES["nvfp4 modelopt"]
@@ -592,7 +614,8 @@ class Program(Scratch):
         done = self.run_(path)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("ModelOpt NVFP4: e2m1, a scale per 16 of a row, and one of the tensor", done.stdout)
-        self.assertRegex(done.stdout, r"14 quantised modules, [\d,]+ weights judged in [\d.]+ s: nothing wrong\n$")
+        self.assertRegex(done.stdout,
+                         r"14 quantised modules, [\d,]+ weights judged in [\d.]+ s: nothing wrong\n$")
         kind, scale = tensors[f"{Q}.weight_scale_2"]
         tensors[f"{Q}.weight_scale_2"] = (kind, 1 / scale)
         done = self.run_(pack.folder(self.path("wrong"), config, tensors))
@@ -607,7 +630,8 @@ class Program(Scratch):
                 with open(os.path.join(HERE, "assay_checkpoint", name)) as file:
                     source += file.read()
         for kind in findings.KINDS:
-            self.assertIn(f'"{kind}"', source.replace(f'    "{kind}":', ""), f"{kind} is told and never found")
+            self.assertIn(f'"{kind}"', source.replace(f'    "{kind}":', ""),
+                          f"{kind} is told and never found")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""packers_test.py PROGRAM [TEST ...]: files that the real packages pack are green, and every weight in them is the one that their own
-unpackers make of it. Needs packers.txt in the running Python, or in that of $ASSAY_PACKERS; skipped where they are in neither."""
+"""packers_test.py PROGRAM [TEST ...]: files that the real packages pack are green, and every weight in them
+is the one that their own unpackers make of it. Needs packers.txt in the running Python, or in that of
+$ASSAY_PACKERS; skipped where they are in neither."""
 import contextlib
 import importlib.util
 import io
@@ -41,7 +42,8 @@ from compressed_tensors.quantization.lifecycle.forward import dequantize  # noqa
 from compressed_tensors.quantization.utils import calculate_qparams  # noqa: E402
 
 NAME = "model.layers.0.self_attn.o_proj"
-# A product of a code and a scale, and for NVFP4 a quotient of scales before it, each rounded to f32 by who unpacks.
+# A product of a code and a scale, and for NVFP4 a quotient of scales before it, each rounded to f32 by who
+# unpacks.
 ROUNDINGS = 3 * 2.0 ** -24
 
 
@@ -55,7 +57,8 @@ class Scratch(unittest.TestCase):
     def saved(self, name, tensors, config):
         path = os.path.join(self.at, name)
         os.makedirs(path)
-        save_file({f"{NAME}.{role}": t.contiguous() for role, t in tensors.items()}, os.path.join(path, "model.safetensors"))
+        save_file({f"{NAME}.{role}": t.contiguous() for role, t in tensors.items()},
+                  os.path.join(path, "model.safetensors"))
         with open(os.path.join(path, "config.json"), "w") as file:
             json.dump({"quantization_config": config}, file) if config else file.write("{}")
         return path
@@ -70,7 +73,8 @@ class Scratch(unittest.TestCase):
     def values(self, path):
         checkpoint = Checkpoint(path)
         roles = layouts.modules_of(checkpoint.tensors)[NAME]
-        parts, found = layouts.read(NAME, roles, layouts.layout_of(roles), declared_by(checkpoint).of(NAME)[0])
+        parts, found = layouts.read(NAME, roles, layouts.layout_of(roles),
+                                    declared_by(checkpoint).of(NAME)[0])
         self.assertEqual(found, [])
         return parts.values(0, parts.shape[0])
 
@@ -86,14 +90,22 @@ class Scratch(unittest.TestCase):
 
 class CompressedTensors(Scratch):
     FORMATS = {
-        "int4 by 128": ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=128, symmetric=True)),
-        "int4 by 32, zero points": ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
+        "int4 by 128": ("pack-quantized",
+                        dict(num_bits=4, type="int", strategy="group", group_size=128, symmetric=True)),
+        "int4 by 32, zero points": ("pack-quantized",
+                                    dict(num_bits=4, type="int", strategy="group", group_size=32,
+                                         symmetric=False)),
         "int8 packed": ("pack-quantized", dict(num_bits=8, type="int", strategy="channel", symmetric=True)),
         "int8": ("int-quantized", dict(num_bits=8, type="int", strategy="channel", symmetric=True)),
-        "fp8 by channel": ("float-quantized", dict(num_bits=8, type="float", strategy="channel", symmetric=True)),
-        "fp8 by block": ("float-quantized", dict(num_bits=8, type="float", strategy="block", block_structure=[128, 128], symmetric=True)),
-        "nvfp4": ("nvfp4-pack-quantized", dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)),
-        "mxfp4": ("mxfp4-pack-quantized", dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True)),
+        "fp8 by channel": ("float-quantized",
+                           dict(num_bits=8, type="float", strategy="channel", symmetric=True)),
+        "fp8 by block": ("float-quantized",
+                         dict(num_bits=8, type="float", strategy="block", block_structure=[128, 128],
+                              symmetric=True)),
+        "nvfp4": ("nvfp4-pack-quantized",
+                  dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)),
+        "mxfp4": ("mxfp4-pack-quantized",
+                  dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True)),
     }
 
     def scales(self, args, form):
@@ -110,7 +122,8 @@ class CompressedTensors(Scratch):
         scale, zero = calculate_qparams(by.amin(-1), by.amax(-1), args, global_scale=whole)
         if form.startswith("mxfp4"):  # a power of two, as the file stores it
             scale = torch.exp2(torch.floor(torch.log2(by.abs().amax(-1))) - 2)
-        state = {"weight": w, "weight_scale": scale.to(torch.float32), "weight_zero_point": zero.to(torch.int8)}
+        state = {"weight": w, "weight_scale": scale.to(torch.float32),
+                 "weight_zero_point": zero.to(torch.int8)}
         return state if whole is None else dict(state, weight_global_scale=whole)
 
     def test_every_format_is_what_its_own_unpacker_says(self):
@@ -119,12 +132,14 @@ class CompressedTensors(Scratch):
                 scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**given))
                 compressor = BaseCompressor.get_value_from_registry(form)
                 packed = compressor.compress(self.scales(scheme.weights, form), scheme)
-                config = QuantizationConfig(config_groups={"group_0": scheme}, format=form, ignore=[]).model_dump(mode="json")
+                config = QuantizationConfig(config_groups={"group_0": scheme}, format=form,
+                                            ignore=[]).model_dump(mode="json")
                 config["quant_method"] = "compressed-tensors"
                 path = self.saved(name, packed, config)
                 if form.startswith("nvfp4"):  # its decompress rounds to bf16 on the way
                     codes = unpack_fp4_from_uint8(packed["weight_packed"], *self.w.shape, dtype=torch.float32)
-                    theirs = dequantize(codes, packed["weight_scale"].float(), args=scheme.weights, dtype=torch.float32,
+                    theirs = dequantize(codes, packed["weight_scale"].float(), args=scheme.weights,
+                                        dtype=torch.float32,
                                         global_scale=packed["weight_global_scale"])
                 else:
                     theirs = compressor.decompress(dict(packed), scheme)["weight"]
@@ -139,10 +154,13 @@ def quarks_packing():
         return None
     spec = importlib.util.spec_from_file_location("quarks_packing", path)
     module = importlib.util.module_from_spec(spec)
-    others = [f"quark.{name}" for name in ("torch", "torch.quantization", "torch.quantization.config", "torch.quantization.config.type",
-                                           "torch.quantization.constants", "torch.quantization.utils", "torch.utils",
+    others = [f"quark.{name}" for name in ("torch", "torch.quantization", "torch.quantization.config",
+                                           "torch.quantization.config.type",
+                                           "torch.quantization.constants", "torch.quantization.utils",
+                                           "torch.utils",
                                            "torch.utils.numerics")]
-    with unittest.mock.patch.dict(sys.modules, {name: unittest.mock.MagicMock() for name in ["quark", *others]}):
+    with unittest.mock.patch.dict(sys.modules,
+                                  {name: unittest.mock.MagicMock() for name in ["quark", *others]}):
         spec.loader.exec_module(module)
     return module.Pack_4_bits
 
@@ -159,12 +177,16 @@ class Others(Scratch):
                     codes, scale = pack.int4(pack.modules()[NAME], 256)
                 packer = Pack_4_bits(qscheme, "int4")
                 packed = packer.pack(torch.tensor(codes, dtype=torch.int32), reorder)
-                config = pack.quark_config({"dtype": "int4", "qscheme": qscheme, "group_size": 128, "symmetric": True})
+                config = pack.quark_config({"dtype": "int4", "qscheme": qscheme, "group_size": 128,
+                                            "symmetric": True})
                 config["exclude"], config["export"] = [], {"pack_method": "reorder" if reorder else "order"}
                 scales = torch.tensor(scale, dtype=torch.float32)
-                path = self.saved(f"{qscheme} {reorder}", {"weight": packed, "weight_scale": scales.T if qscheme == "per_group" else scales[:, 0]},
+                path = self.saved(f"{qscheme} {reorder}",
+                                  {"weight": packed, "weight_scale": scales.T if qscheme == "per_group"
+                                   else scales[:, 0]},
                                   config)
-                theirs = packer.unpack(packed, reorder).to(torch.float64) * torch.tensor(scale).repeat_interleave(256 // scale.shape[1], 1)
+                theirs = packer.unpack(packed,
+                                       reorder).to(torch.float64) * torch.tensor(scale).repeat_interleave(256 // scale.shape[1], 1)
                 self.agrees(path, theirs)
                 codes, scale = pack.int4(pack.modules()[NAME], 128)
 
@@ -174,9 +196,12 @@ class Others(Scratch):
         except ImportError as error:
             self.skipTest(f"no nvidia-modelopt: {error}")
         tensor, scale, whole = NVFP4QTensor.quantize(self.w.clone(), 16)
-        path = self.saved("modelopt", {"weight": tensor._quantized_data, "weight_scale": scale.to(torch.float8_e4m3fn), "weight_scale_2": whole},
+        path = self.saved("modelopt",
+                          {"weight": tensor._quantized_data, "weight_scale": scale.to(torch.float8_e4m3fn),
+                           "weight_scale_2": whole},
                           {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": []})
-        self.agrees(path, tensor.dequantize(torch.float32, scale=scale, double_scale=whole, block_sizes={-1: 16}))
+        self.agrees(path,
+                    tensor.dequantize(torch.float32, scale=scale, double_scale=whole, block_sizes={-1: 16}))
 
     def test_ggufs_types(self):
         """gguf's numpy quantisers and its own dequantiser, to the bit."""

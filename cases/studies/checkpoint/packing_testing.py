@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""packing_testing.py FOLDER: small checkpoints written byte by byte from the public definitions of their formats, for the tests, the page
-docs/checkpoints.md and the walk. Nothing here is used by the program: whatever is packed here and unpacked there agrees because both
-keep to the definition.
+"""packing_testing.py FOLDER: small checkpoints written byte by byte from the public definitions of their
+formats, for the tests, the page docs/checkpoints.md and the walk. Nothing here is used by the program:
+whatever is packed here and unpacked there agrees because both keep to the definition.
 
 Weights are drawn as trained ones lie: normal, a wider tail, some outliers; two layers of a small Llama.
 """
@@ -13,10 +13,13 @@ import sys
 import numpy as np
 
 HIDDEN, WIDE, LAYERS = 256, 128, 2
-SIZES = {"self_attn.q_proj": (128, HIDDEN), "self_attn.k_proj": (64, HIDDEN), "self_attn.v_proj": (64, HIDDEN),
-         "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (WIDE, HIDDEN), "mlp.up_proj": (WIDE, HIDDEN), "mlp.down_proj": (HIDDEN, WIDE)}
+SIZES = {"self_attn.q_proj": (128, HIDDEN), "self_attn.k_proj": (64, HIDDEN),
+         "self_attn.v_proj": (64, HIDDEN),
+         "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (WIDE, HIDDEN), "mlp.up_proj": (WIDE, HIDDEN),
+         "mlp.down_proj": (HIDDEN, WIDE)}
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"), "I8": np.dtype("i1"),
+TYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"),
+         "I8": np.dtype("i1"),
          "U8": np.dtype("u1"), "BF16": np.dtype("<u2"), "F8_E4M3": np.dtype("u1"), "U32": np.dtype("<u4")}
 
 
@@ -38,7 +41,8 @@ def modules():
 
 def plain():
     """name -> (type, array) of what stays as it is."""
-    found = {"model.embed_tokens.weight": ("BF16", bf16(drawn((128, HIDDEN), 7))), "model.norm.weight": ("BF16", bf16(np.ones(HIDDEN))),
+    found = {"model.embed_tokens.weight": ("BF16", bf16(drawn((128, HIDDEN), 7))),
+             "model.norm.weight": ("BF16", bf16(np.ones(HIDDEN))),
              "lm_head.weight": ("BF16", bf16(drawn((128, HIDDEN), 8)))}
     for layer in range(LAYERS):
         for norm in ("input_layernorm", "post_attention_layernorm"):
@@ -101,7 +105,8 @@ def words(codes, bits, order=range(8)):
     per = 32 // bits
     codes = codes.reshape(*codes.shape[:-1], -1, per).astype(np.uint32)
     order = list(order)[:per]
-    return sum(codes[..., element] << np.uint32(bits * place) for place, element in enumerate(order)).astype(np.uint32).view(np.int32)
+    return sum(codes[..., element] << np.uint32(bits * place)
+               for place, element in enumerate(order)).astype(np.uint32).view(np.int32)
 
 
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -120,38 +125,45 @@ def asymmetric(w, group, bits=4):
     low = np.minimum(w.reshape(w.shape[0], -1, group).min(axis=2), 0)
     scale = ((high - low) / top).astype(np.float16).astype(np.float64)
     zero = np.clip(np.rint(-low / scale), 0, top)
-    return np.clip(np.rint(w / spread(scale, group)) + spread(zero, group), 0, top).astype(np.int64), scale, zero.astype(np.int64)
+    return np.clip(np.rint(w / spread(scale, group)) + spread(zero, group), 0,
+                   top).astype(np.int64), scale, zero.astype(np.int64)
 
 
 def compressed_int4(name, w, group=128, **how):
     codes, scale = int4(w, group, **how)
-    return {f"{name}.weight_packed": ("I32", words(codes + 8, 4)), f"{name}.weight_scale": ("BF16", bf16(scale)),
+    return {f"{name}.weight_packed": ("I32", words(codes + 8, 4)),
+            f"{name}.weight_scale": ("BF16", bf16(scale)),
             f"{name}.weight_shape": ("I64", np.array(w.shape))}
 
 
 def compressed_int4_zeros(name, w, group=128):
     codes, scale, zero = asymmetric(w, group)
     return {f"{name}.weight_packed": ("I32", words(codes, 4)), f"{name}.weight_scale": ("F16", scale),
-            f"{name}.weight_zero_point": ("I32", words(zero.T, 4).T), f"{name}.weight_shape": ("I64", np.array(w.shape))}
+            f"{name}.weight_zero_point": ("I32", words(zero.T, 4).T),
+            f"{name}.weight_shape": ("I64", np.array(w.shape))}
 
 
 def compressed_int8(name, w):
     scale = of_bf16(bf16(np.abs(w).max(axis=1, keepdims=True) / 127))
-    return {f"{name}.weight": ("I8", np.clip(np.rint(w / scale), -127, 127)), f"{name}.weight_scale": ("BF16", bf16(scale))}
+    return {f"{name}.weight": ("I8", np.clip(np.rint(w / scale), -127, 127)),
+            f"{name}.weight_scale": ("BF16", bf16(scale))}
 
 
 def fp8(name, w, rows, columns, scale_name="weight_scale"):
     """rows, columns: of a block that shares a scale (0: all)."""
     rows, columns = rows or w.shape[0], columns or w.shape[1]
     up, along = -(-w.shape[0] // rows), -(-w.shape[1] // columns)
-    scale = np.array([[np.abs(w[i * rows:(i + 1) * rows, j * columns:(j + 1) * columns]).max() / 448 for j in range(along)]
+    scale = np.array([[np.abs(w[i * rows:(i + 1) * rows, j * columns:(j + 1) * columns]).max() / 448
+                       for j in range(along)]
                       for i in range(up)]).astype(np.float32)
     whole = np.repeat(np.repeat(scale, rows, axis=0), columns, axis=1)[:w.shape[0], :w.shape[1]]
-    return {f"{name}.weight": ("F8_E4M3", e4m3(w / whole)), f"{name}.{scale_name}": ("F32", scale.reshape(()) if scale.size == 1 else scale)}
+    return {f"{name}.weight": ("F8_E4M3", e4m3(w / whole)),
+            f"{name}.{scale_name}": ("F32", scale.reshape(()) if scale.size == 1 else scale)}
 
 
 def nvfp4(name, w, divide):
-    """compressed-tensors (divide) calls it weight_packed and weight_global_scale, ModelOpt weight and weight_scale_2."""
+    """compressed-tensors (divide) calls it weight_packed and weight_global_scale, ModelOpt weight and
+    weight_scale_2."""
     whole = np.float32(448 * 6 / np.abs(w).max())
     block = e4m3(grouped_absmax(w, 16) * whole / 6)
     codes = e2m1(w * whole / spread(np.maximum(of_e4m3(block), 2.0 ** -9), 16))
@@ -169,10 +181,12 @@ def mxfp4(name, w, codes_name="weight"):
 
 
 def compensated(w, group=128, shared=1.0):
-    """int4 codes and scales of GPTQ: the error of each column is made up for in later ones, by the inverse Hessian of inputs with eight
+    """int4 codes and scales of GPTQ: the error of each column is made up for in later ones, by the inverse
+    Hessian of inputs with eight
     shared directions."""
     width, draw = w.shape[1], np.random.default_rng(5)
-    x = draw.normal(size=(4 * width, width)) + draw.normal(size=(4 * width, 8)) @ draw.normal(size=(8, width)) * shared
+    x = draw.normal(size=(4 * width, width)) + draw.normal(size=(4 * width,
+                                                                 8)) @ draw.normal(size=(8, width)) * shared
     hessian = x.T @ x
     upper = np.linalg.cholesky(np.linalg.inv(hessian + np.eye(width) * np.trace(hessian) / width / 100)).T
     w, codes, scales = w.copy(), np.zeros(w.shape, np.int64), []
@@ -186,7 +200,8 @@ def compensated(w, group=128, shared=1.0):
 
 def awq(name, w, group=128):
     codes, scale, zero = asymmetric(w, group)
-    return {f"{name}.qweight": ("I32", words(codes.T, 4, AWQ)), f"{name}.qzeros": ("I32", words(zero.T, 4, AWQ)),
+    return {f"{name}.qweight": ("I32", words(codes.T, 4, AWQ)),
+            f"{name}.qzeros": ("I32", words(zero.T, 4, AWQ)),
             f"{name}.scales": ("F16", scale.T)}
 
 
@@ -207,21 +222,24 @@ def quark(name, w, order=AWQ):
     in_fp8 = of_e4m3(e4m3(w / whole))
     scale = (np.abs(in_fp8).max(axis=1) / 7).astype(np.float32)
     codes = np.clip(np.rint(in_fp8 / scale[:, None]), -7, 7).astype(np.int64) & 15
-    return {f"{name}.weight": ("I32", words(codes, 4, order)), f"{name}.weight_scale": ("F32", np.array(whole)),
+    return {f"{name}.weight": ("I32", words(codes, 4, order)),
+            f"{name}.weight_scale": ("F32", np.array(whole)),
             f"{name}.weight_scale_2": ("F32", scale)}
 
 
 def quark_groups(name, w, group=128, order=AWQ):
     """By group Quark turns weights round: [inputs, outputs / 8], scales [groups, outputs]."""
     codes, scale = int4(w, group)
-    return {f"{name}.weight": ("I32", words((codes & 15).T, 4, order)), f"{name}.weight_scale": ("F32", scale.T)}
+    return {f"{name}.weight": ("I32", words((codes & 15).T, 4, order)),
+            f"{name}.weight_scale": ("F32", scale.T)}
 
 
 def modelopt_w4a8(name, w, group=128):
     whole = np.float32(np.abs(w).max() / 448)
     codes, scale = int4(w, group)
     codes = codes & 15
-    return {f"{name}.weight": ("U8", codes[0::2] | codes[1::2] << 4), f"{name}.weight_scale": ("F32", scale / whole),
+    return {f"{name}.weight": ("U8", codes[0::2] | codes[1::2] << 4),
+            f"{name}.weight_scale": ("F32", scale / whole),
             f"{name}.weight_scale_2": ("F32", np.array(whole))}
 
 
@@ -233,38 +251,51 @@ def compressed_config(form, **weights):
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": dict(COMPRESSED, **weights)}}}
 
 
-QUARK_W4A8 = [{"dtype": "fp8_e4m3", "qscheme": "per_tensor"}, {"dtype": "int4", "qscheme": "per_channel", "symmetric": True, "ch_axis": 0}]
+QUARK_W4A8 = [{"dtype": "fp8_e4m3", "qscheme": "per_tensor"},
+              {"dtype": "int4", "qscheme": "per_channel", "symmetric": True, "ch_axis": 0}]
 
 
 def quark_config(weight):
-    return {"quant_method": "quark", "global_quant_config": {"weight": weight}, "exclude": ["lm_head"], "export": {"pack_method": "reorder"}}
+    return {"quant_method": "quark", "global_quant_config": {"weight": weight}, "exclude": ["lm_head"],
+            "export": {"pack_method": "reorder"}}
 
 
 # scheme -> (quantization_config, packer): correct files of each.
 SCHEMES = {
     "pack-quantized": (compressed_config("pack-quantized"), compressed_int4),
-    "pack-quantized asymmetric": (compressed_config("pack-quantized", symmetric=False), compressed_int4_zeros),
-    "int-quantized": (compressed_config("int-quantized", num_bits=8, strategy="channel", group_size=None), compressed_int8),
-    "float-quantized channel": (compressed_config("float-quantized", num_bits=8, type="float", strategy="channel"),
+    "pack-quantized asymmetric": (compressed_config("pack-quantized", symmetric=False),
+                                  compressed_int4_zeros),
+    "int-quantized": (compressed_config("int-quantized", num_bits=8, strategy="channel", group_size=None),
+                      compressed_int8),
+    "float-quantized channel": (compressed_config("float-quantized", num_bits=8, type="float",
+                                                  strategy="channel"),
                                 lambda name, w: fp8(name, w, 1, 0)),
-    "fp8 tensor": ({"quant_method": "fp8", "activation_scheme": "dynamic"}, lambda name, w: fp8(name, w, 0, 0)),
+    "fp8 tensor": ({"quant_method": "fp8", "activation_scheme": "dynamic"}, lambda name,
+                   w: fp8(name, w, 0, 0)),
     "fp8 block": ({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
                   lambda name, w: fp8(name, w, 128, 128, "weight_scale_inv")),
-    "nvfp4 compressed": (compressed_config("nvfp4-pack-quantized", type="float", strategy="tensor_group", group_size=16),
+    "nvfp4 compressed": (compressed_config("nvfp4-pack-quantized", type="float", strategy="tensor_group",
+                                           group_size=16),
                          lambda name, w: nvfp4(name, w, True)),
-    "nvfp4 modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, lambda name, w: nvfp4(name, w, False)),
-    "mxfp4 compressed": (compressed_config("mxfp4-pack-quantized", type="float", strategy="group", group_size=32),
+    "nvfp4 modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]},
+                       lambda name, w: nvfp4(name, w, False)),
+    "mxfp4 compressed": (compressed_config("mxfp4-pack-quantized", type="float", strategy="group",
+                                           group_size=32),
                          lambda name, w: mxfp4(name, w, "weight_packed")),
     "mxfp4 quark": (quark_config({"dtype": "fp4", "qscheme": "per_group", "group_size": 32}), mxfp4),
-    "awq": ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}, awq),
+    "awq": ({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"},
+            awq),
     "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}, gptq),
-    "gptq v2": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "checkpoint_format": "gptq_v2"},
+    "gptq v2": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True,
+                 "checkpoint_format": "gptq_v2"},
                 lambda name, w: gptq(name, w, v1=False)),
     "gptq asymmetric": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False},
                         lambda name, w: gptq(name, w, symmetric=False)),
     "quark w4a8": (quark_config(QUARK_W4A8), quark),
-    "quark groups": (quark_config({"dtype": "int4", "qscheme": "per_group", "group_size": 128, "symmetric": True}), quark_groups),
-    "modelopt w4a8": ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ", "group_size": 128, "ignore": ["lm_head"]}, modelopt_w4a8),
+    "quark groups": (quark_config({"dtype": "int4", "qscheme": "per_group", "group_size": 128,
+                                   "symmetric": True}), quark_groups),
+    "modelopt w4a8": ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ", "group_size": 128,
+                       "ignore": ["lm_head"]}, modelopt_w4a8),
 }
 
 

@@ -37,7 +37,8 @@ def scaled(call, a, b, a_scale, b_scale, fast):
         a_scale, b_scale = a_scale.reshape(-1, 1), b_scale.reshape(1, -1)
     else:
         a_scale, b_scale = a_scale.reshape(()), b_scale.reshape(())
-    return torch._scaled_mm(a, b.t(), a_scale, b_scale, out_dtype=torch_type(call.text("dtype")), use_fast_accum=fast)
+    return torch._scaled_mm(a, b.t(), a_scale, b_scale, out_dtype=torch_type(call.text("dtype")),
+                            use_fast_accum=fast)
 
 
 @subject(op="matmul", variant="slow", contract="acc=hopper_fp8 promote=4", alignment=16)

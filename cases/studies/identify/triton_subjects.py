@@ -1,7 +1,9 @@
-"""Triton's dot for assay identify, with no claim of a path: y = a b^T by tiles of TILE_K, chained through one accumulator in f32. On a CPU the
-same kernels run in Triton's interpreter (not in bf16, which it reads as integers); its sums are NumPy's.
+"""Triton's dot for assay identify, with no claim of a path: y = a b^T by tiles of TILE_K, chained through one
+accumulator in f32. On a CPU the same kernels run in Triton's interpreter (not in bf16, which it reads as
+integers); its sums are NumPy's.
 
-    variant=k32, k64, k128     columns of a tile: bf16, f16, f32 (as tf32) and e4m3fn with a scale of each tensor
+    variant=k32, k64, k128     columns of a tile: bf16, f16, f32 (as tf32) and e4m3fn with a scale of each
+    tensor
     variant=k128_exact32       FP8 whose sums leave the unit after 32 columns (max_num_imprecise_acc)
     variant=k64_split4         K in 4 slices of whole tiles, added in order by a second kernel
 """
@@ -22,16 +24,21 @@ TILE = 64
 
 
 @triton.jit
-def dot_kernel(a, b, y, m, n, k, scale, slice_k, a_stride, b_stride, y_stride, TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr,
+def dot_kernel(a, b, y, m, n, k, scale, slice_k, a_stride, b_stride, y_stride, TILE_M: tl.constexpr,
+               TILE_N: tl.constexpr, TILE_K: tl.constexpr,
                IMPRECISE: tl.constexpr):
     """y [slices, m, n] f32: one program for a tile of y and a slice of K."""
-    rows, columns = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M), tl.program_id(1) * TILE_N + tl.arange(0, TILE_N)
+    rows, columns = tl.program_id(0) * TILE_M + tl.arange(0,
+                                                          TILE_M), tl.program_id(1) * TILE_N + tl.arange(0,
+                                                                                                         TILE_N)
     begin = tl.program_id(2) * slice_k
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for first in range(begin, min(begin + slice_k, k), TILE_K):
         at = first + tl.arange(0, TILE_K)
-        left = tl.load(a + rows[:, None] * a_stride + at[None, :], mask=(rows[:, None] < m) & (at[None, :] < k), other=0.0)
-        right = tl.load(b + columns[None, :] * b_stride + at[:, None], mask=(columns[None, :] < n) & (at[:, None] < k), other=0.0)
+        left = tl.load(a + rows[:, None] * a_stride + at[None, :],
+                       mask=(rows[:, None] < m) & (at[None, :] < k), other=0.0)
+        right = tl.load(b + columns[None, :] * b_stride + at[:, None],
+                        mask=(columns[None, :] < n) & (at[:, None] < k), other=0.0)
         total = tl.dot(left, right, total, max_num_imprecise_acc=IMPRECISE)
     place = tl.program_id(2) * m * y_stride + rows[:, None] * y_stride + columns[None, :]
     tl.store(y + place, total * tl.load(scale), mask=(rows[:, None] < m) & (columns[None, :] < n))
@@ -53,7 +60,8 @@ def product(a, b, scale, tile_k, slices=1, imprecise=None):
     slice_k = triton.cdiv(tiles, slices) * tile_k
     parts = torch.empty((slices, m, n), dtype=torch.float32, device=a.device)
     dot_kernel[(triton.cdiv(m, TILE), triton.cdiv(n, TILE), slices)](
-        a, b, parts, m, n, k, scale, slice_k, a.stride(0), b.stride(0), n, TILE_M=TILE, TILE_N=TILE, TILE_K=tile_k, IMPRECISE=imprecise)
+        a, b, parts, m, n, k, scale, slice_k, a.stride(0), b.stride(0), n, TILE_M=TILE, TILE_N=TILE,
+        TILE_K=tile_k, IMPRECISE=imprecise)
     if slices == 1:
         return parts[0]
     y = torch.empty((m, n), dtype=torch.float32, device=a.device)
@@ -63,17 +71,20 @@ def product(a, b, scale, tile_k, slices=1, imprecise=None):
 
 def contract(call):
     kind = call.text("a")
-    need(kind == call.text("b") and kind in ("f32", "f16", "bf16", "e4m3fn_tensor"), "one type: f32, f16, bf16 or e4m3fn_tensor")
+    need(kind == call.text("b") and kind in ("f32", "f16", "bf16", "e4m3fn_tensor"),
+         "one type: f32, f16, bf16 or e4m3fn_tensor")
     need(call.text("dtype") == "f32", "y in f32")
     if not torch.cuda.is_available():
         return "acc=f32"
-    return "acc=" + ("hopper_tf32" if kind == "f32" else "hopper_fp8" if kind == "e4m3fn_tensor" else unit(kind))
+    return "acc=" + ("hopper_tf32" if kind == "f32" else "hopper_fp8" if kind == "e4m3fn_tensor"
+                     else unit(kind))
 
 
 def dot(variant, **how):
     @subject(op="matmul", variant=variant, contract=contract, alignment=16)
     def of_variant(call, a, b, a_scale=None, b_scale=None):
-        scale = torch.ones((), device=a.device) if a_scale is None else a_scale.reshape(()) * b_scale.reshape(())
+        scale = torch.ones((),
+                           device=a.device) if a_scale is None else a_scale.reshape(()) * b_scale.reshape(())
         return product(a, b, scale, **how).to(torch_type(call.text("dtype")))
 
 

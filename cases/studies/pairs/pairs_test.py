@@ -1,4 +1,5 @@
-"""`assay pairs` on five stand-ins of ours, in a repository made here: each parent is wrong, its child is right. And what is refused.
+"""`assay pairs` on five stand-ins of ours, in a repository made here: each parent is wrong, its child is
+right. And what is refused.
 
     pairs_test.py build/assay
 """
@@ -39,15 +40,20 @@ GEMM = '''static void simd_gemm(float* c, const float* a, const float* b, int m,
 LARGEST = "max(x)"
 # name: file, before, after, adapter, op, trigger
 STAND_INS = {
-    "bf16": ("tinygrad/dtype.py", BF16.format(guard="pass"), BF16.format(guard="if not math.isfinite(x): return x"), "tinygrad_bf16.py",
+    "bf16": ("tinygrad/dtype.py", BF16.format(guard="pass"),
+             BF16.format(guard="if not math.isfinite(x): return x"), "tinygrad_bf16.py",
              "quantize", "quantize rows=2 cols=16 to=bf16 fault=nan_all_ones"),
-    "overflow": ("kernels/rows.py", ROWS.format(largest="0.0"), ROWS.format(largest=LARGEST), "rows.py", "softmax",
+    "overflow": ("kernels/rows.py", ROWS.format(largest="0.0"), ROWS.format(largest=LARGEST), "rows.py",
+                 "softmax",
                  "softmax rows=2 cols=64 fill=outlier"),
-    "stale": ("kernels/stale.py", ROWS.format(largest="KEPT.setdefault(len(x), max(x))"), ROWS.format(largest=LARGEST), "stale.py",
+    "stale": ("kernels/stale.py", ROWS.format(largest="KEPT.setdefault(len(x), max(x))"),
+              ROWS.format(largest=LARGEST), "stale.py",
               "softmax", "softmax rows=9 cols=64 fill=outlier"),
-    "tail": ("kernels/tiles.py", TILES.format(end="len(x) // 4 * 4"), TILES.format(end="len(x)"), "tiles.py", "relu_square.op",
+    "tail": ("kernels/tiles.py", TILES.format(end="len(x) // 4 * 4"), TILES.format(end="len(x)"), "tiles.py",
+             "relu_square.op",
              "relu_square rows=3 cols=7"),
-    "gemm": ("src/simd-gemm.h", GEMM.format(row="(j < n / 8 * 8 ? i : 0)"), GEMM.format(row="i"), "simd_gemm.cpp", "matmul",
+    "gemm": ("src/simd-gemm.h", GEMM.format(row="(j < n / 8 * 8 ? i : 0)"), GEMM.format(row="i"),
+             "simd_gemm.cpp", "matmul",
              "matmul m=3 n=11 k=5 a=f32 dtype=f32"),
 }
 SOFTMAX = '''import theirs
@@ -73,7 +79,8 @@ def relu_square_of_theirs(call):
 
 
 def git(folder, *words):
-    return subprocess.run(["git", "-C", folder, "-c", "user.name=test", "-c", "user.email=test@localhost", *words], check=True,
+    return subprocess.run(["git", "-C", folder, "-c", "user.name=test", "-c", "user.email=test@localhost",
+                           *words], check=True,
                           capture_output=True, text=True).stdout.strip()
 
 
@@ -88,7 +95,8 @@ def commit(folder, path, text, subject):
 
 
 def pairs(where, *words):
-    done = subprocess.run([ASSAY, "pairs", "--corpus", os.path.join(where, "corpus"), "--python", sys.executable, *words],
+    done = subprocess.run([ASSAY, "pairs", "--corpus", os.path.join(where, "corpus"), "--python",
+                           sys.executable, *words],
                           capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -102,7 +110,8 @@ def make(where):
     os.makedirs(os.path.join(corpus, "adapters"))
     for name in ("theirs.py", "tinygrad_bf16.py", "simd_gemm.cpp"):
         shutil.copy(os.path.join(ADAPTERS, name), os.path.join(corpus, "adapters"))
-    for name, text in (("rows", SOFTMAX.format(module="rows")), ("stale", SOFTMAX.format(module="stale")), ("tiles", TILED)):
+    for name, text in (("rows", SOFTMAX.format(module="rows")), ("stale", SOFTMAX.format(module="stale")),
+                       ("tiles", TILED)):
         with open(os.path.join(corpus, "adapters", name + ".py"), "w", encoding="utf-8") as file:
             file.write(text)
     git(folder, "init", "-q")
@@ -113,7 +122,8 @@ def make(where):
         root = "root=src" if path.startswith("src") else ""
         lines.append(f"{name} repo=us/stand-ins fix={child} parent={parent} license=MIT class=P family={name} paths={path} {root}\n"
                      f"  op={op} adapter={adapter} trigger='{trigger}' sums=SUMS-{name}")
-    right = commit(folder, "kernels/rows.py", ROWS.format(largest=LARGEST) + "# a word more\n", "nothing was wrong")
+    right = commit(folder, "kernels/rows.py", ROWS.format(largest=LARGEST) + "# a word more\n",
+                   "nothing was wrong")
     lines.append(f"sound repo=us/stand-ins fix={right} parent={git(folder, 'rev-parse', 'HEAD^')} license=MIT paths=kernels/rows.py\n"
                  f"  op=softmax adapter=rows.py trigger='softmax rows=2 cols=16' sums=SUMS-sound")
     lines.append(f"candidate repo=us/nowhere fix={right} parent={right}")
@@ -147,12 +157,15 @@ def main():
         expect(answer, 0, "trigger: 5 of 5 found", "unwritten: ")
         results = json.load(open(report, encoding="utf-8"))["results"]
         assert all(r["verdict"] == "found" and r["says"] and not r["red_child"] for r in results), results
-        expect(pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2", "--budget", "2"), 0, "untold: 1 of 1 found")
-        expect(pairs(where, "--mirror", mirror, "sound", "--trigger", "--seeds", "1"), 1, "missed", "0 of 1 found")
+        expect(pairs(where, "--mirror", mirror, "tail", "--share", "untold", "--seeds", "2", "--budget", "2"),
+               0, "untold: 1 of 1 found")
+        expect(pairs(where, "--mirror", mirror, "sound", "--trigger", "--seeds", "1"), 1, "missed",
+               "0 of 1 found")
         listed = pairs(where, "--mirror", mirror, "--half", "all", "--list")
         expect(listed, 0, "no adapter yet", "not in the mirror", "looked at", "untouched")
         half = [line.split()[1] for line in listed[1].splitlines()[:-1]]
-        assert half == [line.split()[1] for line in pairs(where, "--half", "all", "--list")[1].splitlines()[:-1]]
+        assert half == [line.split()[1] for line in pairs(where, "--half", "all",
+                                                          "--list")[1].splitlines()[:-1]]
         expect(pairs(where, "bf16"), 125, "--mirror DIR is missing", "us/stand-ins")
         expect(pairs(where, "bf16", "--mirror", where), 125, "no us+stand-ins under")
         expect(pairs(where, "nobody", "--list"), 2, "no pair nobody")

@@ -32,9 +32,11 @@ FAULTS = [
                              "if (MUTANT == 2 && ic % 256 == 255) continue;\n"),
     # 3: the mask is one cell off, so that the own token is never seen.
     (ATTENTION, "(mp[ic])", "(mp[MUTANT == 3 && ic + 1 < nek1 ? ic + 1 : ic])"),
-    # 4: K's cell number loses a bit. 5: a page's first cell has the V of the cell before. 6: one page of 64 has V of the page before.
+    # 4: K's cell number loses a bit. 5: a page's first cell has the V of the cell before. 6: one page of 64
+    # has V of the page before.
     (ATTENTION, "( ic*nbk1", "((MUTANT == 4 ? (ic & ~(int64_t) 512) : ic)*nbk1"),
-    (ATTENTION, "(ic*nbv1", "((MUTANT == 5 && ic >= 256 ? ic - (ic % 256 == 0) : MUTANT == 6 && ic/64 == 7 ? ic - 64 : ic)*nbv1"),
+    (ATTENTION, "(ic*nbv1",
+     "((MUTANT == 5 && ic >= 256 ? ic - (ic % 256 == 0) : MUTANT == 6 && ic/64 == 7 ? ic - 64 : ic)*nbv1"),
     # 7: V is not rescaled at a new maximum. 8: the sum is not.
     (ATTENTION, "ggml_vec_scale_f16(D, VKQ16, ms);", "if (MUTANT != 7) ggml_vec_scale_f16(D, VKQ16, ms);"),
     (ATTENTION, "ggml_vec_scale_f32(D, VKQ32, ms);", "if (MUTANT != 7) ggml_vec_scale_f32(D, VKQ32, ms);"),
@@ -42,11 +44,15 @@ FAULTS = [
     # 9: the softmax's scale is a tenth too small.
     (ATTENTION, "s = s*scale;", "s = s*(MUTANT == 9 ? 0.9f*scale : scale);"),
     # 10: the halves are merged with weights 1/2 and 1; only where V is not f16.
-    (ATTENTION, "v_to_float(v_data, V32, D);", "if (MUTANT == 10 && ic == nek1/2) ggml_vec_scale_f32(D, VKQ32, 0.5f);\nv_to_float(v_data, V32, D);"),
-    # V in q4_0. 11: a wrong zero point. 12: one block's scale is halved. 13: one block's upper nibbles are its lower ones.
-    (Q4_0, "const float d = GGML_FP16_TO_FP32(x[i].d);", "const float d = GGML_FP16_TO_FP32(x[i].d)*(MUTANT == 12 && i == 2 ? 0.5f : 1.0f);"),
+    (ATTENTION, "v_to_float(v_data, V32, D);",
+     "if (MUTANT == 10 && ic == nek1/2) ggml_vec_scale_f32(D, VKQ32, 0.5f);\nv_to_float(v_data, V32, D);"),
+    # V in q4_0. 11: a wrong zero point. 12: one block's scale is halved. 13: one block's upper nibbles are
+    # its lower ones.
+    (Q4_0, "const float d = GGML_FP16_TO_FP32(x[i].d);",
+     "const float d = GGML_FP16_TO_FP32(x[i].d)*(MUTANT == 12 && i == 2 ? 0.5f : 1.0f);"),
     (Q4_0, "(x[i].qs[j] & 0x0F) - 8", "(x[i].qs[j] & 0x0F) - (MUTANT == 11 ? 7 : 8)"),
-    (Q4_0, "(x[i].qs[j] >>   4) - 8", "(MUTANT == 13 && i == 1 ? x[i].qs[j] & 0x0F : x[i].qs[j] >> 4) - (MUTANT == 11 ? 7 : 8)"),
+    (Q4_0, "(x[i].qs[j] >>   4) - 8",
+     "(MUTANT == 13 && i == 1 ? x[i].qs[j] & 0x0F : x[i].qs[j] >> 4) - (MUTANT == 11 ? 7 : 8)"),
 ]
 
 
@@ -73,7 +79,8 @@ def nights(good_path, mutant_path):
     good, now = rows(good_path), rows(mutant_path)
     threshold = SERIES * regression.NIGHTS / regression.ERROR
     for series in sorted({line.without(cell, "seed") for cell in now}):
-        pairs = [(good[cell], row) for cell, row in now.items() if line.without(cell, "seed") == series and cell in good]
+        pairs = [(good[cell], row) for cell, row in now.items() if line.without(cell, "seed") == series
+                 and cell in good]
         chosen = list(itertools.combinations(pairs, 3))
         reported = sum(regression.paired_e(night)[0] >= threshold for night in chosen)
         lost, gained = regression.paired_e(pairs)[1:]

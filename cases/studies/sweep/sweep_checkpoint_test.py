@@ -1,5 +1,6 @@
-"""The computed models as checkpoints of Hugging Face: by a forward pass in f64 of what is in their files, and, with --transformers,
-by transformers itself. Ends with 77 where numpy, or then torch and transformers, are missing.
+"""The computed models as checkpoints of Hugging Face: by a forward pass in f64 of what is in their files,
+and, with --transformers, by transformers itself. Ends with 77 where numpy, or then torch and transformers,
+are missing.
 
     sweep_checkpoint_test.py [--transformers] [TEST ...]
 """
@@ -37,10 +38,12 @@ def short_ladder(about, seed):
 
 
 def forward(config, weights, tokens):
-    """Logits behind the last of `tokens`, in f64: a Llama of Hugging Face, as its modeling_llama.py defines it."""
+    """Logits behind the last of `tokens`, in f64: a Llama of Hugging Face, as its modeling_llama.py defines
+    it."""
     heads, head = config["num_attention_heads"], config["head_dim"]
     groups = heads // config["num_key_value_heads"]
-    frequencies = config["rope_theta"] ** (-np.arange(0, head, 2) / head) / np.array(config["rope_scaling"]["short_factor"])
+    frequencies = config["rope_theta"] ** (-np.arange(0, head,
+                                                      2) / head) / np.array(config["rope_scaling"]["short_factor"])
     angle = np.tile(np.outer(np.arange(len(tokens)), frequencies), 2)
 
     def normed(x, name):
@@ -76,20 +79,23 @@ class Checkpoint(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="sweep_checkpoint_")
         self.addCleanup(folder.cleanup)
         path, about = models_cache.model(probe, seed, folder.name, "safetensors")
-        self.assertEqual(models_cache.model(probe, seed, folder.name, "safetensors"), (path, json.loads(json.dumps(about))))
+        self.assertEqual(models_cache.model(probe, seed, folder.name, "safetensors"),
+                         (path, json.loads(json.dumps(about))))
         return path, about
 
     def read(self, path):
         with open(os.path.join(path, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
-        return config, {name: plane.numpy() for name, plane in container.read_planes(os.path.join(path, "model.safetensors")).items()}
+        return config, {name: plane.numpy()
+                        for name, plane in container.read_planes(os.path.join(path, "model.safetensors")).items()}
 
     @unittest.skipIf("--transformers" in sys.argv, "the test without it")
     def test_the_file_has_the_weights_of_the_gguf_to_the_bit_in_the_order_of_halves(self):
         path, about = self.written("ladder", 5)
         config, found = self.read(path)
         words, table, output, divisors, layers, _ = models.ladder(5)
-        given = {name: np.asarray(array, "<f4") for name, array in models.tensors(table, output, divisors, layers)}
+        given = {name: np.asarray(array, "<f4")
+                 for name, array in models.tensors(table, output, divisors, layers)}
         factors = given.pop("rope_freqs.weight")
         for name in ("short_factor", "long_factor"):
             self.assertTrue(np.array_equal(np.array(config["rope_scaling"][name], "<f4"), factors))
@@ -117,19 +123,24 @@ class Checkpoint(unittest.TestCase):
         def right(weights):
             return sum(forward(config, weights, prompt + q["ask"]).argmax() == q["answer"] for q in questions)
         self.assertEqual(right(weights), len(questions))
-        # The fault of a converter that keeps GGUF's order: the engine turns channels together that belong to different pairs.
+        # The fault of a converter that keeps GGUF's order: the engine turns channels together that belong to
+        # different pairs.
         faulty = dict(weights)
         for name in weights:
             if "q_proj" in name or "k_proj" in name:
-                back = np.argsort(checkpoint.halves(np.arange(len(weights[name]))[:, None], models.HEAD)[:, 0])
+                back = np.argsort(checkpoint.halves(np.arange(len(weights[name]))[:, None],
+                                                    models.HEAD)[:, 0])
                 faulty[name] = weights[name][back]
-        # What is read has nothing to do with the question then: each is right by luck, one in 28 at most, half of them never.
+        # What is read has nothing to do with the question then: each is right by luck, one in 28 at most,
+        # half of them never.
         self.assertLess(right(faulty), len(questions) / 2)
 
     @unittest.skipUnless("--transformers" in sys.argv, "give --transformers")
     def test_transformers_finds_the_needles_of_all_models(self):
-        asked = {"ladder": lambda about: short_ladder(about, 1), "dense": lambda about: prompts.dense(about, 512, 1),
-                 "mrcr": lambda about: prompts.mrcr(about, 1024, 1), "pair": lambda about: prompts.pair(about, 2304, 1, "k")}
+        asked = {"ladder": lambda about: short_ladder(about, 1),
+                 "dense": lambda about: prompts.dense(about, 512, 1),
+                 "mrcr": lambda about: prompts.mrcr(about, 1024, 1),
+                 "pair": lambda about: prompts.pair(about, 2304, 1, "k")}
         for probe, asking in asked.items():
             path, about = self.written(probe, 5)
             config, found = self.read(path)
@@ -138,7 +149,8 @@ class Checkpoint(unittest.TestCase):
             prompt, questions = asking(about)
             questions = questions[::max(1, len(questions) // 28)]
             with torch.no_grad():
-                logits = [model(torch.tensor([prompt + q["ask"]]), logits_to_keep=1).logits[0, -1].numpy() for q in questions]
+                logits = [model(torch.tensor([prompt + q["ask"]]), logits_to_keep=1).logits[0, -1].numpy()
+                          for q in questions]
             answers = [int(row.argmax()) for row in logits]
             print(f"{probe}: {sum(a == q['answer'] for a, q in zip(answers, questions))} of {len(questions)} by transformers "
                   f"{transformers.__version__}, {len(prompt)} tokens")
@@ -146,7 +158,8 @@ class Checkpoint(unittest.TestCase):
             exact = forward(config, weights, prompt + questions[0]["ask"])
             self.assertEqual(int(exact.argmax()), answers[0])
             tokens = transformers.AutoTokenizer.from_pretrained(path)
-            self.assertEqual([tokens.decode([t]) for t in questions[0]["ask"]], [about["token_texts"][t] for t in questions[0]["ask"]])
+            self.assertEqual([tokens.decode([t]) for t in questions[0]["ask"]],
+                             [about["token_texts"][t] for t in questions[0]["ask"]])
 
 
 if __name__ == "__main__":

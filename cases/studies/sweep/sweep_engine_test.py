@@ -1,4 +1,5 @@
-"""The engines of assay sweep: its client against a server that answers as told, and what the program expects of a run's time.
+"""The engines of assay sweep: its client against a server that answers as told, and what the program expects
+of a run's time.
 
     sweep_engine_test.py BUILD [TEST ...]
 """
@@ -24,7 +25,8 @@ from assay_sweep import client, conversations, engine, page, regression, runner,
 GIVEN = argparse.Namespace(build="")
 
 def program(*words):
-    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True, text=True)
+    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True,
+                          text=True)
 
 
 class Scratch(unittest.TestCase):
@@ -35,7 +37,8 @@ class Scratch(unittest.TestCase):
 
 
 class Told(http.server.BaseHTTPRequestHandler):
-    """A server that knows the answers: what stands behind the key that the prompt ends with. `faults` spoil it."""
+    """A server that knows the answers: what stands behind the key that the prompt ends with. `faults` spoil
+    it."""
     protocol_version = "HTTP/1.1"
 
     def answer(self, status, body):
@@ -47,7 +50,8 @@ class Told(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.loading -= 1
-        self.answer(503 if self.server.loading >= 0 and self.path == "/health" else 200, {"build_info": "told", "status": "ok"})
+        self.answer(503 if self.server.loading >= 0 and self.path == "/health" else 200,
+                    {"build_info": "told", "status": "ok"})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -60,7 +64,8 @@ class Told(http.server.BaseHTTPRequestHandler):
             return
         if self.path == "/v1/chat/completions":
             text = json.dumps(body["messages"])
-            return self.answer(200, {"choices": [{"message": {"content": self.said(body["messages"])}}], "usage": {"prompt_tokens": len(text) // 5}})
+            return self.answer(200, {"choices": [{"message": {"content": self.said(body["messages"])}}],
+                                     "usage": {"prompt_tokens": len(text) // 5}})
         prompt = body["prompt"]
         at = prompt.index(prompt[-1])
         skipped = self.server.fault == "skips" and 1000 <= at < 1200
@@ -69,8 +74,14 @@ class Told(http.server.BaseHTTPRequestHandler):
         if self.server.openai:
             if self.path != "/v1/completions":
                 return self.answer(404, {})
-            return self.answer(200, {"choices": [{"text": "", "logprobs": {"top_logprobs": [{f"token_id:{token}": p, "token_id:7": -3.0}]}}]})
-        self.answer(200, {"content": "", "completion_probabilities": [{"top_logprobs": [{"id": token, "logprob": p}, {"id": 7, "logprob": -3.0}]}]})
+            return self.answer(200,
+                               {"choices": [{"text": "",
+                                             "logprobs": {"top_logprobs": [{f"token_id:{token}": p,
+                                                                            "token_id:7": -3.0}]}}]})
+        self.answer(200,
+                    {"content": "",
+                     "completion_probabilities": [{"top_logprobs": [{"id": token, "logprob": p},
+                                                                    {"id": 7, "logprob": -3.0}]}]})
 
     def said(self, messages):
         """What a model without a fault says to niah and to chat-mrcr."""
@@ -82,7 +93,8 @@ class Told(http.server.BaseHTTPRequestHandler):
         prefix, which, what = re.match(r"Prepend (\w+) to the (\w+) (.*)\. Do not", ask).groups()
         answers = [b["content"] for a, b in zip(messages, messages[1:]) if a["content"] == f"Write a {what}."]
         i = conversations.ORDINALS.index(which)
-        return {"no prefix": "", "another": prefix}.get(self.server.fault, prefix) + answers[i - (self.server.fault == "another")]
+        return {"no prefix": "", "another": prefix}.get(self.server.fault,
+                                                        prefix) + answers[i - (self.server.fault == "another")]
 
     def log_message(self, *_):
         pass
@@ -92,7 +104,8 @@ class Told(http.server.BaseHTTPRequestHandler):
 def told(fault="", openai=False, loading=0):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Told)
     server.fault, server.openai, server.loading, server.asked = fault, openai, loading, 0
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # seconds until a shutdown is noticed
+    thread = threading.Thread(target=server.serve_forever,
+                              args=(0.01,))  # seconds until a shutdown is noticed
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -110,7 +123,8 @@ class Engine(Scratch):
         original, engine.model = engine.model, lambda *_: ("no file", ABOUT)
         try:
             cells = engine.planned_of([cell], "endpoint")
-            rows = [row for planned, row in engine.measure(servers.Engine(url), self.folder, 20)(cells) if planned]
+            rows = [row for planned, row in engine.measure(servers.Engine(url), self.folder, 20)(cells)
+                    if planned]
         finally:
             engine.model = original
         return rows[0]
@@ -149,17 +163,21 @@ class Engine(Scratch):
         self.assertIsNone(row["where"])
 
     def test_a_language_model_is_asked_in_its_own_words_and_graded_as_the_field_does(self):
-        for cell, needles in (("niah len=1024 near=1 seed=1", 1), ("niah len=1024 seed=2", 4), ("chat-mrcr len=2048 near=2 seed=1", 4),
+        for cell, needles in (("niah len=1024 near=1 seed=1", 1), ("niah len=1024 seed=2", 4),
+                              ("chat-mrcr len=2048 near=2 seed=1", 4),
                               ("chat-mrcr len=2048 near=8 seed=1", 16)):
             for fault in ("", "a digit less", "no prefix", "another"):
                 with told(fault) as url:
                     row = self.measured(url, cell)
-                spoilt = (fault == "a digit less") if cell.startswith("niah") else fault in ("no prefix", "another")
-                self.assertEqual((row["verdict"], row["right"], row["needles"]), ("pass", 0 if spoilt else needles, needles), (cell, fault))
+                spoilt = (fault == "a digit less") if cell.startswith("niah") else fault in ("no prefix",
+                                                                                             "another")
+                self.assertEqual((row["verdict"], row["right"], row["needles"]),
+                                 ("pass", 0 if spoilt else needles, needles), (cell, fault))
                 self.assertLessEqual(row["tokens"], int(cell.split("len=")[1].split()[0]))
                 self.assertGreater(2 * row["tokens"], int(cell.split("len=")[1].split()[0]))
                 self.assertEqual(row["score"] < 1, spoilt)
-                # Another answer than the asked one resembles it: OpenAI's score is then above 0, though nothing was found.
+                # Another answer than the asked one resembles it: OpenAI's score is then above 0, though
+                # nothing was found.
                 self.assertEqual(row["score"] > 0, not spoilt or fault == "another")
         with told() as url:
             self.assertEqual(self.measured(url, "niah len=64 seed=1")["verdict"], "impossible")
@@ -183,7 +201,8 @@ class Engine(Scratch):
         with told("drops") as url:
             row = self.measured(url)
         self.assertEqual((row["verdict"], row["right"]), ("pass", 448))
-        self.assertIn(f"pass ({row['resent']} sent again)" if "resent" in row else "pass", engine.table([row])[1][0][1])
+        self.assertIn(f"pass ({row['resent']} sent again)" if "resent" in row else "pass",
+                      engine.table([row])[1][0][1])
         for within, connections in ((60, 1), (0, 3)):
             with told() as url, unittest.mock.patch.object(client, "IDLE", within):
                 asked = client.Client(url, 20)
@@ -198,7 +217,8 @@ class Engine(Scratch):
         original, engine.model = engine.model, lambda *_: ("no file", ABOUT)
         try:
             cells = engine.planned_of(["ladder len=4096 seed=1"], "command")
-            rows = list(engine.measure(servers.Engine("command:sh -c 'echo no such card; exit 7'"), self.folder, 20)(cells))
+            rows = list(engine.measure(servers.Engine("command:sh -c 'echo no such card; exit 7'"),
+                                       self.folder, 20)(cells))
         finally:
             engine.model = original
         self.assertEqual(rows[0][1]["verdict"], "crash")
@@ -207,7 +227,8 @@ class Engine(Scratch):
     def test_a_stopped_sweep_leaves_no_server_behind(self):
         with self.assertRaises(client.ServerError):
             servers.Server(servers.Engine("command:sleep 600"), "no file", {}, 0, 0.3, {})
-        left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True).stdout
+        left = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True,
+                              text=True).stdout
         self.assertNotIn("sleep 600", left)
 
 
@@ -219,13 +240,16 @@ class Numbers(unittest.TestCase):
         self.assertTrue(0.40 < low < 0.41 and 0.59 < high < 0.60)
         self.assertEqual(runner.seconds_of("90m"), 5400)
 
-    # Three kinds whose guesses are 2.6 to 3.8 times too high, as they were on an idle machine; their seconds also differ cell by cell.
+    # Three kinds whose guesses are 2.6 to 3.8 times too high, as they were on an idle machine; their seconds
+    # also differ cell by cell.
     SPEED = {"a": 0.26, "b": 0.32, "c": 0.38}
     FACTOR = 1.5  # what the time model is to be right within
 
     def guessed_cells(self, start):
-        cells = [runner.Planned(f"{kind} len={n}", n, kind, kind, 8, 0.01) for kind in self.SPEED for n in range(start, start + 500, 100)]
-        return cells, {planned.cell: planned.work * 0.01 * self.SPEED[planned.rate] * (0.9 + 0.05 * (i % 5)) for i, planned in enumerate(cells)}
+        cells = [runner.Planned(f"{kind} len={n}", n, kind, kind, 8, 0.01) for kind in self.SPEED
+                 for n in range(start, start + 500, 100)]
+        return cells, {planned.cell: planned.work * 0.01 * self.SPEED[planned.rate] * (0.9 + 0.05 * (i % 5))
+                       for i, planned in enumerate(cells)}
 
     def test_wrong_guesses_are_right_within_the_factor_from_the_first_cell_on(self):
         cells, real = self.guessed_cells(1000)
@@ -236,7 +260,8 @@ class Numbers(unittest.TestCase):
         for planned in cells:
             now[0] += real[planned.cell]
             progress.finished(planned, {})
-            self.assertLess(max(progress.total() / whole, whole / progress.total()), self.FACTOR, planned.cell)
+            self.assertLess(max(progress.total() / whole, whole / progress.total()), self.FACTOR,
+                            planned.cell)
         self.assertEqual(round(progress.total(), 6), round(whole, 6))
 
     def test_a_cell_that_crashed_says_nothing_of_the_others_time(self):
@@ -257,7 +282,8 @@ class Numbers(unittest.TestCase):
             s = store.Store(folder + "/s")
             s.append({"run": "r", "started": "1", "kind": "kernel", "cells": []})
             for planned in cells[:4]:
-                s.append({"cell": planned.cell, "verdict": "crash", "of": "r", "total_seconds": 1e6, "rate": planned.rate,
+                s.append({"cell": planned.cell, "verdict": "crash", "of": "r", "total_seconds": 1e6,
+                          "rate": planned.rate,
                           "work": planned.work, "guess": planned.first_guess})
             self.assertEqual(
                 *(runner.predict(self.guessed_cells(1000)[0], given) for given in (s, None)))
@@ -268,7 +294,8 @@ class Numbers(unittest.TestCase):
             s = store.Store(folder + "/s")
             s.append({"run": "r", "started": "1", "kind": "kernel", "cells": []})
             for planned in cells[:10]:  # of a and b
-                s.append({"cell": planned.cell, "verdict": "pass", "of": "r", "total_seconds": real[planned.cell], "rate": planned.rate,
+                s.append({"cell": planned.cell, "verdict": "pass", "of": "r",
+                          "total_seconds": real[planned.cell], "rate": planned.rate,
                           "work": planned.work, "guess": planned.first_guess})
             others, real = self.guessed_cells(1050)
             total, whole = runner.predict(others, s), sum(real.values())
@@ -293,7 +320,8 @@ class Numbers(unittest.TestCase):
                         progress.finished(planned, {})
                 used = sum(real[planned] for planned in measured)
                 self.assertEqual(len(set(measured)), len(measured))
-                if min(planned.seconds for planned in cells) < budget:  # else no cell seems to fit, and the run says so
+                if min(planned.seconds
+                       for planned in cells) < budget:  # else no cell seems to fit, and the run says so
                     dearest = max(real.values())
                     self.assertLessEqual(used, budget + dearest, (times, share))
                     self.assertGreaterEqual(used, min(budget - dearest, sum(real.values())), (times, share))
@@ -301,7 +329,8 @@ class Numbers(unittest.TestCase):
     def test_a_page_escapes_what_servers_say(self):
         with tempfile.TemporaryDirectory() as folder:
             s = store.Store(folder + "/s")
-            s.append({"run": "r", "started": "1", "kind": "engine", "engine": "</script><script>alert(1)</script>", "cells": []})
+            s.append({"run": "r", "started": "1", "kind": "engine",
+                      "engine": "</script><script>alert(1)</script>", "cells": []})
             page.write(folder + "/p.html", s, "last")
             with open(folder + "/p.html", encoding="utf-8") as file:
                 self.assertNotIn("alert(1)</script>", file.read())

@@ -1,4 +1,5 @@
-"""assay sweep as a user runs it, its store under kill -9, and its engine against a server that answers as told.
+"""assay sweep as a user runs it, its store under kill -9, and its engine against a server that answers as
+told.
 
     sweep_program_test.py BUILD [--kills N] [TEST ...]
 """
@@ -25,7 +26,8 @@ CELLS = ["qk len=256 needles=56 d=32 k=f16,q8_0,q4_0 seed=1,2,3,4 backend=cpu"]
 
 
 def program(*words, **settings):
-    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True, text=True, **settings)
+    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True,
+                          text=True, **settings)
 
 
 def results(path):
@@ -53,7 +55,8 @@ class Kernel(Scratch):
         self.assertRegex(done.stderr, r"\[12/12, 100 % of the cost, 0 s left of \d+\]")
         rows = results(self.store)
         self.assertEqual(len(rows), 12)
-        share = {k: sum(r["right"] for c, r in rows.items() if line.words(c)[1].get("k", "f16") == k) for k in ("f16", "q8_0", "q4_0")}
+        share = {k: sum(r["right"] for c, r in rows.items() if line.words(c)[1].get("k", "f16") == k)
+                 for k in ("f16", "q8_0", "q4_0")}
         self.assertGreater(share["f16"], share["q8_0"])
         self.assertGreater(share["q8_0"], share["q4_0"])
         with open(html, encoding="utf-8") as file:
@@ -75,7 +78,8 @@ class Kernel(Scratch):
         self.assertEqual(done.returncode, 1, done.stderr)
         (file,) = os.listdir(kept)  # the correct counterpart leaves none
         found = os.path.join(self.folder, "found")
-        hunted = subprocess.run([f"{GIVEN.build}/assay", "hunt", os.path.join(kept, file), "-o", found, "--budget", "5"],
+        hunted = subprocess.run([f"{GIVEN.build}/assay", "hunt", os.path.join(kept, file), "-o", found,
+                                 "--budget", "5"],
                                 capture_output=True, text=True)
         self.assertEqual(hunted.returncode, 1, hunted.stderr)
         self.assertIn("stage     rescale", hunted.stdout)
@@ -83,12 +87,16 @@ class Kernel(Scratch):
 
     def test_what_is_wrong_is_said_and_ends_with_2(self):
         for words, said in [(["kernel"], "no cells"), (["kernel", "qk len=8 backend=cpu"], "16..4194304"),
-                            (["kernel", "qk len=64 needles=8"], "names no backend"), (["kernel", "qk lenn=64", "-b", "cpu"], "lenn"),
-                            (["kernel", *CELLS, "--budget", "soon"], "30s, 90m or 2h"), (["kernel", "--resume"], "there is no store"),
+                            (["kernel", "qk len=64 needles=8"], "names no backend"),
+                            (["kernel", "qk lenn=64", "-b", "cpu"], "lenn"),
+                            (["kernel", *CELLS, "--budget", "soon"], "30s, 90m or 2h"),
+                            (["kernel", "--resume"], "there is no store"),
                             (["kernel", *CELLS, "-b", "cpu", "--store", "/nowhere/s"], "cannot be written"),
-                            (["engine", "ladder len=4096"], "no engine"), (["engine", "ladder", "--engine", "http://x"], "len= must be given"),
+                            (["engine", "ladder len=4096"], "no engine"),
+                            (["engine", "ladder", "--engine", "http://x"], "len= must be given"),
                             (["engine", "ladder len=4096 k=q9", "--engine", "http://x"], "allowed: f32 f16"),
-                            (["engine", "ladder len=4096", "--engine", "vim"], "llama-server"), (["compare"], "there is no store")]:
+                            (["engine", "ladder len=4096", "--engine", "vim"], "llama-server"),
+                            (["compare"], "there is no store")]:
             done = program(*words, *([] if "--store" in words else ["--store", self.store]))
             self.assertEqual(done.returncode, 2, (words, done.stdout, done.stderr))
             self.assertIn(said, done.stderr, words)
@@ -97,7 +105,8 @@ class Kernel(Scratch):
         self.assertIn("is no store", program("runs", "--store", self.store).stderr)
 
     def test_a_backend_that_crashes_costs_its_own_cell(self):
-        done = program("kernel", "qk len=64 needles=8 d=32 backend=cpu", "qk len=64 needles=8 d=32 backend=cpu variant=nonesuch",
+        done = program("kernel", "qk len=64 needles=8 d=32 backend=cpu",
+                       "qk len=64 needles=8 d=32 backend=cpu variant=nonesuch",
                        "--store", self.store, "-q")
         verdicts = sorted(row["verdict"] for row in results(self.store).values())
         self.assertEqual(verdicts[0], "pass", done.stdout)
@@ -111,7 +120,9 @@ class Kernel(Scratch):
         chosen = [text for text in planned.stdout.splitlines() if " qk " in text]
         self.assertTrue(0 < len(chosen) < 12, planned.stdout)
         done = program("kernel", *CELLS, "--store", self.store, "-q", "--budget", f"{took / 2:.9f}s")
-        measured, left_out = map(int, re.search(r"(\d+) cells, (\d+) left out for the budget", done.stdout).groups())
+        measured, left_out = map(int,
+                                 re.search(r"(\d+) cells, (\d+) left out for the budget",
+                                           done.stdout).groups())
         self.assertTrue(measured > 0 and measured + left_out == 12, done.stdout)
         self.assertEqual(store.Store(self.store).runs()[-1]["ended"], "complete")
 
@@ -122,7 +133,8 @@ class Kernel(Scratch):
         took = time.monotonic() - start
         source, command = random.Random(), ["kernel", *CELLS, "--store", self.store, "-q"]
         for _ in range(GIVEN.kills):
-            with subprocess.Popen([sys.executable, f"{GIVEN.build}/assay-sweep", *command], stdout=subprocess.DEVNULL,
+            with subprocess.Popen([sys.executable, f"{GIVEN.build}/assay-sweep", *command],
+                                  stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL) as process:
                 time.sleep(source.uniform(0.05, took))
                 process.send_signal(signal.SIGKILL)
@@ -141,9 +153,11 @@ class Kernel(Scratch):
 class TheStore(Scratch):
     def fill(self, count):
         s = store.Store(self.store)
-        s.append({"run": "r", "started": "1", "kind": "kernel", "cells": [f"qk len={i} seed=1" for i in range(count)]})
+        s.append({"run": "r", "started": "1", "kind": "kernel",
+                  "cells": [f"qk len={i} seed=1" for i in range(count)]})
         for i in range(count):
-            s.append({"cell": f"qk len={i} seed=1", "verdict": "pass", "right": i, "needles": count, "of": "r"})
+            s.append({"cell": f"qk len={i} seed=1", "verdict": "pass", "right": i, "needles": count,
+                      "of": "r"})
         return s
 
     def test_a_line_that_was_cut_is_dropped_and_written_over(self):
@@ -218,14 +232,16 @@ class Models(unittest.TestCase):
 class Merge(Scratch):
     def test_shards_are_merged_once_and_two_results_of_one_cell_are_refused(self):
         folder = os.path.join(self.folder, "jobs")
-        done = program("kernel", *CELLS, "--slurm", folder, "--minutes", "0.002", "--throttle", "2", "--store", self.store)
+        done = program("kernel", *CELLS, "--slurm", folder, "--minutes", "0.002", "--throttle", "2",
+                       "--store", self.store)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(folder + "/job.sbatch") as file:
             tasks = int(re.search(r"--array=0-(\d+)%2", file.read())[1]) + 1
         self.assertGreater(tasks, 1)
         for task in range(tasks):
             for _ in range(2):  # a task that is submitted again measures nothing again
-                done = subprocess.run(["sh", folder + "/job.sbatch"], env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)},
+                done = subprocess.run(["sh", folder + "/job.sbatch"],
+                                      env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)},
                                       capture_output=True, text=True)
                 self.assertEqual(done.returncode, 0, done.stderr)
         shards = [f"{folder}/shard-{i}.jsonl" for i in range(tasks)]

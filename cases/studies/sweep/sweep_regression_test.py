@@ -17,7 +17,8 @@ from assay_sweep import regression, store  # noqa: E402
 GIVEN = argparse.Namespace(build="", nights=60)
 # Models' shares differ by about this from seed to seed (reports/results/sweeps.md: ladders of eight seeds).
 MODEL_DEVIATION = 0.036
-# The midpoint rule with 20,000 steps on (1 + x)^40: its error is 40 * 39 / 24 steps^-2 of the largest term, relative to a mean of 1/41 of it.
+# The midpoint rule with 20,000 steps on (1 + x)^40: its error is 40 * 39 / 24 steps^-2 of the largest term,
+# relative to a mean of 1/41 of it.
 MIDPOINT_ERROR = 1e-4
 # The printed digits of the tables of Student's distribution.
 TABLE_ERROR = 2e-5
@@ -25,7 +26,8 @@ TABLE_ERROR = 2e-5
 
 
 def program(*words):
-    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True, text=True)
+    return subprocess.run([sys.executable, f"{GIVEN.build}/assay-sweep", *words], capture_output=True,
+                          text=True)
 
 
 def simulated(seed, series, night_seeds, drop=0.0):
@@ -38,7 +40,8 @@ def simulated(seed, series, night_seeds, drop=0.0):
             bits = 0
             for _ in range(448):
                 bits = 2 * bits + (source.random() < share - (drop if s == 0 else 0))
-            rows.append({"cell": f"ladder len=4096 k=t{s} seed={model}", "right": bits.bit_count(), "needles": 448, "bits": f"{bits:0112x}"})
+            rows.append({"cell": f"ladder len=4096 k=t{s} seed={model}", "right": bits.bit_count(),
+                         "needles": 448, "bits": f"{bits:0112x}"})
     return rows
 
 
@@ -58,7 +61,8 @@ class Regression(unittest.TestCase):
             yield [name for name, row in found.items() if row["reported"]]
 
     def test_the_unchanged_build_is_not_reported(self):
-        reports = [r for seed in range(max(1, GIVEN.nights // 100)) for r in self.nights(min(GIVEN.nights, 100), seed=seed) if r]
+        reports = [r for seed in range(max(1, GIVEN.nights // 100))
+                   for r in self.nights(min(GIVEN.nights, 100), seed=seed) if r]
         self.assertLessEqual(len(reports), 1)
 
     def test_a_loss_is_reported_in_the_first_night_that_replays_a_seed(self):
@@ -73,7 +77,8 @@ class Regression(unittest.TestCase):
         # A rectangle rule of 20,000 steps and the tables of Student's distribution.
         for lost, gained in ((0, 0), (9, 0), (3, 5), (40, 12)):
             steps = 20000
-            sum_ = sum((1 + x) ** lost * (1 - x) ** gained for x in ((i + 0.5) / steps for i in range(steps))) / steps
+            sum_ = sum((1 + x) ** lost * (1 - x) ** gained
+                       for x in ((i + 0.5) / steps for i in range(steps))) / steps
             self.assertLess(abs(regression.beta_tail(lost, gained) / sum_ - 1), MIDPOINT_ERROR)
         for freedom, t in ((1, 12.706), (10, 2.228), (30, 2.042)):
             self.assertLess(abs(regression.student_tail(t, freedom) - 0.025), TABLE_ERROR)
@@ -93,7 +98,8 @@ class Regression(unittest.TestCase):
         done = program("compare", "--store", self.store)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("1 of 12 series are worse", done.stdout)
-        self.assertEqual(program("accept", "--cells", "k=t0", "--reason", "4 bits less, on purpose", "--store", self.store).returncode, 0)
+        self.assertEqual(program("accept", "--cells", "k=t0", "--reason", "4 bits less, on purpose",
+                                 "--store", self.store).returncode, 0)
         done = program("compare", "--store", self.store)
         self.assertEqual(done.returncode, 0)
         self.assertIn("4 bits less, on purpose", done.stdout)

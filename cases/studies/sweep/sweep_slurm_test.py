@@ -1,5 +1,6 @@
-"""A plan measured by a real Slurm of one node, which this test starts in a folder of its own: controller, node daemon and munge
-under the present user, on ports of their own. Skips where Slurm is not installed (Debian: slurm-wlm and munge).
+"""A plan measured by a real Slurm of one node, which this test starts in a folder of its own: controller,
+node daemon and munge under the present user, on ports of their own. Skips where Slurm is not installed
+(Debian: slurm-wlm and munge).
 
     sweep_slurm_test.py BUILD
 """
@@ -20,7 +21,8 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from assay_sweep import servers, store  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
-SBIN = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # Debian keeps daemons there, and users' paths leave it out
+SBIN = os.environ.get("PATH",
+                      "") + ":/usr/sbin:/sbin"  # Debian keeps daemons there, and users' paths leave it out
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol")
 CELLS = ["qk len=256 needles=56 d=32 k=f16,q8_0,q4_0 seed=1,2,3,4 backend=cpu"]
 MAX_ARRAY, LIMIT = 3, 300  # fewer tasks than shards; seconds that any step may take
@@ -75,11 +77,14 @@ class Slurm(unittest.TestCase):
             os.chmod(file.name, 0o600)
             file.write(os.urandom(1024))
         with open(f"{self.folder}/slurm.conf", "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(host=socket.gethostname().split(".")[0], controller=servers.free_port(), daemon=servers.free_port(),
-                                     user=getpass.getuser(), folder=self.folder, most=MAX_ARRAY, cpus=len(os.sched_getaffinity(0))))
+            file.write(CONFIG.format(host=socket.gethostname().split(".")[0], controller=servers.free_port(),
+                                     daemon=servers.free_port(),
+                                     user=getpass.getuser(), folder=self.folder, most=MAX_ARRAY,
+                                     cpus=len(os.sched_getaffinity(0))))
         self.environment = {**os.environ, "PATH": SBIN, "SLURM_CONF": f"{self.folder}/slurm.conf"}
         munge = [f"--{what}={self.folder}/munge/{what}" for what in ("pid-file", "log-file", "seed-file")]
-        self.daemon("munged", "--foreground", "--force", f"--key-file={self.folder}/munge/key", f"--socket={self.folder}/munge.socket", *munge)
+        self.daemon("munged", "--foreground", "--force", f"--key-file={self.folder}/munge/key",
+                    f"--socket={self.folder}/munge.socket", *munge)
         self.until("munge's socket", lambda: os.path.exists(f"{self.folder}/munge.socket"))
         self.daemon("slurmctld", "-D", "-i", "-f", f"{self.folder}/slurm.conf")
         self.daemon("slurmd", "-D", "-f", f"{self.folder}/slurm.conf")
@@ -87,7 +92,8 @@ class Slurm(unittest.TestCase):
 
     def daemon(self, *command):
         with open(f"{self.folder}/{command[0]}.out", "wb") as log:
-            process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
 
@@ -101,13 +107,15 @@ class Slurm(unittest.TestCase):
         end = time.monotonic() + LIMIT
         while not holds():
             if time.monotonic() > end:
-                said = "".join(f"\n{name}: {open(name, errors='replace').read()[-1500:]}" for name in glob.glob(f"{self.folder}/*.out"))
+                said = "".join(f"\n{name}: {open(name, errors='replace').read()[-1500:]}"
+                               for name in glob.glob(f"{self.folder}/*.out"))
                 self.fail(f"{what}: not within {LIMIT} s{said}")
             time.sleep(0.2)
 
     def test_a_planned_array_measures_what_one_run_does(self):
         jobs, merged, plain = f"{self.folder}/jobs", f"{self.folder}/merged.jsonl", f"{self.folder}/plain.jsonl"
-        done = self.sweep("plan", "kernel", *CELLS, "--slurm", jobs, "--minutes", "0.0001", "--throttle", "1", "--store", merged)
+        done = self.sweep("plan", "kernel", *CELLS, "--slurm", jobs, "--minutes", "0.0001", "--throttle", "1",
+                          "--store", merged)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(f"{jobs}/job.sbatch", encoding="utf-8") as file:
             self.assertRegex(file.read(), rf"--array=0-{MAX_ARRAY - 1}%1\n")

@@ -1,6 +1,7 @@
-"""Judges tensors that a test already has: `assay.check` against truth and limit, `@assay.cases` over cases with inputs of their
-own, `assay.record` what a running model computes, `assay.watch` the same judged. Judged in this process (assay.library), or by a program of its own (`assay
-judge`); torch, JAX and numpy arrays are taken. See README.md."""
+"""Judges tensors that a test already has: `assay.check` against truth and limit, `@assay.cases` over cases
+with inputs of their own, `assay.record` what a running model computes, `assay.watch` the same judged. Judged
+in this process (assay.library), or by a program of its own (`assay judge`); torch, JAX and numpy arrays are
+taken. See README.md."""
 import os
 import subprocess
 import tempfile
@@ -15,7 +16,8 @@ __all__ = ["Case", "Finding", "Plane", "cases", "check", "get_include", "record"
 
 
 def get_include():
-    """The folder for a compiler's -I in which `assay/assay_backend.h` stands, the header of plug-ins. FileNotFoundError where this
+    """The folder for a compiler's -I in which `assay/assay_backend.h` stands, the header of plug-ins.
+    FileNotFoundError where this
     package came without it."""
     here = os.path.dirname(os.path.realpath(__file__))
     for folder in (os.path.join(here, "include"), os.path.join(here, *[os.pardir] * 4, "include")):
@@ -34,7 +36,8 @@ def _judged_apart(line, planes, contract, strict):
         path = os.path.join(folder, "tensors.safetensors")
         write_planes(path, planes)
         more = (["--contract", contract] if contract else []) + (["--strict"] if strict else [])
-        done = subprocess.run([program.path(), "judge", path, "--case", line, *more], capture_output=True, text=True)
+        done = subprocess.run([program.path(), "judge", path, "--case", line, *more], capture_output=True,
+                              text=True)
     text = done.stdout if done.returncode in (library.GREEN, library.FINDING) else done.stderr or done.stdout
     return done.returncode, text.replace(path, "these tensors")
 
@@ -68,7 +71,8 @@ def _first_output(op, attributes):
 
 
 def _planes(table, arrays):
-    """name -> Plane; whole numbers of Python where the op has whole numbers, 16 bits widened where it has f32."""
+    """name -> Plane; whole numbers of Python where the op has whole numbers, 16 bits widened where it has
+    f32."""
     if not isinstance(arrays, dict):
         raise ValueError(f"inputs and outputs are a dict of arrays by name, not {type(arrays).__name__}")
     planes = {}
@@ -87,10 +91,14 @@ def _line_and_planes(op, arrays, attributes):
 
 
 def check(output, *, op="", formula="", inputs, contract="", strict=False, process="", **attributes):
-    """Judges `output` (one array, or a dict by name where the op has several) of `inputs` (a dict by the names on the page of the
-    op, `assay manual OP`) under the arithmetic that the kernel declares. Attributes that shapes and types do not decide are
-    given by name (eps=1e-5). `formula`: the text of an op that assay does not have (docs/formulas.md), in place of `op`.
-    process="own": judged by a process of its own, where this one's memory is not to be trusted. Returns what the judge says of a
+    """Judges `output` (one array, or a dict by name where the op has several) of `inputs` (a dict by the
+    names on the page of the
+    op, `assay manual OP`) under the arithmetic that the kernel declares. Attributes that shapes and types do
+    not decide are
+    given by name (eps=1e-5). `formula`: the text of an op that assay does not have (docs/formulas.md), in
+    place of `op`.
+    process="own": judged by a process of its own, where this one's memory is not to be trusted. Returns what
+    the judge says of a
     pass, raises Finding with its text otherwise, and ValueError for what cannot be judged."""
     __tracebackhide__ = True
     op = _op(op, formula)
@@ -102,10 +110,13 @@ def check(output, *, op="", formula="", inputs, contract="", strict=False, proce
 
 
 def truth(*, op="", formula="", inputs, contract="", **attributes):
-    """What a kernel's outputs have to be, as check() judges them: name -> (values, limits), numpy arrays of f64. A value is the exact
-    result, or the middle of what declared roundings in between admit. An element y of value v is right where |y - v| <= limit; a NaN where v is one, that infinity where v is one; a limit of inf claims nothing."""
+    """What a kernel's outputs have to be, as check() judges them: name -> (values, limits), numpy arrays of
+    f64. A value is the exact
+    result, or the middle of what declared roundings in between admit. An element y of value v is right where
+    |y - v| <= limit; a NaN where v is one, that infinity where v is one; a limit of inf claims nothing."""
     line, planes = _line_and_planes(_op(op, formula), inputs, attributes)
-    return {name: (values.numpy(), limits.numpy()) for name, (values, limits) in library.truths(line, planes, contract or None).items()}
+    return {name: (values.numpy(), limits.numpy())
+            for name, (values, limits) in library.truths(line, planes, contract or None).items()}
 
 
 class Case:
@@ -148,9 +159,11 @@ class Case:
 
 
 def cases(*lines):
-    """A decorator that runs a pytest test once per case of these lines, in which a comma is a set: its argument `case` is a
+    """A decorator that runs a pytest test once per case of these lines, in which a comma is a set: its
+    argument `case` is a
     Case."""
     import pytest
 
-    listed = [line.replace(" backend=cpu", "") for line in asked("run", "--list", "-b", "cpu", *lines).splitlines()]
+    listed = [line.replace(" backend=cpu", "") for line in asked("run", "--list", "-b", "cpu",
+                                                                 *lines).splitlines()]
     return pytest.mark.parametrize("case", [Case(line) for line in listed], ids=listed)

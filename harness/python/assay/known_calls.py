@@ -1,6 +1,7 @@
-"""How calls of PyTorch are read as cases: what each is given becomes the tensors and attributes of an op. One table of
-functions by name (KNOWN), the operators that these come down to (OPERATORS, MOVES), modules and functions that are an op as a
-whole (MODULES, FUNCTIONS), and the contracts that PyTorch's kernels on a CPU keep (CONTRACTS)."""
+"""How calls of PyTorch are read as cases: what each is given becomes the tensors and attributes of an op. One
+table of functions by name (KNOWN), the operators that these come down to (OPERATORS, MOVES), modules and
+functions that are an op as a whole (MODULES, FUNCTIONS), and the contracts that PyTorch's kernels on a CPU
+keep (CONTRACTS)."""
 import functools
 import re
 
@@ -37,7 +38,8 @@ def _rows(input, normalized_shape):
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     x = _rows(input, normalized_shape)
     ones = x.new_ones(x.shape[-1])
-    gamma, beta = (ones if weight is None else weight.reshape(-1)), (0 * ones if bias is None else bias.reshape(-1))
+    gamma, beta = (ones if weight is None else weight.reshape(-1)), (0 * ones if bias is None
+                                                                     else bias.reshape(-1))
     return {"x": x, "gamma": gamma, "beta": beta}, {"eps": eps}
 
 
@@ -60,7 +62,8 @@ def matmul(input, other, *, out=None):
     return {"a": input, "b": other.t()}, {}
 
 
-def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+              enable_gqa=False):
     if attn_mask is not None or dropout_p:
         raise Skip("with a mask of its own, or dropout")
     if query.dim() != 4:
@@ -82,18 +85,20 @@ KNOWN = {
     "torch.nn.functional.linear": ("matmul", linear, None),
     "torch.matmul": ("matmul", matmul, None),
     "torch.mm": ("matmul", matmul, None),
-    "torch.nn.functional.scaled_dot_product_attention": ("attention", attention, lambda out: out.transpose(1, 2)),
+    "torch.nn.functional.scaled_dot_product_attention": ("attention", attention,
+                                                         lambda out: out.transpose(1, 2)),
 }
 
 
-# Operators, as a dispatch mode sees them. A reader gives (inputs, attributes), or (inputs, attributes, part of the result) for
-# each of several cases.
+# Operators, as a dispatch mode sees them. A reader gives (inputs, attributes), or (inputs, attributes, part
+# of the result) for each of several cases.
 
 MOST_BATCHES = 4  # products of one batched call that are judged: the first, the last and those between at equal steps
 
 
 def _spread(count, most):
-    return sorted({i * (count - 1) // max(1, most - 1) for i in range(most)}) if count > most else range(count)
+    return sorted({i * (count - 1) // max(1, most - 1)
+                   for i in range(most)}) if count > most else range(count)
 
 
 def softmax_operator(input, dim, half_to_float=False):
@@ -119,7 +124,8 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 def bmm(input, mat2):
-    return [({"a": input[i], "b": mat2[i].t()}, {}, lambda y, i=i: y[i]) for i in _spread(input.shape[0], MOST_BATCHES)]
+    return [({"a": input[i], "b": mat2[i].t()}, {}, lambda y, i=i: y[i])
+            for i in _spread(input.shape[0], MOST_BATCHES)]
 
 
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
@@ -193,7 +199,8 @@ def gelu(input, *, approximate="none"):
     return {"gate": x, "up": x.new_ones(x.shape)}, {"form": "tanh" if approximate == "tanh" else "erf"}
 
 
-def cast(input, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+def cast(input, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False,
+         memory_format=None):
     if dtype in (None, input.dtype):
         raise Moved
     return {"x": _flat(input)}, {}
@@ -207,8 +214,8 @@ def _first(result):
     return result[0]
 
 
-# operator -> (op, how its arguments are read, how its result becomes the output). Those that write into their first argument
-# (aten::add_) are read alike.
+# operator -> (op, how its arguments are read, how its result becomes the output). Those that write into their
+# first argument (aten::add_) are read alike.
 OPERATORS = {
     "aten::mm": ("matmul", mm, None),
     "aten::addmm": ("linear", addmm, None),
@@ -259,23 +266,28 @@ def rotated(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
         raise Skip("of a rotation of another shape")
     if not (torch.equal(cos[..., :half], cos[..., half:]) and torch.equal(sin[..., :half], sin[..., half:])):
         raise Skip("whose cos and sin are no two halves")
-    table = torch.cat((cos[..., :half], sin[..., :half]), -1).expand(q.shape[0], -1, -1).reshape(-1, 2 * half).float()
+    table = torch.cat((cos[..., :half], sin[..., :half]), -1).expand(q.shape[0], -1,
+                                                                     -1).reshape(-1, 2 * half).float()
     cases = []
     for place, x in enumerate((q, k)):
         rows = x.transpose(1, 2)
-        inputs = {"x": rows.reshape(-1, *rows.shape[2:]), "pos": torch.arange(len(table), dtype=torch.int32), "table": table}
-        cases.append((inputs, {"rot": 2 * half, "pairs": "halves"}, lambda y, place=place: y[place].transpose(1, 2)))
+        inputs = {"x": rows.reshape(-1, *rows.shape[2:]), "pos": torch.arange(len(table), dtype=torch.int32),
+                  "table": table}
+        cases.append((inputs, {"rot": 2 * half, "pairs": "halves"}, lambda y,
+                      place=place: y[place].transpose(1, 2)))
     return cases
 
 
-# (class of a module, op, how module and arguments are read, words of its contract beside its op's); the first that fits whole
+# (class of a module, op, how module and arguments are read, words of its contract beside its op's); the first
+# that fits whole
 MODULES = [(re.compile(r"Gemma\d*RMSNorm"), "gemma_rmsnorm", rms_module, ""),
            (re.compile(r"RMSNorm"), "rmsnorm", rms_module, ""),
            (re.compile(r"\w*(?<!Gated)RMSNorm|T5LayerNorm"), "rmsnorm", rms_module, "mid={dtype}")]
 # functions of the modules' own files
 FUNCTIONS = {"apply_rotary_pos_emb": ("rope_table", rotated)}
 
-# op -> the arithmetic of PyTorch's kernels on a CPU, as backends/adapters/python/pytorch_*.py declare it; {dtype}: of the case
+# op -> the arithmetic of PyTorch's kernels on a CPU, as backends/adapters/python/pytorch_*.py declare it;
+# {dtype}: of the case
 CONTRACTS = {
     "softmax": "acc=f32 exp_ulp=2 div_ulp=2",
     "layernorm": "variance=welford acc=f32",

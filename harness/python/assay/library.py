@@ -1,5 +1,5 @@
-"""The judge in this process: libassay_judge.so, by the header assay_judge.h. It lies beside the program, or in the lib beside its
-folder. A call lets other threads of Python run."""
+"""The judge in this process: libassay_judge.so, by the header assay_judge.h. It lies beside the program, or
+in the lib beside its folder. A call lets other threads of Python run."""
 import ctypes
 import functools
 import os
@@ -12,14 +12,16 @@ STRICT = 1
 
 
 class _Tensor(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
+    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_char_p),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
                 ("rank", ctypes.c_int32), ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
 
 
 @functools.cache
 def _loaded():
     beside = os.path.dirname(os.path.realpath(program.path()))
-    places = [os.path.join(beside, "libassay_judge.so"), os.path.join(beside, os.pardir, "lib", "libassay_judge.so")]
+    places = [os.path.join(beside, "libassay_judge.so"),
+              os.path.join(beside, os.pardir, "lib", "libassay_judge.so")]
     found = next((place for place in places if os.path.exists(place)), None)
     if found is None:
         raise FileNotFoundError(f"no libassay_judge.so beside {program.path()}, nor in the lib beside its folder; "
@@ -28,14 +30,20 @@ def _loaded():
     handle, count = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)
     tensors, sizes = ctypes.POINTER(_Tensor), ctypes.POINTER(ctypes.c_int64)
     for name, result, *arguments in (
-            ("judge", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, tensors, ctypes.c_size_t, handle),
-            ("make_case", ctypes.c_int, ctypes.c_char_p, handle, handle), ("case_inputs", tensors, ctypes.c_void_p, count),
+            ("judge", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint, tensors, ctypes.c_size_t,
+             handle),
+            ("make_case", ctypes.c_int, ctypes.c_char_p, handle, handle),
+            ("case_inputs", tensors, ctypes.c_void_p, count),
             ("free_case", None, ctypes.c_void_p),
-            ("make_truths", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, tensors, ctypes.c_size_t, handle, handle),
-            ("truth_values", tensors, ctypes.c_void_p, count), ("truth_limits", tensors, ctypes.c_void_p, count),
+            ("make_truths", ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, tensors, ctypes.c_size_t, handle,
+             handle),
+            ("truth_values", tensors, ctypes.c_void_p, count),
+            ("truth_limits", tensors, ctypes.c_void_p, count),
             ("free_truths", None, ctypes.c_void_p),
-            ("decode", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, tensors, ctypes.c_size_t, ctypes.c_void_p, handle),
-            ("round_to", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, handle),
+            ("decode", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, tensors, ctypes.c_size_t,
+             ctypes.c_void_p, handle),
+            ("round_to", ctypes.c_int, ctypes.c_char_p, sizes, ctypes.c_int32, ctypes.c_void_p,
+             ctypes.c_void_p, handle),
             ("add_formula", ctypes.c_int, ctypes.c_char_p, handle),
             ("free", None, ctypes.c_void_p)):
         function = getattr(library, "assay_" + name)
@@ -74,7 +82,8 @@ def _received(made, function):
     """name -> Plane of the tensors that a function of the library lists."""
     count = ctypes.c_size_t()
     tensors = getattr(_loaded(), function)(made, ctypes.byref(count))
-    return {t.name.decode(): Plane(NAMES[t.type.decode()], t.shape[:t.rank], ctypes.string_at(t.data, t.bytes)) for t in tensors[:count.value]}
+    return {t.name.decode(): Plane(NAMES[t.type.decode()], t.shape[:t.rank],
+                                   ctypes.string_at(t.data, t.bytes)) for t in tensors[:count.value]}
 
 
 def _done(function, *arguments):
@@ -96,14 +105,16 @@ def _made(function, *arguments):
 def judge(line, planes, contract=None, strict=False):
     """(code, text) of the outputs among `planes` (name -> Plane)."""
     text = ctypes.c_void_p()
-    code = _loaded().assay_judge(line.encode(), None if contract is None else contract.encode(), STRICT if strict else 0,
+    code = _loaded().assay_judge(line.encode(), None if contract is None else contract.encode(),
+                                 STRICT if strict else 0,
                                  _handed(planes), len(planes), ctypes.byref(text))
     return code, _taken(text)
 
 
 def truths(line, planes, contract=None):
     """name -> (Plane of exact values, Plane of limits) of each output."""
-    made = _made("assay_make_truths", line.encode(), None if contract is None else contract.encode(), _handed(planes), len(planes))
+    made = _made("assay_make_truths", line.encode(), None if contract is None else contract.encode(),
+                 _handed(planes), len(planes))
     values, limits = _received(made, "assay_truth_values"), _received(made, "assay_truth_limits")
     _loaded().assay_free_truths(made)
     return {name: (values[name], limits[name]) for name in values}
@@ -122,8 +133,10 @@ def _sizes(shape):
 
 
 def decode(form, shape, planes):
-    """The numbers (an array of f64) that a tensor of this shape and format stands for. planes: suffix -> Plane, those on the page of
-    the format: {"": codes, ".scale": scales}; codes that share a byte, and blocks, are bytes. ValueError where they do not fit."""
+    """The numbers (an array of f64) that a tensor of this shape and format stands for. planes: suffix ->
+    Plane, those on the page of
+    the format: {"": codes, ".scale": scales}; codes that share a byte, and blocks, are bytes. ValueError
+    where they do not fit."""
     import numpy
     values = numpy.empty(shape, numpy.float64)
     _done("assay_decode", form.encode(), *_sizes(shape), _handed(planes), len(planes), values.ctypes.data)
@@ -131,7 +144,8 @@ def decode(form, shape, planes):
 
 
 def round_to(form, values):
-    """What is left of numbers when the format's own quantiser has stored them, as f64. `values` are taken as f32."""
+    """What is left of numbers when the format's own quantiser has stored them, as f64. `values` are taken as
+    f32."""
     import numpy
     numbers = numpy.ascontiguousarray(values, numpy.float32)
     rounded = numpy.empty(numbers.shape, numpy.float64)

@@ -1,4 +1,5 @@
-"""What the page of an op says of its tensors (`assay manual OP`), and the attributes that shapes and types decide."""
+"""What the page of an op says of its tensors (`assay manual OP`), and the attributes that shapes and types
+decide."""
 import atexit
 import functools
 import os
@@ -10,7 +11,8 @@ import threading
 
 from assay import library, program
 
-OF_CASES = ("after", "backend", "fault", "fill", "layout", "seed", "variant")  # words of a case that are no attributes of its op
+OF_CASES = ("after", "backend", "fault", "fill", "layout", "seed",
+            "variant")  # words of a case that are no attributes of its op
 FILES = "ASSAY_OPS"  # files of formulas, which every program of assay takes up
 _formulas, _lock = {}, threading.Lock()
 
@@ -53,7 +55,8 @@ def _page(op):
 
 
 def tensors_of(op, attributes):
-    """name -> (axes, format, is an output) of the tensors that a case with these attributes has, axes and formats in terms of its
+    """name -> (axes, format, is an output) of the tensors that a case with these attributes has, axes and
+    formats in terms of its
     attributes."""
     rows, defaults = _page(op)
     table = {}
@@ -73,11 +76,13 @@ def flat(shape, axes):
 
 
 def inferred(op, table, planes):
-    """The attributes that shapes and types of the tensors decide. A tensor of more axes than the op has is a batch of rows."""
+    """The attributes that shapes and types of the tensors decide. A tensor of more axes than the op has is a
+    batch of rows."""
     found = {}
     for name, plane in planes.items():
         axes, form, _ = table[name]
-        pairs = [(axis, str(extent)) for axis, extent in zip(axes, flat(plane.shape, axes)) if axis.isidentifier()]
+        pairs = [(axis, str(extent)) for axis, extent in zip(axes, flat(plane.shape, axes))
+                 if axis.isidentifier()]
         if form in _page(op)[1]:  # an attribute, not a format
             pairs.append((form, plane.format))
         for attribute, value in pairs:

@@ -8,7 +8,8 @@ def path():
     """The program: $ASSAY_PROGRAM, that of the same wheel or installation, or the first on the PATH."""
     here = os.path.dirname(os.path.realpath(__file__))
     beside = [os.path.join(here, "bin", "assay"), os.path.join(here, *[os.pardir] * 4, "bin", "assay")]
-    found = os.environ.get("ASSAY_PROGRAM") or next((p for p in beside if os.path.exists(p)), None) or shutil.which("assay")
+    found = os.environ.get("ASSAY_PROGRAM") or next((p for p in beside if os.path.exists(p)),
+                                                    None) or shutil.which("assay")
     if not found:
         raise FileNotFoundError("no program assay: neither in $ASSAY_PROGRAM nor on the PATH")
     return found

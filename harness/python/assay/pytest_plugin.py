@@ -1,5 +1,6 @@
-"""What pytest says with assay installed: the program in its header, a red verdict as assay's own text, without the frames of
-this package, and with --assay-audit what the suite's comparisons would have let pass (assay.audit)."""
+"""What pytest says with assay installed: the program in its header, a red verdict as assay's own text,
+without the frames of this package, and with --assay-audit what the suite's comparisons would have let pass
+(assay.audit)."""
 import subprocess
 
 import assay

@@ -1,4 +1,5 @@
-"""assay.record: what functions and modules of a running model are given and give, as case files for `assay judge` and `assay run`."""
+"""assay.record: what functions and modules of a running model are given and give, as case files for `assay
+judge` and `assay run`."""
 import collections
 import importlib
 import os
@@ -14,7 +15,8 @@ ROW_AXES = ("rows", "m")  # of what is computed row by row
 
 
 def planes_of_case(op, attributes, inputs, given, copy=True):
-    """(name -> Plane as the op has it, table): `inputs` by name, and `given`, the output, or a dict of them by name."""
+    """(name -> Plane as the op has it, table): `inputs` by name, and `given`, the output, or a dict of them
+    by name."""
     table = line_of(op, {}, attributes)[1]
     if not isinstance(given, dict):
         given = {next(n for n, row in table.items() if row[2]): given}
@@ -26,8 +28,10 @@ def planes_of_case(op, attributes, inputs, given, copy=True):
 
 
 def write_case(path, line, table, planes, name, contract):
-    """A file that `assay judge` and `assay run` take: inputs, and outputs as they were got by what is called `name`."""
-    about = {"assay": "case 1", "case": line, "recorded": name, **({"contract": contract} if contract else {})}
+    """A file that `assay judge` and `assay run` take: inputs, and outputs as they were got by what is called
+    `name`."""
+    about = {"assay": "case 1", "case": line, "recorded": name,
+             **({"contract": contract} if contract else {})}
     write_planes(path, {("got/" if table[n][2] else "") + n: plane for n, plane in planes.items()}, about)
 
 
@@ -52,7 +56,8 @@ class Tap:
 
     def read(self, arguments, keywords, module):
         found = {name: self.find(where, arguments, keywords, module) for name, where in self.inputs.items()}
-        return found, {name: value(*arguments, **keywords) if callable(value) else value for name, value in self.attributes.items()}
+        return found, {name: value(*arguments, **keywords) if callable(value) else value
+                       for name, value in self.attributes.items()}
 
     def written(self, result, arguments, keywords, module):
         if self.outputs is None:
@@ -61,9 +66,12 @@ class Tap:
 
 
 def tap(target, *, op, inputs, outputs=None, contract="", **attributes):
-    """A function by its dotted name ("engine.ops.rms_norm") or a module, whose calls are cases of `op`. `inputs` says for each tensor
-    where it is: a position, a keyword, an attribute of the module, a function of the arguments, or a tuple of these, tried in turn;
-    `outputs` the same for kernels that write into an argument. Attributes are given by name, as values or functions of the arguments."""
+    """A function by its dotted name ("engine.ops.rms_norm") or a module, whose calls are cases of `op`.
+    `inputs` says for each tensor
+    where it is: a position, a keyword, an attribute of the module, a function of the arguments, or a tuple of
+    these, tried in turn;
+    `outputs` the same for kernels that write into an argument. Attributes are given by name, as values or
+    functions of the arguments."""
     return Tap(target, op, inputs, outputs, contract, attributes)
 
 
@@ -92,7 +100,8 @@ class Recorder:
                 self._enter_module(module)
             for name in KNOWN if modules or not self.taps else names:
                 op, read, out = KNOWN[name]
-                self._patch(name, op, lambda a, k, read=read: read(*a, **k), out and (lambda r, a, k, out=out: out(r)), "",
+                self._patch(name, op, lambda a, k, read=read: read(*a, **k),
+                            out and (lambda r, a, k, out=out: out(r)), "",
                             bool(modules) and name not in names)
             for own in self.taps:
                 if isinstance(own, Tap):
@@ -118,12 +127,14 @@ class Recorder:
 
     def _own(self, own):
         if isinstance(own.target, str):
-            self._patch(own.target, own.op, lambda a, k: own.read(a, k, None), lambda r, a, k: own.written(r, a, k, None), own.contract, False)
+            self._patch(own.target, own.op, lambda a, k: own.read(a, k, None), lambda r, a,
+                        k: own.written(r, a, k, None), own.contract, False)
             return
         label, begun = type(own.target).__name__, {}
 
         def before(module, arguments, keywords):
-            begun[threading.get_ident()] = self._begin(label, own.op, lambda a, k: own.read(a, k, module), arguments, keywords)
+            begun[threading.get_ident()] = self._begin(label, own.op, lambda a, k: own.read(a, k, module),
+                                                       arguments, keywords)
 
         def after(module, arguments, keywords, result):
             self._end(begun.pop(threading.get_ident(), None), label, own.contract,
@@ -137,7 +148,8 @@ class Recorder:
 
         def recorded(*arguments, **keywords):
             here = self._inside
-            if (inside_only and not getattr(here, "depth", 0)) or getattr(here, "calls", None) or _is_traced():
+            if (inside_only and not getattr(here, "depth",
+                                            0)) or getattr(here, "calls", None) or _is_traced():
                 return original(*arguments, **keywords)
             begun = self._begin(name, op, read, arguments, keywords)
             here.calls = name  # what it calls in its turn is part of it
@@ -145,12 +157,14 @@ class Recorder:
                 result = original(*arguments, **keywords)
             finally:
                 here.calls = None
-            self._end(begun, name, contract, lambda: written(result, arguments, keywords) if written else result)
+            self._end(begun, name, contract, lambda: written(result, arguments, keywords) if written
+                      else result)
             return result
         setattr(owner, attribute, recorded)
         self._undo.append(lambda: setattr(owner, attribute, original))
 
-    # The inputs as they are before the call; None where it is not recorded. Nothing in here may end the model.
+    # The inputs as they are before the call; None where it is not recorded. Nothing in here may end the
+    # model.
     def _begin(self, name, op, read, arguments, keywords):
         with self._lock:
             self.seen[name] += 1
@@ -171,7 +185,8 @@ class Recorder:
         op, attributes, inputs = begun
         try:
             planes, table = planes_of_case(op, attributes, inputs, output())
-            self._write(name, op, attributes, self._sampled(planes, table), contract or self.contracts.get(op, ""))
+            self._write(name, op, attributes, self._sampled(planes, table),
+                        contract or self.contracts.get(op, ""))
         except Exception as why:  # noqa: BLE001
             self.skipped[f"{name}: {why}"] += 1
 
@@ -179,7 +194,8 @@ class Recorder:
         counts = {plane.shape[0] for n, plane in planes.items() if table[n][0][0] in ROW_AXES}
         if self.rows is None or len(counts) != 1 or max(counts) <= self.rows:
             return planes
-        chosen = sorted(random.Random(f"{self.seed} {len(self.files)}").sample(range(counts.pop()), self.rows))
+        chosen = sorted(random.Random(f"{self.seed} {len(self.files)}").sample(range(counts.pop()),
+                                                                               self.rows))
         return {n: plane.rows(chosen) if table[n][0][0] in ROW_AXES else plane for n, plane in planes.items()}
 
     def _write(self, name, op, attributes, planes, contract):
@@ -196,7 +212,8 @@ class Recorder:
 
 def _is_traced():
     torch = sys.modules.get("torch")
-    return torch is not None and (torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()))
+    return torch is not None and (torch.compiler.is_compiling()
+                                  or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()))
 
 
 def _owner(name):
@@ -216,9 +233,14 @@ def _owner(name):
 
 
 def record(folder, *taps, every=1, max_bytes=1 << 28, rows=None, seed=0, contracts=None):
-    """In a with statement: calls of the functions and modules named become case files in `folder`, which `assay judge` judges, and
-    on which `assay run FILE -b X` runs another kernel. `taps` are names of PyTorch functions (those of assay.known_calls.KNOWN), which
-    are recorded everywhere, modules, inside of which all of these are, or assay.tap(...); none: all of them everywhere. Of the calls of a function
-    every `every`-th is recorded, of row-wise ops `rows` drawn rows, until the files have `max_bytes`. `contracts` says for an op
-    under which arithmetic it is judged. What is traced by torch.compile or captured into a CUDA graph is not recorded."""
+    """In a with statement: calls of the functions and modules named become case files in `folder`, which
+    `assay judge` judges, and
+    on which `assay run FILE -b X` runs another kernel. `taps` are names of PyTorch functions (those of
+    assay.known_calls.KNOWN), which
+    are recorded everywhere, modules, inside of which all of these are, or assay.tap(...); none: all of them
+    everywhere. Of the calls of a function
+    every `every`-th is recorded, of row-wise ops `rows` drawn rows, until the files have `max_bytes`.
+    `contracts` says for an op
+    under which arithmetic it is judged. What is traced by torch.compile or captured into a CUDA graph is not
+    recorded."""
     return Recorder(os.fspath(folder), taps, every, max_bytes, rows, seed, contracts or {})

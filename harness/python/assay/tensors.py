@@ -4,14 +4,17 @@ import os
 import struct
 
 # The type of an array, in safetensors and as a format of assay.
-TYPES = {"float64": ("F64", "f64"), "float32": ("F32", "f32"), "float16": ("F16", "f16"), "bfloat16": ("BF16", "bf16"),
-         "float8_e4m3fn": ("F8_E4M3", "e4m3fn"), "float8_e5m2": ("F8_E5M2", "e5m2"), "int8": ("I8", "int8"), "uint8": ("U8", "uint8"),
+TYPES = {"float64": ("F64", "f64"), "float32": ("F32", "f32"), "float16": ("F16", "f16"),
+         "bfloat16": ("BF16", "bf16"),
+         "float8_e4m3fn": ("F8_E4M3", "e4m3fn"), "float8_e5m2": ("F8_E5M2", "e5m2"), "int8": ("I8", "int8"),
+         "uint8": ("U8", "uint8"),
          "int32": ("I32", "int32"), "int64": ("I64", "int64"), "bool": ("BOOL", "int8")}
 NAMES = {row[0]: name for name, row in TYPES.items()}
 
 
 class Plane:
-    """The bytes of one tensor (bytes, or a view of them), C-contiguous, with the name of its type ("bfloat16") and its shape."""
+    """The bytes of one tensor (bytes, or a view of them), C-contiguous, with the name of its type
+    ("bfloat16") and its shape."""
 
     def __init__(self, type_name, shape, data):
         if type_name not in TYPES:
@@ -39,7 +42,8 @@ class Plane:
     def rows(self, chosen):
         """Of the first axis these places."""
         size = len(self.data) // self.shape[0]
-        return Plane(self.type, (len(chosen), *self.shape[1:]), b"".join(self.data[size * i: size * (i + 1)] for i in chosen))
+        return Plane(self.type, (len(chosen), *self.shape[1:]),
+                     b"".join(self.data[size * i: size * (i + 1)] for i in chosen))
 
     def taken(self, axis, chosen):
         """Of any axis these places."""
@@ -62,12 +66,14 @@ class Plane:
 
 
 def bytes_of(array):
-    """A view of an array of numpy, or of a view, as bytes. By uint8: numpy's own 16-bit floats are no format of a memoryview."""
+    """A view of an array of numpy, or of a view, as bytes. By uint8: numpy's own 16-bit floats are no format
+    of a memoryview."""
     return array if isinstance(array, memoryview) else memoryview(array.reshape(-1).view("uint8"))
 
 
 def plane_of(array, copy=True):
-    """Of a torch tensor on any device, of what has __dlpack__ or __array__, or of nested lists (as f32 numbers). Without `copy` it
+    """Of a torch tensor on any device, of what has __dlpack__ or __array__, or of nested lists (as f32
+    numbers). Without `copy` it
     may be a view of the array, for whoever is done with it before the array changes."""
     kept = bytes if copy else bytes_of
     if isinstance(array, Plane):
@@ -86,14 +92,16 @@ def plane_of(array, copy=True):
         here = numpy.asarray(array, numpy.float32)
     if here.dtype.byteorder not in "=|" and not here.dtype.isnative:
         here = here.astype(here.dtype.newbyteorder("="))
-    return Plane(here.dtype.name, here.shape, kept(bytes_of(numpy.ascontiguousarray(here))) if here.size else b"")
+    return Plane(here.dtype.name, here.shape, kept(bytes_of(numpy.ascontiguousarray(here))) if here.size
+                 else b"")
 
 
 def write_planes(path, planes, metadata=None):
     """As a file of safetensors. `metadata` are texts by name."""
     header, at = ({"__metadata__": metadata} if metadata else {}), 0
     for name, plane in planes.items():
-        header[name] = {"dtype": TYPES[plane.type][0], "shape": list(plane.shape), "data_offsets": [at, at + len(plane.data)]}
+        header[name] = {"dtype": TYPES[plane.type][0], "shape": list(plane.shape),
+                        "data_offsets": [at, at + len(plane.data)]}
         at += len(plane.data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -102,7 +110,8 @@ def write_planes(path, planes, metadata=None):
 
 
 def header_of(path):
-    """(metadata, name -> (type, shape, first byte, byte behind the last)) of a file of safetensors, places counted from the file's
+    """(metadata, name -> (type, shape, first byte, byte behind the last)) of a file of safetensors, places
+    counted from the file's
     begin. ValueError where it is none: cut off, a byte that belongs to no tensor or to two."""
     size = os.path.getsize(path)
     with open(path, "rb") as file:
@@ -114,7 +123,8 @@ def header_of(path):
             metadata, found = rows.pop("__metadata__", {}), {}
             for name, row in rows.items():
                 start, end = row["data_offsets"]
-                found[name] = (str(row["dtype"]), tuple(int(n) for n in row["shape"]), 8 + length + start, 8 + length + end)
+                found[name] = (str(row["dtype"]), tuple(int(n) for n in row["shape"]), 8 + length + start,
+                               8 + length + end)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: its header is none of safetensors: {error!r}") from None
     at = 8 + length

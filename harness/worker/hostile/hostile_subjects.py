@@ -17,7 +17,8 @@ def twice(call):
 
 
 def variant(function):
-    return subject(op="twice", contract="out=f32", path="twice", variant=function.__name__, device="cpu")(function)
+    return subject(op="twice", contract="out=f32", path="twice", variant=function.__name__,
+                   device="cpu")(function)
 
 
 @variant

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The worker of example_worker.py, with one breach of protocol.md: unruly_worker.py EXAMPLE_WORKER BREACH. Each breach
-is committed at the second reply to a run; `none` is the twin that keeps the protocol."""
+"""The worker of example_worker.py, with one breach of protocol.md: unruly_worker.py EXAMPLE_WORKER BREACH.
+Each breach is committed at the second reply to a run; `none` is the twin that keeps the protocol."""
 
 import importlib.util
 import json
@@ -35,7 +35,8 @@ for line in control.makefile("r", encoding="utf-8"):
         elif breach == "bytes_behind":
             text += "{"
         elif breach.startswith("finding_"):
-            finding = {"type": "failed", "reason": "found by the worker", "finding": breach.removeprefix("finding_")}
+            finding = {"type": "failed", "reason": "found by the worker",
+                       "finding": breach.removeprefix("finding_")}
             text = json.dumps({**finding, "id": request["id"]}) + "\n"
         elif breach == "no_json":
             text = "done\n"

@@ -2,11 +2,12 @@
 """Writes the golden vectors of this directory from implementations that share nothing with reference/formats.
 
     python3 -m venv venv && venv/bin/pip install gfloat==0.5.2 ml_dtypes==0.6.0 numpy mpmath==1.4.1
-    venv/bin/pip install gguf==0.19.0 llama-cpp-python==0.3.36      # the latter builds a real ggml: libggml-base.so
+    venv/bin/pip install gguf==0.19.0 llama-cpp-python==0.3.36      # the latter builds a real ggml:
+    libggml-base.so
     venv/bin/python regenerate.py venv/lib/python3*/site-packages/llama_cpp/lib/libggml-base.so
 
-Deterministic: a second run writes the same bytes. README.md says what each file holds and which source made it.
-"""
+Deterministic: a second run writes the same bytes. README.md says what each file holds and which source made
+it. """
 import csv
 import ctypes
 import math
@@ -19,12 +20,15 @@ import gguf.quants
 import ml_dtypes
 import mpmath
 import numpy as np
-from gfloat.formats import (format_info_bfloat16, format_info_binary16, format_info_ocp_e2m1, format_info_ocp_e2m3,
-                            format_info_ocp_e3m2, format_info_ocp_e4m3, format_info_ocp_e5m2, format_info_ocp_e8m0)
+from gfloat.formats import (format_info_bfloat16, format_info_binary16, format_info_ocp_e2m1,
+                            format_info_ocp_e2m3,
+                            format_info_ocp_e3m2, format_info_ocp_e4m3, format_info_ocp_e5m2,
+                            format_info_ocp_e8m0)
 from gfloat.types import Domain, FormatInfo, RoundMode
 
 HERE = Path(__file__).parent
-# Of the norm: with 40 digits an exact zero of 32 sums is below 1e-36, and what a double could take for one below 2^-48.
+# Of the norm: with 40 digits an exact zero of 32 sums is below 1e-36, and what a double could take for one
+# below 2^-48.
 ZERO = 1e-12
 
 
@@ -90,7 +94,8 @@ def f32_neighbours(x):
 
 
 def inputs(name):
-    """Every decision boundary (values and midpoints) of a narrow format with its two f32 neighbours, and extremes."""
+    """Every decision boundary (values and midpoints) of a narrow format with its two f32 neighbours, and
+    extremes."""
     info, _ = SCALARS[name]
     rng = np.random.default_rng(1)
     wide = info.k > 8
@@ -133,7 +138,8 @@ def scalar_encode():
         for bits, x in inputs(name).items():
             row = [name, bits]
             for saturate in (True, False):
-                # README: below the smallest e8m0 there is no zero to round to; gfloat makes NaN, we the smallest.
+                # README: below the smallest e8m0 there is no zero to round to; gfloat makes NaN, we the
+                # smallest.
                 below = name == "e8m0" and x < 2.0**-127
                 row += ["" if below else gfloat_code(info, x, mode, saturate) for mode in MODES]
             code = np.array([x], dtype=np.float32).astype(dtype)
@@ -145,10 +151,12 @@ def scalar_encode():
 
 
 def blocks():
-    """32-element inputs: smooth, ties, zeros, subnormals, extremes, single spikes, signs of the absmax, powers of two."""
+    """32-element inputs: smooth, ties, zeros, subnormals, extremes, single spikes, signs of the absmax,
+    powers of two."""
     rng = np.random.default_rng(2)
     f = np.float32
-    made = [np.zeros(32, f), -np.zeros(32, f), np.ones(32, f), np.arange(32, dtype=f) - 16, np.arange(32, dtype=f) / 2,
+    made = [np.zeros(32, f), -np.zeros(32, f), np.ones(32, f), np.arange(32, dtype=f) - 16,
+            np.arange(32, dtype=f) / 2,
             np.full(32, -3.5, f)]
     for spike in (1.0, -1.0, 6.0, 448.0, 65504.0, 1e-4, 2.0**-24, 1e30):
         block = np.zeros(32, f)
@@ -215,7 +223,8 @@ def ggml_vectors(path):
             if name == "mxfp4_ggml":
                 raw[0] = min(i * 4, 0xFE)  # an exponent of 0xFF overflows ggml's f32 but not the real value
             elif i < 4:
-                raw[0:2] = bytes.fromhex(("0000", "0100", "ff03", "ff7b")[i])  # zero, smallest, largest subnormal, max
+                raw[0:2] = bytes.fromhex(("0000", "0100", "ff03",
+                                          "ff7b")[i])  # zero, smallest, largest subnormal, max
             elif (raw[1] & 0x7C) == 0x7C:
                 raw[1] &= 0xBF  # Inf and NaN scales: tested apart
             if name in ("q4_1", "q5_1") and (raw[3] & 0x7C) == 0x7C:
@@ -237,12 +246,14 @@ def q8_1_vectors(path):
 
 
 # name -> (gguf's type, where its f16 numbers are)
-SUPER_BLOCKS = {"q2_K": ("Q2_K", (80, 82)), "q3_K": ("Q3_K", (108,)), "q4_K": ("Q4_K", (0, 2)), "q5_K": ("Q5_K", (0, 2)),
+SUPER_BLOCKS = {"q2_K": ("Q2_K", (80, 82)), "q3_K": ("Q3_K", (108,)), "q4_K": ("Q4_K", (0, 2)),
+                "q5_K": ("Q5_K", (0, 2)),
                 "q6_K": ("Q6_K", (208,)), "iq4_xs": ("IQ4_XS", (0,))}
 
 
 def gguf_vectors():
-    """Random bytes and finite scales, at the edges of f16 in the first blocks, through gguf's dequantisers in numpy."""
+    """Random bytes and finite scales, at the edges of f16 in the first blocks, through gguf's dequantisers in
+    numpy."""
     rng = np.random.default_rng(4)
     rows = []
     for name, (theirs, scales) in SUPER_BLOCKS.items():
@@ -290,23 +301,27 @@ def nvfp4_vectors():
         wide = scale.astype(np.float64)[:, :, None]
         quotient = np.divide(blocks16 * float(glob), wide, out=np.zeros_like(blocks16), where=wide > 0)
         codes = np.clip(quotient, -6, 6).astype(ml_dtypes.float4_e2m1fn)
-        # 128x4 tiles as strides: [tile row, 4 groups of 32, 32, tile column, 4] -> [tile row, tile column, 32, group, 4]
+        # 128x4 tiles as strides: [tile row, 4 groups of 32, 32, tile column, 4] -> [tile row, tile column,
+        # 32, group, 4]
         padded_rows, padded_columns = -(-r // 128) * 128, -(-(c // 16) // 4) * 4
         padded = np.zeros((padded_rows, padded_columns), np.uint8)
         padded[:r, :c // 16] = scale.view(np.uint8)
         tiles = padded.reshape(padded_rows // 128, 4, 32, padded_columns // 4, 4).transpose(0, 3, 2, 1, 4)
         value = codes.astype(np.float64) * wide / float(glob)
-        rows.append((r, c, hexes(x.ravel()), bits32(float(glob)), "".join(f"{int(v):x}" for v in codes.view(np.uint8).ravel()),
+        rows.append((r, c, hexes(x.ravel()), bits32(float(glob)),
+                     "".join(f"{int(v):x}" for v in codes.view(np.uint8).ravel()),
                      scale.view(np.uint8).tobytes().hex(), tiles.tobytes().hex() if r != 130 else "",
                      hexes(value.astype(np.float32).ravel()) if r <= 5 else ""))
         if r == 130:  # mostly padding: keep position and value of what is not zero
             flat = tiles.ravel()
-            rows[-1] = rows[-1][:6] + (" ".join(f"{i}:{flat[i]:02x}" for i in np.nonzero(flat)[0]), rows[-1][7])
+            rows[-1] = rows[-1][:6] + (" ".join(f"{i}:{flat[i]:02x}" for i in np.nonzero(flat)[0]),
+                                       rows[-1][7])
     write("nvfp4.csv", ["rows", "inner", "f32", "global", "codes", "linear", "swizzled", "value_f32"], rows)
 
 
 def int4_vectors():
-    """Matrices [rows, inner] in int4 with scales in bf16, and with two scales: codes one a byte, numpy and ml_dtypes' casts."""
+    """Matrices [rows, inner] in int4 with scales in bf16, and with two scales: codes one a byte, numpy and
+    ml_dtypes' casts."""
     rng = np.random.default_rng(8)
     rows = []
     for r, c in ((1, 32), (3, 64), (4, 96)):
@@ -317,20 +332,24 @@ def int4_vectors():
             second, numbers = np.float32(1), x.reshape(r, c // size, size)
             if name != "int4_g32_bf16":
                 second = np.float32(np.abs(x).max() / np.float32(448))
-                fp8 = (numbers.astype(np.float64) / float(second)).clip(-448, 448).astype(ml_dtypes.float8_e4m3fn)
+                fp8 = (numbers.astype(np.float64) / float(second)).clip(-448,
+                                                                        448).astype(ml_dtypes.float8_e4m3fn)
                 numbers = fp8.astype(np.float32)
             scale = (np.abs(numbers).max(axis=2) / np.float32(7)).astype(np.float32)
-            scale = scale.astype(ml_dtypes.bfloat16 if name == "int4_g32_bf16" else np.float32).astype(np.float32)
+            scale = scale.astype(ml_dtypes.bfloat16 if name == "int4_g32_bf16"
+                                 else np.float32).astype(np.float32)
             scale[scale == 0] = 1
             codes = np.clip(np.rint(numbers.astype(np.float64) / scale.astype(np.float64)[:, :, None]), -7, 7)
             value = codes * scale.astype(np.float64)[:, :, None] * float(second)
-            rows.append((name, r, c, hexes(x.ravel()), codes.astype(np.int8).tobytes().hex(), hexes(scale.ravel()),
+            rows.append((name, r, c, hexes(x.ravel()), codes.astype(np.int8).tobytes().hex(),
+                         hexes(scale.ravel()),
                          bits32(float(second)), hexes(value.astype(np.float32).ravel())))
     write("int4.csv", ["format", "rows", "inner", "f32", "codes", "scale", "scale_2", "value_f32"], rows)
 
 
 def tq3_vectors():
-    """Constants by mpmath (quadrature and root finding, not the fixed point of the C++); the rotation by a dense matrix."""
+    """Constants by mpmath (quadrature and root finding, not the fixed point of the C++); the rotation by a
+    dense matrix."""
     mpmath.mp.dps = 40
     phi = mpmath.npdf
     def centroids(t):
@@ -341,7 +360,8 @@ def tq3_vectors():
     inner, outer = centroids(t)
     def spread(c, edges):
         return mpmath.quad(lambda y: abs(y - c) * phi(y), edges) / mpmath.quad(phi, edges)
-    rows = [("threshold", t), ("centroid0", inner), ("centroid1", outer), ("spread0", spread(inner, [0, inner, t])),
+    rows = [("threshold", t), ("centroid0", inner), ("centroid1", outer),
+            ("spread0", spread(inner, [0, inner, t])),
             ("spread1", spread(outer, [t, outer, 4, 8, 20]))]
     write("tq3_constants.csv", ["name", "value"], [(n, mpmath.nstr(v, 30)) for n, v in rows])
 
@@ -359,7 +379,8 @@ def tq3_vectors():
     out = []
     for i, block in enumerate(blocks()):
         x = [mpmath.mpf(float(v)) for v in block]
-        y = [mpmath.fsum(int(h[a][b]) * int(signs[b]) * x[b] for b in range(32)) / mpmath.sqrt(32) for a in range(32)]
+        y = [mpmath.fsum(int(h[a][b]) * int(signs[b]) * x[b] for b in range(32)) / mpmath.sqrt(32)
+             for a in range(32)]
         norm = mpmath.sqrt(mpmath.fsum(v * v for v in y))
         for used in (True, False):
             raw = bytearray(14)
@@ -380,10 +401,12 @@ def tq3_vectors():
                 d = np.float16(float(norm / mpmath.sqrt(total)))
                 raw[12:14] = d.tobytes()
             d = float(np.frombuffer(bytes(raw[12:14]), np.float16)[0])
-            r = [d * level[used, raw[j // 4] >> (2 * (j % 4)) & 3, raw[8 + j // 8] >> (j % 8) & 1] for j in range(32)]
+            r = [d * level[used, raw[j // 4] >> (2 * (j % 4)) & 3, raw[8 + j // 8] >> (j % 8) & 1]
+                 for j in range(32)]
             value = [float(int(signs[a]) * mpmath.fsum(int(h[a][b]) * mpmath.mpf(r[b]) for b in range(32)) /
                            mpmath.sqrt(32)) for a in range(32)]
-            out.append(("tq3_0_c2s1" if used else "tq3_0_c2", i, bytes(raw).hex(), " ".join(text(v) for v in value)
+            out.append(("tq3_0_c2s1" if used else "tq3_0_c2", i, bytes(raw).hex(),
+                        " ".join(text(v) for v in value)
                         if i % 6 == 0 else ""))
     write("tq3.csv", ["format", "block", "bytes", "value"], out)
 

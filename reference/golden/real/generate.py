@@ -1,5 +1,5 @@
-"""Writes functions.csv: values of elementary functions at doubles, from mpmath, an implementation that shares no code
-with MPFR (pure Python on integers; MPMATH_NOGMPY=1 keeps even GMP out).
+"""Writes functions.csv: values of elementary functions at doubles, from mpmath, an implementation that shares
+no code with MPFR (pure Python on integers; MPMATH_NOGMPY=1 keeps even GMP out).
 
 Regenerate: MPMATH_NOGMPY=1 python3 reference/golden/real/generate.py > reference/golden/real/functions.csv
 """

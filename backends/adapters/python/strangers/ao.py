@@ -11,10 +11,11 @@ DESCRIPTION = f"torchao {version('torchao')}"
 BLOCKS = {"e4m3fn_tensor": lambda x: list(x.shape), "e4m3fn_tok": lambda x: [1, x.shape[-1]]}
 
 
-# max_abs / 448 and a tensor of scales: on a CUDA device PyTorch divides by a Python number by multiplying with its reciprocal
-# in f32, and by a tensor truly.
+# max_abs / 448 and a tensor of scales: on a CUDA device PyTorch divides by a Python number by multiplying
+# with its reciprocal in f32, and by a tensor truly.
 def contract(call):
-    need(call.text("to") in BLOCKS and call.text("dtype") == "f32", "e4m3fn with a scale per tensor or row, from f32")
+    need(call.text("to") in BLOCKS and call.text("dtype") == "f32",
+         "e4m3fn with a scale per tensor or row, from f32")
     return "scale=reciprocal code=divide round=nearest_even"
 
 

@@ -20,7 +20,8 @@ def rms_norm(call, x, gamma):
     return triton_rmsnorm_forward(x, gamma, call.real("eps"))
 
 
-@subject(op="layernorm", path="_layer_norm_kernel", contract="variance=two_pass acc=f32 product=x_inv_gamma rsqrt_ulp=4")
+@subject(op="layernorm", path="_layer_norm_kernel",
+         contract="variance=two_pass acc=f32 product=x_inv_gamma rsqrt_ulp=4")
 def layer_norm(call, x, gamma, beta):
     return triton_layer_norm_forward(x, gamma, beta, call.real("eps"))
 
@@ -42,8 +43,10 @@ def quantise(call, x):
 
 def attention_contract(call):
     plain_attention(call, "mask")
-    need(call.text("mask") in ("none", "causal") and call.integer("q") == call.integer("len"), "as many rows as keys, causal or not")
-    need(call.text("dtype") == "f16" and call.integer("d") in (16, 32, 64, 128) and call.integer("d") == call.integer("dv"),
+    need(call.text("mask") in ("none", "causal") and call.integer("q") == call.integer("len"),
+         "as many rows as keys, causal or not")
+    need(call.text("dtype") == "f16" and call.integer("d") in (16, 32, 64, 128)
+         and call.integer("d") == call.integer("dv"),
          "f16, d of 16, 32, 64, 128")
     need(call.text("scale") == "0", "its own scale")
     return fused_attention(call)

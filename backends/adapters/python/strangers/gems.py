@@ -52,7 +52,8 @@ def mm(call, a, b):
 
 def attention_contract(call):
     plain_attention(call, "mask")
-    need(call.text("mask") == "none" or call.text("mask") == "causal" and call.integer("q") == call.integer("len"),
+    need(call.text("mask") == "none" or call.text("mask") == "causal"
+         and call.integer("q") == call.integer("len"),
          "causal only with as many rows as keys")
     need(call.integer("d") in (64, 128), "d of 64 or 128")
     return fused_attention(call)

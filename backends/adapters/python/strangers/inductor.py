@@ -10,8 +10,11 @@ from stranger import TRITON_SOFTMAX, fused_attention, plain_attention, plain_sof
 DESCRIPTION = f"Inductor of PyTorch {torch.__version__}"
 torch._dynamo.config.cache_size_limit = 512
 _softmax = torch.compile(lambda x: F.softmax(x, dim=-1), dynamic=True)
-_layer_norm = torch.compile(lambda x, gamma, beta, eps: F.layer_norm(x.float(), (x.shape[-1],), gamma, beta, eps).to(x.dtype), dynamic=True)
-_rms_norm = torch.compile(lambda x, gamma, eps: F.rms_norm(x.float(), (x.shape[-1],), gamma, eps).to(x.dtype), dynamic=True)
+_layer_norm = torch.compile(lambda x, gamma, beta,
+                            eps: F.layer_norm(x.float(), (x.shape[-1],), gamma, beta, eps).to(x.dtype),
+                            dynamic=True)
+_rms_norm = torch.compile(lambda x, gamma, eps: F.rms_norm(x.float(), (x.shape[-1],), gamma, eps).to(x.dtype),
+                          dynamic=True)
 _flex = torch.compile(flex_attention, dynamic=False)
 
 
@@ -47,7 +50,9 @@ def attention(call, q, k, v):
     rows, keys = q.shape[1], k.shape[1]
     mask = None
     if call.text("mask") == "causal":
-        mask = create_block_mask(lambda b, h, i, j: j <= i + (keys - rows), None, None, rows, keys, device=q.device)
-    out = _flex(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), block_mask=mask, scale=call.real("scale") or None,
+        mask = create_block_mask(lambda b, h, i, j: j <= i + (keys - rows), None, None, rows, keys,
+                                 device=q.device)
+    out = _flex(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), block_mask=mask,
+                scale=call.real("scale") or None,
                 enable_gqa=call.integer("heads") != call.integer("kv_heads"))
     return out.transpose(1, 2)

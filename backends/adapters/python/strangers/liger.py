@@ -38,6 +38,7 @@ def rms_norm_gemma(call, x, gamma):
     return LigerRMSNormFunction.apply(x, gamma, call.real("eps"), 0.0, "gemma", False, None).to(x.dtype)
 
 
-@subject(op="layernorm", path="_layer_norm_forward_kernel", contract="variance=two_pass acc=f32 product=x_inv_gamma")
+@subject(op="layernorm", path="_layer_norm_forward_kernel",
+         contract="variance=two_pass acc=f32 product=x_inv_gamma")
 def layer_norm(call, x, gamma, beta):
     return LigerLayerNormFunction.apply(x, gamma, beta, call.real("eps"))

@@ -1,8 +1,9 @@
-"""What subjects for installed libraries have in common: what a library has no argument for, and how its contract is written.
+"""What subjects for installed libraries have in common: what a library has no argument for, and how its
+contract is written.
 
-A contract is read off the library's source, not fitted to what it computes. Triton 3.6, which most of them are written in:
-tl.exp is ex2.approx of x times log2(e) rounded to f32 (exp=base2), `/` of f32 is div.full (2 ulp), tl.dot of 16-bit operands
-is the tensor core with an f32 accumulator."""
+A contract is read off the library's source, not fitted to what it computes. Triton 3.6, which most of them
+are written in: tl.exp is ex2.approx of x times log2(e) rounded to f32 (exp=base2), `/` of f32 is div.full (2
+ulp), tl.dot of 16-bit operands is the tensor core with an f32 accumulator."""
 
 from assay_subjects import need
 from pytorch_units import WIDE, unit
@@ -33,9 +34,11 @@ def plain_softmax(call):
 
 def plain_attention(call, *more):
     plain(call, **{name: value for name, value in (
-        ("page", "0"), ("lengths", "full"), ("softcap", "0"), ("sinks", "no"), ("alibi", "no"), ("rotate", "none"),
+        ("page", "0"), ("lengths", "full"), ("softcap", "0"), ("sinks", "no"), ("alibi", "no"),
+        ("rotate", "none"),
         ("mask", "none")) if name not in more})
-    need(call.text("k") == call.text("dtype") == call.text("v") and call.text("dtype") in WIDE, "q, K and V of one 16-bit type")
+    need(call.text("k") == call.text("dtype") == call.text("v") and call.text("dtype") in WIDE,
+         "q, K and V of one 16-bit type")
 
 
 def fused_attention(call, split=1, tile=64, more=""):

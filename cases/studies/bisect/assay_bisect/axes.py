@@ -1,7 +1,8 @@
-"""The axes beside commits: which part of a difference makes a result another, by delta debugging over the parts.
+"""The axes beside commits: which part of a difference makes a result another, by delta debugging over the
+parts.
 
-flags      compile flags and environment, over their product: what only the bad side has is taken over part by part
-files      source files of two commits: the good tree with some of the bad one's files
+flags      compile flags and environment, over their product: what only the bad side has is taken over part by
+part files      source files of two commits: the good tree with some of the bad one's files
 objects    object files of two builds, by linking some of each; then the functions of those that matter
 libraries  shared libraries of two builds, by a folder with some of each"""
 import hashlib
@@ -26,12 +27,14 @@ def arguments(p):
     group.add_argument("--at", default="HEAD", metavar="COMMIT", help="flags: the commit to build")
     group.add_argument("--good-flags", default="", metavar="FLAGS")
     group.add_argument("--bad-flags", default="", metavar="FLAGS")
-    group.add_argument("--flags-in", default="CFLAGS", metavar="NAME", help="the variable that the build takes its flags from")
+    group.add_argument("--flags-in", default="CFLAGS", metavar="NAME",
+                       help="the variable that the build takes its flags from")
     group.add_argument("--good-env", action="append", default=[], metavar="NAME=VALUE")
     group.add_argument("--bad-env", action="append", default=[], metavar="NAME=VALUE")
     group.add_argument("--good-folder", metavar="DIR", help="objects, libraries: what the good build left")
     group.add_argument("--bad-folder", metavar="DIR")
-    group.add_argument("--objects", default="**/*.o", metavar="PATTERN", help="objects: which files of both folders")
+    group.add_argument("--objects", default="**/*.o", metavar="PATTERN",
+                       help="objects: which files of both folders")
     group.add_argument("--link", default="cc -shared -o {out} {objects} -lm", metavar="CMD")
 
 
@@ -46,9 +49,11 @@ class Flags:
         self.flags = [shlex.split(a.good_flags), shlex.split(a.bad_flags)]
         self.settings = [dict(setting(t) for t in a.good_env), dict(setting(t) for t in a.bad_env)]
         good, bad = self.flags
-        self.items = [f"without {f}" for f in good if f not in bad] + [f"with {f}" for f in bad if f not in good]
+        self.items = [f"without {f}"
+                      for f in good if f not in bad] + [f"with {f}" for f in bad if f not in good]
         names = sorted(set(self.settings[0]) | set(self.settings[1]))
-        self.items += [f"{n}={self.settings[1].get(n, '')}" for n in names if self.settings[0].get(n) != self.settings[1].get(n)]
+        self.items += [f"{n}={self.settings[1].get(n, '')}" for n in names
+                       if self.settings[0].get(n) != self.settings[1].get(n)]
 
     def plugin(self, part):
         good, bad = self.flags
@@ -76,7 +81,8 @@ class Files:
         repository.borrow(state)
         self.index = os.path.join(state, "index")
         self.builder = Builder(repository, recipe_of(p, a), state, 1, say)
-        raw = git(repository.source, "diff-tree", "-r", "-z", "--no-renames", "--raw", self.good, self.bad).split("\0")
+        raw = git(repository.source, "diff-tree", "-r", "-z", "--no-renames", "--raw", self.good,
+                  self.bad).split("\0")
         self.change = {}
         for meta, path in zip(raw[::2], raw[1::2]):
             _, mode, _, blob, _ = meta[1:].split()
@@ -90,9 +96,12 @@ class Files:
         text = "".join(f"{self.change[f][0]} {self.change[f][1] if self.change[f][0] != '000000' else zero}\t{f}\0" for f in part)
 
         def run(*words, given=None):
-            done = subprocess.run(["git", "-C", own, *words], input=given, text=True, capture_output=True, env=said | {
-                "GIT_AUTHOR_NAME": "assay", "GIT_AUTHOR_EMAIL": "assay@localhost", "GIT_AUTHOR_DATE": "@0 +0000",
-                "GIT_COMMITTER_NAME": "assay", "GIT_COMMITTER_EMAIL": "assay@localhost", "GIT_COMMITTER_DATE": "@0 +0000"})
+            done = subprocess.run(["git", "-C", own, *words], input=given, text=True, capture_output=True,
+                                  env=said | {
+                "GIT_AUTHOR_NAME": "assay", "GIT_AUTHOR_EMAIL": "assay@localhost",
+                "GIT_AUTHOR_DATE": "@0 +0000",
+                "GIT_COMMITTER_NAME": "assay", "GIT_COMMITTER_EMAIL": "assay@localhost",
+                "GIT_COMMITTER_DATE": "@0 +0000"})
             if done.returncode:
                 raise Infrastructure(f"git {words[0]}: {done.stderr.strip()}")
             return done.stdout.strip()
@@ -122,7 +131,8 @@ class Folders:
         self.pattern = a.objects if a.axis == "objects" else "**/*.so*"
         good, bad = parts_of(self.good, self.pattern), parts_of(self.bad, self.pattern)
         self.both = sorted(good | bad)
-        self.items = [f for f in self.both if not same_file(os.path.join(self.good, f), os.path.join(self.bad, f))]
+        self.items = [f for f in self.both if not same_file(os.path.join(self.good, f),
+                                                            os.path.join(self.bad, f))]
 
     def folder(self, part):
         name = hashlib.sha256("\0".join([self.good, self.bad, *sorted(part)]).encode()).hexdigest()[:20]
@@ -151,7 +161,8 @@ class Libraries(Folders):
 class Objects(Folders):
     def plugin(self, part):
         folder = self.folder(part)
-        return link(self.kept, self.a.link, [self.side(f, part) for f in self.both if os.path.exists(self.side(f, part))], folder,
+        return link(self.kept, self.a.link,
+                    [self.side(f, part) for f in self.both if os.path.exists(self.side(f, part))], folder,
                     os.path.basename(self.a.backend))
 
 
@@ -171,7 +182,8 @@ def command(p, a):
     state = state_of(a, repository)
     held = lock(state)
     say = (lambda text: None) if a.quiet else (lambda text: print(text, flush=True))
-    axis = {"flags": Flags, "files": Files, "objects": Objects, "libraries": Libraries}[a.axis](p, a, question, state, say)
+    axis = {"flags": Flags, "files": Files, "objects": Objects,
+            "libraries": Libraries}[a.axis](p, a, question, state, say)
     kept = Kept()
     try:
         if not axis.items:
@@ -198,7 +210,8 @@ def command(p, a):
         print(f"{names[0]}: {good} -> {bad} by {len(part)} of {len(axis.items)} {a.axis}:")
         for item in part:
             print(f"  {item}")
-        report = {"case": names[0], "good": good, "bad": bad, "axis": a.axis, "parts": part, "of": len(axis.items)}
+        report = {"case": names[0], "good": good, "bad": bad, "axis": a.axis, "parts": part,
+                  "of": len(axis.items)}
         if a.axis == "objects":
             report["functions"] = by_function(axis, part, shows, say)
         report["tests"] = tests[0]

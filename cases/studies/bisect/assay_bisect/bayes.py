@@ -1,15 +1,17 @@
 """The search where an answer is only likely: a fault that shows in some runs, a time that varies.
 
-Hypothesis h is the commit that brought the fault, or `before` (the old end has it already). A run of commit c finds it with
-probability p where h is among c and its ancestors, and with probability f elsewhere. p, and f where a run may find what is not
-there, are unknown: both have a prior on a grid, and the posterior is over (h, p, f) together. A search ends when one hypothesis,
-or a set that no testable commit tells apart, has a posterior of 1 - error. By Bayes' theorem that is the probability that it is
-right, given that p is the same at every commit that has the fault and lies within the grid."""
+Hypothesis h is the commit that brought the fault, or `before` (the old end has it already). A run of commit c
+finds it with probability p where h is among c and its ancestors, and with probability f elsewhere. p, and f
+where a run may find what is not there, are unknown: both have a prior on a grid, and the posterior is over
+(h, p, f) together. A search ends when one hypothesis, or a set that no testable commit tells apart, has a
+posterior of 1 - error. By Bayes' theorem that is the probability that it is right, given that p is the same
+at every commit that has the fault and lies within the grid."""
 import math
 
 from .history import intervals, members
 
-RATES = [0.01 * 1.3 ** i for i in range(17)] + [0.8, 0.95, 0.999]  # p: 1 % to 67 % in steps of 30 %, and nearly always
+RATES = [0.01 * 1.3 ** i for i in range(17)] + [0.8, 0.95,
+                                                0.999]  # p: 1 % to 67 % in steps of 30 %, and nearly always
 FALSE = [0.001, 0.01, 0.03, 0.1, 0.2, 0.35]  # f, where a run may be wrong about a commit without the fault
 FEWEST = RATES[0]  # a fault that shows less often is not looked for
 MOST_RUNS = 24  # of one commit before the next is chosen
@@ -25,7 +27,8 @@ class Bayes:
     def __init__(self, history, excluded=0, error=0.01, may_be_wrong=False, untestable=0):
         self.history, self.error = history, error
         self.before = len(history)
-        self.grid = [(p, f) for p in RATES for f in FALSE if p > f] if may_be_wrong else [(p, 0.0) for p in RATES]
+        self.grid = [(p, f) for p in RATES for f in FALSE
+                     if p > f] if may_be_wrong else [(p, 0.0) for p in RATES]
         allowed = [h for h in range(self.before + 1) if not excluded >> h & 1]
         self.hypotheses = allowed
         self.place = {h: i for i, h in enumerate(allowed)}
@@ -75,7 +78,8 @@ class Bayes:
         self.untestable |= 1 << commit
 
     def choose(self, built=(), build_cost=1.0):
-        """(commit, runs): the most information for its cost; a build that is not there yet costs `build_cost` runs."""
+        """(commit, runs): the most information for its cost; a build that is not there yet costs `build_cost`
+        runs."""
         sums, total = [0.0], 0.0
         for w in self.posterior:
             total += w
@@ -98,7 +102,8 @@ class Bayes:
         return choice, runs
 
     def answer(self):
-        """(hypotheses, posterior): the most likely hypothesis and those that no testable commit tells from it."""
+        """(hypotheses, posterior): the most likely hypothesis and those that no testable commit tells from
+        it."""
         best = max(range(len(self.hypotheses)), key=lambda i: self.posterior[i])
         testable = [c for c in self.hypotheses if not self.untestable >> c & 1]
         like = set(range(len(self.hypotheses)))

@@ -37,12 +37,14 @@ class Recipe:
     environment: dict = field(default_factory=dict)
 
     def digest(self, tree):
-        parts = [tree, self.build, self.backend, self.keep, self.prebuilt, self.paths, sorted(self.environment.items())]
+        parts = [tree, self.build, self.backend, self.keep, self.prebuilt, self.paths,
+                 sorted(self.environment.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def lock(state):
-    """Holds the folder for this process alone, as long as it lives; the system lets go of it whatever ends us."""
+    """Holds the folder for this process alone, as long as it lives; the system lets go of it whatever ends
+    us."""
     os.makedirs(state, exist_ok=True)
     held = open(os.path.join(state, "lock"), "a+")
     try:
@@ -58,7 +60,8 @@ def lock(state):
 
 
 def scratch_in(state):
-    """Temporary files of ours and of whatever we start go into the state, where the next search clears what a SIGKILL left."""
+    """Temporary files of ours and of whatever we start go into the state, where the next search clears what a
+    SIGKILL left."""
     scratch = os.path.join(state, "scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     os.makedirs(scratch, exist_ok=True)
@@ -71,11 +74,13 @@ class Kept:
     def __init__(self):
         self._running, self._cancelled, self._lock, self.stopped = {}, set(), threading.Lock(), False
 
-    def run(self, command, folder, log, seconds, gigabytes=1e6, free_gigabytes=0.0, environment=None, label=None):
+    def run(self, command, folder, log, seconds, gigabytes=1e6, free_gigabytes=0.0, environment=None,
+            label=None):
         """What the keeper says of the command; None when it was cancelled."""
         with tempfile.TemporaryDirectory() as scratch:
             result = os.path.join(scratch, "result")
-            limits = {"seconds": seconds, "bytes": gigabytes * 2**30, "free": free_gigabytes * 2**30, "folder": folder,
+            limits = {"seconds": seconds, "bytes": gigabytes * 2**30, "free": free_gigabytes * 2**30,
+                      "folder": folder,
                       "log": log, "result": result, "parent": os.getpid()}
             with self._lock:
                 if self.stopped:
@@ -161,10 +166,12 @@ class Builder:
             raise Cancelled()
         self.made[commit] = not reason
         with open(os.path.join(part, "status.json"), "w") as f:
-            json.dump({"commit": commit, "untestable": reason, "seconds": round(time.monotonic() - started, 2)}, f)
+            json.dump({"commit": commit, "untestable": reason,
+                       "seconds": round(time.monotonic() - started, 2)}, f)
         remove(folder)
         os.rename(part, folder)
-        self.say(f"  built {commit[:10]} in {time.monotonic() - started:.1f} s" + (f": {reason}" if reason else ""))
+        self.say(f"  built {commit[:10]} in {time.monotonic() - started:.1f} s"
+                 + (f": {reason}" if reason else ""))
 
     def _environment(self, commit, slot):
         return {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | self.recipe.environment | {
@@ -176,19 +183,25 @@ class Builder:
         command = self.recipe.prebuilt
         for name, value in values.items():
             command = command.replace("{" + name + "}", shlex.quote(value))
-        ended = self.kept.run(["/bin/sh", "-c", command], part, os.path.join(part, "log"), self.recipe.seconds,
-                              self.recipe.gigabytes, self.recipe.free_gigabytes, self._environment(commit, 0), commit)
+        ended = self.kept.run(["/bin/sh", "-c", command], part, os.path.join(part, "log"),
+                              self.recipe.seconds,
+                              self.recipe.gigabytes, self.recipe.free_gigabytes, self._environment(commit, 0),
+                              commit)
         if ended is None:
             return None
-        if ended["ended"] == "exit" and ended["code"] == 0 and os.path.exists(os.path.join(out, self.recipe.backend)):
+        if ended["ended"] == "exit" and ended["code"] == 0 and os.path.exists(os.path.join(out,
+                                                                                           self.recipe.backend)):
             return ""
-        return self._reason(ended, part) or f"the command of --prebuilt left no {self.recipe.backend} in {{out}}"
+        return self._reason(ended,
+                            part) or f"the command of --prebuilt left no {self.recipe.backend} in {{out}}"
 
     def _build(self, commit, part, slot):
         tree = os.path.join(self.state, "trees", str(slot))
         self.repository.check_out(commit, tree, self.recipe.keep_ignored)
-        ended = self.kept.run(["/bin/sh", "-c", self.recipe.build], tree, os.path.join(part, "log"), self.recipe.seconds,
-                              self.recipe.gigabytes, self.recipe.free_gigabytes, self._environment(commit, slot), commit)
+        ended = self.kept.run(["/bin/sh", "-c", self.recipe.build], tree, os.path.join(part, "log"),
+                              self.recipe.seconds,
+                              self.recipe.gigabytes, self.recipe.free_gigabytes,
+                              self._environment(commit, slot), commit)
         if ended is None:
             return None
         reason = self._reason(ended, part)
@@ -209,7 +222,8 @@ class Builder:
         return {"time": f"it takes more than {self.recipe.seconds:g} s",
                 "disk": f"it writes more than {self.recipe.gigabytes:g} GiB",
                 "full": f"it leaves less than {self.recipe.free_gigabytes:g} GiB of the disk free"}.get(
-            ended["ended"], f"it ends with {ended['code']}: {last_line(os.path.join(part, 'log'))}" if ended["code"] else
+            ended["ended"], f"it ends with {ended['code']}: {last_line(os.path.join(part, 'log'))}"
+            if ended["code"] else
             f"it leaves processes: {' '.join(ended['left'])}" if ended["left"] else "")
 
     def _collect(self, tree, kept):

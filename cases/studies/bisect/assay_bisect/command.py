@@ -71,7 +71,8 @@ def setting(text):
 
 
 def parser():
-    p = Parser(prog="assay bisect", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG, allow_abbrev=False,
+    p = Parser(prog="assay bisect", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG,
+               allow_abbrev=False,
                description="Finds what turned a kernel's result into another: the commit; or the compile flag, the source file, "
                            "the object, the library.")
     p.add_argument("axis", nargs="?", default="commits", choices=("commits", *axes.AXES, "demonstration"))
@@ -79,36 +80,53 @@ def parser():
     ends = p.add_argument_group("ends")
     ends.add_argument("--repository", default=".", help="the history; it is only read (default: here)")
     ends.add_argument("--good", help="a commit without the change")
-    ends.add_argument("--bad", help="a commit with it; an ancestor of --good asks for the commit that mended it")
+    ends.add_argument("--bad",
+                      help="a commit with it; an ancestor of --good asks for the commit that mended it")
     ends.add_argument("--first-parent", action="store_true", help="follow the first parent of merges only")
     build = p.add_argument_group("builds")
-    build.add_argument("--build", default="", metavar="CMD", help="for sh, in a clean work tree of the commit")
-    build.add_argument("--backend", metavar="FILE", help="the plug-in that the build leaves, a path inside the work tree")
-    build.add_argument("--keep", action="append", default=[], metavar="PATTERN", help="further files that the plug-in needs")
+    build.add_argument("--build", default="", metavar="CMD",
+                       help="for sh, in a clean work tree of the commit")
+    build.add_argument("--backend", metavar="FILE",
+                       help="the plug-in that the build leaves, a path inside the work tree")
+    build.add_argument("--keep", action="append", default=[], metavar="PATTERN",
+                       help="further files that the plug-in needs")
     build.add_argument("--prebuilt", default="", metavar="CMD",
                        help="tried before --build: puts the plug-in of {commit} (its tree: {tree}) into the folder {out}, as {out}/FILE")
-    build.add_argument("--paths", nargs="+", default=[], help="all that a build reads of the tree; commits alike there are one")
-    build.add_argument("--env", action="append", type=setting, default=[], metavar="NAME=VALUE", help="for builds and runs")
-    build.add_argument("--jobs", "-j", type=number(1, 64, int), default=1, help="builds side by side, on speculation")
-    build.add_argument("--build-seconds", type=number(0.1, 1e6), default=3600, help="a build that takes longer is skipped")
-    build.add_argument("--build-gigabytes", type=number(0.001, 1e6), default=20, help="a build that writes more is skipped")
-    build.add_argument("--free-gigabytes", type=number(0, 1e6), default=1, help="of the disk, that are left free")
-    build.add_argument("--keep-ignored", action="store_true", help="leave what git ignores in the work tree from build to build")
+    build.add_argument("--paths", nargs="+", default=[],
+                       help="all that a build reads of the tree; commits alike there are one")
+    build.add_argument("--env", action="append", type=setting, default=[], metavar="NAME=VALUE",
+                       help="for builds and runs")
+    build.add_argument("--jobs", "-j", type=number(1, 64, int), default=1,
+                       help="builds side by side, on speculation")
+    build.add_argument("--build-seconds", type=number(0.1, 1e6), default=3600,
+                       help="a build that takes longer is skipped")
+    build.add_argument("--build-gigabytes", type=number(0.001, 1e6), default=20,
+                       help="a build that writes more is skipped")
+    build.add_argument("--free-gigabytes", type=number(0, 1e6), default=1,
+                       help="of the disk, that are left free")
+    build.add_argument("--keep-ignored", action="store_true",
+                       help="leave what git ignores in the work tree from build to build")
     ask = p.add_argument_group("question")
-    ask.add_argument("--case", action="append", default=[], help="a case line, a suite, a file; may be repeated")
+    ask.add_argument("--case", action="append", default=[],
+                     help="a case line, a suite, a file; may be repeated")
     ask.add_argument("--options", default="", help="of the backend, as behind the colon of -b")
     ask.add_argument("--find", type=find_of, metavar="FIND", default="verdict")
-    ask.add_argument("--ratio", type=number(0.001, 1000), default=0.0, help="--find time: the threshold (default: between the ends)")
+    ask.add_argument("--ratio", type=number(0.001, 1000), default=0.0,
+                     help="--find time: the threshold (default: between the ends)")
     ask.add_argument("--run", default="", metavar="CMD", help="ask this command in place of assay run")
-    ask.add_argument("--field", default="", metavar="NAME", help="--run: compare this field of its JSON, as in cells.3.verdict")
+    ask.add_argument("--field", default="", metavar="NAME",
+                     help="--run: compare this field of its JSON, as in cells.3.verdict")
     ask.add_argument("--run-seconds", type=number(0.1, 1e6), default=3600)
     ask.add_argument("--noisy", action="store_true", help="a fault that shows in some runs only")
-    ask.add_argument("--error", type=number(1e-6, 0.5), default=0.01, help="--noisy: probability of a wrong answer")
+    ask.add_argument("--error", type=number(1e-6, 0.5), default=0.01,
+                     help="--noisy: probability of a wrong answer")
     ask.add_argument("--most-runs", type=number(1, 10**7, int), default=20000)
-    ask.add_argument("--confirm", type=number(0, 1000, int), default=2, help="times that the answer at the culprit is asked again")
+    ask.add_argument("--confirm", type=number(0, 1000, int), default=2,
+                     help="times that the answer at the culprit is asked again")
     out = p.add_argument_group("state and reports")
     out.add_argument("--state", help="work trees, builds and answers (default: ~/.cache/assay/bisect/...)")
-    out.add_argument("--replay", metavar="LOG", help="take the answers of a bisect log; its ends too, where none are given")
+    out.add_argument("--replay", metavar="LOG",
+                     help="take the answers of a bisect log; its ends too, where none are given")
     out.add_argument("--log", metavar="FILE", help="put git's bisect log there as well")
     out.add_argument("--json", metavar="FILE")
     out.add_argument("--quiet", "-q", action="store_true", help="the answer only")
@@ -127,14 +145,16 @@ def question_of(p, a):
     if noisy and find not in ("any", "time"):
         p.error(f"--noisy --find {a.find}: allowed: verdict, any, time")
     cases = tuple(os.path.abspath(c) if os.path.isfile(c) else of_any_backend(c) for c in a.case)
-    return Question(a.assay, cases, find, a.run, a.field, a.options, a.run_seconds, environment=tuple(sorted(a.env)))
+    return Question(a.assay, cases, find, a.run, a.field, a.options, a.run_seconds,
+                    environment=tuple(sorted(a.env)))
 
 
 def of_any_backend(case):
     """A case line without its backend, as a repro has one: the plug-in of each commit takes its place."""
     line = re.sub(r"\s*\bbackend=\S+", "", case)
     if line != case:
-        print(f"assay bisect: --backend takes the place of {re.search(r'backend=[^ ]+', case)[0]}", file=sys.stderr)
+        print(f"assay bisect: --backend takes the place of {re.search(r'backend=[^ ]+', case)[0]}",
+              file=sys.stderr)
     return line
 
 
@@ -143,13 +163,15 @@ def recipe_of(p, a):
         p.error("name --build, --prebuilt or both: without them there are no plug-ins")
     if not a.backend or os.path.isabs(a.backend) or ".." in a.backend.split("/"):
         p.error(f"--backend '{a.backend or ''}': allowed: a path inside the work tree")
-    return Recipe(a.build, a.backend, tuple(a.keep), a.prebuilt, tuple(a.paths), a.build_seconds, a.build_gigabytes,
+    return Recipe(a.build, a.backend, tuple(a.keep), a.prebuilt, tuple(a.paths), a.build_seconds,
+                  a.build_gigabytes,
                   a.free_gigabytes, a.keep_ignored, dict(a.env))
 
 
 def state_of(a, repository):
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.abspath(a.state or os.path.join(cache, "assay", "bisect", repository.name() if repository else "folders"))
+    return os.path.abspath(a.state or os.path.join(cache, "assay", "bisect",
+                                                   repository.name() if repository else "folders"))
 
 
 def commits_axis(p, a):
@@ -177,7 +199,8 @@ def commits_axis(p, a):
         search.builder.kept.stop()
         held.close()
     made = search.builder.made
-    report |= {"commits": len(search.history), "builds": sum(made.values()), "unbuildable": len(made) - sum(made.values())}
+    report |= {"commits": len(search.history), "builds": sum(made.values()),
+               "unbuildable": len(made) - sum(made.values())}
     print(f"builds: {report['builds']}, and {report['unbuildable']} that failed; log: {report['logs'][0]}")
     if a.log:
         shutil.copyfile(report["logs"][0], a.log)
@@ -214,12 +237,14 @@ def noisy_report(search, a):
     found = Noisy(search, a.error, a.most_runs, a.ratio).search()
     if found.old_end:
         print(f"the old end {search.old[:10]} has it already, with probability {found.posterior:.4f}")
-        return {"findings": [{"commits": [], "posterior": found.posterior, "varies": "the old end has it"}], "logs": [found.log]}
+        return {"findings": [{"commits": [], "posterior": found.posterior, "varies": "the old end has it"}],
+                "logs": [found.log]}
     for commit in found.commits:
         print(f"culprit {search.repository.describe(commit)}")
     shows = f"; it shows in {found.rate:.0%} of runs" if not found.threshold else f"; threshold of the ratio {found.threshold:.3f}"
     print(f"  with probability {found.posterior:.4f}, by {found.runs} runs{shows}")
-    return {"findings": [{"commits": found.commits, "posterior": found.posterior, "varies": ""}], "logs": [found.log],
+    return {"findings": [{"commits": found.commits, "posterior": found.posterior, "varies": ""}],
+            "logs": [found.log],
             "runs": found.runs, "rate": found.rate}
 
 

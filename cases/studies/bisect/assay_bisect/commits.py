@@ -1,4 +1,5 @@
-"""The axis of commits: the ends, what differs between them, and for each difference the commit that brought it."""
+"""The axis of commits: the ends, what differs between them, and for each difference the commit that brought
+it."""
 import json
 import math
 import os
@@ -26,7 +27,8 @@ class Finding:
 
 
 class Commits:
-    """Everything about one question on one stretch of history; what is seen is on the disk as soon as it is there."""
+    """Everything about one question on one stretch of history; what is seen is on the disk as soon as it is
+    there."""
 
     def __init__(self, repository, recipe, question, good, bad, state, jobs=1, first_parent=False, say=print):
         self.repository, self.recipe, self.question, self.jobs, self.say = repository, recipe, question, jobs, say
@@ -45,7 +47,8 @@ class Commits:
         self.excluded, self.like = self._same_builds(parents)
 
     def _same_builds(self, parents):
-        """(bits of commits that are built from what a parent is built from, commit -> the one that stands for it)."""
+        """(bits of commits that are built from what a parent is built from, commit -> the one that stands for
+        it)."""
         repository, paths = self.repository, self.recipe.paths
         touched = repository.touching(self.old, self.new, paths) if paths else None
         commits = self.history.commits
@@ -56,7 +59,8 @@ class Commits:
             same = None
             for n, parent in enumerate(parents[commit]):
                 untouched = n == 0 and touched is not None and commit not in touched
-                if untouched or repository.tree(commit, paths) == repository.tree(like.get(parent, parent), paths):
+                if untouched or repository.tree(commit,
+                                                paths) == repository.tree(like.get(parent, parent), paths):
                     same = like.get(parent, parent)
                     break
             like[commit] = same or commit
@@ -71,7 +75,8 @@ class Commits:
     def states(self, commit, again=0):
         commit = self.stands_for(commit)
         plugin = self.builder.plugin(commit)  # also where the answer is known: it may say why not
-        path = os.path.join(self.folder, f"{self.builder.key(commit)}{'.' + str(again) if again else ''}.json")
+        path = os.path.join(self.folder,
+                            f"{self.builder.key(commit)}{'.' + str(again) if again else ''}.json")
         if not os.path.exists(path):
             try:
                 found = {"states": self.question.ask(self.builder.kept, plugin, commit)}
@@ -82,7 +87,8 @@ class Commits:
                 json.dump({"commit": commit, **found}, f)
             os.rename(path + ".part", path)
         with open(path, errors="replace") as f:
-            found = read_state(path, f.read(), lambda found: "untestable" in found or isinstance(found.get("states"), dict))
+            found = read_state(path, f.read(),
+                               lambda found: "untestable" in found or isinstance(found.get("states"), dict))
         if "untestable" in found:
             raise Untestable(found["untestable"])
         return found["states"]
@@ -92,7 +98,8 @@ class Commits:
         commit = self.stands_for(commit)
         if not self.builder.cached(commit):
             return False
-        return os.path.exists(os.path.join(self.folder, self.builder.key(commit) + ".json")) or not os.path.exists(
+        return os.path.exists(os.path.join(self.folder,
+                                           self.builder.key(commit) + ".json")) or not os.path.exists(
             os.path.join(self.builder.folder(commit), "kept", self.recipe.backend))
 
     def _end(self, commit, option):
@@ -193,7 +200,8 @@ class Commits:
         for (old, new), names in found.items():
             rest = list(names)
             while rest:
-                path = os.path.join(self.folder, f"bisect{'-' + str(len(results) + 1) if results else ''}.log")
+                path = os.path.join(self.folder,
+                                    f"bisect{'-' + str(len(results) + 1) if results else ''}.log")
                 log = BisectLog(path, self.repository, self.fixed)
                 log.note(f"{rest[0]}: {old} -> {new}")
                 if len(found) > 1 or len(names) > 1:
@@ -204,7 +212,8 @@ class Commits:
                 commits = [self.history.commits[i] for i in culprits]
                 log.end(commits)
                 finding = Finding(same, old, new, commits, path, [self.history.commits[i] for i, state in
-                                                                 halving.answers.items() if state == UNTESTABLE])
+                                                                 halving.answers.items()
+                                                                 if state == UNTESTABLE])
                 if len(commits) == 1 and confirm:
                     finding.varies = self._repeated(commits[0], same, confirm)
                 results.append(finding)
@@ -214,13 +223,16 @@ class Commits:
     def _agrees(self, name, old, new, halving):
         """Whether every commit that was asked about one name answers alike about another."""
         for i, state in halving.answers.items():
-            if self.known(self.history.commits[i]) and self._answer(self.history.commits[i], name, old, new)[0] != state:
+            if self.known(self.history.commits[i]) and self._answer(self.history.commits[i], name, old,
+                                                                    new)[0] != state:
                 return False
         return True
 
     def _repeated(self, commit, names, times):
-        """The culprit and its parents asked again, from the builds that are there; what answers differ, "" for none."""
-        around = [commit, *(self.history.commits[p] for p in self.history.parents[self.history.index[commit]])]
+        """The culprit and its parents asked again, from the builds that are there; what answers differ, ""
+        for none."""
+        around = [commit,
+                  *(self.history.commits[p] for p in self.history.parents[self.history.index[commit]])]
         if len(around) == 1:
             around.append(self.old)
         for one in around:

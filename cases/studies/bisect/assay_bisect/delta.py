@@ -3,9 +3,12 @@ from .problems import Untestable
 
 
 def smallest(items, shows):
-    """A part of `items` that shows the change, no element of which can be left out: ddmin (Zeller and Hildebrandt, Simplifying
-    and isolating failure-inducing input, 2002). shows(part): True, False, or None where it cannot be tested. All of `items`
-    must show it, and nothing of them must not. Takes at most about k log2(n) + k^2 tests for k elements that matter."""
+    """A part of `items` that shows the change, no element of which can be left out: ddmin (Zeller and
+    Hildebrandt, Simplifying
+    and isolating failure-inducing input, 2002). shows(part): True, False, or None where it cannot be tested.
+    All of `items`
+    must show it, and nothing of them must not. Takes at most about k log2(n) + k^2 tests for k elements that
+    matter."""
     known = {}
 
     def asked(part):

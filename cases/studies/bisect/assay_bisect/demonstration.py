@@ -1,5 +1,5 @@
-"""The demonstration repository: some 200 commits of a small kernel library, with merges, stretches that do not build, and one
-planted regression. The same seed makes the same repository, byte for byte."""
+"""The demonstration repository: some 200 commits of a small kernel library, with merges, stretches that do
+not build, and one planted regression. The same seed makes the same repository, byte for byte."""
 import json
 import os
 import random
@@ -40,7 +40,8 @@ class Draft:
         self._grow(count, broken)
         inside = [i for i in range(1, len(self.states)) if self.states[i].broken]
         branch = [i for i in range(1, len(self.states)) if self.on_branch[i]]
-        self.culprit = draw.choice({"stretch": inside, "branch": branch}.get(where) or range(1, len(self.states)))
+        self.culprit = draw.choice({"stretch": inside, "branch": branch}.get(where)
+                                   or range(1, len(self.states)))
         self.subjects[self.culprit] = "Tidy the kernel"
         self._infect()
 
@@ -83,7 +84,8 @@ class Draft:
         self._commit([tip], state, "Release")
 
     def _infect(self):
-        """The plant is in its commit and in whatever descends from it. An edit in it sees that nothing stays as it was."""
+        """The plant is in its commit and in whatever descends from it. An edit in it sees that nothing stays
+        as it was."""
         for i, parents in enumerate(self.parents):
             if i == self.culprit or any(self.states[p].plant for p in parents):
                 self.states[i].plant = self.plant
@@ -92,7 +94,8 @@ class Draft:
         """Makes the repository by `git fast-import`; returns the names of the commits, by number."""
         if os.path.exists(folder) and os.listdir(folder):
             raise Usage(f"{folder} is there and not empty")
-        subprocess.run(["git", "init", "-q", "-b", "main", "--template=", folder], check=True, env=environment())
+        subprocess.run(["git", "init", "-q", "-b", "main", "--template=", folder], check=True,
+                       env=environment())
         with open(os.path.join(HERE, "assay_backend.h")) as f:
             header = f.read()
         stream, blobs, marks = [], {}, len(self.states) + 1
@@ -111,7 +114,8 @@ class Draft:
                 stream.append(f"{word} :{parent + 1}\n")
             stream.append("deleteall\n" + "".join(lines) + "\n")
         exported = os.path.abspath(os.path.join(folder, ".git", "marks"))
-        subprocess.run(["git", "-C", folder, "fast-import", "--quiet", "--force", f"--export-marks={exported}"], check=True,
+        subprocess.run(["git", "-C", folder, "fast-import", "--quiet", "--force",
+                        f"--export-marks={exported}"], check=True,
                        input="".join(stream), text=True, env=environment())
         names = {}
         with open(exported) as f:
@@ -139,7 +143,8 @@ def command(p, a):
     draft = Draft(a.seed, a.commits, a.plant)
     names = draft.write(a.folder)
     with open(os.path.join(a.folder, ".git", "planted.json"), "w") as f:
-        json.dump({"plant": a.plant, "culprit": names[draft.culprit], "smallest": [names[i] for i in draft.smallest()]}, f)
+        json.dump({"plant": a.plant, "culprit": names[draft.culprit],
+                   "smallest": [names[i] for i in draft.smallest()]}, f)
     broken = sum(state.broken for state in draft.states)
     print(f"{a.folder}: {len(names)} commits, {broken} of which do not build; planted: {a.plant}")
     print(f"assay bisect --repository {a.folder} --good {names[0][:10]} --bad main --build 'sh build.sh' --backend kernels.so \\")

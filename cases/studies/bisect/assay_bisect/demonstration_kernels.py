@@ -1,4 +1,5 @@
-"""The sources of the demonstration repository at one commit: rmsnorm behind backends/assay_backend.h, in plain C."""
+"""The sources of the demonstration repository at one commit: rmsnorm behind backends/assay_backend.h, in
+plain C."""
 from dataclasses import dataclass, field
 
 PLANTS = ("numbers", "law", "speed", "path", "kernel", "flaky")
@@ -7,7 +8,8 @@ PLANTS = ("numbers", "law", "speed", "path", "kernel", "flaky")
 @dataclass
 class State:
     """What tells one commit from another."""
-    edits: dict = field(default_factory=lambda: {"sum.c": 0, "row.c": 0, "dispatch.c": 0, "plugin.c": 0, "notes.md": 0})
+    edits: dict = field(default_factory=lambda: {"sum.c": 0, "row.c": 0, "dispatch.c": 0, "plugin.c": 0,
+                                                 "notes.md": 0})
     unroll: int = 4
     broken: bool = False
     plant: str = ""

@@ -1,4 +1,5 @@
-"""The law that plant `law` breaks: rows in another order are the same rows, bit for bit: demonstration_law.py PLUGIN."""
+"""The law that plant `law` breaks: rows in another order are the same rows, bit for bit: demonstration_law.py
+PLUGIN."""
 import ctypes
 import struct
 import sys
@@ -7,7 +8,8 @@ ROWS, COLS = 64, 33
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("format", ctypes.c_char_p), ("data", ctypes.c_void_p), ("rank", ctypes.c_int32),
+    _fields_ = [("name", ctypes.c_char_p), ("format", ctypes.c_char_p), ("data", ctypes.c_void_p),
+                ("rank", ctypes.c_int32),
                 ("shape", ctypes.c_int64 * 5), ("stride", ctypes.c_int64 * 5)]
 
 
@@ -24,17 +26,21 @@ class Trace(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    _fields_ = [("op", ctypes.c_char_p), ("variant", ctypes.c_char_p), ("attributes", ctypes.POINTER(Attribute)),
-                ("attribute_count", ctypes.c_int32), ("inputs", ctypes.POINTER(Tensor)), ("input_count", ctypes.c_int32),
+    _fields_ = [("op", ctypes.c_char_p), ("variant", ctypes.c_char_p),
+                ("attributes", ctypes.POINTER(Attribute)),
+                ("attribute_count", ctypes.c_int32), ("inputs", ctypes.POINTER(Tensor)),
+                ("input_count", ctypes.c_int32),
                 ("outputs", ctypes.POINTER(Tensor)), ("output_count", ctypes.c_int32)]
 
 
-RUN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Call), ctypes.POINTER(Trace), ctypes.c_char_p)
+RUN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Call), ctypes.POINTER(Trace),
+                       ctypes.c_char_p)
 
 
 class Backend(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32), ("name", ctypes.c_char_p), ("description", ctypes.c_char_p),
-                ("variants", ctypes.c_char_p), ("self", ctypes.c_void_p), ("declare", ctypes.c_void_p), ("run", RUN)]
+                ("variants", ctypes.c_char_p), ("self", ctypes.c_void_p), ("declare", ctypes.c_void_p),
+                ("run", RUN)]
 
 
 def rmsnorm(backend, rows):
@@ -50,7 +56,9 @@ def rmsnorm(backend, rows):
     x, _x = tensor(b"x", [v for row in rows for v in row], (len(rows), COLS))
     gamma, _g = tensor(b"gamma", [1.0] * COLS, (COLS,))
     y, out = tensor(b"y", [0.0] * (len(rows) * COLS), (len(rows), COLS))
-    inputs, outputs, attributes = (Tensor * 2)(x, gamma), (Tensor * 1)(y), (Attribute * 1)(Attribute(b"eps", b"1e-5"))
+    inputs, outputs, attributes = (Tensor * 2)(x,
+                                               gamma), (Tensor * 1)(y), (Attribute * 1)(Attribute(b"eps",
+                                                                                                  b"1e-5"))
     call = Call(b"rmsnorm", b"", attributes, 1, inputs, 2, outputs, 1)
     trace = Trace(None, KERNEL(lambda *_: None), NOTE(lambda *_: None))
     if backend.run(backend.self, ctypes.byref(call), ctypes.byref(trace), b"\0" * 256):

@@ -1,13 +1,14 @@
 """The commits between two ends as a graph, and the sets that a search needs of it.
 
-Commit i of `commits` stands behind all of its ancestors. `ancestors[i]` is the set of i and its ancestors among them, as the
-bits of an integer. The commit that brought a change is unknown: it is `h`, and commit c shows the change just when h is in
-`ancestors[c]`."""
+Commit i of `commits` stands behind all of its ancestors. `ancestors[i]` is the set of i and its ancestors
+among them, as the bits of an integer. The commit that brought a change is unknown: it is `h`, and commit c
+shows the change just when h is in `ancestors[c]`."""
 
 
 class History:
     def __init__(self, commits, parents):
-        """commits: names, ancestors first. parents: name -> names, of which those that are no commits here are old."""
+        """commits: names, ancestors first. parents: name -> names, of which those that are no commits here
+        are old."""
         self.commits = list(commits)
         self.index = {name: i for i, name in enumerate(self.commits)}
         self.parents = [[self.index[p] for p in parents[name] if p in self.index] for name in self.commits]

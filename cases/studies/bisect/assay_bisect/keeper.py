@@ -1,8 +1,10 @@
-"""Runs one command, holds it to limits and leaves none of its processes behind: python3 keeper.py LIMITS COMMAND...
+"""Runs one command, holds it to limits and leaves none of its processes behind: python3 keeper.py LIMITS
+COMMAND...
 
-LIMITS is JSON: seconds, bytes (that the folder may grow by), free (bytes that the disk must keep), folder, log, result. The
-result file says how the command ended: {"ended": "exit"|"time"|"disk"|"full"|"start", "code": n, "left": [names]}. The keeper is the
-reaper of all that the command starts, in whatever session, and ends with its own parent."""
+LIMITS is JSON: seconds, bytes (that the folder may grow by), free (bytes that the disk must keep), folder,
+log, result. The result file says how the command ended: {"ended": "exit"|"time"|"disk"|"full"|"start",
+"code": n, "left": [names]}. The keeper is the reaper of all that the command starts, in whatever session, and
+ends with its own parent."""
 import ctypes
 import json
 import os
@@ -75,7 +77,8 @@ def keep(limits, command):
     started = time.monotonic()
     try:
         with open(limits["log"], "ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=limits["folder"],
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       cwd=limits["folder"],
                                        start_new_session=True)
     except OSError as e:
         return {"ended": "start", "code": e.errno, "left": [], "why": str(e)}

@@ -1,4 +1,5 @@
-"""git's own bisect log: what we write, `git bisect replay` reads, and what `git bisect log` writes, we read."""
+"""git's own bisect log: what we write, `git bisect replay` reads, and what `git bisect log` writes, we
+read."""
 import os
 import re
 
@@ -9,7 +10,8 @@ LINE = re.compile(r"git[ -]bisect (\S+) ?(.*)")
 
 
 class BisectLog:
-    """One line for each answer, in one write each. Lines of our own begin with `# assay:`, which git passes over."""
+    """One line for each answer, in one write each. Lines of our own begin with `# assay:`, which git passes
+    over."""
 
     def __init__(self, path, repository, fixed=False):
         self.path, self.repository = path, repository
@@ -35,7 +37,8 @@ class BisectLog:
             self._append(f"# first '{self.words[NEW]}' commit: [{commits[0]}] {self.repository.subject(commits[0])}\n")
         else:
             self._append("# only skipped commits left to test\n" + "".join(
-                f"# possible first '{self.words[NEW]}' commit: [{c}] {self.repository.subject(c)}\n" for c in commits))
+                f"# possible first '{self.words[NEW]}' commit: [{c}] {self.repository.subject(c)}\n"
+                for c in commits))
 
 
 def read_log(path):

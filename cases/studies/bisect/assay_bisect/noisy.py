@@ -1,4 +1,5 @@
-"""The axis of commits where an answer is only likely: a Bayesian search until one commit has a posterior of 1 - error."""
+"""The axis of commits where an answer is only likely: a Bayesian search until one commit has a posterior of 1
+- error."""
 import json
 import math
 import os
@@ -10,14 +11,17 @@ from .halving import NEW, OLD, UNTESTABLE
 from .log import BisectLog
 from .problems import NoDifference, Untestable, Usage, read_state
 
-# Answers of each end that the threshold of a time ratio stands between, and the share of the error that each look may spend on ends
-# that are alike: with all of five apart from all of five, two ways of 252, the first look is enough for an error of 1 %.
+# Answers of each end that the threshold of a time ratio stands between, and the share of the error that each
+# look may spend on ends that are alike: with all of five apart from all of five, two ways of 252, the first
+# look is enough for an error of 1 %.
 CALIBRATION = ((5, 0.8), (20, 0.2))
 
 
 def chance(a, b):
-    """The probability that two groups of one distribution are ranked as far apart as these, or further: the exact two-sided test of
-    Mann and Whitney. The ways to each U are the coefficients of the product over i of (1 - q^(n+i)) / (1 - q^i)."""
+    """The probability that two groups of one distribution are ranked as far apart as these, or further: the
+    exact two-sided test of
+    Mann and Whitney. The ways to each U are the coefficients of the product over i of (1 - q^(n+i)) / (1 -
+    q^i)."""
     n, m = len(a), len(b)
     u = sum((x > y) + (x == y) / 2 for x in a for y in b)
     ways = [1] + [0] * (n * m)
@@ -84,7 +88,8 @@ class Noisy:
         return self.question.ask(self.builder.kept, self.builder.plugin(commit), commit, reference)
 
     def _calibrate(self, lines):
-        """The threshold of time: the geometric middle between what both ends show, unless it was given. Raises NoDifference."""
+        """The threshold of time: the geometric middle between what both ends show, unless it was given.
+        Raises NoDifference."""
         known = [line for line in lines if "threshold" in line]
         if known:
             self.threshold, self.slower = known[-1]["threshold"], known[-1]["slower"]
@@ -136,7 +141,8 @@ class Noisy:
                 bayes.observe(number[line["commit"]], line["runs"], line["found"])
                 self.runs += line["runs"]
         enough = math.ceil(math.log(self.error) / math.log1p(-FEWEST))
-        log = BisectLog(os.path.join(self.all.folder, "bisect-noisy.log"), self.all.repository, self.all.fixed)
+        log = BisectLog(os.path.join(self.all.folder, "bisect-noisy.log"), self.all.repository,
+                        self.all.fixed)
         built = {bayes.before, new}
         while not self._seen(bayes) or not bayes.done():
             commit, runs = bayes.choose(built)

@@ -10,7 +10,8 @@ from .problems import Infrastructure, Untestable
 
 
 def parts_of(folder, pattern):
-    return {f for f in glob.glob(pattern, root_dir=folder, recursive=True) if os.path.isfile(os.path.join(folder, f))}
+    return {f for f in glob.glob(pattern, root_dir=folder, recursive=True)
+            if os.path.isfile(os.path.join(folder, f))}
 
 
 def link(kept, command, objects, folder, name):
@@ -29,10 +30,12 @@ def link(kept, command, objects, folder, name):
 
 def functions_of(path):
     """The names that an object file defines for others."""
-    done = subprocess.run(["nm", "--defined-only", "--extern-only", "--format=posix", path], capture_output=True, text=True)
+    done = subprocess.run(["nm", "--defined-only", "--extern-only", "--format=posix", path],
+                          capture_output=True, text=True)
     if done.returncode:
         raise Infrastructure(f"nm {path}: {done.stderr.strip()}")
-    return {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] and line.split()[1] in "TDBRGS"}
+    return {line.split()[0] for line in done.stdout.splitlines() if line.split()[1:2] and line.split()[1]
+            in "TDBRGS"}
 
 
 def weakened(source, target, names):
@@ -49,8 +52,10 @@ def weakened(source, target, names):
 
 
 def by_function(axis, part, shows, say):
-    """{object: [function]} of each object that matters: both of its builds are linked, and of each function one is weak, so
-    that the other is the one that is called. What the compiler has inlined, or keeps to one file, is not told apart."""
+    """{object: [function]} of each object that matters: both of its builds are linked, and of each function
+    one is weak, so
+    that the other is the one that is called. What the compiler has inlined, or keeps to one file, is not told
+    apart."""
     found = {}
     for file in part:
         good, bad = os.path.join(axis.good, file), os.path.join(axis.bad, file)
@@ -63,7 +68,8 @@ def by_function(axis, part, shows, say):
             halves = [os.path.join(folder, "good.o"), os.path.join(folder, "bad.o")]
             weakened(good, halves[0], set(chosen))
             weakened(bad, halves[1], names - set(chosen))
-            others = [axis.side(f, part) for f in axis.both if f != file and os.path.exists(axis.side(f, part))]
+            others = [axis.side(f, part) for f in axis.both if f != file
+                      and os.path.exists(axis.side(f, part))]
             return link(axis.kept, axis.a.link, others + halves, folder, os.path.basename(axis.a.backend))
 
         items = sorted(names)
@@ -76,6 +82,7 @@ def by_function(axis, part, shows, say):
         if not apart:
             print(f"  {file}: not told apart by function")
             continue
-        found[file] = smallest(items, lambda some, file=file, plugin=plugin: shows(plugin(some), f"{file}: {' '.join(some)}"))
+        found[file] = smallest(items, lambda some, file=file,
+                               plugin=plugin: shows(plugin(some), f"{file}: {' '.join(some)}"))
         print(f"  {file}: {' '.join(found[file])}")
     return found

@@ -9,7 +9,8 @@ class Usage(Exception):
 
 
 def read_state(path, text, is_whole):
-    """The object that a search wrote into a file of --state; `is_whole` says of an object whether it is one."""
+    """The object that a search wrote into a file of --state; `is_whole` says of an object whether it is
+    one."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -24,7 +25,8 @@ class NoDifference(Exception):
 
 
 class Infrastructure(Exception):
-    """The machine failed, not a commit: no answer is taken from it, and the same command goes on from here."""
+    """The machine failed, not a commit: no answer is taken from it, and the same command goes on from
+    here."""
 
 
 class Untestable(Exception):

@@ -1,4 +1,5 @@
-"""What is asked of a plug-in, and what it answers: {name: state}, where a name is a case line and a state a text."""
+"""What is asked of a plug-in, and what it answers: {name: state}, where a name is a case line and a state a
+text."""
 import hashlib
 import json
 import os
@@ -34,7 +35,8 @@ class Question:
             if os.path.isfile(case):
                 with open(case, "rb") as f:
                     files.append(hashlib.sha256(f.read()).hexdigest())
-        parts = [self.cases, files, self.find, self.command, self.field, self.options, self.pairs, self.environment,
+        parts = [self.cases, files, self.find, self.command, self.field, self.options, self.pairs,
+                 self.environment,
                  stamp.st_size, stamp.st_mtime_ns]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -47,7 +49,8 @@ class Question:
         if self.find.partition(":")[0] == "law":
             name = self.find.partition(":")[2]
             words = ["laws", "--law", name] if name else ["laws"]
-            return {f"{r['law']} of {without_backend(r['case'])}": r["outcome"] for r in self._report(kept, plugin, words)["results"]}
+            return {f"{r['law']} of {without_backend(r['case'])}": r["outcome"]
+                    for r in self._report(kept, plugin, words)["results"]}
         return {name: self._state(r) for name, r in self._results(kept, plugin).items()}
 
     def _state(self, result):
@@ -73,7 +76,8 @@ class Question:
         name = plugin.replace("%", "%25").replace(" ", "%20").replace(",", "%2C")
         with tempfile.TemporaryDirectory() as scratch:
             report, log = os.path.join(scratch, "report.json"), os.path.join(scratch, "log")
-            command = [self.assay, *words, *self.cases, "-b", name + (":" + self.options if self.options else ""), "--json", report]
+            command = [self.assay, *words, *self.cases, "-b",
+                       name + (":" + self.options if self.options else ""), "--json", report]
             ended = self._run(kept, command, scratch, log, plugin)
             with open(log, errors="replace") as f:
                 said = f.read().strip().splitlines()
@@ -90,11 +94,14 @@ class Question:
                 return json.load(f)
 
     def _run(self, kept, command, folder, log, plugin):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(self.environment)
-        found = [os.path.join(where, n) for where, _, names in os.walk(folder_of(plugin)) for n in names if ".so" in n]
+        environment = {k: v
+                       for k, v in os.environ.items() if not k.startswith("GIT_")} | dict(self.environment)
+        found = [os.path.join(where, n) for where, _, names in os.walk(folder_of(plugin)) for n in names
+                 if ".so" in n]
         if found != [plugin]:  # libraries that the plug-in needs lie beside it
             libraries = sorted({os.path.dirname(f) for f in found})
-            environment["LD_LIBRARY_PATH"] = ":".join(libraries + [environment.get("LD_LIBRARY_PATH", "")]).rstrip(":")
+            environment["LD_LIBRARY_PATH"] = ":".join(libraries
+                                                      + [environment.get("LD_LIBRARY_PATH", "")]).rstrip(":")
         ended = kept.run(command, folder, log, self.seconds, environment=environment)
         if ended is None:
             raise Infrastructure("the run was ended from outside")
@@ -129,7 +136,8 @@ class Question:
             return {self.field: json.dumps(value, sort_keys=True)}
 
     def ratio(self, kept, plugin, reference):
-        """Time in the kernel against the reference's, runs of both in turn: the median of the ratios of neighbours."""
+        """Time in the kernel against the reference's, runs of both in turn: the median of the ratios of
+        neighbours."""
         def seconds(one):
             results = self._results(kept, one).values()
             if any(r["verdict"] in NOT_RUN for r in results):

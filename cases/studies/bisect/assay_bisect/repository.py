@@ -1,5 +1,5 @@
-"""The user's repository, read only, and a repository of our own that borrows its objects: work trees hang on that one, so that
-neither the user's checkout nor his list of work trees is touched."""
+"""The user's repository, read only, and a repository of our own that borrows its objects: work trees hang on
+that one, so that neither the user's checkout nor his list of work trees is touched."""
 import hashlib
 import os
 import shutil
@@ -15,7 +15,8 @@ def environment():
 
 
 def git(where, *arguments, check=True, text=True):
-    done = subprocess.run(["git", "-C", where, *arguments], capture_output=True, text=text, env=environment(), check=False,
+    done = subprocess.run(["git", "-C", where, *arguments], capture_output=True, text=text, env=environment(),
+                          check=False,
                           stdin=subprocess.DEVNULL)
     if check and done.returncode:
         raise Infrastructure(f"git {' '.join(arguments)}: {str(done.stderr).strip()}")
@@ -38,7 +39,8 @@ class Repository:
         return f"{parts[-1].removesuffix('.git')}-{hashlib.sha256(self.source.encode()).hexdigest()[:8]}"
 
     def commit(self, text, option):
-        found = git(self.source, "rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}", check=False)
+        found = git(self.source, "rev-parse", "--verify", "--quiet", "--end-of-options", text + "^{commit}",
+                    check=False)
         if found.returncode:
             raise Usage(f"{option} {text}: no commit of {self.source} has this name")
         return found.stdout.strip()
@@ -55,7 +57,8 @@ class Repository:
     def between(self, old, new, first_parent=False):
         """([commit], {commit: [parent]}): the ancestors of `new` that are none of `old`, ancestors first."""
         options = ["--first-parent"] if first_parent else []
-        lines = git(self.source, "rev-list", "--topo-order", "--reverse", "--parents", *options, new, "^" + old).splitlines()
+        lines = git(self.source, "rev-list", "--topo-order", "--reverse", "--parents", *options, new,
+                    "^" + old).splitlines()
         parents = {}
         for line in lines:
             commit, *own = line.split()
@@ -63,8 +66,10 @@ class Repository:
         return list(parents), parents
 
     def touching(self, old, new, paths):
-        """The commits between the ends that may differ under `paths` from their first parent; merges are always named."""
-        plain = git(self.source, "log", "--format=%H", "--no-merges", "--full-history", new, "^" + old, "--", *paths)
+        """The commits between the ends that may differ under `paths` from their first parent; merges are
+        always named."""
+        plain = git(self.source, "log", "--format=%H", "--no-merges", "--full-history", new, "^" + old, "--",
+                    *paths)
         return set(plain.split()) | set(git(self.source, "rev-list", "--merges", new, "^" + old).split())
 
     def tree(self, commit, paths=()):
@@ -81,7 +86,8 @@ class Repository:
     def trees(self, commits):
         """The trees of many commits by one call of git."""
         text = "".join(c + "^{tree}\n" for c in commits)
-        done = subprocess.run(["git", "-C", self.source, "cat-file", "--batch-check=%(objectname)"], input=text, text=True,
+        done = subprocess.run(["git", "-C", self.source, "cat-file", "--batch-check=%(objectname)"],
+                              input=text, text=True,
                               capture_output=True, env=environment(), check=True)
         for commit, tree in zip(commits, done.stdout.split()):
             self._tree[commit, ()] = tree
@@ -99,7 +105,8 @@ class Repository:
                 shutil.copy(os.path.join(self.source, "shallow"), self.own)
             with open(os.path.join(self.own, "ready"), "w") as f:
                 f.write(self.source + "\n")
-        git(self.own, "fetch", "-q", "--no-auto-gc", self.source, "+refs/tags/*:refs/tags/*", check=False)  # for git describe
+        git(self.own, "fetch", "-q", "--no-auto-gc", self.source, "+refs/tags/*:refs/tags/*",
+            check=False)  # for git describe
 
     def check_out(self, commit, folder, keep_ignored=False):
         """The folder becomes a clean work tree of the commit, whatever it was before."""

@@ -1,4 +1,5 @@
-"""GGUF: each tensor names its type, whose blocks have their scales inside; assay's codec decodes them whole."""
+"""GGUF: each tensor names its type, whose blocks have their scales inside; assay's codec decodes them
+whole."""
 import numpy as np
 from assay import library
 
@@ -18,7 +19,8 @@ def _chunks(stored, rows):
 def judge(report, other, rows):
     from assay_checkpoint.judging import Module, _plain_numbers
     for name, stored in report.checkpoint.tensors.items():
-        module = Module(name.removesuffix(".weight"), stored.kind, stored.kind, stored.elements, stored.end - stored.start)
+        module = Module(name.removesuffix(".weight"), stored.kind, stored.kind, stored.elements,
+                        stored.end - stored.start)
         if not stored.form:
             report.not_understood.append((name, f"{stored}: no codec for this type"))
             continue
@@ -45,11 +47,13 @@ def _values(report, module, name, stored, rows):
         most = max(most, float(np.max(values, initial=-np.inf, where=finite)))
     module.absmax = max(abs(least), abs(most)) if least <= most else 0.0
     if bad:
-        report.says("scale", name, f"{bad} of {seen} weights are NaN or infinite: the scales of their blocks are")
+        report.says("scale", name,
+                    f"{bad} of {seen} weights are NaN or infinite: the scales of their blocks are")
     if seen > 1 and least == most:
         report.says("code", name, f"all {seen} weights are {least:g}")
     elif module.absmax and not SMALLEST <= module.absmax <= LARGEST:
-        report.says("range", name, f"the largest weight is {module.absmax:.3g}; trained layers have {SMALLEST:.0e} to {LARGEST:.0f}",
+        report.says("range", name,
+                    f"the largest weight is {module.absmax:.3g}; trained layers have {SMALLEST:.0e} to {LARGEST:.0f}",
                     note=module.absmax < SMALLEST)
 
 
@@ -66,7 +70,8 @@ def _against(report, module, name, stored, other, rows):
         return
     sums, product = Sums(), 0.0
     for first, last in _chunks(stored, rows):
-        x, w = x_of.numbers(first, last), np.nan_to_num(stored.numbers(first, last), nan=0.0, posinf=0.0, neginf=0.0)
+        x, w = x_of.numbers(first, last), np.nan_to_num(stored.numbers(first, last), nan=0.0, posinf=0.0,
+                                                        neginf=0.0)
         sums.norm += float(np.sum(x * x))
         sums.add("stored", w - x)
         sums.add("best", library.round_to(stored.form, x) - x)
@@ -91,4 +96,6 @@ def _against(report, module, name, stored, other, rows):
     if left <= ONE_BIT * best:
         report.says("factor", name, f"all weights are to be multiplied with {by:.4g}: {says}")
     else:
-        report.says("error", name, f"{np.log2(error / best):.1f} bits are lost, and no cause is found: {says}", note=error <= TWO_BITS * best)
+        report.says("error", name,
+                    f"{np.log2(error / best):.1f} bits are lost, and no cause is found: {says}",
+                    note=error <= TWO_BITS * best)

@@ -21,7 +21,8 @@ def megabytes(count):
 
 def table(rows):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
+    return "\n".join("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
+                     for row in rows)
 
 
 def groups_of(report):
@@ -33,12 +34,14 @@ def groups_of(report):
 
 
 def modules_table(report, compared):
-    rows = [["modules", "", "an engine chooses", "the bytes are", "bits"] + (["error", "best"] if compared else [])]
+    rows = [["modules", "", "an engine chooses", "the bytes are", "bits"]
+            + (["error", "best"] if compared else [])]
     for name, modules in groups_of(report):
         if modules[0].plain and not modules[0].meant:
             continue
         weights, size = sum(m.weights for m in modules), sum(m.bytes for m in modules)
-        row = [name, str(len(modules)), modules[0].declared, modules[0].stored, f"{8 * size / weights:.2f}" if weights else ""]
+        row = [name, str(len(modules)), modules[0].declared, modules[0].stored,
+               f"{8 * size / weights:.2f}" if weights else ""]
         if compared:
             with_error = [m for m in modules if m.error is not None]
             worst = max(with_error, key=lambda m: m.error / m.best if m.best else m.error, default=None)
@@ -53,7 +56,8 @@ def left_plain(report):
     for module in report.modules:
         if module.plain and not module.meant:
             left.setdefault(module.stored, []).append(module.group)
-    return "; ".join(f"{len(groups)} in {kind}: {', '.join(dict.fromkeys(groups))}" for kind, groups in left.items())
+    return "; ".join(f"{len(groups)} in {kind}: {', '.join(dict.fromkeys(groups))}"
+                     for kind, groups in left.items())
 
 
 def _masked(text):
@@ -103,7 +107,8 @@ def text_of(report, seconds, against):
 def json_of(report, seconds):
     return json.dumps({
         "checkpoint": report.checkpoint.path, "metadata": report.declared.text, "seconds": round(seconds, 3),
-        "modules": [{key: value for key, value in vars(module).items() if key not in ("parts", "seen")} for module in report.modules],
+        "modules": [{key: value for key, value in vars(module).items() if key not in ("parts", "seen")}
+                    for module in report.modules],
         "findings": [vars(each) for each in report.findings],
         "not_understood": [{"name": name, "what": what} for name, what in report.not_understood],
         "compared": report.compared, "not_compared": report.not_compared}, indent=1)
@@ -121,9 +126,12 @@ def main(argv):
         description="What a quantised checkpoint's metadata makes an engine choose, what its bytes are, and what is wrong with them.",
         epilog="Exit codes: 0 nothing wrong, 1 a finding, 2 wrong usage or no checkpoint, 3 nothing was judged.\n\nfindings\n"
                + "\n".join(f"  {kind:<11}{says}" for kind, says in findings.KINDS.items()))
-    parser.add_argument("path", metavar="FOLDER|FILE", help="a folder with config.json and *.safetensors, a .safetensors or a .gguf")
-    parser.add_argument("--against", metavar="ORIGINAL", help="the checkpoint that was quantised: the error of each module, and its cause")
-    parser.add_argument("--sample", type=int, metavar="ROWS", help="reads so many rows of each module, spread over it (default: all)")
+    parser.add_argument("path", metavar="FOLDER|FILE",
+                        help="a folder with config.json and *.safetensors, a .safetensors or a .gguf")
+    parser.add_argument("--against", metavar="ORIGINAL",
+                        help="the checkpoint that was quantised: the error of each module, and its cause")
+    parser.add_argument("--sample", type=int, metavar="ROWS",
+                        help="reads so many rows of each module, spread over it (default: all)")
     parser.add_argument("--json", action="store_true", help="everything, for programs")
     parser.add_argument("--strict", action="store_true", help="what is not understood is a finding")
     options = parser.parse_args(argv)

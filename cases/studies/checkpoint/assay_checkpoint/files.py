@@ -1,4 +1,5 @@
-"""Files of a checkpoint, mapped, never read whole: a folder or a file of safetensors, with its index and its config; a GGUF."""
+"""Files of a checkpoint, mapped, never read whole: a folder or a file of safetensors, with its index and its
+config; a GGUF."""
 import json
 import os
 import struct
@@ -13,28 +14,38 @@ class BadInput(Exception):
 
 
 # Of a type of safetensors: bits of an element, and the scalar format of assay that reads it.
-TYPES = {"F64": (64, None), "F32": (32, "f32"), "F16": (16, "f16"), "BF16": (16, "bf16"), "F8_E4M3": (8, "e4m3fn"),
-         "F8_E5M2": (8, "e5m2"), "F8_E4M3FNUZ": (8, "e4m3fnuz"), "F8_E5M2FNUZ": (8, "e5m2fnuz"), "F8_E8M0": (8, "e8m0"),
+TYPES = {"F64": (64, None), "F32": (32, "f32"), "F16": (16, "f16"), "BF16": (16, "bf16"),
+         "F8_E4M3": (8, "e4m3fn"),
+         "F8_E5M2": (8, "e5m2"), "F8_E4M3FNUZ": (8, "e4m3fnuz"), "F8_E5M2FNUZ": (8, "e5m2fnuz"),
+         "F8_E8M0": (8, "e8m0"),
          "I64": (64, None), "I32": (32, "int32"), "I16": (16, None), "I8": (8, "int8"), "U8": (8, "uint8"),
          "U16": (16, None), "U32": (32, None), "U64": (64, None), "BOOL": (8, "uint8")}
 FLOATS = ("F64", "F32", "F16", "BF16")
-WORDS = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "F64": "<f8"}
+WORDS = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "U16": "<u2", "U32": "<u4",
+         "U64": "<u8", "F64": "<f8"}
 
-# Of ggml: its number of a type, name, elements of a block, bytes of it, and the format of assay that reads it ("" for none).
-GGML = {0: ("F32", 1, 4, "f32"), 1: ("F16", 1, 2, "f16"), 2: ("Q4_0", 32, 18, "q4_0"), 3: ("Q4_1", 32, 20, "q4_1"),
-        6: ("Q5_0", 32, 22, "q5_0"), 7: ("Q5_1", 32, 24, "q5_1"), 8: ("Q8_0", 32, 34, "q8_0"), 9: ("Q8_1", 32, 36, "q8_1"),
+# Of ggml: its number of a type, name, elements of a block, bytes of it, and the format of assay that reads it
+# ("" for none).
+GGML = {0: ("F32", 1, 4, "f32"), 1: ("F16", 1, 2, "f16"), 2: ("Q4_0", 32, 18, "q4_0"),
+        3: ("Q4_1", 32, 20, "q4_1"),
+        6: ("Q5_0", 32, 22, "q5_0"), 7: ("Q5_1", 32, 24, "q5_1"), 8: ("Q8_0", 32, 34, "q8_0"),
+        9: ("Q8_1", 32, 36, "q8_1"),
         10: ("Q2_K", 256, 84, "q2_K"), 11: ("Q3_K", 256, 110, "q3_K"), 12: ("Q4_K", 256, 144, "q4_K"),
         13: ("Q5_K", 256, 176, "q5_K"), 14: ("Q6_K", 256, 210, "q6_K"), 15: ("Q8_K", 256, 292, ""),
-        16: ("IQ2_XXS", 256, 66, ""), 17: ("IQ2_XS", 256, 74, ""), 18: ("IQ3_XXS", 256, 98, ""), 19: ("IQ1_S", 256, 50, ""),
+        16: ("IQ2_XXS", 256, 66, ""), 17: ("IQ2_XS", 256, 74, ""), 18: ("IQ3_XXS", 256, 98, ""),
+        19: ("IQ1_S", 256, 50, ""),
         20: ("IQ4_NL", 32, 18, "iq4_nl"), 21: ("IQ3_S", 256, 110, ""), 22: ("IQ2_S", 256, 82, ""),
-        23: ("IQ4_XS", 256, 136, "iq4_xs"), 24: ("I8", 1, 1, "int8"), 25: ("I16", 1, 2, ""), 26: ("I32", 1, 4, "int32"),
+        23: ("IQ4_XS", 256, 136, "iq4_xs"), 24: ("I8", 1, 1, "int8"), 25: ("I16", 1, 2, ""),
+        26: ("I32", 1, 4, "int32"),
         27: ("I64", 1, 8, ""), 28: ("F64", 1, 8, ""), 29: ("IQ1_M", 256, 56, ""), 30: ("BF16", 1, 2, "bf16"),
-        34: ("TQ1_0", 256, 54, ""), 35: ("TQ2_0", 256, 66, ""), 39: ("MXFP4", 32, 17, "mxfp4_ggml"), 40: ("NVFP4", 64, 36, "")}
+        34: ("TQ1_0", 256, 54, ""), 35: ("TQ2_0", 256, 66, ""), 39: ("MXFP4", 32, 17, "mxfp4_ggml"),
+        40: ("NVFP4", 64, 36, "")}
 PLAIN = {"F32": "F32", "F16": "F16", "BF16": "BF16", "F64": "F64"}  # types of ggml that safetensors has too
 
 
 class Stored:
-    """One tensor: its type, its shape, and its bytes, which are mapped when they are asked for. `form`: assay's format."""
+    """One tensor: its type, its shape, and its bytes, which are mapped when they are asked for. `form`:
+    assay's format."""
 
     def __init__(self, name, kind, shape, path, start, end, form):
         self.name, self.kind, self.shape, self.path, self.start, self.end = name, kind, shape, path, start, end
@@ -56,7 +67,8 @@ class Stored:
     @property
     def rows(self):
         """As a matrix: the last axis, and all in front of it."""
-        return (self.elements // self.shape[-1], self.shape[-1]) if self.shape and self.elements else (self.elements, 1)
+        return (self.elements // self.shape[-1],
+                self.shape[-1]) if self.shape and self.elements else (self.elements, 1)
 
     def words(self):
         """Its whole numbers, or the bits of its numbers, in its shape."""
@@ -118,7 +130,8 @@ def read_json(path):
 class Reader:
     """Values of a GGUF's head, one behind the other."""
 
-    SIZES = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+    SIZES = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q",
+             12: "<d"}
     STRING, ARRAY = 8, 9
 
     def __init__(self, path):
@@ -181,7 +194,8 @@ def _gguf(path, into):
 
 
 class Checkpoint:
-    """A folder (config.json, *.safetensors and their index), or a file of safetensors or GGUF. `index`: what is wrong with it."""
+    """A folder (config.json, *.safetensors and their index), or a file of safetensors or GGUF. `index`: what
+    is wrong with it."""
 
     def __init__(self, path):
         self.path, self.tensors, self.gguf, self.index = path, {}, None, []
@@ -194,7 +208,8 @@ class Checkpoint:
             else:
                 _safetensors(file, self.tensors, where)
         self.config = {} if self.gguf is not None else read_json(os.path.join(folder, "config.json"))
-        self.more = {name: read_json(os.path.join(folder, name)) for name in ("hf_quant_config.json", "quantize_config.json",
+        self.more = {name: read_json(os.path.join(folder, name))
+                     for name in ("hf_quant_config.json", "quantize_config.json",
                                                                              "quant_config.json")}
         if os.path.isdir(path) and self.gguf is None:
             self._against_index(where)
@@ -224,6 +239,7 @@ class Checkpoint:
         for name, file in index.items():
             if where.get(name) != file:
                 self.index.append((name, f"the index says that it is in {file}, "
-                                   + (f"and it is in {where[name]}" if name in where else "and no file has it")))
+                                   + (f"and it is in {where[name]}" if name in where
+                                      else "and no file has it")))
         self.index += [(name, f"it is in {file}, and the index does not name it: loaders leave it out")
                        for name, file in where.items() if name not in index]

@@ -1,4 +1,5 @@
-"""A checkpoint judged module by module: what the metadata makes an engine choose, what the bytes are, what is wrong with them."""
+"""A checkpoint judged module by module: what the metadata makes an engine choose, what the bytes are, what is
+wrong with them."""
 import re
 from dataclasses import dataclass, field
 
@@ -8,7 +9,8 @@ from assay_checkpoint import blocks, findings, layouts, original
 from assay_checkpoint.files import FLOATS
 from assay_checkpoint.schemes import Finding
 
-EMBEDDING = re.compile(r"(^|[._])(embed\w*|wte|wpe|norm\w*|ln_\w+|layernorm\w*|rotary_emb|conv1d)($|[._])", re.I)
+EMBEDDING = re.compile(r"(^|[._])(embed\w*|wte|wpe|norm\w*|ln_\w+|layernorm\w*|rotary_emb|conv1d)($|[._])",
+                       re.I)
 FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"))
 ACTIVATION = ("input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale", "q_scale")
 
@@ -65,7 +67,8 @@ def words_of(parts):
     each = {"tensor": "one scale", "channel": "a scale per output channel",
             "group": f"a scale per {parts.shape[1] // max(1, parts.scales.shape[1])} of a row",
             "block": f"a scale per block of {parts.rows_per} x {-(-parts.shape[1] // parts.scales.shape[1])}"}[parts.strategy]
-    second = "" if parts.second is None else ", all " + ("divided by" if parts.divides else "times") + " one of the tensor"
+    second = "" if parts.second is None else ", all " + ("divided by" if parts.divides
+                                                         else "times") + " one of the tensor"
     zeros = ", zero points" if parts.zeros is not None else ""
     order = ", AWQ's order" if parts.order == "awq" else ""
     return f"{parts.element}{order}{zeros}, {each} in {parts.scale_form}{second}"
@@ -97,7 +100,8 @@ def _of_quantised(report, module, roles, name, scheme, out, rows):
     """Reads one module; (Parts or None)."""
     declared = report.declared
     if out is not None:
-        report.says("pattern", module.name, f"{out.key} {out.text!r} leaves it out, and its bytes are quantised ({name}): its codes are "
+        report.says("pattern", module.name,
+                    f"{out.key} {out.text!r} leaves it out, and its bytes are quantised ({name}): its codes are "
                     "loaded as weights, or a tensor is missed")
     elif scheme is None and not declared.unknown:
         report.says("scheme", module.name, f"its bytes are quantised ({name}), and the metadata says "
@@ -105,15 +109,18 @@ def _of_quantised(report, module, roles, name, scheme, out, rows):
     elif scheme is not None and not layouts.fits(name, scheme):
         wanted = layouts.LAYOUTS[scheme.layouts[0]]
         needs = [wanted.codes, wanted.inner] + ([wanted.outer] if scheme.scales == 2 else [])
-        report.says("scheme", module.name, f"the metadata says {scheme} (tensors {', '.join(needs)}), and the bytes are {name} "
+        report.says("scheme", module.name,
+                    f"the metadata says {scheme} (tensors {', '.join(needs)}), and the bytes are {name} "
                     f"(tensors {', '.join(sorted(set(roles) - {'bias'}))})")
     if scheme is not None and scheme.name.startswith("Quark") and name == "quark words":
         two = "weight_scale_2" in roles
         if two and scheme.scales == 1:
-            report.says("metadata", "quantization_config weight", f"it is a dict, and {module.name} has two scales: engines take W4A8 for "
+            report.says("metadata", "quantization_config weight",
+                        f"it is a dict, and {module.name} has two scales: engines take W4A8 for "
                         "a list of two (fp8_e4m3, then int4); with a dict they go another way, and W4A8 will be skipped")
         elif not two and scheme.scales == 2:
-            report.says("missing", f"{module.name}.weight_scale_2", "the metadata has two steps (FP8, then int4), and one scale is stored")
+            report.says("missing", f"{module.name}.weight_scale_2",
+                        "the metadata has two steps (FP8, then int4), and one scale is stored")
     try:
         parts, found = layouts.read(module.name, roles, name, scheme)
     except layouts.Refused as refused:
@@ -136,7 +143,8 @@ def _as_declared(report, module, parts, scheme):
     if scheme.strategy == "group":
         wanted = (1, scheme.group[1] or width)
         if width % wanted[1]:
-            report.says("group", module.name, f"the metadata says groups of {wanted[1]}, which does not divide rows of {width}; the scales "
+            report.says("group", module.name,
+                        f"the metadata says groups of {wanted[1]}, which does not divide rows of {width}; the scales "
                         f"are of groups of {columns}")
             return
     else:
@@ -146,22 +154,28 @@ def _as_declared(report, module, parts, scheme):
         if scheme.strategy == "tensor" and parts.strategy != "tensor":
             wanted = (count, width)
     if (rows, columns) != wanted and parts.scales.size > 1:
-        report.says("group", module.name, f"the metadata says {scheme}, and the scales are for {rows} x {columns} of [{count},{width}]: "
+        report.says("group", module.name,
+                    f"the metadata says {scheme}, and the scales are for {rows} x {columns} of [{count},{width}]: "
                     f"{words_of(parts)}")
-    elif parts.scales.size == 1 and count * width > 1 and scheme.strategy != "tensor" and wanted != (1, width):
-        report.says("group", module.name, f"the metadata says {scheme}, and there is one scale for [{count},{width}]")
+    elif parts.scales.size == 1 and count * width > 1 and scheme.strategy != "tensor" and wanted != (1,
+                                                                                                     width):
+        report.says("group", module.name,
+                    f"the metadata says {scheme}, and there is one scale for [{count},{width}]")
     if scheme.bits == 8 and scheme.element.startswith("e") and parts.element != scheme.element:
-        report.says("dtype", module.name, f"the metadata says {scheme.element}, and the codes are {parts.element}")
+        report.says("dtype", module.name,
+                    f"the metadata says {scheme.element}, and the codes are {parts.element}")
 
 
 def _left_plain(report, module, scheme, quantised):
     """A matrix that the metadata means to be quantised, and that is not."""
     alike = sum(1 for other in quantised if other.role == module.role)
     if alike:
-        report.says("pattern", module.name, f"its bytes are plain numbers, nothing in the metadata leaves it out, and {alike} other "
+        report.says("pattern", module.name,
+                    f"its bytes are plain numbers, nothing in the metadata leaves it out, and {alike} other "
                     f"{module.role} are quantised: a loader looks for scales that are not there")
     elif not report.declared.only_named and module.role != "lm_head":
-        report.says("pattern", module.name, "its bytes are plain numbers, and nothing in the metadata leaves it out", note=True)
+        report.says("pattern", module.name,
+                    "its bytes are plain numbers, and nothing in the metadata leaves it out", note=True)
 
 
 def _fused(report):
@@ -174,7 +188,8 @@ def _fused(report):
             members = [by[f"{parent}.{other}"] for other in family if f"{parent}.{other}" in by]
             if len({member.stored for member in members}) > 1:
                 says = "; ".join(f"{member.role}: {member.stored}" for member in members)
-                report.says("fused", parent, f"engines fuse {', '.join(m.role for m in members)} into one, and they are stored unlike: {says}")
+                report.says("fused", parent,
+                            f"engines fuse {', '.join(m.role for m in members)} into one, and they are stored unlike: {says}")
 
 
 def _patterns(report, tied):
@@ -183,7 +198,8 @@ def _patterns(report, tied):
     total = len(report.modules)
     for pattern in kept:
         if not pattern.hits and not (tied and pattern.text == "lm_head"):
-            near = [m.name for m in report.modules if pattern.text.strip("*.").removeprefix("re:").lower() in m.name.lower()]
+            near = [m.name for m in report.modules if pattern.text.strip("*.").removeprefix("re:").lower()
+                    in m.name.lower()]
             report.says("pattern", f"{pattern.key} {pattern.text!r}", "it fits no module"
                         + (f"; {near[0]} has it in its name" if near else ""))
     if declared.rules and total and not report.judged and sum(1 for m in report.modules if m.plain) == total:
@@ -216,11 +232,14 @@ def judge(checkpoint, declared, other=None, rows=None):
             _nameless(report, roles)
             continue
         layout = layouts.layout_of(roles)
-        scheme, out = declared.of(name) if {"weight", "weight_packed", "qweight", "blocks"} & set(roles) else (None, None)
+        scheme, out = declared.of(name) if {"weight", "weight_packed", "qweight",
+                                            "blocks"} & set(roles) else (None, None)
         module = Module(name, _declared_words(declared, scheme, out), layout or "",
                         bytes=sum(stored.end - stored.start for stored in roles.values()))
         if layout is None:
-            report.not_understood.append((name, ", ".join(f"{role} {stored}" for role, stored in sorted(roles.items()))))
+            report.not_understood.append((name,
+                                          ", ".join(f"{role} {stored}"
+                                                    for role, stored in sorted(roles.items()))))
             continue
         if layout == "":
             stored = roles.get("weight")
@@ -241,7 +260,8 @@ def judge(checkpoint, declared, other=None, rows=None):
         _left_plain(report, module, scheme, [m for m in report.modules if not m.plain])
     _fused(report)
     _patterns(report, bool(checkpoint.config.get("tie_word_embeddings")))
-    plain = [m.absmax for m in report.modules if m.plain and len(checkpoint.tensors[f"{m.name}.weight"].shape) == 2]
+    plain = [m.absmax for m in report.modules if m.plain
+             and len(checkpoint.tensors[f"{m.name}.weight"].shape) == 2]
     for module in report.judged:
         beside = [m.absmax for m in report.judged if m.group == module.group and m is not module] or [
             m.absmax for m in report.judged if m is not module]
@@ -267,7 +287,8 @@ def _activation(report, name, stored):
     numbers = layouts._scale_numbers(stored).reshape(-1)
     bad = ~(np.isfinite(numbers) & (numbers > 0))
     if bad.any():
-        report.says("scale", name, f"{int(bad.sum())} of {numbers.size} are no scale: {float(numbers[bad][0]):g}")
+        report.says("scale", name,
+                    f"{int(bad.sum())} of {numbers.size} are no scale: {float(numbers[bad][0]):g}")
 
 
 def _nameless(report, tensors):

@@ -1,11 +1,13 @@
-"""Against the original: what the stored codes lose, what the format would lose at best, and the cause where that is much more.
+"""Against the original: what the stored codes lose, what the format would lose at best, and the cause where
+that is much more.
 
 Errors are |w - x| / |x| in the 2-norm over a module (w: what the bytes stand for, x: the original).
     stored   of the codes as they are
     nearest  of the nearest code under the stored scales
-    best     of the nearest code under the best of a few scales for each group: SEARCH times the one that holds the largest
-A step twice as wide doubles the error and is what one bit less would leave, so that the loss is told in bits: log2(stored / best).
-"""
+    best     of the nearest code under the best of a few scales for each group: SEARCH times the one that
+    holds the largest
+A step twice as wide doubles the error and is what one bit less would leave, so that the loss is told in bits:
+log2(stored / best). """
 import numpy as np
 from assay import library
 
@@ -13,10 +15,12 @@ from assay_checkpoint.layouts import AWQ_ORDER
 from assay_checkpoint.schemes import Finding
 
 SEARCH = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
-# Quantisers that make up for errors of earlier codes in later ones (GPTQ: a third of a bit, in the test), or clip for the outputs' sake,
-# lose more of the weights themselves than rounding does. A named cause is a finding from one bit on, none from two.
+# Quantisers that make up for errors of earlier codes in later ones (GPTQ: a third of a bit, in the test), or
+# clip for the outputs' sake, lose more of the weights themselves than rounding does. A named cause is a
+# finding from one bit on, none from two.
 ONE_BIT, TWO_BITS = 2.0, 4.0
-# Half a unit of a scale's type: a packer that divided by the scale before it was stored had a quotient this much off.
+# Half a unit of a scale's type: a packer that divided by the scale before it was stored had a quotient this
+# much off.
 UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -22, "e4m3fn": 2.0 ** -22, "e8m0": 2.0 ** -22}
 
 
@@ -47,7 +51,8 @@ def _grouped(x, column, groups, how):
     if np.all(np.diff(column) >= 0):
         starts = np.searchsorted(column, np.arange(groups))
         return how.reduceat(x, np.minimum(starts, x.shape[1] - 1), axis=1)
-    out = np.full((x.shape[0], groups), -np.inf if how is np.maximum else np.inf if how is np.minimum else 0.0)
+    out = np.full((x.shape[0], groups), -np.inf if how is np.maximum else np.inf if how is np.minimum
+                  else 0.0)
     how.at(out.T, column, x.T)
     return out
 
@@ -74,7 +79,8 @@ class Format:
 
 
 class Search:
-    """The scales of the groups in one span, by the largest element of each and SEARCH, and the squares of the errors under them."""
+    """The scales of the groups in one span, by the largest element of each and SEARCH, and the squares of the
+    errors under them."""
 
     def __init__(self, parts, form, span, numbers):
         self.parts, self.form, self.first = parts, form, span[0][0] // parts.rows_per
@@ -84,7 +90,8 @@ class Search:
             x, group = numbers(*chunk), self._group(*chunk)
             for end, each in zip(ends, (np.abs(x), x, -x)):
                 rows = np.unique(group)
-                end[rows] = np.maximum(end[rows], _by_rows(_grouped(each, parts.column, shape[1], np.maximum), group, np.maximum))
+                end[rows] = np.maximum(end[rows], _by_rows(_grouped(each, parts.column, shape[1], np.maximum),
+                                                           group, np.maximum))
         stored = parts.scales[self.first:self.first + shape[0]]
         with np.errstate(all="ignore"):
             coarse = parts.factor(*span[0])[:1] / stored[:1] if parts.second is not None else np.ones((1, 1))
@@ -114,8 +121,10 @@ class Search:
         group, column = self._group(first, last), self.parts.column
         rows = np.unique(group)
         for squares, (scale, zero) in zip(self.squares, self.scales):
-            error = x - self.form.under(x, scale[group][:, column], None if zero is None else zero[group][:, column])
-            squares[rows] += _by_rows(_grouped(error * error, column, squares.shape[1], np.add), group, np.add)
+            error = x - self.form.under(x, scale[group][:, column],
+                                        None if zero is None else zero[group][:, column])
+            squares[rows] += _by_rows(_grouped(error * error, column, squares.shape[1], np.add), group,
+                                      np.add)
 
     def best(self):
         return float(self.squares.min(axis=0).sum()), float(self.squares[0].sum())
@@ -139,8 +148,11 @@ class Compared:
             for first, last in span:
                 x = numbers(first, last)
                 search.add(x, first, last)
-                scale = np.nan_to_num(parts.factor(first, last), nan=0.0, posinf=0.0, neginf=0.0)[:, parts.column]
-                zero = None if parts.zeros is None else parts.zeros[np.arange(first, last) // parts.rows_per][:, parts.column]
+                scale = np.nan_to_num(parts.factor(first, last), nan=0.0, posinf=0.0,
+                                      neginf=0.0)[:, parts.column]
+                zero = None if parts.zeros is None else parts.zeros[np.arange(first,
+                                                                              last) // parts.rows_per][:,
+                                                                                                       parts.column]
                 steps = np.nan_to_num(parts.steps(first, last), nan=0.0, posinf=0.0, neginf=0.0)
                 with np.errstate(all="ignore"):
                     quotient = np.where(scale > 0, x / scale, 0.0)
@@ -148,7 +160,8 @@ class Compared:
                 rounded = form.under(x, scale, zero)
                 sums.add("stored", steps * scale - x)
                 sums.add("nearest", rounded - x)
-                low, high = form.numbers[0] - (0 if zero is None else zero), form.numbers[-1] - (0 if zero is None else zero)
+                low, high = form.numbers[0] - (0 if zero is None
+                                               else zero), form.numbers[-1] - (0 if zero is None else zero)
                 out = (quotient > high + 0.5) | (quotient < low - 0.5)
                 self.clipped += int(np.count_nonzero(out))
                 sums.add("inside", (steps * scale - x)[~out])
@@ -232,39 +245,48 @@ def causes(parts, original, rows):
 
     numbers, factor = parts.table, parts.factor(first, last)[:, parts.column]
     codes = parts.codes_of(first, last)
-    zeros = 0.0 if parts.zeros is None else parts.zeros[np.arange(first, last) // parts.rows_per][:, parts.column]
+    zeros = 0.0 if parts.zeros is None else parts.zeros[np.arange(first,
+                                                                  last) // parts.rows_per][:, parts.column]
     if parts.bits == 4:
         along = codes.T if parts.layout in ("awq", "int4 by rows") else codes
         back = (lambda c: c.T) if along is not codes else (lambda c: c)
         if along.shape[1] % 2 == 0:
-            tried("order", "the nibbles of a byte are in the other order", (numbers[back(_other_nibbles(parts)(along))] - zeros) * factor)
+            tried("order", "the nibbles of a byte are in the other order",
+                  (numbers[back(_other_nibbles(parts)(along))] - zeros) * factor)
         if along.shape[1] % 8 == 0 and parts.layout in ("words", "awq", "gptq", "quark words"):
             for to_awq in (True, False):
                 name = "words of eight are in AWQ's order (0 2 4 6 1 3 5 7)" if to_awq else "words of eight are in plain order"
-                tried("order", f"{name}, and are read in the other", (numbers[back(_other_words(to_awq)(along))] - zeros) * factor)
+                tried("order", f"{name}, and are read in the other",
+                      (numbers[back(_other_words(to_awq)(along))] - zeros) * factor)
     if parts.element.startswith(("int", "uint")):
         half = 1 << parts.bits - 1
         tried("order", f"codes have {half} added (or are two's complement), and are read as the other",
               (numbers[codes ^ half] - zeros) * factor)
         for off in (1, -1):
-            tried("zero_point", f"zero points are off by {off:+d} (GPTQ's first version stores them less 1)", (numbers[codes] - zeros - off) * factor)
+            tried("zero_point", f"zero points are off by {off:+d} (GPTQ's first version stores them less 1)",
+                  (numbers[codes] - zeros - off) * factor)
         if parts.zeros is not None:
-            tried("zero_point", "zero points are there, and the codes were made without", numbers[codes] * factor)
+            tried("zero_point", "zero points are there, and the codes were made without",
+                  numbers[codes] * factor)
     if parts.scales.shape[1] > 1:
         turned = parts.scales.reshape(parts.scales.shape[1], parts.scales.shape[0]).T
         tried("axis", "scales are stored transposed", parts.having(scales=turned).values(first, last))
-        tried("axis", "groups of a row are in reverse order", parts.having(scales=parts.scales[:, ::-1]).values(first, last))
+        tried("axis", "groups of a row are in reverse order",
+              parts.having(scales=parts.scales[:, ::-1]).values(first, last))
     if parts.shape[0] == width and parts.strategy == "channel":
-        tried("axis", "scales are per input channel, and are read per output channel", (numbers[codes] - zeros) * parts.scales.reshape(1, -1))
+        tried("axis", "scales are per input channel, and are read per output channel",
+              (numbers[codes] - zeros) * parts.scales.reshape(1, -1))
     if parts.second is not None:
-        tried("global", "the scale of the tensor is stored inverted", parts.having(divides=not parts.divides).values(first, last))
+        tried("global", "the scale of the tensor is stored inverted",
+              parts.having(divides=not parts.divides).values(first, last))
     values = parts.values(first, last)
     norm = float(np.nansum(values * values))
     if norm > 0 and np.isfinite(norm):
         by = float(np.nansum(values * x)) / norm
         if by > 0:
             says, power = f"all weights are to be multiplied with {by:.4g}", int(np.rint(np.log2(by)))
-            if abs(by / 2.0 ** power - 1) <= _error_of(values * by, x):  # what the codes' own errors leave open
+            if abs(by / 2.0 ** power - 1) <= _error_of(values * by,
+                                                       x):  # what the codes' own errors leave open
                 says += f" (2^{power}: as e4m3fn read as e4m3fnuz is, or an exponent off by one)"
             tried("factor", says, values * by)
     # Of those that explain it the first: what is named closer stands in front.
@@ -273,10 +295,12 @@ def causes(parts, original, rows):
 
 
 def columns_of(parts, original, rows):
-    """The factor of each input channel that lies between the weights and their original, as AWQ and SmoothQuant put it there: least
+    """The factor of each input channel that lies between the weights and their original, as AWQ and
+    SmoothQuant put it there: least
     squares over some rows. None where it is one everywhere within a step."""
     first, last = rows
-    x, w = original.numbers(first, last), np.nan_to_num(parts.values(first, last), nan=0.0, posinf=0.0, neginf=0.0)
+    x, w = original.numbers(first, last), np.nan_to_num(parts.values(first, last), nan=0.0, posinf=0.0,
+                                                        neginf=0.0)
     with np.errstate(all="ignore"):
         factors = np.sum(w * x, axis=0) / np.sum(x * x, axis=0)
     factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)
@@ -286,7 +310,8 @@ def columns_of(parts, original, rows):
 def judge(parts, original, rows=None):
     """(Compared, findings). original: a Stored of the module's shape."""
     if original.rows != parts.shape:
-        return None, [Finding("shape", parts.module, f"the original is {original}, and the weights are {list(parts.shape)}")]
+        return None, [Finding("shape", parts.module,
+                              f"the original is {original}, and the weights are {list(parts.shape)}")]
     compared = Compared(parts, original, rows)
     found = []
     near, far = compared.fits["nearest"], compared.count
@@ -297,13 +322,15 @@ def judge(parts, original, rows=None):
     bits = f"stored {compared.error:.3g}, nearest code {compared.nearest:.3g}, best {compared.best:.3g}"
     for name in ("toward zero", "down", "away from zero"):
         if compared.fits[name] == far and near < far and compared.error > compared.nearest:
-            says("rounding", f"every code is x / scale rounded {name} ({100 * near / far:.0f} % are the nearest): {bits}")
+            says("rounding",
+                 f"every code is x / scale rounded {name} ({100 * near / far:.0f} % are the nearest): {bits}")
             return compared, found
     if compared.error <= ONE_BIT * compared.best:
         return compared, found
     sample = parts.chunks(rows, 1 << 18)[0]
     if compared.clipped and compared.inside <= ONE_BIT * compared.best and compared.error > ONE_BIT * compared.absmax:
-        says("clipped", f"{compared.clipped} of {far} weights ({100 * compared.clipped / far:.2g} %) are beyond the ends, and are all that "
+        says("clipped",
+             f"{compared.clipped} of {far} weights ({100 * compared.clipped / far:.2g} %) are beyond the ends, and are all that "
              f"is lost; a scale that holds the largest would lose {compared.absmax:.3g}: {bits}")
         return compared, found
     other = causes(parts, original, sample)
@@ -317,11 +344,13 @@ def judge(parts, original, rows=None):
     if len(original.numbers(*sample)) >= 16 and np.ptp(fitted) > 0:
         smoothed = Compared(parts, original, rows, fitted)
         if smoothed.error * ONE_BIT < compared.error and smoothed.error <= ONE_BIT * smoothed.best:
-            says("factor", f"input channels are scaled by {fitted.min():.3g} to {fitted.max():.3g}, as AWQ and SmoothQuant do, who put the "
+            says("factor",
+                 f"input channels are scaled by {fitted.min():.3g} to {fitted.max():.3g}, as AWQ and SmoothQuant do, who put the "
                  f"inverse into the layer before; behind that: stored {smoothed.error:.3g}, best {smoothed.best:.3g}", note=True)
             return smoothed, found
     if compared.error > TWO_BITS * compared.best:
         says("error", f"{compared.bits_lost:.1f} bits are lost, and no cause is found: {bits}")
     else:
-        says("error", f"{compared.bits_lost:.1f} bits are lost; quantisers that make up for errors (GPTQ) lose some: {bits}", note=True)
+        says("error",
+             f"{compared.bits_lost:.1f} bits are lost; quantisers that make up for errors (GPTQ) lose some: {bits}", note=True)
     return compared, found

@@ -1,5 +1,6 @@
-"""What the metadata of a checkpoint makes an engine choose for each of its modules, by the rules of each method's own loader:
-compressed-tensors, AWQ, GPTQ, FP8, MXFP4, ModelOpt, Quark. What contradicts itself is a finding."""
+"""What the metadata of a checkpoint makes an engine choose for each of its modules, by the rules of each
+method's own loader: compressed-tensors, AWQ, GPTQ, FP8, MXFP4, ModelOpt, Quark. What contradicts itself is a
+finding."""
 import fnmatch
 import re
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ MATRIX = {"tensor": "one scale", "channel": "a scale per output channel", "group
 
 @dataclass(frozen=True)
 class Finding:
-    """kind: a row of findings.KINDS. where: a module, a tensor or a key of the metadata. note: no finding, worth knowing."""
+    """kind: a row of findings.KINDS. where: a module, a tensor or a key of the metadata. note: no finding,
+    worth knowing."""
     kind: str
     where: str
     what: str
@@ -19,8 +21,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a module is stored. layouts: rows of layouts.LAYOUTS that its loader reads. group: rows and columns of a block that
-    shares a scale (0: all). symmetric: None where the metadata does not say. order: which element a nibble of a word holds."""
+    """How a module is stored. layouts: rows of layouts.LAYOUTS that its loader reads. group: rows and columns
+    of a block that
+    shares a scale (0: all). symmetric: None where the metadata does not say. order: which element a nibble of
+    a word holds."""
     name: str
     layouts: tuple
     element: str
@@ -35,7 +39,8 @@ class Scheme:
     def __str__(self):
         zeros = {True: ", symmetric", False: ", with zero points", None: ""}[self.symmetric]
         each = MATRIX[self.strategy].format(*self.group)
-        return f"{self.name}: {self.element}{zeros}, {each}" + (", and one of the tensor" if self.scales == 2 else "")
+        return f"{self.name}: {self.element}{zeros}, {each}" + (", and one of the tensor" if self.scales == 2
+                                                                else "")
 
 
 @dataclass
@@ -71,12 +76,14 @@ def wildcard(text, key, findings):
     """ModelOpt: * and ? as in names of files, and whatever is below a module that is named."""
     if text.startswith("re:"):
         return exact_or_regex(text, key, findings)
-    return Pattern(text, key, lambda name: fnmatch.fnmatchcase(name, text) or name.startswith(text.rstrip("*").rstrip(".") + "."))
+    return Pattern(text, key, lambda name: fnmatch.fnmatchcase(name, text)
+                   or name.startswith(text.rstrip("*").rstrip(".") + "."))
 
 
 @dataclass
 class Declared:
-    """text: the method. rules: (Patterns or None for every module, Scheme), the first that fits decides. ignored: Patterns."""
+    """text: the method. rules: (Patterns or None for every module, Scheme), the first that fits decides.
+    ignored: Patterns."""
     text: str = "nothing: no quantization_config"
     method: str = ""
     rules: list = field(default_factory=list)
@@ -105,7 +112,8 @@ def _list(into, value, key):
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        into.says("metadata", key, f"it is {_kind(value)}, and a list of names is expected: loaders go through it one by one")
+        into.says("metadata", key,
+                  f"it is {_kind(value)}, and a list of names is expected: loaders go through it one by one")
         return [value] if isinstance(value, str) else []
     return value
 
@@ -128,39 +136,46 @@ def _whole(into, given, key, where, allowed):
 
 STRATEGIES = {"tensor": ("tensor", (0, 0)), "channel": ("channel", (1, 0)), "block": ("block", (128, 128)),
               "group": ("group", (1, 128)), "tensor_group": ("group", (1, 16))}
-# A format of compressed-tensors: its layout, the type and the bits that weights of it have, and whether a scale of the tensor is there.
+# A format of compressed-tensors: its layout, the type and the bits that weights of it have, and whether a
+# scale of the tensor is there.
 COMPRESSED = {"pack-quantized": ("words", "int", (2, 4, 8), 1), "int-quantized": ("int8", "int", (8,), 1),
               "float-quantized": ("fp8", "float", (8,), 1), "naive-quantized": ("", "", (8,), 1),
               "mxfp8-quantized": ("fp8", "float", (8,), 1),
-              "nvfp4-pack-quantized": ("nvfp4 divided", "float", (4,), 2), "mxfp4-pack-quantized": ("mxfp4 packed", "float", (4,), 1)}
+              "nvfp4-pack-quantized": ("nvfp4 divided", "float", (4,), 2),
+              "mxfp4-pack-quantized": ("mxfp4 packed", "float", (4,), 1)}
 
 
 def _compressed(config, into):
     into.text, into.only_named = f"compressed-tensors, {config.get('format')}", False
     groups = config.get("config_groups")
     if not isinstance(groups, dict) or not groups:
-        return into.says("metadata", "config_groups", f"it is {_kind(groups)}; expected: a dict of groups with targets and weights")
+        return into.says("metadata", "config_groups",
+                         f"it is {_kind(groups)}; expected: a dict of groups with targets and weights")
     for name, group in groups.items():
         where = f"config_groups.{name}"
         weights = group.get("weights") if isinstance(group, dict) else None
         if not isinstance(weights, dict):
-            into.says("metadata", f"{where}.weights", f"it is {_kind(weights)}, and a dict is expected: its modules stay unquantised")
+            into.says("metadata", f"{where}.weights",
+                      f"it is {_kind(weights)}, and a dict is expected: its modules stay unquantised")
             continue
-        targets = [exact_or_regex(t, f"{where}.targets", into.findings) for t in _list(into, group.get("targets"), f"{where}.targets")]
+        targets = [exact_or_regex(t, f"{where}.targets", into.findings)
+                   for t in _list(into, group.get("targets"), f"{where}.targets")]
         form = group.get("format") or config.get("format")
         if form not in COMPRESSED:
             into.unknown = f"compressed-tensors {form}"
             continue
         layout, kind, bits, scales = COMPRESSED[form]
         if kind and weights.get("type") != kind:
-            into.says("metadata", f"{where}.weights.type", f"it is {weights.get('type')!r}, and {form} holds {kind}")
+            into.says("metadata", f"{where}.weights.type",
+                      f"it is {weights.get('type')!r}, and {form} holds {kind}")
         count = weights.get("num_bits")
         if layout == "words" and count in (3, 5, 6, 7):  # across the ends of words
             into.unknown = f"{form} of {count} bits"
             continue
         count = _whole(into, weights, "num_bits", f"{where}.weights", bits)
         if weights.get("strategy") not in STRATEGIES:
-            into.says("metadata", f"{where}.weights.strategy", f"it is {weights.get('strategy')!r}; allowed: {', '.join(STRATEGIES)}")
+            into.says("metadata", f"{where}.weights.strategy",
+                      f"it is {weights.get('strategy')!r}; allowed: {', '.join(STRATEGIES)}")
             continue
         strategy, size = STRATEGIES[weights["strategy"]]
         if strategy == "group":
@@ -170,7 +185,8 @@ def _compressed(config, into):
         kind = kind or weights.get("type")
         layout = layout or ("int8" if kind == "int" else "fp8")
         element = f"int{count}" if kind == "int" else "e2m1" if count == 4 else "e4m3fn"
-        scheme = Scheme(form, (layout,), element, count or bits[0], strategy, size, weights.get("symmetric") if kind == "int" else None,
+        scheme = Scheme(form, (layout,), element, count or bits[0], strategy, size,
+                        weights.get("symmetric") if kind == "int" else None,
                         "", scales)
         into.rules.append((None if any(t.text == "Linear" for t in targets) else targets, scheme))
     _ignore(into, config.get("ignore"), "ignore", exact_or_regex)
@@ -184,7 +200,9 @@ def _awq(config, into):
         return
     bits = _whole(into, config, "bits" if "bits" in config else "w_bit", "quantization_config", (4,))
     size = config.get("group_size", config.get("q_group_size", 128))
-    into.rules.append((None, Scheme("AWQ", ("awq",), "uint4", bits or 4, "group", (1, size if size and size > 0 else 0),
+    into.rules.append((None,
+                       Scheme("AWQ", ("awq",), "uint4", bits or 4, "group",
+                              (1, size if size and size > 0 else 0),
                                     not config.get("zero_point", True), "awq")))
     _ignore(into, config.get("modules_to_not_convert"), "modules_to_not_convert", part_of_name)
 
@@ -198,7 +216,8 @@ def _gptq(config, into):
     bits = _whole(into, config, "bits", "quantization_config", (2, 4, 8))
     size = config.get("group_size", 128)
     group = (1, size if size and size > 0 else 0)
-    into.rules.append((None, Scheme(into.text, ("gptq",), f"uint{bits or 4}", bits or 4, "group" if group[1] else "channel", group,
+    into.rules.append((None, Scheme(into.text, ("gptq",), f"uint{bits or 4}", bits or 4,
+                                    "group" if group[1] else "channel", group,
                                     config.get("sym"), "", 1, form == "gptq")))
     dynamic = config.get("dynamic") or {}
     if not isinstance(dynamic, dict):
@@ -214,7 +233,8 @@ def _gptq(config, into):
 def _fp8(config, into):
     block = config.get("weight_block_size")
     if block is not None and (not isinstance(block, list) or len(block) != 2):
-        into.says("metadata", "weight_block_size", f"it is {_kind(block)}, and a list of two is expected: rows and columns of a block")
+        into.says("metadata", "weight_block_size",
+                  f"it is {_kind(block)}, and a list of two is expected: rows and columns of a block")
         block = [128, 128]
     into.text = "FP8, " + (f"blocks of {block[0]} x {block[1]}" if block else "one scale a tensor")
     if config.get("quant_method") == "fbgemm_fp8":
@@ -224,7 +244,8 @@ def _fp8(config, into):
     else:
         scheme = Scheme("FP8", ("fp8",), "e4m3fn", 8, "tensor", (0, 0))
     into.rules.append((None, scheme))
-    key = next((key for key in ("ignored_layers", "modules_to_not_convert") if config.get(key)), "ignored_layers")
+    key = next((key for key in ("ignored_layers", "modules_to_not_convert") if config.get(key)),
+               "ignored_layers")
     _ignore(into, config.get(key), key, part_of_name)
 
 
@@ -237,7 +258,8 @@ def _mxfp4(config, into):
 MODELOPT = {"FP8": Scheme("ModelOpt FP8", ("fp8",), "e4m3fn", 8, "tensor", (0, 0)),
             "FP8_PER_CHANNEL_PER_TOKEN": Scheme("ModelOpt FP8", ("fp8",), "e4m3fn", 8, "channel"),
             "FP8_PB_WO": Scheme("ModelOpt FP8", ("fp8",), "e4m3fn", 8, "block", (128, 128)),
-            "NVFP4": Scheme("ModelOpt NVFP4", ("nvfp4 multiplied",), "e2m1", 4, "group", (1, 16), None, "", 2),
+            "NVFP4": Scheme("ModelOpt NVFP4", ("nvfp4 multiplied",), "e2m1", 4, "group", (1, 16), None, "",
+                            2),
             "MXFP4": Scheme("ModelOpt MXFP4", ("mxfp4",), "e2m1", 4, "group", (1, 32)),
             "MXFP8": Scheme("ModelOpt MXFP8", ("fp8",), "e4m3fn", 8, "group", (1, 32)),
             "W4A8_AWQ": Scheme("ModelOpt W4A8", ("int4 by rows",), "int4", 4, "group", (1, 128), True, "", 2),
@@ -255,34 +277,42 @@ def _modelopt(config, into):
     size = given.get("group_size")
     if size and scheme.strategy == "group" and size != scheme.group[1]:
         if scheme.element == "e2m1":
-            into.says("metadata", "group_size", f"it is {size}, and {algorithm} has blocks of {scheme.group[1]}")
+            into.says("metadata", "group_size",
+                      f"it is {size}, and {algorithm} has blocks of {scheme.group[1]}")
         else:
-            scheme = Scheme(scheme.name, scheme.layouts, scheme.element, 4, "group", (1, size), True, "", scheme.scales)
+            scheme = Scheme(scheme.name, scheme.layouts, scheme.element, 4, "group", (1, size), True, "",
+                            scheme.scales)
     into.rules.append((None, scheme))
     key = "exclude_modules" if "exclude_modules" in given else "ignore"
     _ignore(into, given.get(key), key, wildcard)
 
 
-QUARK = {"per_tensor": ("tensor", (0, 0)), "per_channel": ("channel", (1, 0)), "per_group": ("group", (1, 128))}
+QUARK = {"per_tensor": ("tensor", (0, 0)), "per_channel": ("channel", (1, 0)),
+         "per_group": ("group", (1, 128))}
 
 
 def _quark_scheme(given, where, order, into):
-    """A Scheme of what Quark says of weights: a dict, or for weights that are quantised twice (int4 of FP8) a list of two."""
+    """A Scheme of what Quark says of weights: a dict, or for weights that are quantised twice (int4 of FP8) a
+    list of two."""
     steps = given if isinstance(given, list) else [given]
     if not steps or not all(isinstance(step, dict) for step in steps) or len(steps) > 2:
-        into.says("metadata", where, f"it is {_kind(given)}; expected: a dict, or a list of two for weights that are quantised twice")
+        into.says("metadata", where,
+                  f"it is {_kind(given)}; expected: a dict, or a list of two for weights that are quantised twice")
         return None
     last = steps[-1]
     if last.get("qscheme") not in QUARK:
-        into.says("metadata", f"{where}.qscheme", f"it is {last.get('qscheme')!r}; allowed: {', '.join(QUARK)}")
+        into.says("metadata", f"{where}.qscheme",
+                  f"it is {last.get('qscheme')!r}; allowed: {', '.join(QUARK)}")
         return None
     if len(steps) == 2 and last.get("is_scale_quant"):  # NVFP4: the scales of fp4 are quantised, to FP8 by one of the tensor
         if steps[0].get("dtype") == "fp4" and last.get("dtype") == "fp8_e4m3":
-            return Scheme("Quark NVFP4", ("nvfp4 multiplied",), "e2m1", 4, "group", (1, steps[0].get("group_size") or 16), None, "", 2)
+            return Scheme("Quark NVFP4", ("nvfp4 multiplied",), "e2m1", 4, "group",
+                          (1, steps[0].get("group_size") or 16), None, "", 2)
         into.unknown = f"Quark {steps[0].get('dtype')} with scales in {last.get('dtype')}"
         return None
     if len(steps) == 2 and steps[0].get("dtype") != "fp8_e4m3":
-        into.says("metadata", where, f"its first step is {steps[0].get('dtype')}, its second {last.get('dtype')}: weights in two steps "
+        into.says("metadata", where,
+                  f"its first step is {steps[0].get('dtype')}, its second {last.get('dtype')}: weights in two steps "
                                      "are fp8_e4m3 first, then int4")
     strategy, size = QUARK[last["qscheme"]]
     if strategy == "group":
@@ -290,7 +320,8 @@ def _quark_scheme(given, where, order, into):
     dtype, signed = last.get("dtype"), last.get("symmetric")
     name = "Quark " + " of ".join(step.get("dtype", "?") for step in reversed(steps))
     if dtype in ("int4", "uint4"):
-        return Scheme(name, ("quark words",), dtype, 4, strategy, size, dtype == "int4" if signed is None else signed, order, len(steps))
+        return Scheme(name, ("quark words",), dtype, 4, strategy, size,
+                      dtype == "int4" if signed is None else signed, order, len(steps))
     if dtype == "fp8_e4m3":
         return Scheme(name, ("fp8",), "e4m3fn", 8, strategy, size)
     if dtype == "int8":
@@ -309,7 +340,8 @@ def _quark(config, into):
             into.says("metadata", key, f"it is {_kind(config[key])}, and a dict by name is expected")
             continue
         for name, given in (config.get(key) or {}).items():
-            scheme = given and given.get("weight") and _quark_scheme(given["weight"], f"{key}.{name}.weight", order, into)
+            scheme = given and given.get("weight") and _quark_scheme(given["weight"], f"{key}.{name}.weight",
+                                                                     order, into)
             if scheme and key == "layer_quant_config":
                 into.rules.append(([wildcard(name, key, into.findings)], scheme))
     weight = (config.get("global_quant_config") or {}).get("weight")
@@ -321,12 +353,14 @@ def _quark(config, into):
     _ignore(into, config.get("exclude"), "exclude", exact_or_regex)
 
 
-METHODS = {"compressed-tensors": _compressed, "awq": _awq, "gptq": _gptq, "fp8": _fp8, "fbgemm_fp8": _fp8, "mxfp4": _mxfp4,
+METHODS = {"compressed-tensors": _compressed, "awq": _awq, "gptq": _gptq, "fp8": _fp8, "fbgemm_fp8": _fp8,
+           "mxfp4": _mxfp4,
            "modelopt": _modelopt, "modelopt_fp4": _modelopt, "quark": _quark}
 
 
 def declared_by(checkpoint):
-    """What the metadata of a Checkpoint says. Of config.json, or of the file that ModelOpt, AutoGPTQ and AWQ write beside it."""
+    """What the metadata of a Checkpoint says. Of config.json, or of the file that ModelOpt, AutoGPTQ and AWQ
+    write beside it."""
     into = Declared()
     if checkpoint.gguf is not None:
         into.text, into.method = "GGUF: each tensor says its type", "gguf"
@@ -336,15 +370,18 @@ def declared_by(checkpoint):
         config = checkpoint.config.get("compression_config")
     if config is None:
         method, config, source = next(((method, found, name) for name, method in (
-            ("hf_quant_config.json", "modelopt"), ("quantize_config.json", "gptq"), ("quant_config.json", "awq"))
+            ("hf_quant_config.json", "modelopt"), ("quantize_config.json", "gptq"),
+            ("quant_config.json", "awq"))
             if (found := checkpoint.more[name])), ("", None, ""))
         config = config and dict(config, quant_method=config.get("quant_method", method))
     if config is None:
         return into
     if not isinstance(config, dict):
-        into.says("metadata", "quantization_config", f"it is {_kind(config)}, and a dict is expected: the model loads as unquantised")
+        into.says("metadata", "quantization_config",
+                  f"it is {_kind(config)}, and a dict is expected: the model loads as unquantised")
         return into
-    into.method = str(config.get("quant_method", "")).replace("_", "-") if config.get("quant_method") == "compressed_tensors" \
+    into.method = str(config.get("quant_method", "")).replace("_",
+                                                              "-") if config.get("quant_method") == "compressed_tensors" \
         else str(config.get("quant_method", ""))
     if into.method not in METHODS:
         into.text = into.unknown = f"quant_method {into.method!r} ({source})"

@@ -1,4 +1,5 @@
-"""The list of pairs, and the files of a pair as they stand in a local mirror: nothing of theirs is in this tree."""
+"""The list of pairs, and the files of a pair as they stand in a local mirror: nothing of theirs is in this
+tree."""
 import hashlib
 import io
 import os
@@ -7,7 +8,8 @@ import subprocess
 import tarfile
 from dataclasses import dataclass, field
 
-KEYS = ("repo", "fix", "parent", "license", "class", "family", "paths", "sums", "root", "entry", "adapter", "op", "flags",
+KEYS = ("repo", "fix", "parent", "license", "class", "family", "paths", "sums", "root", "entry", "adapter",
+        "op", "flags",
         "python", "shaped", "trigger", "fixes")
 
 
@@ -30,7 +32,8 @@ class Pair:
 
     @property
     def half(self):
-        """Drawn by the seed and the name alone, before anything of the pair was run; a later pair falls into a half likewise."""
+        """Drawn by the seed and the name alone, before anything of the pair was run; a later pair falls into
+        a half likewise."""
         odd = hashlib.sha256(f"{self.seed}:{self.id}".encode()).digest()[0] & 1
         return "untouched" if odd else "looked"
 
@@ -64,7 +67,8 @@ def read(path):
         if pair.made:
             lacking += [key for key in ("license", "paths", "sums", "trigger") if not pair[key]]
         if lacking or any(p.id == name for p in pairs):
-            raise Wrong(f"{path}:{number}: {name}: " + (f"{' '.join(lacking)} is missing" if lacking else "stands twice"))
+            raise Wrong(f"{path}:{number}: {name}: "
+                        + (f"{' '.join(lacking)} is missing" if lacking else "stands twice"))
         pairs.append(pair)
     return pairs
 
@@ -74,12 +78,14 @@ def git(folder, *words):
 
 
 def repository(mirror, pair):
-    """Its git directory under the mirror: OWNER+NAME, OWNER/NAME, each bare, with .git behind it, or with a folder repo in it."""
+    """Its git directory under the mirror: OWNER+NAME, OWNER/NAME, each bare, with .git behind it, or with a
+    folder repo in it."""
     owner, name = pair["repo"].split("/")
     for stem in (f"{owner}+{name}", os.path.join(owner, name)):
         for tail in ("", ".git", "/repo"):
             folder = os.path.join(mirror, stem + tail)
-            if os.path.isdir(folder) and any(os.path.exists(os.path.join(folder, sign)) for sign in ("HEAD", ".git")):
+            if os.path.isdir(folder) and any(os.path.exists(os.path.join(folder, sign))
+                                             for sign in ("HEAD", ".git")):
                 return folder
     raise Missing(f"{pair.id}: no {owner}+{name} under {mirror}: git clone --bare the repository {pair['repo']} there")
 
@@ -90,7 +96,8 @@ def extract(mirror, pair, side, target):
     commit = pair["parent"] if side == "parent" else pair["fix"]
     if git(folder, "cat-file", "-e", commit + "^{commit}").returncode:
         raise Missing(f"{pair.id}: {folder} has no commit {commit}: fetch it")
-    if side == "child" and not git(folder, "rev-parse", commit + "^").stdout.decode().startswith(pair["parent"]):
+    if side == "child" and not git(folder, "rev-parse",
+                                   commit + "^").stdout.decode().startswith(pair["parent"]):
         raise Wrong(f"{pair.id}: {pair['parent']} is not the first parent of {commit}")
     packed = git(folder, "archive", "--format=tar", commit, "--", *pair["paths"].split(","))
     if packed.returncode:

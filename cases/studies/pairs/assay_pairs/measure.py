@@ -1,4 +1,5 @@
-"""A pair's two sides, judged by the same cases; found is what is red before the fix, and run and not red after it."""
+"""A pair's two sides, judged by the same cases; found is what is red before the fix, and run and not red
+after it."""
 import json
 import os
 import re
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 
 from . import corpus
 
-NOT_JUDGED = ("unsupported", "too_big", "impossible", "refused", "distrust")  # neither red nor green: nothing is said of the kernel
-SHARES = ("untold", "shaped", "trigger")  # what the suite is told: nothing; op and class of shape; what the fix says
+NOT_JUDGED = ("unsupported", "too_big", "impossible", "refused",
+              "distrust")  # neither red nor green: nothing is said of the kernel
+SHARES = ("untold", "shaped",
+          "trigger")  # what the suite is told: nothing; op and class of shape; what the fix says
 
 
 @dataclass
@@ -51,7 +54,8 @@ class Judge:
         made = os.path.join(self.where, side, "adapter.so")
         if not os.path.exists(made):
             files = os.path.join(self.where, side, self.pair["root"])
-            command = ["c++", "-std=c++20", "-O2", "-shared", "-fPIC", "-o", made, self.adapter, f"-I{self.include}", f"-I{files}",
+            command = ["c++", "-std=c++20", "-O2", "-shared", "-fPIC", "-o", made, self.adapter,
+                       f"-I{self.include}", f"-I{files}",
                        *[word.replace("ROOT", files) for word in shlex.split(self.pair["flags"])]]
             built = subprocess.run(command, capture_output=True, text=True, check=False)
             if built.returncode:
@@ -59,8 +63,10 @@ class Judge:
         return made
 
     def run(self, side, cases, seed, budget):
-        """The results of these cases, or of the suite that is made for the adapter, in the order in which they ended."""
-        env = dict(os.environ, PAIR_FILES=os.path.join(self.where, side, self.pair["root"]), PAIR_NAME=self.pair.id,
+        """The results of these cases, or of the suite that is made for the adapter, in the order in which
+        they ended."""
+        env = dict(os.environ, PAIR_FILES=os.path.join(self.where, side, self.pair["root"]),
+                   PAIR_NAME=self.pair.id,
                    PYTHONDONTWRITEBYTECODE="1", PYTHONHASHSEED="0")
         if self.python:
             env["PATH"] = os.path.dirname(os.path.abspath(self.python)) + os.pathsep + env["PATH"]
@@ -69,12 +75,14 @@ class Judge:
         report = os.path.join(self.where, "report.json")
         if os.path.exists(report):
             os.remove(report)
-        command = [os.environ["ASSAY_PROGRAM"], "run", *(cases or ["strangers"]), "-b", self.backend(side), "--seed", str(seed),
+        command = [os.environ["ASSAY_PROGRAM"], "run", *(cases or ["strangers"]), "-b", self.backend(side),
+                   "--seed", str(seed),
                    "-j", "1", "-q", "--timeout", "20", "--json", report]
         if budget:
             command += ["--budget", str(budget)]
         try:
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=(budget or 60) + 240, check=False)
+            done = subprocess.run(command, env=env, capture_output=True, text=True,
+                                  timeout=(budget or 60) + 240, check=False)
         except subprocess.TimeoutExpired:
             raise corpus.Missing(f"{self.pair.id}: assay run did not end: {shlex.join(command)}") from None
         if not os.path.exists(report):
@@ -95,7 +103,8 @@ def saying(result):
 
 
 def measure(judge, share, seed, budget):
-    """One share, one seed. The child is asked the same cases, and whatever was red on the parent and not reached on the child."""
+    """One share, one seed. The child is asked the same cases, and whatever was red on the parent and not
+    reached on the child."""
     told = {"untold": [], "shaped": [judge.pair["shaped"]], "trigger": [judge.pair["trigger"]]}[share]
     out = Result(judge.pair.id, share, seed)
     parent = judge.run("parent", told, seed, 0 if told else budget)
@@ -121,7 +130,8 @@ def measure(judge, share, seed, budget):
     return out
 
 
-def measure_pair(pair, mirror, corpus_folder, include, python, shares, seeds, budget, tell=lambda result: None):
+def measure_pair(pair, mirror, corpus_folder, include, python, shares, seeds, budget,
+                 tell=lambda result: None):
     """All that is asked of a pair: a list of results."""
     results = []
     with tempfile.TemporaryDirectory(prefix="assay-pairs-") as where:

@@ -12,20 +12,29 @@ OK, FINDING, USAGE, CANNOT = 0, 1, 2, 125
 
 
 def arguments(words):
-    parser = argparse.ArgumentParser(prog="assay pairs", description="Real defects: judged before their fix, and after it.")
-    parser.add_argument("names", nargs="*", metavar="PAIR", help="those pairs alone (default: all that have an adapter, of --half)")
-    parser.add_argument("--mirror", metavar="DIR", help="where the repositories are: DIR/OWNER+NAME or DIR/OWNER/NAME, bare")
+    parser = argparse.ArgumentParser(prog="assay pairs",
+                                     description="Real defects: judged before their fix, and after it.")
+    parser.add_argument("names", nargs="*", metavar="PAIR",
+                        help="those pairs alone (default: all that have an adapter, of --half)")
+    parser.add_argument("--mirror", metavar="DIR",
+                        help="where the repositories are: DIR/OWNER+NAME or DIR/OWNER/NAME, bare")
     parser.add_argument("--half", choices=("looked", "untouched", "all"), default="looked",
                         help="which half; of the untouched one nothing is run until it is measured once (default: looked)")
-    parser.add_argument("--trigger", action="store_true", help="the triggers alone: is the parent wrong, and the child right?")
-    parser.add_argument("--share", action="append", choices=measure.SHARES, help="only this share (default: all three)")
+    parser.add_argument("--trigger", action="store_true",
+                        help="the triggers alone: is the parent wrong, and the child right?")
+    parser.add_argument("--share", action="append", choices=measure.SHARES,
+                        help="only this share (default: all three)")
     parser.add_argument("--seeds", default="1,2,3", help="of the suites (default: 1,2,3)")
-    parser.add_argument("--budget", type=float, default=60, help="seconds for each suite, on each side (default: 60)")
-    parser.add_argument("--python", metavar="FILE", help="the interpreter for Python's adapters: one with torch, triton, numpy")
+    parser.add_argument("--budget", type=float, default=60,
+                        help="seconds for each suite, on each side (default: 60)")
+    parser.add_argument("--python", metavar="FILE",
+                        help="the interpreter for Python's adapters: one with torch, triton, numpy")
     parser.add_argument("--corpus", metavar="DIR", help="another folder with pairs.list, adapters and ops")
     parser.add_argument("--json", metavar="FILE", help="write all results there")
-    parser.add_argument("--list", action="store_true", help="name the pairs, and what of them is there; run nothing")
-    parser.add_argument("--sums", action="store_true", help="print the checksums of the pairs' files, for the list")
+    parser.add_argument("--list", action="store_true",
+                        help="name the pairs, and what of them is there; run nothing")
+    parser.add_argument("--sums", action="store_true",
+                        help="print the checksums of the pairs' files, for the list")
     return parser.parse_args(words)
 
 
@@ -35,7 +44,8 @@ def shares_of(options):
 
 def print_table(results, shares, out=sys.stdout):
     """A line a pair; a share is found where any seed finds it."""
-    print(f"\n{'pair':24} " + " ".join(f"{s:10}" for s in shares) + f"{'s to first':>10}  child  first finding", file=out)
+    print(f"\n{'pair':24} " + " ".join(f"{s:10}" for s in shares)
+          + f"{'s to first':>10}  child  first finding", file=out)
     for name in dict.fromkeys(r.id for r in results):
         mine = [r for r in results if r.id == name]
         cells = []
@@ -88,7 +98,8 @@ def run(options, folder, include):
     unknown = [n for n in options.names if n not in {p.id for p in pairs}]
     if unknown:
         raise corpus.Wrong(f"no pair {' '.join(unknown)}: assay pairs --list names them")
-    chosen = [p for p in pairs if p.id in options.names or not options.names and options.half in ("all", p.half)]
+    chosen = [p for p in pairs if p.id in options.names or not options.names and options.half
+              in ("all", p.half)]
     if options.list:
         list_pairs(chosen, options.mirror)
         return OK
@@ -105,13 +116,15 @@ def run(options, folder, include):
                 print_sums(pair, options.mirror)
             else:
                 results += measure.measure_pair(pair, options.mirror, folder, include, options.python, shares,
-                                                [int(s) for s in options.seeds.split(",")], options.budget, tell)
+                                                [int(s) for s in options.seeds.split(",")], options.budget,
+                                                tell)
         except corpus.Missing as error:
             absent.append(str(error))
             print(f"assay pairs: {error}", file=sys.stderr)
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
-                json.dump({"results": [dataclasses.asdict(r) for r in results], "missing": absent}, file, indent=1)
+                json.dump({"results": [dataclasses.asdict(r) for r in results], "missing": absent}, file,
+                          indent=1)
     if results:
         print_table(results, shares)
         for r in results:
@@ -120,7 +133,8 @@ def run(options, folder, include):
             if r.red_child[3:]:
                 print(f"  and {len(r.red_child) - 3} more: --json has all")
     found = {r.id for r in results if r.verdict == "found"}
-    return CANNOT if absent else FINDING if {r.id for r in results} - found or any(r.red_child for r in results) else OK
+    return CANNOT if absent else FINDING if {r.id
+                                             for r in results} - found or any(r.red_child for r in results) else OK
 
 
 def main(words, folder, include):

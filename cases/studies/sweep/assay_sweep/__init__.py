@@ -1,1 +1,2 @@
-"""assay sweep: long-context retrieval measured at the kernel and on engines. README.md says what each part is for."""
+"""assay sweep: long-context retrieval measured at the kernel and on engines. README.md says what each part is
+for."""

@@ -1,4 +1,5 @@
-"""The sha256 of model files, which are read once: gigabytes of a model that a whole sweep names in each of its rows."""
+"""The sha256 of model files, which are read once: gigabytes of a model that a whole sweep names in each of
+its rows."""
 import functools
 import hashlib
 import os
@@ -21,7 +22,8 @@ def _known(path, size, modified):
 
 
 def of_model(path):
-    """Of a model that was given, read again only when its size or its time of modification has changed; "" where the server that
+    """Of a model that was given, read again only when its size or its time of modification has changed; ""
+    where the server that
     is running has its own."""
     if not path:
         return ""

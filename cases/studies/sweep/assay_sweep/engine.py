@@ -1,4 +1,5 @@
-"""assay sweep engine: computed-weight models, or a real one, on a real server; a prefill for each cell, all questions on its cached prefix."""
+"""assay sweep engine: computed-weight models, or a real one, on a real server; a prefill for each cell, all
+questions on its cached prefix."""
 import math
 import os
 import time
@@ -9,10 +10,12 @@ from assay_sweep.line import LineError
 from assay_sweep.models_cache import model
 
 DEPTHS = 8
-# Seconds per token of prompt, questions included, where nothing was recorded: as llama.cpp took on two cores (reports/results/sweeps.md). Those
-# of a cache's type are nearly all decoding; they are by keys to 3 parts, by values to 7. Other probes have models of layers enough to hide it.
+# Seconds per token of prompt, questions included, where nothing was recorded: as llama.cpp took on two cores
+# (reports/results/sweeps.md). Those of a cache's type are nearly all decoding; they are by keys to 3 parts,
+# by values to 7. Other probes have models of layers enough to hide it.
 GUESS = {"ladder": 4e-3, "pair": 1.6e-3, "mrcr": 5.5e-3, "dense": 3.6e-3, "niah": 2e-2, "chat-mrcr": 5e-2}
-OF_TYPE = {"f16": 0.14, "f32": 0.24, "bf16": 0.34, "q8_0": 0.38, "q4_0": 0.74, "q4_1": 0.68, "q5_0": 0.91, "q5_1": 0.91, "iq4_nl": 0.97}
+OF_TYPE = {"f16": 0.14, "f32": 0.24, "bf16": 0.34, "q8_0": 0.38, "q4_0": 0.74, "q4_1": 0.68, "q5_0": 0.91,
+           "q5_1": 0.91, "iq4_nl": 0.97}
 
 
 def guess(probe, k, v):
@@ -23,7 +26,8 @@ def guess(probe, k, v):
 
 NEEDLES = {"ladder": 448, "pair": 448, "mrcr": 128, "niah": 4, "chat-mrcr": 8}
 REAL = {"niah": 64, "chat-mrcr": 192}  # asked of a language model that is given: tokens of an answer
-DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k", "rot": "on", "near": "4", "engine": "",
+DEFAULTS = {"len": None, "k": "f16", "v": "", "fa": "on", "threads": "1", "batch": "512", "side": "k",
+            "rot": "on", "near": "4", "engine": "",
             "seed": "1"}  # rot: whether a llama.cpp that rotates a quantized cache (since 2026) does so; an earlier one never does
 TYPES = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl"
 SUITES = {
@@ -32,9 +36,11 @@ SUITES = {
     "mrcr": ["mrcr len=4096 k=f16,q8_0,q4_0 seed=1,2,3,4,5,6,7,8"],
     "pair": ["pair len=4096 side=k,v k=q8_0,q4_0 v=q8_0,q4_0 seed=1,2,3,4"],
     "nightly": [f"{probe} len=4096,16384 {k}" for probe in ("ladder", "pair side=k,v")
-                for k in ("k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "k=f16 v=q4_0", "k=q4_0 v=f16")] + [
+                for k in ("k=f16,bf16,q8_0,q4_0,q4_1,q5_0,q5_1,iq4_nl,f32", "k=f16 v=q4_0", "k=q4_0 v=f16")]
+                + [
                     "mrcr len=4096,16384 k=f16,q8_0,q4_0", "dense len=4096 k=f16,q8_0,q4_0 seed=1,2"],
-    "real": ["niah near=1,4 len=1024,2048,4096 seed=1,2,3,4,5", "chat-mrcr near=2,4 len=1024,2048,4096 seed=1,2,3,4,5"],
+    "real": ["niah near=1,4 len=1024,2048,4096 seed=1,2,3,4,5",
+             "chat-mrcr near=2,4 len=1024,2048,4096 seed=1,2,3,4,5"],
     "weekly": ["ladder len=32768 k=f16,q8_0,q4_0", "mrcr len=32768 k=f16,q8_0,q4_0"],
 }
 
@@ -59,8 +65,10 @@ def _word(allowed):
     return canonical
 
 
-ALLOWED = {"len": _integer(64, 1 << 20), "k": _word(TYPES), "v": lambda text: text and _word(TYPES)(text), "fa": _word("on off auto"),
-           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"), "rot": _word("on off"), "near": _integer(1, 8),
+ALLOWED = {"len": _integer(64, 1 << 20), "k": _word(TYPES), "v": lambda text: text and _word(TYPES)(text),
+           "fa": _word("on off auto"),
+           "threads": _integer(1, 1024), "batch": _integer(1, 1 << 16), "side": _word("k v"),
+           "rot": _word("on off"), "near": _integer(1, 8),
            "engine": str, "seed": _integer(0, 1 << 40)}
 
 
@@ -86,9 +94,12 @@ def planned_of(lines, label, rotate=0):
             if cell in seen:
                 continue
             seen.add(cell)
-            group = line.without(cell, "side", *(("seed", "near") if probe in REAL else ()))  # those need no model of their own
+            group = line.without(cell, "side",
+                                 *(("seed", "near") if probe in REAL
+                                   else ()))  # those need no model of their own
             rate = f"engine {probe} {values['engine']} {values['k']} {values['v']} {values['fa']} {values['threads']}"
-            cells.append(runner.Planned(cell, int(values["len"]), group, rate, NEEDLES.get(probe, int(values["len"]) - 3),
+            cells.append(runner.Planned(cell, int(values["len"]), group, rate,
+                                        NEEDLES.get(probe, int(values["len"]) - 3),
                                         guess(probe, values["k"], values["v"])))
     return cells
 
@@ -104,20 +115,23 @@ def questions_of(probe, about, values):
     length, seed = int(values["len"]), int(values["seed"])
     if probe == "pair":
         return prompts.pair(about, length, seed, values["side"])
-    return {"ladder": prompts.ladder, "mrcr": prompts.mrcr, "dense": prompts.dense}[probe](about, length, seed)
+    return {"ladder": prompts.ladder, "mrcr": prompts.mrcr,
+            "dense": prompts.dense}[probe](about, length, seed)
 
 
 def likely(questions, answers):
     """What a row says of the answers [(token, log-probability)] to its questions."""
     logs = [max(p, -99.99) if not math.isnan(p) else -99.99 for _, p in answers]
-    return {**counted(questions, [token == question["answer"] for question, (token, _) in zip(questions, answers)]),
+    return {**counted(questions,
+                      [token == question["answer"] for question, (token, _) in zip(questions, answers)]),
             "log_probability": sum(logs) / max(1, len(logs)), "centinats": [round(100 * p) for p in logs]}
 
 
 def said(questions, answers, tokens):
     """What a row says of the texts that a language model answered with."""
     graded = [conversations.graded(*pair) for pair in zip(questions, answers)]
-    return {**counted(questions, [ok for ok, _ in graded]), "score": sum(score for _, score in graded) / len(graded), "tokens": tokens}
+    return {**counted(questions, [ok for ok, _ in graded]),
+            "score": sum(score for _, score in graded) / len(graded), "tokens": tokens}
 
 
 def counted(questions, found):
@@ -132,8 +146,10 @@ def counted(questions, found):
             count[0] += ok
             count[1] += 1
     shift = -len(questions) % 4  # as the kernel's cells: the first needle in the highest bit of the first digit
-    return {"needles": len(questions), "right": right, "depth": depth, "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
-            "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}", "places": [round(q["at"], 5) for q in questions],
+    return {"needles": len(questions), "right": right, "depth": depth,
+            "rungs": dict(sorted(rungs.items(), key=lambda x: int(x[0]))),
+            "bits": f"{bits << shift:0{(len(questions) + shift) // 4}x}",
+            "places": [round(q["at"], 5) for q in questions],
             "lost_from": min((q["at"] for q, ok in zip(questions, found) if not ok), default=None),
             "lost_to": max((q["at"] for q, ok in zip(questions, found) if not ok), default=None)}
 
@@ -159,7 +175,8 @@ def measure(engine, cache, timeout, given=None):
             prefill = prefill or time.monotonic() - start
         read = said(questions, answers, tokens) if probe in REAL else likely(questions, answers)
         resent = server.client.resent - resent
-        return {"cell": cell, "kind": "engine", "verdict": "pass", **read, "model_sha256": about["sha256"], **({"resent": resent} if resent else {}),
+        return {"cell": cell, "kind": "engine", "verdict": "pass", **read, "model_sha256": about["sha256"],
+                **({"resent": resent} if resent else {}),
                 "prefill_seconds": prefill, "total_seconds": seconds()}
 
     def group(cells):
@@ -170,11 +187,14 @@ def measure(engine, cache, timeout, given=None):
             return took
 
         def failed(planned, verdict, what):
-            return planned, {"cell": planned.cell, "kind": "engine", "verdict": verdict, "summary": what, "total_seconds": seconds()}
+            return planned, {"cell": planned.cell, "kind": "engine", "verdict": verdict, "summary": what,
+                             "total_seconds": seconds()}
         probe, values = values_of(cells[0].cell)
         left = list(cells)
         try:
-            path, about = (given, {"sha256": digest.of_model(given)}) if probe in REAL else model(probe, int(values["seed"]), cache)
+            path, about = (given,
+                           {"sha256": digest.of_model(given)}) if probe in REAL else model(probe,
+                                                                                           int(values["seed"]), cache)
             texts = {text: i for i, text in enumerate(about.get("token_texts", ()))}
             with engine.start(path, values, int(values["len"]) + 256, timeout, texts) as server:
                 yield None, {"engine": engine.text, "versions": engine.versions(), **server.client.describe()}
@@ -206,7 +226,8 @@ def table(rows):
     for name, group in kernel.series_of(rows).items():
         read = [row for row in group if "right" in row]
         resent = sum(row.get("resent", 0) for row in group)
-        verdicts = ",".join(sorted({row["verdict"] for row in group})) + (f" ({resent} sent again)" if resent else "")
+        verdicts = ",".join(sorted({row["verdict"] for row in group})) + (f" ({resent} sent again)" if resent
+                                                                          else "")
         if not read:
             found.append((name, verdicts, "", "", "", ""))
             continue

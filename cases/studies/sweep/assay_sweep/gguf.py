@@ -22,19 +22,22 @@ def _type(kind):
 
 
 def encode(metadata, tensors):
-    """metadata: [(key, kind, value)], kind "[string]" for an array; tensors: [(name, array)], rows as [out, in]."""
+    """metadata: [(key, kind, value)], kind "[string]" for an array; tensors: [(name, array)], rows as [out,
+    in]."""
     head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
     for key, kind, value in metadata:
         head.append(_string(key))
         if kind.startswith("["):
             inner = kind[1:-1]
-            head.append(struct.pack("<IIQ", ARRAY, _type(inner), len(value)) + b"".join(_value(inner, x) for x in value))
+            head.append(struct.pack("<IIQ", ARRAY, _type(inner), len(value))
+                        + b"".join(_value(inner, x) for x in value))
         else:
             head.append(struct.pack("<I", _type(kind)) + _value(kind, value))
     offset, body = 0, []
     for name, array in tensors:
         raw = numpy.ascontiguousarray(array, dtype="<f4").tobytes()
-        head.append(_string(name) + struct.pack("<I", array.ndim) + b"".join(struct.pack("<Q", n) for n in array.shape[::-1])
+        head.append(_string(name) + struct.pack("<I", array.ndim)
+                    + b"".join(struct.pack("<Q", n) for n in array.shape[::-1])
                     + struct.pack("<IQ", F32, offset))
         raw += b"\0" * (-len(raw) % ALIGNMENT)
         body.append(raw)

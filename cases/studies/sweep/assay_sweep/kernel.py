@@ -7,7 +7,8 @@ from assay_sweep import line, runner, stats
 from assay_sweep.line import LineError
 
 PROGRAM = "assay-sweep-kernel"
-# Nanoseconds per multiply-add of a machine of which nothing is recorded: two runs of the kernel, and the reference.
+# Nanoseconds per multiply-add of a machine of which nothing is recorded: two runs of the kernel, and the
+# reference.
 GUESS = {"emulated": 2.2}
 GUESS_ELSE = 0.25
 
@@ -48,7 +49,8 @@ def planned_of(programs, lines, backends):
         command += ["-b", backend]
     done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True)
     if done.returncode != 0:
-        raise LineError(done.stderr.strip().removeprefix("assay: ") or f"{PROGRAM} ended with {done.returncode}")
+        raise LineError(done.stderr.strip().removeprefix("assay: ")
+                        or f"{PROGRAM} ended with {done.returncode}")
     cells, seen = [], set()
     for text in done.stdout.splitlines():
         row = json.loads(text)
@@ -59,19 +61,23 @@ def planned_of(programs, lines, backends):
         if "backend" not in values:
             raise LineError(f"'{row['cell']}' names no backend; give backend= or -b")
         backend = values["backend"]
-        cells.append(runner.Planned(row["cell"], row["work"], row["inputs"], f"kernel {probe} {backend} {values.get('variant', '')}",
+        cells.append(runner.Planned(row["cell"], row["work"], row["inputs"],
+                                    f"kernel {probe} {backend} {values.get('variant', '')}",
                                     row["needles"], GUESS.get(backend.split(":")[0], GUESS_ELSE) / 1e9))
     return cells
 
 
 def measure(programs, options):
-    """A function for runner.run. A program that dies costs the cell under way; the others go on in a new one."""
+    """A function for runner.run. A program that dies costs the cell under way; the others go on in a new
+    one."""
     def measuring(cells):
         left = list(cells)
         while left:
-            command = [f"{programs}/{PROGRAM}", "--stdin", "--timeout", str(options.timeout), "--threads", str(options.threads)]
+            command = [f"{programs}/{PROGRAM}", "--stdin", "--timeout", str(options.timeout), "--threads",
+                       str(options.threads)]
             command += ["--keep", options.keep] if options.keep else []
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  text=True) as process:
                 try:
                     process.stdin.write("".join(planned.cell + "\n" for planned in left))
                     process.stdin.close()
@@ -94,7 +100,8 @@ def measure(programs, options):
                 raise LineError(f"{PROGRAM} refused its cells")
             how = (f"signal {signal.Signals(-process.returncode).name}" if process.returncode < 0
                    else f"exit code {process.returncode}")
-            yield left[0], {"cell": left[0].cell, "kind": "kernel", "verdict": "lost", "summary": f"{PROGRAM} ended by {how}"}
+            yield left[0], {"cell": left[0].cell, "kind": "kernel", "verdict": "lost",
+                            "summary": f"{PROGRAM} ended by {how}"}
             left.pop(0)
     return measuring
 
@@ -126,5 +133,6 @@ def table(rows):
         mean = lambda key: f"{sum(row[key] for row in numbers) / len(numbers):.3g}" if numbers else "nan"  # noqa: E731
         limits = [row["limit"] for row in read if isinstance(row["limit"], float)]
         found.append((name, verdicts, f"{right / needles:.3f} of {needles}", f"{exact / needles:.3f}", gap,
-                      f"{mean('gain')} / {mean('relative_error')}", f"{max(limits):.2g}" if limits else "inf"))
+                      f"{mean('gain')} / {mean('relative_error')}",
+                      f"{max(limits):.2g}" if limits else "inf"))
     return ("cells", "verdict", "right", "exact", "gap at 75 %", "gain / error", "limit"), found

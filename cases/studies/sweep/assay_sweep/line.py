@@ -43,5 +43,6 @@ def expand(text, defaults, allowed, where="cell"):
 
 
 def spelt(probe, values, defaults):
-    """The one spelling of a cell: keys at their defaults are left out, but for those without one and the seed."""
+    """The one spelling of a cell: keys at their defaults are left out, but for those without one and the
+    seed."""
     return " ".join([probe] + [f"{k}={v}" for k, v in values.items() if v != defaults[k] or k == "seed"])

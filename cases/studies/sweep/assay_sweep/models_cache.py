@@ -1,4 +1,5 @@
-"""Model files on disk: made when they are first needed, by seed; a file of an earlier version of the weights is made anew."""
+"""Model files on disk: made when they are first needed, by seed; a file of an earlier version of the weights
+is made anew."""
 import json
 import os
 

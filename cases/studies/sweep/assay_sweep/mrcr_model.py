@@ -1,12 +1,13 @@
 """The three-layer model of multi-round co-reference: "the i-th value of key k" among eight of each key.
 
-Layer 1 copies the previous token. Layer 2 counts: a token attends to itself-like keys before it and to the first token of the
-text, so that the first token's weight is 1 / (1 + m r) after m of them; a gated MLP turns that weight into which-th by steps
-between neighbouring counts. Layer 3 finds by key and by ordinal. Errors of K and V move the weight across a step.
-"""
+Layer 1 copies the previous token. Layer 2 counts: a token attends to itself-like keys before it and to the
+first token of the text, so that the first token's weight is 1 / (1 + m r) after m of them; a gated MLP turns
+that weight into which-th by steps between neighbouring counts. Layer 3 finds by key and by ordinal. Errors of
+K and V move the weight across a step. """
 import numpy as np
 
-from assay_sweep.models import (FILLERS, HEAD, WIDTH, Layer, Vocabulary, g, orthonormal, previous_token_head, turning, unit)
+from assay_sweep.models import (FILLERS, HEAD, WIDTH, Layer, Vocabulary, g, orthonormal, previous_token_head,
+                                turning, unit)
 
 KEYS, OCCURRENCES, PAIRS = 64, 8, 24
 MATCH, RATIO, FIND, ORDER = 40.0, 0.25, 44.0, 16.0  # nats of a matching key, its weight to the first token's, nats of layer 3
@@ -65,13 +66,15 @@ def mrcr(seed):
                 counting.down[own_order, unit_row] -= height * ordinals[i - 1]
 
     stored, asking = 4 + (COUNT_GAIN * 0.5) ** 2, 3 + COUNT_GAIN ** 2
-    find.k[by_content, previous], find.k[by_order, own_order] = np.eye(64) * 8 / g(stored), np.eye(16) * 4 / g(stored)
+    find.k[by_content, previous], find.k[by_order,
+                                         own_order] = np.eye(64) * 8 / g(stored), np.eye(16) * 4 / g(stored)
     find.q[by_content, content] = np.eye(64) * FIND * np.sqrt(HEAD) / 8 / g(asking)
     find.q[by_order, previous_order] = np.eye(16) * ORDER * np.sqrt(HEAD) / 4 / g(asking)
     find.v[:, value] = np.eye(HEAD) * np.sqrt(HEAD) / g(stored)
     find.o[answer, :] = np.eye(HEAD) / np.sqrt(HEAD)
     output = np.zeros_like(table)
     output[values:keys, answer] = codes
-    about = {"orders": orders, "fillers": fillers, "values": values, "keys": keys, "separator": words.separator,
+    about = {"orders": orders, "fillers": fillers, "values": values, "keys": keys,
+             "separator": words.separator,
              "occurrences": OCCURRENCES}
     return words, table, output, divisors, [copy, counting, find], about

@@ -33,7 +33,8 @@ def heat_maps(rows):
         columns = []
         for length in sorted(by_length):
             cells = by_length[length]
-            columns.append({"len": length, "parts": stats.pooled(cells, "depth"), "repro": [repro(row) for row in cells][:4]})
+            columns.append({"len": length, "parts": stats.pooled(cells, "depth"),
+                            "repro": [repro(row) for row in cells][:4]})
         maps.append({"name": name, "columns": columns})
     return maps
 
@@ -43,7 +44,8 @@ def ladders(rows):
     for name, group in grouped([row for row in rows if row.get("rungs")], "seed").items():
         rungs = stats.pooled(group, "rungs")
         gap, low, high = stats.gap75_interval(rungs)
-        points = [{"rung": r, "right": right, "needles": n, "low": stats.interval(right, n)[0], "high": stats.interval(right, n)[1]}
+        points = [{"rung": r, "right": right, "needles": n, "low": stats.interval(right, n)[0],
+                   "high": stats.interval(right, n)[1]}
                   for r, (right, n) in sorted(rungs.items())]
         curves.append({"name": name, "points": points, "gap": gap, "gap_low": low, "gap_high": high,
                        "repro": [repro(row) for row in group][:4]})
@@ -54,10 +56,13 @@ def cell_rows(rows):
     table = []
     for row in rows:
         low, high = stats.interval(row["right"], row["needles"]) if "right" in row else (None, None)
-        table.append({"cell": row["cell"], "verdict": row["verdict"], "summary": row.get("summary", ""), "right": row.get("right"),
-                      "exact": row.get("right_exact"), "needles": row.get("needles"), "low": low, "high": high,
+        table.append({"cell": row["cell"], "verdict": row["verdict"], "summary": row.get("summary", ""),
+                      "right": row.get("right"),
+                      "exact": row.get("right_exact"), "needles": row.get("needles"), "low": low,
+                      "high": high,
                       "gain": row.get("gain"), "error": row.get("relative_error"), "limit": row.get("limit"),
-                      "seconds": row.get("kernel_seconds", row.get("prefill_seconds")), "rate": row.get("bytes_per_second"),
+                      "seconds": row.get("kernel_seconds", row.get("prefill_seconds")),
+                      "rate": row.get("bytes_per_second"),
                       "repro": repro(row)})
     return table
 
@@ -69,7 +74,8 @@ def differences(rows, other):
     for name, group in grouped([row for row in rows if "right" in row], "seed").items():
         if name not in before:
             continue
-        counts = [[sum(row["right"] for row in g), sum(row["needles"] for row in g)] for g in (before[name], group)]
+        counts = [[sum(row["right"] for row in g), sum(row["needles"] for row in g)]
+                  for g in (before[name], group)]
         common = {row["cell"]: row for row in before[name]}
         lost = gained = 0
         for row in group:
@@ -92,7 +98,8 @@ def trends(store, rows):
         found = grouped([row for row in store.cells(header["run"]).values() if "right" in row], "seed")
         for name in names & set(found):
             right, needles = (sum(row[key] for row in found[name]) for key in ("right", "needles"))
-            lines[name].append({"run": header["run"], "started": header["started"], "right": right, "needles": needles})
+            lines[name].append({"run": header["run"], "started": header["started"], "right": right,
+                                "needles": needles})
     return [{"name": name, "points": points} for name, points in lines.items() if len(points) > 1]
 
 
@@ -100,7 +107,8 @@ def data(store, name, against=None):
     run = store.run(name)
     rows = list(store.cells(run["run"]).values())
     header = {key: value for key, value in run.items() if key != "cells"}
-    page = {"run": header, "asked": len(run.get("cells", ())), "heat": heat_maps(rows), "ladders": ladders(rows),
+    page = {"run": header, "asked": len(run.get("cells", ())), "heat": heat_maps(rows),
+            "ladders": ladders(rows),
             "cells": cell_rows(rows), "trends": trends(store, rows), "differences": [], "against": None}
     if against is not None:
         other = store.run(against)
@@ -112,7 +120,8 @@ def data(store, name, against=None):
 def write(path, store, name, against=None):
     with open(TEMPLATE, encoding="utf-8") as file, open(SCRIPT, encoding="utf-8") as script:
         template = file.read().replace("/*SCRIPT*/", script.read(), 1)
-    text = json.dumps(data(store, name, against), ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace(
+    text = json.dumps(data(store, name, against),
+                      ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace(
         "\u2029", "\\u2029")
     part = f"{path}.part"
     with open(part, "w", encoding="utf-8") as file:

@@ -7,7 +7,8 @@ def _fill(source, about):
 
 
 def ladder(about, length, seed):
-    """Families of near keys, each key followed by its value; the right ones spread over all depths. -> (prompt, questions)"""
+    """Families of near keys, each key followed by its value; the right ones spread over all depths. ->
+    (prompt, questions)"""
     source = random.Random(f"ladder {seed} {length}")
     slots, near, families, rungs = (length - 3) // 2, 4, 32, 14
     needed = rungs * families * near
@@ -25,7 +26,8 @@ def ladder(about, length, seed):
         hay[slot] = (first, about["values"] + labels[0])
         for m in range(1, near):
             hay[others.pop()] = (first + m, about["values"] + labels[m])
-        questions.append({"rung": r + 1, "at": slot / slots, "ask": [first], "answer": about["values"] + labels[0]})
+        questions.append({"rung": r + 1, "at": slot / slots, "ask": [first],
+                          "answer": about["values"] + labels[0]})
     prompt = [1]
     for slot in range(slots):
         prompt += hay.get(slot) or (_fill(source, about), about["values"] + source.randrange(128))
@@ -43,7 +45,8 @@ def pair(about, length, seed, side):
     where = dict(zip(tokens, source.sample(range(room), len(tokens))))
     for token, slot in where.items():
         prompt[1 + slot] = token
-    questions = [{"rung": item["rung"], "at": where[item["hay"][0]] / room, "ask": [item["query"]], "answer": item["answer"]}
+    questions = [{"rung": item["rung"], "at": where[item["hay"][0]] / room, "ask": [item["query"]],
+                  "answer": item["answer"]}
                  for item in about["items"] if item["side"] == side]
     return prompt + [about["separator"]], questions
 
@@ -62,7 +65,8 @@ def mrcr(about, length, seed):
     for slot, k in zip(places, which):
         value = about["values"] + labels[k][seen[k]]
         hay[slot] = (about["keys"] + k, value)
-        questions.append({"rung": seen[k] + 1, "at": slot / slots, "ask": [about["orders"] + seen[k], about["keys"] + k], "answer": value})
+        questions.append({"rung": seen[k] + 1, "at": slot / slots,
+                          "ask": [about["orders"] + seen[k], about["keys"] + k], "answer": value})
         seen[k] += 1
     prompt = [1]
     for slot in range(slots):
@@ -72,7 +76,8 @@ def mrcr(about, length, seed):
 
 
 def dense(about, length, seed):
-    """A needle in every cell behind the first, or spread evenly where there are more cells than needles; each is asked for."""
+    """A needle in every cell behind the first, or spread evenly where there are more cells than needles; each
+    is asked for."""
     source = random.Random(f"dense {seed} {length}")
     room, known = length - 3, len(about["labels"])
     count = min(room, known)
@@ -80,5 +85,6 @@ def dense(about, length, seed):
     for i, key in enumerate(source.sample(range(known), count)):
         slot = i * room // count
         prompt[1 + slot] = about["keys"] + key
-        questions.append({"at": slot / room, "ask": [about["asked"] + key], "answer": about["values"] + about["labels"][key]})
+        questions.append({"at": slot / room, "ask": [about["asked"] + key],
+                          "answer": about["values"] + about["labels"][key]})
     return prompt + [about["separator"]], questions

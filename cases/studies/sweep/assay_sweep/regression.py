@@ -1,21 +1,27 @@
-"""Whether retrieval has got worse since the last good nights: a test with a stated error probability, never a bare threshold.
+"""Whether retrieval has got worse since the last good nights: a test with a stated error probability, never a
+bare threshold.
 
-Each series (cells that differ in their seed alone) gets, night by night, a number e whose expectation is at most 1 as long as
-nothing has changed (an e-value):
+Each series (cells that differ in their seed alone) gets, night by night, a number e whose expectation is at
+most 1 as long as nothing has changed (an e-value):
 
-  paired    cells that a good night measured with the same seed. A needle is lost when it was right then and is wrong now, or its
-            answer's log-probability fell by more than NOTICED; gained the other way round. If nothing got worse, a needle that
+  paired    cells that a good night measured with the same seed. A needle is lost when it was right then and
+  is wrong now, or its
+            answer's log-probability fell by more than NOTICED; gained the other way round. If nothing got
+            worse, a needle that
             moves is lost with probability at most 1/2:  e = 2 int_(1/2)^1 (2t)^lost (2 (1-t))^gained dt.
-            Assumed: needles that move without a cause do so independently. An engine that repeats its bits moves none.
-  unpaired  other seeds: one number per seed, its share right (models are drawn anew, so they are exchangeable). Student's t of
-            tonight's mean against those of all nights before, which makes the nights' p independent; made an e-value by
+            Assumed: needles that move without a cause do so independently. An engine that repeats its bits
+            moves none.
+  unpaired  other seeds: one number per seed, its share right (models are drawn anew, so they are
+  exchangeable). Student's t of
+            tonight's mean against those of all nights before, which makes the nights' p independent; made an
+            e-value by
             e = (1 - p + p ln p) / (p ln^2 p), and no more than MOST: shares are not normal that far out.
 
-The e-values of nights are combined by the Shiryaev-Roberts e-detector  M_t = (1 + M_(t-1)) e_t  (Shin, Ramdas, Rinaldo 2024,
-arXiv 2203.03532), which forgets nothing of a slow decline and needs no start of the change. M_t - t is a supermartingale, so
-within n nights a series reaches N n / a with probability at most a / N; a night is reported when one of its N series does, with
-n = NIGHTS and a = ERROR: over NIGHTS unchanged nights the probability of any report is at most ERROR.
-"""
+The e-values of nights are combined by the Shiryaev-Roberts e-detector  M_t = (1 + M_(t-1)) e_t  (Shin,
+Ramdas, Rinaldo 2024, arXiv 2203.03532), which forgets nothing of a slow decline and needs no start of the
+change. M_t - t is a supermartingale, so within n nights a series reaches N n / a with probability at most a /
+N; a night is reported when one of its N series does, with n = NIGHTS and a = ERROR: over NIGHTS unchanged
+nights the probability of any report is at most ERROR. """
 import bisect
 import bisect
 import math
@@ -30,7 +36,8 @@ PANEL = ("seed",)
 
 
 def beta_tail(lost, gained):
-    """int_(1/2)^1 t^lost (1-t)^gained dt 2^(lost + gained + 1), by the binomial form of the incomplete beta function, in logs."""
+    """int_(1/2)^1 t^lost (1-t)^gained dt 2^(lost + gained + 1), by the binomial form of the incomplete beta
+    function, in logs."""
     n = lost + gained + 1
     # int_(1/2)^1 t^a (1-t)^b dt = B(a+1, b+1) P(Binomial(n, 1/2) <= a), n = a + b + 1
     log_terms = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(lost + 1)]
@@ -41,13 +48,15 @@ def beta_tail(lost, gained):
 
 
 def student_tail(t, freedom):
-    """P(T > t) of Student's distribution, by the continued fraction of the incomplete beta function (Lentz)."""
+    """P(T > t) of Student's distribution, by the continued fraction of the incomplete beta function
+    (Lentz)."""
     if t <= 0:
         return 1 - student_tail(-t, freedom) if t < 0 else 0.5
     a, b, x = freedom / 2, 0.5, freedom / (freedom + t * t)
     if x >= 1:
         return 0.5
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x)
+                     + b * math.log1p(-x))
     if x > (a + 1) / (a + b + 2):
         return 0.5 * (1 - front * _fraction(b, a, 1 - x) / b)
     return 0.5 * front * _fraction(a, b, x) / a
@@ -58,7 +67,8 @@ def _fraction(a, b, x):
     d = 1 / (1 - (a + b) * x / (a + 1) or TINY)
     result = d
     for m in range(1, 500):
-        for number in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)), -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
+        for number in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+                       -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):
             d = 1 + number * d
             d = 1 / (d or TINY)
             c = 1 + number / c
@@ -91,7 +101,8 @@ def moved(then, now):
 
 
 def lost_needles(then, now):
-    """[(place in the prompt as a share of it, whether the needle was lost)] of the needles that were right then."""
+    """[(place in the prompt as a share of it, whether the needle was lost)] of the needles that were right
+    then."""
     if not then.get("bits") or len(then["bits"]) != len(now.get("bits", "")) or "places" not in now:
         return []
     a, b = int(then["bits"], 16), int(now["bits"], 16)
@@ -100,9 +111,12 @@ def lost_needles(then, now):
 
 
 def located(pairs):
-    """The stretch of the prompt that losses stand in: of all stretches [from, to] the one whose likelihood, with a rate of losses
-    of its own inside and another outside, exceeds one rate everywhere by the most (Kulldorff's scan statistic). None unless the
-    excess is above  ln(stretches / ERROR),  so that losses spread evenly point nowhere. It says where losses stand in a night that is
+    """The stretch of the prompt that losses stand in: of all stretches [from, to] the one whose likelihood,
+    with a rate of losses
+    of its own inside and another outside, exceeds one rate everywhere by the most (Kulldorff's scan
+    statistic). None unless the
+    excess is above  ln(stretches / ERROR),  so that losses spread evenly point nowhere. It says where losses
+    stand in a night that is
     reported, and reports nothing itself. -> (from, to, lost in it, needles in it)"""
     needles = sorted(place for then, now in pairs for place in lost_needles(then, now))
     total, lost = len(needles), [i for i, (_, gone) in enumerate(needles) if gone]
@@ -112,7 +126,8 @@ def located(pairs):
     def likelihood(gone, of):
         return sum(k * math.log(k / of) for k in (gone, of - gone) if k)
     alone, best = likelihood(len(lost), total), (0.0, None)
-    # The best stretch begins and ends where a run of losses does: one more lost neighbour raises the rate inside and lowers the other.
+    # The best stretch begins and ends where a run of losses does: one more lost neighbour raises the rate
+    # inside and lowers the other.
     ends = [b for b, last in enumerate(lost) if last + 1 not in lost[b + 1:b + 2]]
     for a, first in ((a, first) for a, first in enumerate(lost) if a == 0 or lost[a - 1] + 1 != first):
         for b in ends[bisect.bisect_left(ends, a):]:
@@ -130,12 +145,14 @@ def paired_e(pairs):
 
 
 def unpaired_e(before, tonight):
-    """Shares (right / needles, needles) of single seeds. Needs three earlier ones; 1 where there is nothing to tell."""
+    """Shares (right / needles, needles) of single seeds. Needs three earlier ones; 1 where there is nothing
+    to tell."""
     n, m = len(before), len(tonight)
     if n < 3 or m < 1:
         return 1.0
     mean, now = sum(x for x, _ in before) / n, sum(x for x, _ in tonight) / m
-    # The spread of models, and no less than needles that are drawn one by one would have: a series may not have varied yet.
+    # The spread of models, and no less than needles that are drawn one by one would have: a series may not
+    # have varied yet.
     drawn = max(mean * (1 - mean), 0.01) * sum(1 / k for _, k in tonight) / m
     variance = max(sum((x - mean) ** 2 for x, _ in before) / (n - 1), drawn)
     return min(MOST, calibrated(student_tail((mean - now) / math.sqrt(variance * (1 / n + 1 / m)), n - 1)))
@@ -168,16 +185,20 @@ class Detector:
         found = {}
         for name, now in split(rows).items():
             pairs = [(self.known[row["cell"]], row) for row in now if row["cell"] in self.known]
-            fresh = [(row["right"] / row["needles"], row["needles"]) for row in now if row["cell"] not in self.known]
+            fresh = [(row["right"] / row["needles"], row["needles"]) for row in now if row["cell"] not
+                     in self.known]
             before = self.shares.setdefault(name, [])
             e, lost, gained = paired_e(pairs)
             e *= unpaired_e(before, fresh)
             before += fresh
             self.state[name] = min(1e300, (1 + self.state.get(name, 0.0)) * e)
-            found[name] = {"e": e, "lost": lost, "gained": gained, "pairs": len(pairs), "fresh": len(fresh), "before": len(before),
-                           "right": sum(row["right"] for row in now), "needles": sum(row["needles"] for row in now), "places": pairs}
+            found[name] = {"e": e, "lost": lost, "gained": gained, "pairs": len(pairs), "fresh": len(fresh),
+                           "before": len(before),
+                           "right": sum(row["right"] for row in now),
+                           "needles": sum(row["needles"] for row in now), "places": pairs}
         for name, row in found.items():
-            row.update(state=self.state[name], threshold=self.threshold, reported=self.state[name] >= self.threshold)
+            row.update(state=self.state[name], threshold=self.threshold,
+                       reported=self.state[name] >= self.threshold)
         worse = any(row["reported"] for row in found.values())
         for row in found.values():  # a series that shows where need not be the one that shows that
             pairs = row.pop("places")
@@ -191,9 +212,11 @@ def accepted(changes, name):
 
 
 def judge(store, run):
-    """`run` and the nights of its kind between it and the last good one, against all good ones. None without a good night;
+    """`run` and the nights of its kind between it and the last good one, against all good ones. None without
+    a good night;
     else {series: what was seen}, with the accepted change that explains a report."""
-    runs = [r for r in store.runs(run.get("kind")) if r["ended"] == "complete" and r["started"] <= run["started"]]
+    runs = [r for r in store.runs(run.get("kind")) if r["ended"] == "complete"
+            and r["started"] <= run["started"]]
     good = [r for r in runs if r["good"] and r["run"] != run["run"]]
     if not good:
         return None

@@ -19,7 +19,8 @@ def compare(options):
     rows = []
     for name, row in sorted(found.items(), key=lambda x: -x[1]["state"]):
         what = "REGRESSION" if row["reported"] and not row["accepted"] else "accepted" if row["reported"] else ""
-        rows.append((what, name, f"{row['right'] / row['needles']:.3f}", f"{row['lost']} / {row['gained']} in {row['pairs']}",
+        rows.append((what, name, f"{row['right'] / row['needles']:.3f}",
+                     f"{row['lost']} / {row['gained']} in {row['pairs']}",
                      f"{row['fresh']} / {row['before']}", f"{row['state']:.2g} of {row['threshold']:.2g}"))
     print(text.table(("", "cells", "right", "lost / gained", "other seeds", "evidence"), rows))
     bad = [name for name, row in found.items() if row["reported"] and not row["accepted"]]
@@ -67,7 +68,8 @@ def runs(options):
     rows = []
     for run in store.runs():
         cells = store.cells(run["run"])
-        rows.append((run["run"], run["started"][:19], run.get("kind", ""), f"{len(cells)} of {len(run.get('cells', ()))}",
+        rows.append((run["run"], run["started"][:19], run.get("kind", ""),
+                     f"{len(cells)} of {len(run.get('cells', ()))}",
                      run["ended"] or "cut off", "good" if run["good"] else "", run.get("command", "")[:80]))
     print(text.table(("run", "started", "kind", "cells", "ended", "", "command"), rows))
     return GREEN
@@ -77,14 +79,16 @@ def index(options):
     store = Store(options.store)
     if os.path.exists(store.path + ".sqlite"):
         os.unlink(store.path + ".sqlite")
-    counts = {table: store.index().execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("runs", "cells", "accepted")}
+    counts = {table: store.index().execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+              for table in ("runs", "cells", "accepted")}
     print(f"{store.path}.sqlite: {json.dumps(counts)}")
     return GREEN
 
 
 def merge(options):
     run, new, missing = slurm.merge(Store(options.store), options.shards)
-    print(f"run {run} in {options.store}: {new} cells added" + (f", {missing} are missing" if missing else ""))
+    print(f"run {run} in {options.store}: {new} cells added"
+          + (f", {missing} are missing" if missing else ""))
     return GREEN if not missing else FINDING
 
 
@@ -93,13 +97,17 @@ def add(commands):
         parser = commands.add_parser(name, help=what)
         parser.add_argument("--store", default="sweep.jsonl", help="default: %(default)s")
         if run:
-            parser.add_argument("run", nargs="?", default="last", help="a run of the store (default: the last)")
+            parser.add_argument("run", nargs="?", default="last",
+                                help="a run of the store (default: the last)")
         parser.set_defaults(act=act)
         return parser
     command("compare", compare, "a run against the good nights before it; 1 when a series has got worse")
-    command("good", good, "makes a run one that later ones are compared with").add_argument("--no", action="store_true", help="not any more")
+    command("good", good,
+            "makes a run one that later ones are compared with").add_argument("--no", action="store_true",
+                                                                              help="not any more")
     parser = command("accept", accept, "an expected change, from a run on")
-    parser.add_argument("--cells", required=True, help="words that the series' names have in common: 'ladder k=q4_0'")
+    parser.add_argument("--cells", required=True,
+                        help="words that the series' names have in common: 'ladder k=q4_0'")
     parser.add_argument("--reason", required=True)
     parser = command("html", html, "the page of a run")
     parser.add_argument("--out", required=True)

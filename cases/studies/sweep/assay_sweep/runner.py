@@ -1,4 +1,5 @@
-"""One run of a sweep: which cells, in which order, under which budget; results to the store as they end; progress by cost."""
+"""One run of a sweep: which cells, in which order, under which budget; results to the store as they end;
+progress by cost."""
 import datetime
 import json
 import math
@@ -15,7 +16,8 @@ from assay_sweep.store import UNMEASURED, StoreError, timed
 
 
 class Planned:
-    """A cell to be measured. `work` is what its time goes with (multiply-adds, tokens); cells of one `group` share what is
+    """A cell to be measured. `work` is what its time goes with (multiply-adds, tokens); cells of one `group`
+    share what is
     made for them and are measured one after another; cells of one `rate` have the same seconds per work."""
 
     def __init__(self, cell, work, group, rate, needles, first_guess):
@@ -24,7 +26,8 @@ class Planned:
 
 
 class Rates:
-    """Seconds per work of the kinds that were measured. A kind that was not takes its first guess times how the guesses of the
+    """Seconds per work of the kinds that were measured. A kind that was not takes its first guess times how
+    the guesses of the
     others fared on this machine: sum of seconds / sum of guessed seconds, 1 where nothing was measured."""
 
     def __init__(self):
@@ -45,7 +48,8 @@ class Rates:
 
 
 def predict(cells, store):
-    """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its kind; else a guess, scaled."""
+    """Seconds of each cell: the median of its own measurements; else the recorded seconds per work of its
+    kind; else a guess, scaled."""
     rates = Rates()
     for planned in cells:
         own = [timed(row) for row in store.history(planned.cell) if timed(row)] if store else []
@@ -65,7 +69,8 @@ def predict(cells, store):
 
 
 def information(planned, store):
-    """Expected squared uncertainty that measuring a cell removes, per second: p (1 - p) of what is known of it, and 1/4 where
+    """Expected squared uncertainty that measuring a cell removes, per second: p (1 - p) of what is known of
+    it, and 1/4 where
     nothing is. A cell that has always been all right or all wrong waits behind those on a ladder's slope."""
     right = needles = 0
     series = line.without(planned.cell, "seed")
@@ -81,7 +86,9 @@ def by_worth(cells, store):
     groups = {}
     for planned in cells:
         groups.setdefault(planned.group, []).append(planned)
-    return sorted(groups.values(), key=lambda g: -sum(information(p, store) * p.seconds for p in g) / sum(p.seconds for p in g))
+    return sorted(groups.values(),
+                  key=lambda g: -sum(information(p, store) * p.seconds
+                                     for p in g) / sum(p.seconds for p in g))
 
 
 def first_that_fits(groups, seconds_of, left):
@@ -115,7 +122,8 @@ def machine():
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
-            model = next((text.split(":", 1)[1].strip() for text in file if text.startswith("model name")), model)
+            model = next((text.split(":", 1)[1].strip() for text in file if text.startswith("model name")),
+                         model)
     except OSError:
         pass
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
@@ -125,7 +133,8 @@ def commit():
     """Of the tree that this file stands in; "" for an installation."""
     here = os.path.dirname(os.path.realpath(__file__))
     try:
-        found = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True,
+        found = subprocess.run(["git", "-C", here, "describe", "--always", "--dirty", "--abbrev=12"],
+                               capture_output=True,
                                text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -137,8 +146,10 @@ def now():
 
 
 class Progress:
-    """Of a run: what is left is predicted anew as each cell ends. Cells whose kind was recorded go by how the recorded ones of this
-    run fared against their prediction; guessed ones by their kind's own seconds in this run, else by how the guesses fared."""
+    """Of a run: what is left is predicted anew as each cell ends. Cells whose kind was recorded go by how the
+    recorded ones of this
+    run fared against their prediction; guessed ones by their kind's own seconds in this run, else by how the
+    guesses fared."""
 
     def __init__(self, cells, quiet, clock=time.monotonic, budget=math.inf):
         self.left, self.all, self.quiet, self.clock = dict.fromkeys(cells), len(cells), quiet, clock
@@ -183,7 +194,8 @@ class Progress:
 
 
 def batches(cells, progress, budget):
-    """What is measured together: all cells; under a budget group after group, in the order given, each that by now seems to fit: what
+    """What is measured together: all cells; under a budget group after group, in the order given, each that
+    by now seems to fit: what
     was thought too dear before anything was measured gets its turn, and what turns out too dear loses it."""
     groups = {}
     for planned in cells:
@@ -195,13 +207,17 @@ def batches(cells, progress, budget):
 
 
 def run(store, header, cells, measure, quiet=False, resumed=None, budget=math.inf):
-    """Measures `cells` by measure(cells), which yields (planned, row) as each ends. Returns the run's id and whether it is complete:
-    every cell measured, or left out for the budget (seconds), of which what a resumed run has measured already is taken."""
+    """Measures `cells` by measure(cells), which yields (planned, row) as each ends. Returns the run's id and
+    whether it is complete:
+    every cell measured, or left out for the budget (seconds), of which what a resumed run has measured
+    already is taken."""
     name = resumed["run"] if resumed else uuid.uuid4().hex[:12]
     done = store.cells(name) if resumed else {}
     if not resumed:
-        store.append({"run": name, "started": now(), "host": platform.node(), "machine": machine(), "commit": commit(),
-                      "python": platform.python_version(), **header, "cells": [planned.cell for planned in cells]})
+        store.append({"run": name, "started": now(), "host": platform.node(), "machine": machine(),
+                      "commit": commit(),
+                      "python": platform.python_version(), **header,
+                      "cells": [planned.cell for planned in cells]})
     left = [planned for planned in cells if planned.cell not in done]
     predicted, start = min(budget, sum(planned.seconds for planned in left)), time.monotonic()
     budget -= sum(row.get("total_seconds") or 0 for row in done.values())
@@ -221,7 +237,8 @@ def run(store, header, cells, measure, quiet=False, resumed=None, budget=math.in
         ended = "SIGINT"
     except BrokenPipeError:
         ended = "SIGPIPE"
-    left_out = [planned.cell for planned in progress.left] if ended == "complete" and budget < math.inf else []
+    left_out = [planned.cell
+                for planned in progress.left] if ended == "complete" and budget < math.inf else []
     if ended == "complete" and len(store.cells(name)) + len(left_out) < len(cells):
         ended = "cells are missing"
     store.append({"end": ended, "of": name, **({"left_out": left_out} if left_out else {})})

@@ -1,4 +1,5 @@
-"""A llama.cpp server by the wheel xllamacpp, which has the library and no program. Run under the interpreter that has it."""
+"""A llama.cpp server by the wheel xllamacpp, which has the library and no program. Run under the interpreter
+that has it."""
 import argparse
 import signal
 import sys
@@ -26,7 +27,9 @@ parameters.warmup = False
 parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = given.threads
 parameters.n_batch = parameters.n_ubatch = given.batch
 try:
-    parameters.cache_type_k, parameters.cache_type_v = (getattr(xllamacpp.ggml_type, f"GGML_TYPE_{x.upper()}") for x in (given.k, given.v))
+    parameters.cache_type_k, parameters.cache_type_v = (getattr(xllamacpp.ggml_type,
+                                                                f"GGML_TYPE_{x.upper()}")
+                                                                for x in (given.k, given.v))
 except AttributeError as error:
     sys.exit(f"no such type of cache: {error}")
 parameters.flash_attn_type = getattr(xllamacpp.llama_flash_attn_type, "LLAMA_FLASH_ATTN_TYPE_" +

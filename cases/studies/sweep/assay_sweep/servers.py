@@ -2,7 +2,8 @@
 
     llama-server[:PATH]      llama.cpp's own server
     xllamacpp[:PYTHON]       the server inside the wheel of that name, under this or another interpreter
-    http://HOST:PORT         a server that is running: the model must be the cell's (assay sweep model writes it)
+    http://HOST:PORT         a server that is running: the model must be the cell's (assay sweep model writes
+    it)
     command:TEMPLATE         any other: {model} {port} {context} {k} {v} {fa} {threads} {batch} are filled in
 """
 import ctypes
@@ -23,7 +24,8 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 def _die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a sweep that is killed leaves no server behind
+    ctypes.CDLL(None).prctl(1,
+                            signal.SIGKILL)  # PR_SET_PDEATHSIG: a sweep that is killed leaves no server behind
 
 
 def free_port():
@@ -33,7 +35,8 @@ def free_port():
 
 
 class Engine:
-    """What `--engine` names. `label` is part of a cell; `library` is a folder or file that is loaded in place of the engine's own."""
+    """What `--engine` names. `label` is part of a cell; `library` is a folder or file that is loaded in place
+    of the engine's own."""
 
     def __init__(self, text, library=None, extra=""):
         kind, _, rest = text.partition(":")
@@ -68,10 +71,14 @@ class Engine:
             filled = {"model": model, "port": str(port), "context": str(context), **values}
             return [part.format(**filled) for part in shlex.split(self.template)]
         if self.label == "xllamacpp":
-            return [self.program, os.path.join(HERE, "serve_xllamacpp.py"), "--model", model, "--port", str(port), "--context", str(context),
-                    "--k", values["k"], "--v", values["v"], "--fa", values["fa"], "--threads", values["threads"], "--batch", values["batch"]]
-        return [self.program, "-m", model, "--port", str(port), "--host", "127.0.0.1", "-c", str(context), "-ctk", values["k"],
-                "-ctv", values["v"], "-fa", values["fa"], "-t", values["threads"], "-b", values["batch"], "-ub", values["batch"],
+            return [self.program, os.path.join(HERE, "serve_xllamacpp.py"), "--model", model, "--port",
+                    str(port), "--context", str(context),
+                    "--k", values["k"], "--v", values["v"], "--fa", values["fa"], "--threads",
+                    values["threads"], "--batch", values["batch"]]
+        return [self.program, "-m", model, "--port", str(port), "--host", "127.0.0.1", "-c", str(context),
+                "-ctk", values["k"],
+                "-ctv", values["v"], "-fa", values["fa"], "-t", values["threads"], "-b", values["batch"],
+                "-ub", values["batch"],
                 "-np", "1", "--no-warmup", *self.extra]
 
     def start(self, model, values, context, timeout, texts):
@@ -96,7 +103,8 @@ class Server:
         if values.get("rot") == "off":
             environment["LLAMA_ATTN_ROT_DISABLE"] = "1"  # llama.cpp's own switch
         try:
-            self.process = subprocess.Popen(engine.command(model, port, values, context), stdin=subprocess.DEVNULL, stdout=self.log,
+            self.process = subprocess.Popen(engine.command(model, port, values, context),
+                                            stdin=subprocess.DEVNULL, stdout=self.log,
                                             stderr=self.log, env=environment, preexec_fn=_die_with_parent)
         except OSError as error:
             raise ServerError("failed", f"the engine cannot be started: {error}") from None

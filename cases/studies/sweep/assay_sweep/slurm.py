@@ -1,7 +1,9 @@
-"""Sweeps beyond one machine, by the schedulers that are there: shards as files, an sbatch script, and a merge.
+"""Sweeps beyond one machine, by the schedulers that are there: shards as files, an sbatch script, and a
+merge.
 
     assay sweep plan kernel --suite nightly -b cpu --slurm DIR     writes DIR/shard-N.cells and DIR/job.sbatch
-    sbatch DIR/job.sbatch                                          each task measures its shard into DIR/shard-N.jsonl
+    sbatch DIR/job.sbatch                                          each task measures its shard into
+    DIR/shard-N.jsonl
     assay sweep merge --store sweep.jsonl DIR/shard-*.jsonl        one run of them all
 
 A task that is submitted again goes on where it was. A merge that is made again changes nothing.
@@ -40,7 +42,8 @@ done
 def array_limit():
     """The scheduler's MaxArraySize; its default, 1001, where there is none to be asked."""
     try:
-        text = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, timeout=20).stdout
+        text = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True,
+                              timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired):
         text = ""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", text)
@@ -48,7 +51,8 @@ def array_limit():
 
 
 def shards_of(cells, seconds):
-    """Groups dealt to as few shards as make each about `seconds` long, the longest first, each to the shortest shard."""
+    """Groups dealt to as few shards as make each about `seconds` long, the longest first, each to the
+    shortest shard."""
     groups = {}
     for planned in cells:
         groups.setdefault(planned.group, []).append(planned)
@@ -73,9 +77,12 @@ def write(folder, cells, run, minutes, throttle, threads, command):
     for i, shard in enumerate(shards):
         with open(f"{folder}/shard-{i}.cells", "w", encoding="utf-8") as file:
             file.write("".join(p.cell + "\n" for p in shard))
-    text = TEMPLATE.format(array=f"0-{tasks - 1}" + (f"%{throttle}" if throttle else ""), minutes=max(5, int(4 * max(cost) / 60) + 1),
-                           threads=threads, folder=folder, count=len(shards), seconds=sum(cost) / len(cost), limit=limit, tasks=tasks,
-                           twice=2 * tasks, run=" ".join(shlex.quote(word) for word in run), plan=plan, command=command)
+    text = TEMPLATE.format(array=f"0-{tasks - 1}" + (f"%{throttle}" if throttle else ""),
+                           minutes=max(5, int(4 * max(cost) / 60) + 1),
+                           threads=threads, folder=folder, count=len(shards), seconds=sum(cost) / len(cost),
+                           limit=limit, tasks=tasks,
+                           twice=2 * tasks, run=" ".join(shlex.quote(word) for word in run), plan=plan,
+                           command=command)
     with open(f"{folder}/job.sbatch", "w", encoding="utf-8") as file:
         file.write(text)
     return (f"{len(cells)} cells in {len(shards)} shards of {min(cost):.0f} to {max(cost):.0f} s\n"
@@ -108,9 +115,11 @@ def merge(target, paths):
     new = [row for cell, row in rows.items() if cell not in there]
     if not there:
         first = headers[0]
-        target.append({"run": plan, "started": min(h["started"] for h in headers), "kind": first["kind"], "command": first["command"],
+        target.append({"run": plan, "started": min(h["started"] for h in headers), "kind": first["kind"],
+                       "command": first["command"],
                        "commit": ",".join(sorted({h.get("commit", "") for h in headers})),
-                       "machine": ",".join(sorted({h.get("machine", "") for h in headers})), "shards": len(paths),
+                       "machine": ",".join(sorted({h.get("machine", "") for h in headers})),
+                       "shards": len(paths),
                        "cells": sorted({c for h in headers for c in h["cells"]})})
         for about in abouts.values():
             target.append({"about": about, "of": plan})
@@ -126,4 +135,5 @@ def merge(target, paths):
 
 def difference(a, b):
     a, b = store.measured(a), store.measured(b)
-    return "; ".join(f"{k}: {str(a.get(k))[:60]} and {str(b.get(k))[:60]}" for k in sorted(set(a) | set(b)) if a.get(k) != b.get(k))
+    return "; ".join(f"{k}: {str(a.get(k))[:60]} and {str(b.get(k))[:60]}" for k in sorted(set(a) | set(b))
+                     if a.get(k) != b.get(k))

@@ -14,7 +14,8 @@ def interval(right, needles, z=1.959964):
 
 
 # Student's 97.5 % quantiles for 1 to 30 degrees of freedom (standard tables); the normal's beyond.
-T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120,
         2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
 
@@ -29,7 +30,8 @@ def mean_interval(values):
 
 
 def gap75(rungs):
-    """The gap 2^-r at which 75 % are right, between rungs by straight lines; None where the ladder does not cross it.
+    """The gap 2^-r at which 75 % are right, between rungs by straight lines; None where the ladder does not
+    cross it.
     rungs: {r: (right, needles)}."""
     at = sorted((int(r), right / n) for r, (right, n) in rungs.items() if n > 0)
     for (a, high), (b, low) in zip(at, at[1:]):
@@ -39,10 +41,12 @@ def gap75(rungs):
 
 
 def gap75_interval(rungs, draws=200):
-    """The gap and the middle 95 % of what ladders drawn with the measured shares would give (the draws are always the same)."""
+    """The gap and the middle 95 % of what ladders drawn with the measured shares would give (the draws are
+    always the same)."""
     source, gaps = random.Random(1), []
     for _ in range(draws):
-        drawn = {r: (sum(source.random() < right / n for _ in range(n)), n) for r, (right, n) in rungs.items() if n > 0}
+        drawn = {r: (sum(source.random() < right / n for _ in range(n)), n)
+                 for r, (right, n) in rungs.items() if n > 0}
         gap = gap75(drawn)
         if gap is not None:
             gaps.append(gap)

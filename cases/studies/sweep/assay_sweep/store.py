@@ -1,9 +1,12 @@
-"""The store of sweeps: a file of JSON Lines is the record, an SQLite file beside it an index that is rebuilt from it.
+"""The store of sweeps: a file of JSON Lines is the record, an SQLite file beside it an index that is rebuilt
+from it.
 
-Each line is one write under a lock, made when its cell ends: whatever ends a run, at most the cell under way is lost. A line
-that was cut in the middle is dropped by the next writer. Lines, by the member that names their kind:
+Each line is one write under a lock, made when its cell ends: whatever ends a run, at most the cell under way
+is lost. A line that was cut in the middle is dropped by the next writer. Lines, by the member that names
+their kind:
     schema   the first line: {"schema": "assay-sweep-store", "version": 1}
-    run      a run begins: command, what repeats it, commit, machine, versions, the cells that it was asked for
+    run      a run begins: command, what repeats it, commit, machine, versions, the cells that it was asked
+    for
     cell     a result of the run `of`
     end      the run `of` ended: "complete", or what stopped it
     good     the run `of` is a night that later ones are compared with
@@ -17,7 +20,8 @@ import sqlite3
 
 SCHEMA = {"schema": "assay-sweep-store", "version": 1}
 # What differs from one measurement of a cell to the next although the cell gave the same answers.
-VOLATILE = ("kernel_seconds", "reference_seconds", "total_seconds", "bytes_per_second", "seconds", "prefill_seconds",
+VOLATILE = ("kernel_seconds", "reference_seconds", "total_seconds", "bytes_per_second", "seconds",
+            "prefill_seconds",
             "guess", "finished", "of", "host")
 
 
@@ -29,7 +33,8 @@ UNMEASURED = ("failed", "crash", "hang", "lost", "impossible")
 
 
 def timed(row):
-    """The seconds that a cell took; None of one that was not measured to its end, whose seconds say nothing of the next."""
+    """The seconds that a cell took; None of one that was not measured to its end, whose seconds say nothing
+    of the next."""
     return None if row.get("verdict") in UNMEASURED else row.get("total_seconds") or None
 
 
@@ -109,7 +114,8 @@ class Store:
                 yield offset, line
 
     def index(self):
-        """The index, brought up to the record: made new where it is missing, damaged, or of another record."""
+        """The index, brought up to the record: made new where it is missing, damaged, or of another
+        record."""
         self._refuse_odd()
         if not os.path.exists(self.path):
             raise StoreError(f"there is no store at {self.path}")
@@ -147,13 +153,15 @@ class Store:
         for done, line in self.lines(done):
             try:
                 self._take(db, line)
-            except (KeyError, TypeError, ValueError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError, sqlite3.InterfaceError,
+                    sqlite3.ProgrammingError) as error:
                 raise StoreError(f"{self.path}: the line that ends at byte {done} is none of a store: {type(error).__name__}: {error}") from None
         db.execute("UPDATE position SET done = ?, tail = ?", (done, self._tail(done)))
         db.commit()
 
     def _tail(self, done):
-        """What stands in front of a position: another record at the same path, though it be as long and have the same inode, has
+        """What stands in front of a position: another record at the same path, though it be as long and have
+        the same inode, has
         other times and ids there."""
         with open(self.path, "rb") as file:
             file.seek(max(0, done - 4096))
@@ -197,12 +205,14 @@ class Store:
 
     def cells(self, run):
         return {row["cell"]: json.loads(row["row"])
-                for row in self.index().execute("SELECT cell, row FROM cells WHERE run = ? ORDER BY rowid", (run,))}
+                for row in self.index().execute("SELECT cell, row FROM cells WHERE run = ? ORDER BY rowid",
+                                                (run,))}
 
     def history(self, cell):
         """All measurements of a cell, oldest first."""
         return [json.loads(row["row"]) for row in self.index().execute(
-            "SELECT row FROM cells JOIN runs ON runs.id = cells.run WHERE cell = ? ORDER BY started, id", (cell,))]
+            "SELECT row FROM cells JOIN runs ON runs.id = cells.run WHERE cell = ? ORDER BY started, id",
+            (cell,))]
 
     def accepted(self):
         return [dict(row) for row in self.index().execute("SELECT * FROM accepted")]

@@ -7,9 +7,12 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 class Call:
-    """`place`: the module that it happened in ("model.layers.3.mlp"); `name`: of the operator, class or function. `cases`: (op,
-    attributes, inputs, outputs, words of the contract) of each case that it is; `why`: the reason where it is none. `inputs` and
-    `outputs`: arrays of floats, but for weights, in their order. `changed`: None, or called before judging, whether a weight was
+    """`place`: the module that it happened in ("model.layers.3.mlp"); `name`: of the operator, class or
+    function. `cases`: (op,
+    attributes, inputs, outputs, words of the contract) of each case that it is; `why`: the reason where it is
+    none. `inputs` and
+    `outputs`: arrays of floats, but for weights, in their order. `changed`: None, or called before judging,
+    whether a weight was
     written since. A weight is kept, and not copied."""
     __slots__ = ("step", "place", "name", "cases", "why", "inputs", "outputs", "weights", "changed")
 
@@ -19,7 +22,8 @@ class Call:
 
 
 class Held:
-    """What an array of floats holds: how many NaN and Inf, the largest finite |x|, a digest, and whether all are equal."""
+    """What an array of floats holds: how many NaN and Inf, the largest finite |x|, a digest, and whether all
+    are equal."""
     __slots__ = ("count", "nan", "inf", "most", "digest", "even")
 
     def __init__(self, array):
@@ -40,7 +44,8 @@ def wide(plane):
 
 
 def saturated(inputs, outputs):
-    """Shares (at the largest number that the output's type holds, made an Inf) of a cast's results, whose argument was larger or
+    """Shares (at the largest number that the output's type holds, made an Inf) of a cast's results, whose
+    argument was larger or
     finite."""
     import numpy
     most = {"float16": 65504.0, "bfloat16": float(numpy.uint32(0x7F7F0000).view(numpy.float32)),

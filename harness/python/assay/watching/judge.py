@@ -1,4 +1,5 @@
-"""Judges the calls of watched steps, in their order, and keeps what is to be said of them. Nothing in here knows PyTorch."""
+"""Judges the calls of watched steps, in their order, and keeps what is to be said of them. Nothing in here
+knows PyTorch."""
 import collections
 import os
 import re
@@ -18,10 +19,12 @@ WHAT = re.compile(r"^  what +(.*)", re.M)
 
 
 def drawn(planes, table, seed):
-    """The case with so many columns of a product that at most MOST_WORK products are judged, and the share of them; which, the
+    """The case with so many columns of a product that at most MOST_WORK products are judged, and the share of
+    them; which, the
     seed decides."""
     import numpy
-    sizes = {axis: extent for name, plane in planes.items() for axis, extent in zip(table[name][0], plane.shape)}
+    sizes = {axis: extent for name, plane in planes.items()
+             for axis, extent in zip(table[name][0], plane.shape)}
     if not {"m", "n", "k"} <= sizes.keys():
         return planes, 1.0
     most = max(1, MOST_WORK // max(1, sizes["m"] * sizes["k"]))
@@ -34,7 +37,8 @@ def drawn(planes, table, seed):
 
 
 class Judge:
-    """folder: where findings are written, or None. contracts: op -> words that stand in the place of those of PyTorch on a CPU.
+    """folder: where findings are written, or None. contracts: op -> words that stand in the place of those of
+    PyTorch on a CPU.
     keep: every judged call is written."""
 
     def __init__(self, folder=None, contracts=None, keep=False):
@@ -69,14 +73,16 @@ class Judge:
             verdict, worst = self._cases(call, where, same)
         if same and verdict == "not judged":
             self.stale.append({**where, "equals": same})
-        told = self.steps.setdefault(call.step, []) if call.step in self.steps or len(self.steps) < MOST_STEPS else []
+        told = self.steps.setdefault(call.step,
+                                     []) if call.step in self.steps or len(self.steps) < MOST_STEPS else []
         told.append({**where, "op": op, "verdict": verdict, "worst": worst,
                      "in": "".join(x.digest for x in inputs), "out": "".join(x.digest for x in outputs)})
 
     def _cases(self, call, where, same):
         verdict, worst = "not judged", None
         for number, (op, attributes, inputs, outputs, more) in enumerate(call.cases):
-            row = self.ops.setdefault(op, {"calls": 0, "pass": 0, "wrong": 0, "outputs": 0, "worst": 0.0, "part": 1.0, "at": ""})
+            row = self.ops.setdefault(op, {"calls": 0, "pass": 0, "wrong": 0, "outputs": 0, "worst": 0.0,
+                                           "part": 1.0, "at": ""})
             try:
                 planes, table = planes_of_case(op, attributes, inputs, outputs, copy=False)
                 planes, share = drawn(planes, table, [call.step, self._number, number])
@@ -110,7 +116,8 @@ class Judge:
             row["wrong"] += 1
             verdict = "wrong"
             what = WHAT.search(text)
-            finding = {**where, "op": op, "what": what[1] if what else text.strip().splitlines()[0], "worst": share_of_limit,
+            finding = {**where, "op": op, "what": what[1] if what else text.strip().splitlines()[0],
+                       "worst": share_of_limit,
                        "file": path, "case": line, "contract": contract, "text": text, "equals": same}
             self.findings.append(finding)
             if self.first is None:
@@ -122,7 +129,8 @@ class Judge:
             return None
         os.makedirs(self.folder, exist_ok=True)
         path = os.path.join(self.folder, f"{self.files:06d}_{op}.safetensors")
-        write_case(path, line, table, planes, f"{call.place or 'model'} {call.name}, step {call.step}", contract)
+        write_case(path, line, table, planes, f"{call.place or 'model'} {call.name}, step {call.step}",
+                   contract)
         self.files += 1
         return path
 
@@ -143,11 +151,13 @@ class Judge:
             row["saturated"], row["overflowed"] = max(row["saturated"], full), max(row["overflowed"], over)
 
     def _same(self, where, inputs, outputs):
-        """Where the same output came from another input before: of the same name, in this run. Constant outputs say nothing, nor
+        """Where the same output came from another input before: of the same name, in this run. Constant
+        outputs say nothing, nor
         do calls without an input."""
         if not inputs or not outputs or all(x.even for x in outputs):
             return None
-        given, key = tuple(x.digest for x in inputs), (where["name"], tuple((x.digest, x.count) for x in outputs))
+        given, key = tuple(x.digest for x in inputs), (where["name"],
+                                                       tuple((x.digest, x.count) for x in outputs))
         found = self._seen.get(key)
         if found is None:
             self._seen[key] = given, {n: where[n] for n in ("step", "place")}
@@ -156,11 +166,13 @@ class Judge:
 
 
 def _bytes(plane):
-    return {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}.get(plane.type, 1)
+    return {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2,
+            "bfloat16": 2}.get(plane.type, 1)
 
 
 def against(now, before):
-    """What two reports differ in: the first call where they part, or None. Steps that both watched, call by call in the order of
+    """What two reports differ in: the first call where they part, or None. Steps that both watched, call by
+    call in the order of
     the model."""
     earlier, compared = before.get("told", {}), 0
     for step, mine in sorted(now.get("told", {}).items(), key=lambda row: int(row[0])):
@@ -177,6 +189,7 @@ def against(now, before):
         if len(mine) != len(theirs):
             longer = mine if len(mine) > len(theirs) else theirs
             row = longer[min(len(mine), len(theirs))]
-            return {"compared": compared, "parts": "a call that the other run has not", "now": row if longer is mine else None,
+            return {"compared": compared, "parts": "a call that the other run has not",
+                    "now": row if longer is mine else None,
                     "before": row if longer is theirs else None}
     return {"compared": compared, "parts": None, "now": None, "before": None}

@@ -1,4 +1,5 @@
-"""The command `assay watch`: starts a program, in whose processes PyTorch's models are watched, and says what was found."""
+"""The command `assay watch`: starts a program, in whose processes PyTorch's models are watched, and says what
+was found."""
 import argparse
 import glob
 import json
@@ -22,16 +23,24 @@ Exit codes: 0 all green, 1 a finding, 2 wrong usage, 3 nothing was judged, 125 t
 
 def options(words):
     parser = argparse.ArgumentParser(
-        prog="assay watch", usage="assay watch [options] -- COMMAND ...", formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=EXAMPLE, description="Judges what the PyTorch models of a program compute, call by call, while it runs. Every n-th step is watched.")
-    parser.add_argument("--folder", default="assay-watch", help="for the report and the findings; default %(default)s")
-    parser.add_argument("--share", type=float, default=5, metavar="PERCENT", help="of the steps' time that watching may take more; default 5")
-    parser.add_argument("--every", type=int, metavar="N", help="every N-th step is watched; nothing is measured")
+        prog="assay watch", usage="assay watch [options] -- COMMAND ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EXAMPLE,
+        description="Judges what the PyTorch models of a program compute, call by call, while it runs. Every n-th step is watched.")
+    parser.add_argument("--folder", default="assay-watch",
+                        help="for the report and the findings; default %(default)s")
+    parser.add_argument("--share", type=float, default=5, metavar="PERCENT",
+                        help="of the steps' time that watching may take more; default 5")
+    parser.add_argument("--every", type=int, metavar="N",
+                        help="every N-th step is watched; nothing is measured")
     parser.add_argument("--contract", action="append", default=[], metavar="OP:WORDS",
                         help="the arithmetic that an op's kernels keep: 'matmul:acc=f32 order=tree'; default: that of PyTorch on a CPU")
-    parser.add_argument("--keep", action="store_true", help="a case file of every call that is judged, not of findings alone")
-    parser.add_argument("--memory", type=int, default=1024, metavar="MIB", help="of copies, behind which a pause judges them; default %(default)s")
-    parser.add_argument("--against", metavar="RUN", help="the folder or watch.json of another run: where the two part")
+    parser.add_argument("--keep", action="store_true",
+                        help="a case file of every call that is judged, not of findings alone")
+    parser.add_argument("--memory", type=int, default=1024, metavar="MIB",
+                        help="of copies, behind which a pause judges them; default %(default)s")
+    parser.add_argument("--against", metavar="RUN",
+                        help="the folder or watch.json of another run: where the two part")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     given.command = given.command[1:] if given.command[:1] == ["--"] else given.command
@@ -64,8 +73,10 @@ def checked(given):
     against = given.against and os.path.abspath(one_of(given.against))
     if against:
         report.read(against)
-    return json.dumps({"folder": os.path.abspath(given.folder), "share": given.share / 100, "every": given.every,
-                       "contracts": contracts(given.contract), "keep": given.keep, "memory": given.memory << 20, "against": against})
+    return json.dumps({"folder": os.path.abspath(given.folder), "share": given.share / 100,
+                       "every": given.every,
+                       "contracts": contracts(given.contract), "keep": given.keep,
+                       "memory": given.memory << 20, "against": against})
 
 
 def one_of(path):
@@ -93,7 +104,9 @@ def main(here, words):
         return USAGE
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     places = [os.path.join(package, "assay", "watching", "site"), package, os.environ.get("PYTHONPATH")]
-    environment = dict(os.environ, **{VARIABLE: wanted, "PYTHONPATH": os.pathsep.join(place for place in places if place)})
+    environment = dict(os.environ,
+                       **{VARIABLE: wanted,
+                          "PYTHONPATH": os.pathsep.join(place for place in places if place)})
     program = os.path.join(here, "assay")
     if os.path.exists(program):
         environment.setdefault("ASSAY_PROGRAM", program)

@@ -14,10 +14,14 @@ def of(watch):
     """The report of a watch that is over."""
     judge = watch.judge
     result = {
-        "assay": FORMAT, "models": dict(watch.models), "steps": watch.steps.as_json(), "judged": judge.count, "ops": judge.ops,
-        "first": judge.first, "findings": judge.findings, "births": judge.births, "stale": judge.stale, "casts": judge.casts,
-        "not_judged": dict(judge.unjudged), "operator_by_operator": dict(watch.left), "unseen": dict(watch.unseen),
-        "errors": dict(watch.errors + judge.errors), "judging_seconds": watch.judging, "pauses_seconds": watch.pauses,
+        "assay": FORMAT, "models": dict(watch.models), "steps": watch.steps.as_json(), "judged": judge.count,
+        "ops": judge.ops,
+        "first": judge.first, "findings": judge.findings, "births": judge.births, "stale": judge.stale,
+        "casts": judge.casts,
+        "not_judged": dict(judge.unjudged), "operator_by_operator": dict(watch.left),
+        "unseen": dict(watch.unseen),
+        "errors": dict(watch.errors + judge.errors), "judging_seconds": watch.judging,
+        "pauses_seconds": watch.pauses,
         "told": {str(step): rows for step, rows in judge.steps.items()}
     }
     if watch.before is not None:
@@ -88,7 +92,8 @@ def _noted(report):
     for row in report["stale"][:MOST]:
         yield (f"suspect {where(row)}: not judged, and its output is that of step {row['equals']['step']}, "
                f"{row['equals']['place']}, whose inputs were others")
-    for title, rows in (("not judged", report["not_judged"]), ("judged operator by operator", report["operator_by_operator"]),
+    for title, rows in (("not judged", report["not_judged"]),
+                        ("judged operator by operator", report["operator_by_operator"]),
                         ("not seen", report["unseen"]), ("an error of assay's own", report["errors"])):
         for why, count in sorted(rows.items(), key=lambda row: -row[1])[:MOST]:
             yield f"{title}, {count} times: {why}"

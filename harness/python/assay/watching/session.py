@@ -147,18 +147,25 @@ class Watch:
         self.judging += time.perf_counter() - begun
 
 
-def watch(model=None, folder=None, *, share=0.05, every=None, contracts=None, keep=False, memory=1 << 30, against=None):
-    """In a with statement: steps of `model` (calls of it; None: of every module that is called within no other) are watched, and
-    each operator of a watched step is judged by its proven limit. `share`: watching takes at most this part of the steps' own time,
-    so that every n-th step is watched; `every` gives n. What is copied is judged at the end, or when it has `memory` bytes.
-    `folder`: for the report, and a case file of each finding (`keep`: of every call that is judged). `contracts`: op -> the
-    arithmetic that its kernels keep, where it is not that of PyTorch's on a CPU. `against`: the report (a file, or its folder) of
+def watch(model=None, folder=None, *, share=0.05, every=None, contracts=None, keep=False, memory=1 << 30,
+          against=None):
+    """In a with statement: steps of `model` (calls of it; None: of every module that is called within no
+    other) are watched, and
+    each operator of a watched step is judged by its proven limit. `share`: watching takes at most this part
+    of the steps' own time,
+    so that every n-th step is watched; `every` gives n. What is copied is judged at the end, or when it has
+    `memory` bytes.
+    `folder`: for the report, and a case file of each finding (`keep`: of every call that is judged).
+    `contracts`: op -> the
+    arithmetic that its kernels keep, where it is not that of PyTorch's on a CPU. `against`: the report (a
+    file, or its folder) of
     another run, and where the two part is said. Behind it .report is what was found, and str() says it."""
     if not 0 < share <= 1:
         raise ValueError(f"share={share}: allowed are numbers above 0, to 1")
     if every is not None and every < 1:
         raise ValueError(f"every={every}: allowed are whole numbers from 1 on")
-    if model is not None and not isinstance(model, sys.modules["torch"].nn.Module if "torch" in sys.modules else ()):
+    if model is not None and not isinstance(model, sys.modules["torch"].nn.Module if "torch" in sys.modules
+                                            else ()):
         raise ValueError(f"model is a torch.nn.Module or None, not {type(model).__name__}")
     return Watch(model, None if folder is None else os.fspath(folder), share, every, contracts, keep, memory,
                  None if against is None else report.read(os.fspath(against)))

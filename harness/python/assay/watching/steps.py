@@ -18,7 +18,8 @@ class Kind:
 
 
 class Steps:
-    """`share`: of the steps' own time at most this much more is spent by watching. `every`: n, where it is given; then nothing is
+    """`share`: of the steps' own time at most this much more is spent by watching. `every`: n, where it is
+    given; then nothing is
     measured. A step that is called for (call()) is watched whatever n is."""
 
     def __init__(self, share=0.05, every=None):
@@ -27,7 +28,8 @@ class Steps:
         self.seconds, self.more = 0.0, 0.0  # of all steps, and of them what watching cost, as far as it was measured
 
     def begin(self, size):
-        """Whether the step that begins is watched. size: of what it is given, a whole number; steps within a power of two are
+        """Whether the step that begins is watched. size: of what it is given, a whole number; steps within a
+        power of two are
         one kind."""
         kind = self.kinds.setdefault(max(1, int(size)).bit_length(), Kind())
         number, kind.count, self.count = kind.count, kind.count + 1, self.count + 1
@@ -61,16 +63,19 @@ class Steps:
         if kind.watched and kind.others and number >= IN_TURN:
             one = statistics.median(kind.others)
             more = statistics.median(kind.watched) - one
-            kind.every = max(1, min(MOST_EVERY, math.ceil(more / (self.share * one)))) if one > 0 else MOST_EVERY
+            kind.every = max(1,
+                             min(MOST_EVERY, math.ceil(more / (self.share * one)))) if one > 0 else MOST_EVERY
 
     def call(self, why):
         """The next step is watched, for this reason."""
         self.called = why
 
     def as_json(self):
-        rows = [{"size": f"{1 << (bits - 1)}..{(1 << bits) - 1}", "steps": kind.count, "every": self.every or kind.every or None,
+        rows = [{"size": f"{1 << (bits - 1)}..{(1 << bits) - 1}", "steps": kind.count,
+                 "every": self.every or kind.every or None,
                  "seconds": statistics.median(kind.others) if kind.others else None,
                  "seconds_watched": statistics.median(kind.watched) if kind.watched else None}
                 for bits, kind in sorted(self.kinds.items())]
-        return {"steps": self.count, "watched": self.watched, "why": dict(self.why), "kinds": rows, "share": self.share,
+        return {"steps": self.count, "watched": self.watched, "why": dict(self.why), "kinds": rows,
+                "share": self.share,
                 "seconds": self.seconds, "more_seconds": self.more}

@@ -1,4 +1,5 @@
-"""Calls of PyTorch as they happen in a watched step: operators by a dispatch mode, modules and functions by what calls them."""
+"""Calls of PyTorch as they happen in a watched step: operators by a dispatch mode, modules and functions by
+what calls them."""
 import functools
 import sys
 import threading
@@ -54,7 +55,8 @@ def version_of(x):
 
 
 class Tape:
-    """Of one watched step. places: id of a module -> its name. weights: storages that are kept, not copied."""
+    """Of one watched step. places: id of a module -> its name. weights: storages that are kept, not
+    copied."""
 
     def __init__(self, watch, step, places, weights):
         self.watch, self.step, self.places, self.weights = watch, step, places, weights
@@ -76,7 +78,8 @@ class Tape:
         return self.copied(x)
 
     def copied(self, x):
-        """A copy, one for all calls between two writes of it. Tensors that were copied live as long as the step, so that no other
+        """A copy, one for all calls between two writes of it. Tensors that were copied live as long as the
+        step, so that no other
         one takes their address."""
         version = version_of(x)
         key = (storage_of(x), version, x.storage_offset(), x.shape, x.stride(), x.dtype)
@@ -90,12 +93,14 @@ class Tape:
         return found
 
     def begun(self, read, arguments, keywords):
-        """(rows, reason, inputs, versions, weights): of the cases as far as they are known before the call."""
+        """(rows, reason, inputs, versions, weights): of the cases as far as they are known before the
+        call."""
         versions, rows, why = [], [], ""
         try:
             given = read(*arguments, **keywords)
             for inputs, attributes, *part in given if isinstance(given, list) else [given]:
-                rows.append(({n: self.kept(x, versions) for n, x in inputs.items()}, attributes, part[0] if part else None))
+                rows.append(({n: self.kept(x, versions) for n, x in inputs.items()}, attributes,
+                             part[0] if part else None))
         except Moved:
             raise
         except Skip as reason:
@@ -194,7 +199,8 @@ def unmapped(*_, **__):
 
 @functools.cache
 def row_of(func):
-    """(name, row of OPERATORS) of an operator; the row is None where it computes nothing. Those that write into an argument have
+    """(name, row of OPERATORS) of an operator; the row is None where it computes nothing. Those that write
+    into an argument have
     the name of the others with a line behind it."""
     name = func.overloadpacket._qualified_op_name
     base = name if name in OPERATORS else name.rstrip("_")
@@ -202,7 +208,8 @@ def row_of(func):
 
 
 def is_compiled(module):
-    return getattr(module, "_compiled_call_impl", None) is not None or type(module).__name__ == "OptimizedModule"
+    return getattr(module, "_compiled_call_impl",
+                   None) is not None or type(module).__name__ == "OptimizedModule"
 
 
 @functools.cache
@@ -220,7 +227,8 @@ def mode_class():
 
 
 class Hooks:
-    """While the model is watched: calls of modules, of the functions of their files, of torch.compile. enter: called in the
+    """While the model is watched: calls of modules, of the functions of their files, of torch.compile. enter:
+    called in the
     place of a call of the model, or where that is None of any module that is called within no other."""
 
     def __init__(self, enter, model=None):
@@ -232,7 +240,8 @@ class Hooks:
         self.undo.append(lambda: setattr(owner, name, original))
 
     def install(self):
-        """Calls of all modules go by here: of a thread in a watched step to its tape, of others to enter()."""
+        """Calls of all modules go by here: of a thread in a watched step to its tape, of others to
+        enter()."""
         import torch
         original, local, enter, model = torch.nn.Module.__call__, LOCAL, self.enter, self.model
         traced = torch.compiler.is_compiling
@@ -242,7 +251,8 @@ class Hooks:
                 return original(module, *arguments, **keywords)
             tape = local.tape
             if tape is not None and not local.busy:
-                return tape.module(module, lambda: original(module, *arguments, **keywords), arguments, keywords)
+                return tape.module(module, lambda: original(module, *arguments, **keywords), arguments,
+                                   keywords)
             if local.depth or (model is not None and module is not model):
                 return original(module, *arguments, **keywords)
             local.depth = 1
@@ -281,7 +291,8 @@ def _outside(made):
         if tape is None or LOCAL.busy:
             return made(*arguments, **keywords)
         name = getattr(made, "__name__", "a function")
-        return tape.unseen(f"{name}: compiled; what it computes within is not seen", lambda: made(*arguments, **keywords))
+        return tape.unseen(f"{name}: compiled; what it computes within is not seen",
+                           lambda: made(*arguments, **keywords))
     return call
 
 

@@ -1,4 +1,5 @@
-"""On the path of what `assay watch` starts, in front of the machine's own sitecustomize, which is run as ever."""
+"""On the path of what `assay watch` starts, in front of the machine's own sitecustomize, which is run as
+ever."""
 import os
 import sys
 
